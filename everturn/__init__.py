@@ -1,0 +1,1 @@
+"""everturn: durable agent loops on Temporal."""

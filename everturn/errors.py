@@ -1,0 +1,144 @@
+"""The errors that everturn raises. Each names the thing, the place and the next step.
+
+    EverturnError
+     ├─ ConfigError                 what you wrote needs a change before anything can run
+     │   ├─ InvalidTool             an item of tools=, or a tool's signature
+     │   ├─ InvalidAgent            an Agent's name or settings
+     │   ├─ InvalidModel            a model name that no provider answers to
+     │   ├─ InvalidSetting          an environment variable or option
+     │   └─ InvalidFile             a tool file or agent file that can't be loaded
+     ├─ ToolFailed                  raised by a tool: the model is told, and nothing is retried
+     ├─ ProviderError               a model API said no, or nothing; `retry` says whether asking again can help
+     │   ├─ RateLimited             429
+     │   ├─ Unavailable             503, 529, other 5xx: theirs, and passing
+     │   ├─ ConnectionFailed        no connection, or it broke, or it took too long
+     │   ├─ InvalidReply            what came back is not the protocol, or stopped in the middle
+     │   ├─ KeyMissing              no key in the worker's environment
+     │   ├─ KeyRefused              401, 403
+     │   ├─ ModelNotFound           404
+     │   ├─ RequestRefused          400 and its like
+     │   ├─ QuotaExhausted          429 or 402 that waiting does not cure
+     │   └─ ContextTooLong          the transcript no longer fits the model
+     ├─ ConversationError           a conversation can't do what you ask
+     │   ├─ AlreadyStarted          its id runs already
+     │   ├─ NotFound                no conversation has this id
+     │   ├─ Refused                 it said no, and why: an update that was not taken
+     │   ├─ Stalled                 it waits for a person; cause and cure are in the message
+     │   └─ Ended                   it is over, and not in the way you asked for
+     └─ Unreachable                 no Temporal server at the address, or no worker that answers
+"""
+
+from __future__ import annotations
+
+
+class EverturnError(Exception):
+    """Base of all. `cure` is the next step, in words; it ends the message."""
+
+    def __init__(self, message: str, *, cure: str = "") -> None:
+        super().__init__(f"{message} {cure}" if cure else message)
+        self.message = message
+        self.cure = cure
+
+
+class ConfigError(EverturnError): ...
+
+
+class InvalidTool(ConfigError): ...
+
+
+class InvalidAgent(ConfigError): ...
+
+
+class InvalidModel(ConfigError): ...
+
+
+class InvalidSetting(ConfigError): ...
+
+
+class InvalidFile(ConfigError): ...
+
+
+class ToolFailed(EverturnError):
+    """Raise it in a tool: its message becomes the model's ToolResult, marked as an error. Never retried."""
+
+
+class ProviderError(EverturnError):
+    """A model call that failed.
+
+    `retry`: whether the same request can succeed later. `retry_after`: seconds that the provider asks for, None
+    where it does not say. `status`: the HTTP status, None without one. `request_id`: the provider's name for the
+    request, for its support.
+    """
+
+    retry: bool = False
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        cure: str = "",
+        provider: str = "",
+        status: int | None = None,
+        retry_after: float | None = None,
+        request_id: str | None = None,
+    ) -> None:
+        super().__init__(message, cure=cure)
+        self.provider = provider
+        self.status = status
+        self.retry_after = retry_after
+        self.request_id = request_id
+
+
+class RateLimited(ProviderError):
+    retry = True
+
+
+class Unavailable(ProviderError):
+    retry = True
+
+
+class ConnectionFailed(ProviderError):
+    retry = True
+
+
+class InvalidReply(ProviderError):
+    retry = True
+
+
+class KeyMissing(ProviderError): ...
+
+
+class KeyRefused(ProviderError): ...
+
+
+class ModelNotFound(ProviderError): ...
+
+
+class RequestRefused(ProviderError): ...
+
+
+class QuotaExhausted(ProviderError): ...
+
+
+class ContextTooLong(ProviderError): ...
+
+
+class ConversationError(EverturnError): ...
+
+
+class AlreadyStarted(ConversationError): ...
+
+
+class NotFound(ConversationError): ...
+
+
+class Refused(ConversationError): ...
+
+
+class Stalled(ConversationError): ...
+
+
+class Ended(ConversationError): ...
+
+
+class Unreachable(EverturnError): ...

@@ -1,0 +1,81 @@
+"""Which model, and how it is asked."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from everturn.errors import InvalidModel
+
+
+class Setting(BaseModel):
+    """Configuration: frozen, and a misspelt name is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Model(Setting):
+    """A model by `provider:name`, with another address or key where the provider's own won't do.
+
+    `key_env` names the environment variable that holds the key, on the worker. Keys themselves never go in here.
+    """
+
+    name: str
+    base_url: str | None = None
+    key_env: str | None = None
+
+    def __init__(self, name: str, /, **settings: Any) -> None:
+        provider, colon, model = name.partition(":")
+        if not (provider and colon and model):
+            raise InvalidModel(
+                f"{name!r} is not a model.", cure="Write provider:name, such as 'openai:gpt-5.5' or 'scripted:demo'."
+            )
+        super().__init__(name=name, **settings)
+
+    @property
+    def provider(self) -> str:
+        return self.name.partition(":")[0]
+
+    @property
+    def model(self) -> str:
+        """The name as the provider knows it."""
+        return self.name.partition(":")[2]
+
+
+class ModelSettings(Setting):
+    """How the model is asked. What is None is not sent, and the provider's default holds."""
+
+    max_output_tokens: int | None = Field(default=None, ge=1)
+    temperature: float | None = None
+    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
+    tool_choice: str | None = None
+    """'auto', 'none', 'required', or a tool's name."""
+    parallel_calls: bool | None = None
+    stop: tuple[str, ...] = ()
+    stream: bool = True
+    extra: dict[str, JsonValue] = Field(default_factory=dict)
+    """Put into the request's body as it is."""
+
+
+class Limits(Setting):
+    """How far a conversation may go before it concludes. None is no limit."""
+
+    max_turns: int = Field(default=100, ge=1)
+    max_tool_calls: int | None = Field(default=None, ge=0)
+    max_parallel_calls: int = Field(default=16, ge=1)
+    max_total_tokens: int | None = Field(default=None, ge=1)
+    max_cost_usd: float | None = Field(default=None, gt=0)
+    max_duration: timedelta | None = None
+
+
+class Patience(Setting):
+    """How long to go on trying what fails. A time and not a count, so that deploys and crashes don't use it up."""
+
+    model: timedelta = timedelta(minutes=30)
+    """From a model turn's first try until the conversation stalls."""
+    turn_timeout: timedelta = timedelta(minutes=20)
+    """The longest that one try of a model turn may take."""
+    max_retry_delay: timedelta = timedelta(minutes=2)
+    """No wait between two tries is longer, whatever a provider's Retry-After says."""

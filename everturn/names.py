@@ -1,0 +1,39 @@
+"""Every string that gets frozen into histories. Names are only ever added: a renamed one breaks running conversations."""
+
+from __future__ import annotations
+
+from typing import Final
+
+CONVERSATION: Final = "Conversation"
+"""The workflow type."""
+
+TASK_QUEUE: Final = "everturn"
+
+CALL_MODEL: Final = "call_model"
+"""The activity of a model turn. A tool's activity has the tool's own name, so no tool may be called this."""
+
+# Signals, and updates of the same names.
+MESSAGE: Final = "message"
+APPROVE: Final = "approve"
+DENY: Final = "deny"
+ANSWER: Final = "answer"
+PAUSE: Final = "pause"
+RESUME: Final = "resume"
+CANCEL_TURN: Final = "cancel_turn"
+CLOSE: Final = "close"
+
+EVERY_CALL: Final = "*"
+"""As a call_id: every call that waits now."""
+
+# Queries.
+STATUS: Final = "status"
+TRANSCRIPT: Final = "transcript"
+
+# Search attributes.
+EVERTURN_STATUS: Final = "EverturnStatus"
+EVERTURN_AGENT: Final = "EverturnAgent"
+EVERTURN_MODEL: Final = "EverturnModel"
+EVERTURN_TOKENS: Final = "EverturnTokens"
+EVERTURN_COST_USD: Final = "EverturnCostUsd"
+
+RESERVED_TOOL_NAMES: Final = frozenset({CALL_MODEL})

@@ -1,0 +1,46 @@
+"""What every provider is given, and what it gives back. No Temporal in here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from everturn.models import Model, ModelSettings
+from everturn.records import Message
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """A tool as the model sees it; `parameters` is a JSON schema of type object."""
+
+    name: str
+    description: str = ""
+    parameters: Mapping[str, Any] = field(default_factory=lambda: {"type": "object", "properties": {}})
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One question to a model: a transcript, tools and settings, independent of any protocol."""
+
+    model: Model
+    messages: Sequence[Message]
+    instructions: str = ""
+    tools: Sequence[ToolSpec] = ()
+    raw_tools: Sequence[Mapping[str, Any]] = ()
+    """Provider dicts without a name of their own, passed through."""
+    settings: ModelSettings = ModelSettings()
+    conversation_id: str | None = None
+    conclude: bool = False
+    """Tools are shown, since the transcript speaks of them, but may not be called."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """A piece of a streamed reply."""
+
+    kind: Literal["text", "thinking"]
+    text: str
+
+
+OnDelta = Callable[[Delta], None]

@@ -1,0 +1,232 @@
+"""What is said and done in a conversation, as frozen values.
+
+Everything here crosses processes, deploys and years of histories. So: unknown fields are ignored, every new
+field has a default, and defaults are not written (a record costs history bytes for each field that it spells out).
+Light to import: pydantic and the standard library only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_serializer, model_validator
+from pydantic.functional_serializers import SerializerFunctionWrapHandler
+
+
+class Record(BaseModel):
+    """A frozen value that serialises without its defaults; a tag called `kind` is always written."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    _defaults: ClassVar[dict[str, Any]] = {}
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        cls._defaults = {
+            name: field.get_default(call_default_factory=True, validated_data={})
+            for name, field in cls.model_fields.items()
+            if not field.is_required() and name != "kind"
+        }
+
+    @model_serializer(mode="wrap")
+    def _without_defaults(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        written: dict[str, Any] = write(self)
+        for name, default in self._defaults.items():
+            if getattr(self, name) == default:
+                written.pop(name, None)
+        return written
+
+
+class Text(Record):
+    kind: Literal["text"] = "text"
+    text: str
+
+
+class Image(Record):
+    """A picture: either `data` (base64, with its `media_type`) or a `url`."""
+
+    kind: Literal["image"] = "image"
+    data: str | None = None
+    url: str | None = None
+    media_type: str | None = None
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if (self.data is None) == (self.url is None):
+            raise ValueError("an Image takes either data= (base64) or url=, and not both")
+        if self.data is not None and not self.media_type:
+            raise ValueError("an Image with data= needs media_type=, such as 'image/png'")
+        return self
+
+
+class Thinking(Record):
+    """What the model thought, where its provider shows it; `provider` made it, and only it may see it again."""
+
+    kind: Literal["thinking"] = "thinking"
+    text: str
+    provider: str = ""
+    signature: str | None = None
+
+
+class ToolCall(Record):
+    """What the model asks for.
+
+    `call_id` is unique within the conversation. `provider_id` is the id as the provider gave it, kept only where
+    it had to be replaced. `unparsed` is the argument text as received, kept only where it is not a JSON object.
+    """
+
+    kind: Literal["tool_call"] = "tool_call"
+    call_id: str
+    name: str
+    arguments: dict[str, JsonValue] = Field(default_factory=dict)
+    provider_id: str | None = None
+    unparsed: str | None = None
+
+
+class Decision(Record):
+    """A human's word on a tool call: taken once, bound to the call, with who and when."""
+
+    verdict: Literal["approve", "deny", "answer"]
+    by: str = ""
+    at: str = ""
+    """When the conversation took it: ISO 8601, UTC."""
+    note: str | None = None
+    arguments: dict[str, JsonValue] | None = None
+    """The arguments that the human put in place of the model's; None where they were left alone."""
+
+
+ResultPart = Annotated[Text | Image, Field(discriminator="kind")]
+
+
+class ToolResult(Record):
+    """What the model gets back for the ToolCall with the same `call_id`."""
+
+    kind: Literal["tool_result"] = "tool_result"
+    call_id: str
+    name: str = ""
+    content: tuple[ResultPart, ...] = ()
+    is_error: bool = False
+    decision: Decision | None = None
+
+    @property
+    def text(self) -> str:
+        return "".join(part.text for part in self.content if isinstance(part, Text))
+
+
+class ServerToolUse(Record):
+    """A tool that the provider ran on its own side; `data` is its block or item as received."""
+
+    kind: Literal["server_tool_use"] = "server_tool_use"
+    name: str
+    provider: str
+    data: JsonValue = None
+
+
+class Opaque(Record):
+    """A block or item of a provider that we keep and send back as it came, to that provider only."""
+
+    kind: Literal["opaque"] = "opaque"
+    provider: str
+    data: JsonValue = None
+
+
+Part = Annotated[
+    Text | Image | Thinking | ToolCall | ToolResult | ServerToolUse | Opaque, Field(discriminator="kind")
+]
+
+
+class Message(Record):
+    """One thing said: by the `user`, by the `assistant`, or by `tool`s in answer to an assistant's calls.
+
+    `system` is for `generate()`; a conversation takes its instructions from its Agent.
+    """
+
+    role: Literal["system", "user", "assistant", "tool"]
+    parts: tuple[Part, ...]
+
+    @classmethod
+    def user(cls, content: str | Iterable[Part]) -> Message:
+        """A user's message from a text or from parts."""
+        return cls(role="user", parts=(Text(text=content),) if isinstance(content, str) else tuple(content))
+
+    @property
+    def text(self) -> str:
+        return "".join(part.text for part in self.parts if isinstance(part, Text))
+
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        return tuple(part for part in self.parts if isinstance(part, ToolCall))
+
+    @property
+    def tool_results(self) -> tuple[ToolResult, ...]:
+        return tuple(part for part in self.parts if isinstance(part, ToolResult))
+
+
+class Usage(Record):
+    """Tokens. `input_tokens` includes cached ones; `output_tokens` includes reasoning."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
+
+    @property
+    def total_tokens(self) -> int:
+        return self.input_tokens + self.output_tokens
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(**{name: getattr(self, name) + getattr(other, name) for name in Usage.model_fields})
+
+
+Stop = Literal["end", "tool_calls", "length", "filtered", "refused"]
+"""Why the model stopped: it was done; it wants tools; it ran out of tokens; a filter or it itself refused."""
+
+
+class Reply(Record):
+    """One model reply, as any provider gives it."""
+
+    message: Message
+    stop: Stop = "end"
+    usage: Usage = Usage()
+    model: str = ""
+    """`provider:name`, as configured."""
+    response_id: str | None = None
+
+    @property
+    def text(self) -> str:
+        return self.message.text
+
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        return self.message.tool_calls
+
+
+class Outcome(Record):
+    """How a conversation ended: the result of its workflow."""
+
+    status: Literal["completed", "limit_reached", "cancelled", "failed"]
+    text: str = ""
+    """The last reply's text."""
+    output: JsonValue = None
+    """The last reply as the Agent's `output` type, in JSON."""
+    turns: int = 0
+    tool_calls: int = 0
+    usage: Usage = Usage()
+    cost_usd: float | None = None
+    """None where a price is not known."""
+    reason: str | None = None
+    """Why it ended, where it did not simply complete."""
+    tail: tuple[Message, ...] = ()
+    """What came after the last model turn and no model has seen: the results of calls that were cut short."""
+
+    @model_serializer(mode="wrap")
+    def _without_defaults(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # The contract's fields are always there, for programs that read the result without this class.
+        written: dict[str, Any] = write(self)
+        for name in ("reason", "tail"):
+            if not written.get(name):
+                written.pop(name, None)
+        return written
