@@ -1,31 +1,31 @@
 """The errors that everturn raises. Each names the thing, the place and the next step.
 
-    EverturnError
-     ├─ ConfigError                 what you wrote needs a change before anything can run
-     │   ├─ InvalidTool             an item of tools=, or a tool's signature
-     │   ├─ InvalidAgent            an Agent's name or settings
-     │   ├─ InvalidModel            a model name that no provider answers to
-     │   ├─ InvalidSetting          an environment variable or option
-     │   └─ InvalidFile             a tool file or agent file that can't be loaded
-     ├─ ToolFailed                  raised by a tool: the model is told, and nothing is retried
-     ├─ ProviderError               a model API said no, or nothing; `retry` says whether asking again can help
-     │   ├─ RateLimited             429
-     │   ├─ Unavailable             503, 529, other 5xx: theirs, and passing
-     │   ├─ ConnectionFailed        no connection, or it broke, or it took too long
-     │   ├─ InvalidReply            what came back is not the protocol, or stopped in the middle
-     │   ├─ KeyMissing              no key in the worker's environment
-     │   ├─ KeyRefused              401, 403
-     │   ├─ ModelNotFound           404
-     │   ├─ RequestRefused          400 and its like
-     │   ├─ QuotaExhausted          429 or 402 that waiting does not cure
-     │   └─ ContextTooLong          the transcript no longer fits the model
-     ├─ ConversationError           a conversation can't do what you ask
-     │   ├─ AlreadyStarted          its id runs already
-     │   ├─ NotFound                no conversation has this id
-     │   ├─ Refused                 it said no, and why: an update that was not taken
-     │   ├─ Stalled                 it waits for a person; cause and cure are in the message
-     │   └─ Ended                   it is over, and not in the way you asked for
-     └─ Unreachable                 no Temporal server at the address, or no worker that answers
+EverturnError
+ ├─ ConfigError                 what you wrote needs a change before anything can run
+ │   ├─ InvalidTool             an item of tools=, or a tool's signature
+ │   ├─ InvalidAgent            an Agent's name or settings
+ │   ├─ InvalidModel            a model name that no provider answers to
+ │   ├─ InvalidSetting          an environment variable or option
+ │   └─ InvalidFile             a tool file or agent file that can't be loaded
+ ├─ ToolFailed                  raised by a tool: the model is told, and nothing is retried
+ ├─ ProviderError               a model API said no, or nothing; `retry` says whether asking again can help
+ │   ├─ RateLimited             429
+ │   ├─ Unavailable             503, 529, other 5xx: theirs, and passing
+ │   ├─ ConnectionFailed        no connection, or it broke, or it took too long
+ │   ├─ InvalidReply            what came back is not the protocol, or stopped in the middle
+ │   ├─ KeyMissing              no key in the worker's environment
+ │   ├─ KeyRefused              401, 403
+ │   ├─ ModelNotFound           404
+ │   ├─ RequestRefused          400 and its like
+ │   ├─ QuotaExhausted          429 or 402 that waiting does not cure
+ │   └─ ContextTooLong          the transcript no longer fits the model
+ ├─ ConversationError           a conversation can't do what you ask
+ │   ├─ AlreadyStarted          its id runs already
+ │   ├─ NotFound                no conversation has this id
+ │   ├─ Refused                 it said no, and why: an update that was not taken
+ │   ├─ Stalled                 it waits for a person; cause and cure are in the message
+ │   └─ Ended                   it is over, and not in the way you asked for
+ └─ Unreachable                 no Temporal server at the address, or no worker that answers
 """
 
 from __future__ import annotations

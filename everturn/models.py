@@ -32,7 +32,7 @@ class Model(Setting):
             raise InvalidModel(
                 f"{name!r} is not a model.", cure="Write provider:name, such as 'openai:gpt-5.5' or 'scripted:demo'."
             )
-        super().__init__(name=name, **settings)
+        super().__init__(**{"name": name, **settings})
 
     @property
     def provider(self) -> str:

@@ -1,4 +1,4 @@
-"""Every string that gets frozen into histories. Names are only ever added: a renamed one breaks running conversations."""
+"""Every string that gets frozen into histories: only ever added to, for a renamed one breaks running conversations."""
 
 from __future__ import annotations
 

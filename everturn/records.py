@@ -10,8 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_serializer, model_validator
-from pydantic.functional_serializers import SerializerFunctionWrapHandler
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 
 class Record(BaseModel):
@@ -132,9 +139,7 @@ class Opaque(Record):
     data: JsonValue = None
 
 
-Part = Annotated[
-    Text | Image | Thinking | ToolCall | ToolResult | ServerToolUse | Opaque, Field(discriminator="kind")
-]
+Part = Annotated[Text | Image | Thinking | ToolCall | ToolResult | ServerToolUse | Opaque, Field(discriminator="kind")]
 
 
 class Message(Record):
