@@ -1,1 +1,83 @@
-"""everturn: durable agent loops on Temporal."""
+"""everturn: durable agent loops on Temporal.
+
+Every public name is here, and is loaded when it is first used, so that a program pays for what it touches.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from everturn.agent import Agent
+    from everturn.client import Client
+    from everturn.conversation import Conversation
+    from everturn.errors import EverturnError, ToolFailed
+    from everturn.hosting import Worker
+    from everturn.models import Limits, Model, ModelSettings, Patience
+    from everturn.providers import generate
+    from everturn.records import Image, Message, Outcome, Reply, Text, ToolCall, ToolResult, Usage
+    from everturn.tools import Tool, ToolContext, tool
+
+_HOMES = {
+    "Agent": "agent",
+    "Client": "client",
+    "Conversation": "conversation",
+    "EverturnError": "errors",
+    "Image": "records",
+    "Limits": "models",
+    "Message": "records",
+    "Model": "models",
+    "ModelSettings": "models",
+    "Outcome": "records",
+    "Patience": "models",
+    "Reply": "records",
+    "Text": "records",
+    "Tool": "tools",
+    "ToolCall": "records",
+    "ToolContext": "tools",
+    "ToolFailed": "errors",
+    "ToolResult": "records",
+    "Usage": "records",
+    "Worker": "hosting",
+    "generate": "providers",
+    "tool": "tools",
+}
+
+__all__ = [
+    "Agent",
+    "Client",
+    "Conversation",
+    "EverturnError",
+    "Image",
+    "Limits",
+    "Message",
+    "Model",
+    "ModelSettings",
+    "Outcome",
+    "Patience",
+    "Reply",
+    "Text",
+    "Tool",
+    "ToolCall",
+    "ToolContext",
+    "ToolFailed",
+    "ToolResult",
+    "Usage",
+    "Worker",
+    "generate",
+    "tool",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'everturn' has no attribute {name!r}; it has {', '.join(__all__)}")
+    value = getattr(import_module(f"everturn.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -36,4 +36,13 @@ EVERTURN_MODEL: Final = "EverturnModel"
 EVERTURN_TOKENS: Final = "EverturnTokens"
 EVERTURN_COST_USD: Final = "EverturnCostUsd"
 
+SEARCH_ATTRIBUTES: Final = {
+    EVERTURN_STATUS: "Keyword",
+    EVERTURN_AGENT: "Keyword",
+    EVERTURN_MODEL: "Keyword",
+    EVERTURN_TOKENS: "Int",
+    EVERTURN_COST_USD: "Double",
+}
+"""With their types, as the Temporal CLI writes them."""
+
 RESERVED_TOOL_NAMES: Final = frozenset({CALL_MODEL})

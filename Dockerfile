@@ -1,0 +1,24 @@
+# The worker. Agents are mounted or copied to /app/agents and named in EVERTURN_AGENTS.
+ARG PYTHON_VERSION=3.11.13
+
+FROM python:${PYTHON_VERSION}-slim-bookworm AS build
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
+WORKDIR /src
+RUN python -m venv /venv
+# First what changes seldom: the dependencies, by their hashes.
+COPY requirements-worker.lock ./
+RUN /venv/bin/pip install --require-hashes --requirement requirements-worker.lock
+COPY pyproject.toml README.md LICENSE ./
+COPY everturn everturn
+RUN /venv/bin/pip install --no-deps --no-build-isolation .
+
+FROM python:${PYTHON_VERSION}-slim-bookworm
+ENV PATH=/venv/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+RUN useradd --system --uid 10001 --no-create-home everturn
+COPY --from=build /venv /venv
+WORKDIR /app
+COPY worker.py ./
+USER everturn
+# The exec form: the signal has to reach Python itself, which then drains.
+STOPSIGNAL SIGTERM
+CMD ["python", "worker.py"]

@@ -1,0 +1,53 @@
+# Every target works from a fresh checkout with Python 3.11 or later, make and the package registries.
+PYTHON ?= python3
+# More arguments for pytest: make test ARGS="-k approval"
+ARGS ?=
+
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+
+.PHONY: demo setup test check bench crash up lock
+
+demo: setup ## the main job, in under a minute
+	@.venv/bin/everturn demo
+
+setup: .venv/ready
+
+# Once: and again when what is to be installed has changed.
+.venv/ready: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "everturn needs Python 3.11 or later; $(PYTHON) is $$($(PYTHON) --version 2>&1)." \
+	       "Try: make PYTHON=python3.12" >&2; exit 1; }
+	@echo "Setting up .venv ..."
+	@$(PYTHON) -m venv .venv
+	@.venv/bin/pip install --quiet --require-hashes -r requirements.lock
+	@.venv/bin/pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+test: setup ## all tests that need no key
+	@.venv/bin/pytest $(ARGS)
+
+check: setup ## what CI runs first
+	.venv/bin/ruff check
+	.venv/bin/ruff format --check
+	.venv/bin/mypy
+	.venv/bin/pytest tests/unit/test_layers.py
+
+bench: setup ## the benchmarks, as a table
+	@.venv/bin/python -m benchmarks
+
+crash: setup ## the crash test at full length: make crash SEED=7 KILLS=100
+	@.venv/bin/python -m tests.crash
+
+up: setup ## Temporal with its Web UI, and a worker, until Ctrl-C
+	@.venv/bin/everturn up
+
+# Pins what is new in pyproject.toml and keeps the rest; delete the two files first to move everything to the newest.
+# The second one is the worker's image: no tools for developers.
+LOCK = uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes \
+  --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
+
+lock:
+	@tools=$$(mktemp -d) && trap 'rm -rf "$$tools"' EXIT && \
+	  $(PYTHON) -m venv "$$tools" && "$$tools/bin/pip" install --quiet uv && \
+	  "$$tools/bin/"$(LOCK) --group dev --extra server --output-file requirements.lock && \
+	  "$$tools/bin/"$(LOCK) --group build --output-file requirements-worker.lock

@@ -1,0 +1,98 @@
+"""Heartbeats of every activity by themselves, and from where blocking code can't stop them.
+
+While its event loop runs, each activity beats through it (which is also how a cancellation comes in). A tool that
+blocks the loop would fall silent and be taken for dead: then a thread of the worker's beats in its place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from temporalio import activity
+from temporalio.client import Client
+
+from everturn.logs import get_logger
+
+INTERVAL_SECONDS = 1.5
+"""Between two beats; the heartbeat time-out is 5 s."""
+
+_log = get_logger("everturn.worker")
+
+
+@dataclass(eq=False)
+class Beat:
+    """One running activity."""
+
+    task_token: bytes
+    loop: asyncio.AbstractEventLoop
+    progress: Any = None
+    """What the activity last said of itself; each beat carries it."""
+    last: float = field(default_factory=time.monotonic)
+    timer: asyncio.TimerHandle | None = None
+
+    def report(self, progress: Any) -> None:
+        """Sets what the next beat carries. May be called from any thread."""
+        self.progress = progress
+
+    def _beat_on(self) -> None:
+        # call_later keeps the activity's context, which activity.heartbeat() needs.
+        activity.heartbeat(*self.details)
+        self.last = time.monotonic()
+        self.timer = self.loop.call_later(INTERVAL_SECONDS, self._beat_on)
+
+    @property
+    def details(self) -> tuple[Any, ...]:
+        return () if self.progress is None else (self.progress,)
+
+
+class Heart:
+    """Beats for all activities of a worker; start and stop it with the worker."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._running: set[Beat] = set()
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="everturn-heart", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        self._thread.join(timeout=10)
+
+    @contextmanager
+    def beating(self) -> Iterator[Beat]:
+        """Beats for the activity that runs here until the block is left."""
+        beat = Beat(activity.info().task_token, asyncio.get_running_loop())
+        beat.timer = beat.loop.call_later(INTERVAL_SECONDS, beat._beat_on)
+        self._running.add(beat)
+        try:
+            yield beat
+        finally:
+            self._running.discard(beat)
+            if beat.timer:
+                beat.timer.cancel()
+
+    def _watch(self) -> None:
+        while not self._stopped.wait(INTERVAL_SECONDS / 2):
+            late = time.monotonic() - INTERVAL_SECONDS * 1.5
+            if silent := [beat for beat in list(self._running) if beat.last < late]:
+                _log.warning("loop.blocked", activities=len(silent), seconds=round(INTERVAL_SECONDS * 1.5, 1))
+                asyncio.run(self._stand_in(silent))
+
+    async def _stand_in(self, silent: list[Beat]) -> None:
+        # Whatever goes wrong here (it ended meanwhile, it is to be cancelled, the server is away) is the loop's own
+        # to learn, once it runs again.
+        await asyncio.gather(*map(self._beat_for, silent), return_exceptions=True)
+
+    async def _beat_for(self, beat: Beat) -> None:
+        beat.last = time.monotonic()
+        await self._client.get_async_activity_handle(task_token=beat.task_token).heartbeat(*beat.details)

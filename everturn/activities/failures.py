@@ -1,0 +1,49 @@
+"""How a failed activity tells Temporal what to do: try again and when, or give up and why."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime, timedelta
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from everturn.errors import EverturnError, ProviderError
+from everturn.models import Patience
+
+FIRST_DELAY_SECONDS = 0.5
+LONGEST_OWN_DELAY_SECONDS = 30.0
+
+
+def final(error: EverturnError) -> ApplicationError:
+    """No retry: the conversation stalls with this cause and cure."""
+    return ApplicationError(error.message, {"cure": error.cure}, type=type(error).__name__, non_retryable=True)
+
+
+def of_provider(error: ProviderError, patience: Patience) -> ApplicationError:
+    """A retry after the delay that the provider asks for, or ours; final where none helps or patience runs out."""
+    if not error.retry:
+        return final(error)
+    delay = retry_delay(error.retry_after, attempt=activity.info().attempt, longest=patience.max_retry_delay)
+    if waited() + delay > patience.model:
+        error.message = f"{error.message} (tried for {patience.model}, {activity.info().attempt} times)"
+        return final(error)
+    return ApplicationError(error.message, {"cure": error.cure}, type=type(error).__name__, next_retry_delay=delay)
+
+
+def handed_over() -> ApplicationError:
+    """This worker shuts down: another takes over at once."""
+    return ApplicationError("The worker shut down.", type="WorkerShutdown", next_retry_delay=timedelta(milliseconds=1))
+
+
+def waited() -> timedelta:
+    """How long ago this activity was first scheduled."""
+    return datetime.now(UTC) - activity.info().scheduled_time
+
+
+def retry_delay(retry_after: float | None, *, attempt: int, longest: timedelta) -> timedelta:
+    if retry_after is not None:
+        # Slightly later than asked, and not all at once.
+        return min(timedelta(seconds=retry_after * (1 + random.random() / 10)), longest)
+    doubled = min(FIRST_DELAY_SECONDS * 2 ** min(attempt - 1, 16), LONGEST_OWN_DELAY_SECONDS)
+    return min(timedelta(seconds=doubled * (0.5 + random.random() / 2)), longest)

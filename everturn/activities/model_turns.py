@@ -1,0 +1,157 @@
+"""One model turn: complete the prefix, ask the provider, plan the reply."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+
+from temporalio import activity
+
+from everturn import names
+from everturn.activities import failures
+from everturn.activities.beat import Heart
+from everturn.activities.planning import plan_calls, with_unique_ids
+from everturn.activities.prefixes import Prefixes, digest_of
+from everturn.agent import Agent
+from everturn.errors import ConnectionFailed, InvalidAgent, InvalidModel, InvalidReply, ProviderError
+from everturn.history import ToolFinished, Transcript, TurnStarted, filled, read_steps
+from everturn.logs import get_logger
+from everturn.models import Model
+from everturn.payloads import ModelReply, ModelRequest
+from everturn.providers import Request, ToolSpec, ask
+from everturn.records import Message, Reply, ToolResult
+
+MAX_REPLY_BYTES = 1_500_000
+"""Temporal takes payloads of 2 MB; a larger one would be retried for ever in silence."""
+
+_log = get_logger("everturn.turn")
+
+
+class ModelTurns:
+    def __init__(self, agents: Mapping[str, Agent], *, prefixes: Prefixes, heart: Heart, indexed: bool) -> None:
+        self._agents = agents
+        self._prefixes = prefixes
+        self._heart = heart
+        self._indexed = indexed
+        self._specs = {agent.name: _specs(agent) for agent in agents.values()}
+        self._limits = {
+            agent.name: agent.limits.model_dump(mode="json", exclude_defaults=True) for agent in agents.values()
+        }
+
+    @activity.defn(name=names.CALL_MODEL)
+    async def call_model(self, request: ModelRequest) -> ModelReply:
+        started = time.monotonic()
+        agent = self._agent(request.agent)
+        with self._heart.beating():
+            prefix, delta = await self._messages(request)
+            reply = await self._ask(agent, request, (*prefix, *delta))
+            message = with_unique_ids(reply.message, prefix)
+            plan = await plan_calls(agent, message.tool_calls, conclude=request.conclude)
+        turn = ModelReply(
+            message=message,
+            plan=plan,
+            stop=reply.stop,
+            digest=self._prefixes.remember(request.digest, prefix, (*delta, message)),
+            usage=reply.usage,
+            model=reply.model,
+            limits=self._limits[agent.name],
+            indexed=self._indexed,
+        )
+        _log.info("turn.finished", **_facts(request, reply), seconds=round(time.monotonic() - started, 3))
+        return turn
+
+    def _agent(self, name: str) -> Agent:
+        if agent := self._agents.get(name):
+            return agent
+        hosted = ", ".join(sorted(self._agents)) or "none"
+        raise failures.final(
+            InvalidAgent(
+                f"No agent {name!r} on this worker; it hosts: {hosted}.",
+                cure="Start a worker that hosts it on this task queue, then resume the conversation.",
+            )
+        )
+
+    async def _ask(self, agent: Agent, request: ModelRequest, messages: Sequence[Message]) -> Reply:
+        info = activity.info()
+        question = Request(
+            model=Model(request.model) if request.model else agent.model,
+            messages=messages,
+            instructions=_instructions(agent, request),
+            tools=self._specs[agent.name],
+            raw_tools=agent.raw_tools,
+            settings=agent.settings,
+            conversation_id=info.workflow_id,
+            conclude=request.conclude is not None,
+        )
+        limit = agent.patience.turn_timeout
+        try:
+            async with asyncio.timeout(limit.total_seconds()):
+                reply = await ask(question)
+            if (size := len(reply.model_dump_json())) > MAX_REPLY_BYTES:
+                raise InvalidReply(f"The reply has {size:,} bytes; the limit is {MAX_REPLY_BYTES:,}.")
+        except TimeoutError:
+            raise failures.of_provider(
+                ConnectionFailed(f"The model turn took longer than {limit}.", cure="See Patience(turn_timeout=)."),
+                agent.patience,
+            ) from None
+        except ProviderError as error:
+            _log.warning("turn.failed", turn=request.turn, attempt=info.attempt, error=str(error))
+            raise failures.of_provider(error, agent.patience) from None
+        except InvalidModel as error:
+            raise failures.final(error) from None
+        except asyncio.CancelledError:
+            if activity.is_worker_shutdown():
+                raise failures.handed_over() from None
+            raise
+        return reply
+
+    # ------------------------------------------------------------ the transcript
+
+    async def _messages(self, request: ModelRequest) -> tuple[Sequence[Message], list[Message]]:
+        """The prefix and the delta, whole. The history is read only for what this worker does not remember."""
+        run_id = activity.info().workflow_run_id or ""
+        prefix = self._prefixes.find(request.digest, request.position)
+        results = self._prefixes.find_results(run_id, request.named)
+        if prefix is None or results is None:
+            prefix, results = await self._read(request)
+        return prefix, filled(request, results)
+
+    async def _read(self, request: ModelRequest) -> tuple[Sequence[Message], dict[str, ToolResult]]:
+        info = activity.info()
+        transcript, results = Transcript(), {}
+        async for step in read_steps(activity.client(), info.workflow_id or "", run_id=info.workflow_run_id):
+            if isinstance(step, TurnStarted) and step.request.turn == request.turn:
+                break
+            transcript.take(step)
+            if isinstance(step, ToolFinished):
+                results[step.result.call_id] = step.result
+        prefix = transcript.messages[: request.position]
+        _log.info("prefix.read", turn=request.turn, messages=len(prefix))
+        if request.digest and digest_of(prefix) != request.digest:
+            # The history is the truth. This can happen after an upgrade that writes a record differently.
+            _log.warning("prefix.digest_differed", turn=request.turn, messages=len(prefix))
+        return prefix, results
+
+
+def _specs(agent: Agent) -> tuple[ToolSpec, ...]:
+    return tuple(ToolSpec(tool.name, tool.description, tool.parameters) for tool in agent.tools)
+
+
+def _instructions(agent: Agent, request: ModelRequest) -> str:
+    if request.conclude is None:
+        return agent.instructions
+    note = f"You have reached {request.conclude}: conclude now, in words, without calling tools."
+    return f"{agent.instructions}\n\n{note}".strip()
+
+
+def _facts(request: ModelRequest, reply: Reply) -> dict[str, object]:
+    return {
+        "conversation": activity.info().workflow_id,
+        "turn": request.turn,
+        "model": reply.model,
+        "tool_calls": len(reply.tool_calls),
+        "input_tokens": reply.usage.input_tokens,
+        "output_tokens": reply.usage.output_tokens,
+        "attempt": activity.info().attempt,
+    }

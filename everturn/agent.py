@@ -1,0 +1,222 @@
+"""Agents: a name, a model, instructions, tools and limits. What a worker registers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, PydanticUserError, TypeAdapter
+
+from everturn.errors import InvalidAgent, InvalidTool
+from everturn.models import Limits, Model, ModelSettings, Patience
+from everturn.schemas import ModelArguments, SchemaArguments
+from everturn.tools import Tool, tool
+
+_NAME = re.compile(r"[a-zA-Z0-9._-]{1,64}")
+_DICT_KEYS = frozenset({"name", "description", "parameters", "type"})
+
+ToolItem = Callable[..., Any] | Tool | Mapping[str, Any]
+
+
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class Agent:
+    """What a worker hosts and a conversation is held with. Frozen, and checked when it is made.
+
+    `tools` takes functions, `@tool` objects, dicts with a name (`{"name", "description", "parameters"}`, run by the
+    client) and raw provider dicts (passed through, in `raw_tools`). `output` is a type that the last reply is to
+    have. Raises InvalidAgent, InvalidTool or InvalidModel.
+    """
+
+    name: str
+    model: Model
+    instructions: str
+    tools: tuple[Tool, ...]
+    raw_tools: tuple[Mapping[str, Any], ...]
+    settings: ModelSettings
+    limits: Limits
+    patience: Patience
+    fallback_models: tuple[Model, ...]
+    output: Any
+    output_adapter: TypeAdapter[Any] | None
+    output_schema: dict[str, Any] | None
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        model: str | Model,
+        instructions: str = "",
+        tools: Sequence[ToolItem] = (),
+        settings: ModelSettings = ModelSettings(),  # noqa: B008 - frozen
+        limits: Limits = Limits(),  # noqa: B008 - frozen
+        patience: Patience = Patience(),  # noqa: B008 - frozen
+        fallback_models: Sequence[str | Model] = (),
+        output: Any = None,
+    ) -> None:
+        _check_name(name)
+        _check_type(name, "instructions", instructions, str)
+        _check_type(name, "settings", settings, ModelSettings)
+        _check_type(name, "limits", limits, Limits)
+        _check_type(name, "patience", patience, Patience)
+        made, raw = _sort_tools(name, tools)
+        adapter, schema = _read_output(name, output)
+        vars(self).update(
+            name=name,
+            model=_model(name, "model", model),
+            instructions=instructions,
+            tools=made,
+            raw_tools=raw,
+            settings=settings,
+            limits=limits,
+            patience=patience,
+            fallback_models=tuple(_model(name, "fallback_models", item) for item in _items(name, fallback_models)),
+            output=output,
+            output_adapter=adapter,
+            output_schema=schema,
+            _by_name={item.name: item for item in made},
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"<Agent {self.name!r}, {self.model.name}, tools: {', '.join(item.name for item in self.tools) or 'none'}>"
+        )
+
+    def tool(self, name: str) -> Tool | None:
+        """The tool of this name; None where the agent has none, for models make names up."""
+        by_name: dict[str, Tool] = vars(self)["_by_name"]
+        return by_name.get(name)
+
+
+def _check_name(name: object) -> None:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise InvalidAgent(
+            f"{name!r} is no name for an Agent.", cure="Take 1 to 64 letters, digits, dots, - and _, such as 'clerk'."
+        )
+
+
+def _check_type(name: str, option: str, value: object, wanted: type) -> None:
+    if not isinstance(value, wanted):
+        raise InvalidAgent(
+            f"Agent {name!r} has {option}={value!r}, {_kind(value)}.", cure=f"Write {option}={wanted.__name__}(...)."
+        )
+
+
+def _model(name: str, option: str, value: object) -> Model:
+    if isinstance(value, Model):
+        return value
+    if isinstance(value, str):
+        return Model(value)
+    raise InvalidAgent(
+        f"Agent {name!r} has {option}={value!r}, {_kind(value)}.",
+        cure="Write provider:name, such as 'openai:gpt-5.5', or Model('provider:name', base_url=...).",
+    )
+
+
+def _items(name: str, models: Any) -> Iterable[object]:
+    if isinstance(models, str | Model):
+        raise InvalidAgent(
+            f"Agent {name!r} has fallback_models={models!r}, which is not a list.", cure="Write fallback_models=[...]."
+        )
+    return tuple(models)
+
+
+def _read_output(name: str, output: Any) -> tuple[TypeAdapter[Any] | None, dict[str, Any] | None]:
+    if output is None:
+        return None, None
+    try:
+        adapter: TypeAdapter[Any] = TypeAdapter(output)
+        return adapter, adapter.json_schema()
+    except (PydanticUserError, NameError, TypeError, ValueError) as error:
+        raise InvalidAgent(
+            f"Agent {name!r} has output={output!r}: {str(error).partition(chr(10))[0]}.",
+            cure="Write a pydantic model, or a type that JSON can carry.",
+        ) from error
+
+
+def _sort_tools(agent: str, items: Any) -> tuple[tuple[Tool, ...], tuple[Mapping[str, Any], ...]]:
+    """What runs by name, and the raw provider dicts."""
+    if isinstance(items, str | Mapping | Tool | Agent) or not isinstance(items, Iterable):
+        raise InvalidTool(f"Agent {agent!r} has tools={items!r}, which is not a list.", cure="Write tools=[...].")
+    made: dict[str, Tool] = {}
+    raw: list[Mapping[str, Any]] = []
+    for index, item in enumerate(items):
+        place = f"tools[{index}] of Agent {agent!r}"
+        if isinstance(item, Mapping) and _is_raw(item):
+            raw.append(item)
+            continue
+        one = _client_tool(item, place=place) if isinstance(item, Mapping) else _function_tool(item, place=place)
+        if one.name in made:
+            raise InvalidTool(
+                f"{place} is called {one.name!r}, as is one before it.", cure="Give one another name: tool(name='...')."
+            )
+        made[one.name] = one
+    return tuple(made.values()), tuple(raw)
+
+
+def _is_raw(item: Mapping[str, Any]) -> bool:
+    # Some providers name their own tools: {"type": "web_search_20250305", "name": "web_search"} is not for us to run.
+    own_type = item.get("type", "function") not in ("function", "custom")
+    return "function" not in item and (own_type or "name" not in item)
+
+
+def _function_tool(item: Any, *, place: str) -> Tool:
+    if isinstance(item, Tool):
+        return item
+    if isinstance(item, Agent):
+        raise InvalidTool(
+            f"{place} is Agent {item.name!r}, and agents as tools are not supported yet.",
+            cure="Write a tool that asks it: `return (await client.run(agent, question)).text`.",
+        )
+    if isinstance(item, type):
+        raise InvalidTool(f"{place}: {item.__name__} is a class.", cure=f"Write {item.__name__}(...).")
+    if not callable(item):
+        raise InvalidTool(
+            f"{place} is {item!r}, {_kind(item)}.",
+            cure="Write a function, a @tool, or a dict with name, description and parameters.",
+        )
+    try:
+        return tool(item)
+    except InvalidTool as error:
+        raise InvalidTool(f"{place}: {error.message}", cure=error.cure) from error
+
+
+def _client_tool(item: Mapping[str, Any], *, place: str) -> Tool:
+    """A tool that the client runs, from a dict with a name."""
+    unknown = sorted(map(str, item.keys() - _DICT_KEYS))
+    if unknown or not isinstance(item.get("description", ""), str):
+        what = f"the key {unknown[0]!r}" if unknown else f"description={item['description']!r}"
+        raise InvalidTool(
+            f"{place} has {what}.", cure="Write {'name': '...', 'description': '...', 'parameters': a JSON schema}."
+        )
+    try:
+        return Tool(
+            name=item["name"],
+            description=item.get("description", ""),
+            arguments=_client_arguments(item.get("parameters", {}), place=place),
+            runs_on="client",
+        )
+    except InvalidTool as error:
+        raise error if error.message.startswith(place) else InvalidTool(f"{place}: {error.message}") from error
+
+
+def _client_arguments(parameters: Any, *, place: str) -> ModelArguments | SchemaArguments:
+    if isinstance(parameters, type) and issubclass(parameters, BaseModel):
+        try:
+            return ModelArguments(parameters)
+        except (PydanticUserError, NameError, TypeError, ValueError) as error:
+            why = str(error).partition("\n")[0]
+            raise InvalidTool(
+                f"{place} has parameters={parameters.__name__}: {why}", cure="Use types that JSON can carry."
+            ) from error
+    if isinstance(parameters, Mapping) and parameters.get("type", "object") == "object":
+        return SchemaArguments(parameters)
+    raise InvalidTool(
+        f"{place} has parameters={parameters!r}.",
+        cure="Write a JSON schema of type object ({'type': 'object', 'properties': {...}}) or a pydantic model.",
+    )
+
+
+def _kind(value: object) -> str:
+    return f"of type {type(value).__name__}"

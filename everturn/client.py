@@ -1,0 +1,283 @@
+"""Starts conversations, finds them, and lists the fleet."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Self
+from uuid import uuid4
+
+import temporalio.client
+from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
+from temporalio.client import WorkflowExecution, WorkflowExecutionStatus
+from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes, WorkflowIDConflictPolicy
+from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from everturn import names
+from everturn.agent import Agent
+from everturn.conversation import Conversation
+from everturn.conversion import data_converter
+from everturn.errors import AlreadyStarted, ConversationError, Ended, NotFound, Stalled, Unreachable
+from everturn.history import read_steps
+from everturn.models import Limits
+from everturn.payloads import CarryOver, Start
+from everturn.records import Message, Outcome, Part
+from everturn.settings import Settings, connect_options
+from everturn.standing import Standing
+
+TASK_TIMEOUT = timedelta(seconds=5)
+"""What a worker that is killed in a workflow task costs. Temporal's own default is 10 s."""
+
+Said = str | Iterable[Part]
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A conversation in a list. Fields are empty where the namespace lacks everturn's search attributes."""
+
+    id: str
+    status: str
+    agent: str
+    model: str
+    tokens: int
+    started_at: datetime
+    ended_at: datetime | None
+
+
+class Client:
+    """Make one with `await Client.connect()`. It may be shared by any number of tasks."""
+
+    def __init__(
+        self, temporal: temporalio.client.Client, *, task_queue: str = names.TASK_QUEUE, by: str | None = None
+    ) -> None:
+        self.temporal = temporal
+        self.task_queue = task_queue
+        self.by = by or _whoever_runs_this()
+        """Who decides, in approvals and denials."""
+        self._indexed: bool | None = None
+
+    @classmethod
+    async def connect(
+        cls, address: str | None = None, *, task_queue: str | None = None, by: str | None = None, **options: Any
+    ) -> Self:
+        """Connects to the Temporal server that the environment names (TEMPORAL_ADDRESS and its like; else
+        localhost:7233), or to `address`. `options` are temporalio's own. Raises Unreachable."""
+        merged: dict[str, Any] = {"data_converter": data_converter, **connect_options(), **options}
+        if address:
+            merged["target_host"] = address
+        try:
+            temporal = await temporalio.client.Client.connect(**merged)
+        except RuntimeError as error:
+            raise Unreachable(
+                f"No Temporal server answers at {merged['target_host']}.",
+                cure="Start one with `everturn up`, or set TEMPORAL_ADDRESS.",
+            ) from error
+        return cls(temporal, task_queue=task_queue or Settings.load().task_queue, by=by)
+
+    # ------------------------------------------------------------ conversations
+
+    async def start(
+        self,
+        agent: Agent | str,
+        message: Said,
+        *,
+        id: str | None = None,  # noqa: A002 - the contract's name
+        keep_open: timedelta | None = None,
+        model: str | None = None,
+        limits: Limits | None = None,
+        message_id: str | None = None,
+    ) -> Conversation:
+        """Starts a conversation, on whichever worker hosts the agent. Raises AlreadyStarted where `id` runs.
+
+        Without `keep_open` it is done with its final reply; with it, it idles that long for the next message.
+        """
+        start = Start(
+            agent=_name(agent),
+            message=message if isinstance(message, str) else tuple(message),
+            message_id=message_id,
+            keep_open=keep_open.total_seconds() if keep_open is not None else None,
+            model=model,
+            limits=limits,
+        )
+        return await self._start(start, id or f"{start.agent}-{uuid4().hex[:12]}")
+
+    async def send(
+        self,
+        agent: Agent | str,
+        message: Said,
+        *,
+        id: str,  # noqa: A002 - the contract's name
+        keep_open: timedelta | None = None,
+        message_id: str | None = None,
+    ) -> Conversation:
+        """Delivers a message to the conversation `id`: starts it where there is none, and revives it with its
+        transcript where it is done. With a `message_id`, it is safe to repeat."""
+        conversation = self.conversation(id)
+        content = message if isinstance(message, str) else tuple(message)
+        start = Start(
+            agent=_name(agent),
+            message=content,
+            message_id=message_id,
+            keep_open=keep_open.total_seconds() if keep_open is not None else None,
+        )
+        while True:
+            try:
+                await conversation.send(content, message_id=message_id)
+            except Ended:
+                standing = await self._read(id)
+                if message_id in standing.message_ids:
+                    return conversation
+                revived = start.model_copy(update={"carry": _carry(standing)})
+            except NotFound:
+                revived = start
+            else:
+                return conversation
+            try:
+                return await self._start(revived, id)
+            except AlreadyStarted:
+                continue  # somebody else was quicker: it runs now, and takes the message
+
+    async def run(
+        self,
+        agent: Agent | str,
+        message: Said,
+        *,
+        id: str | None = None,  # noqa: A002 - the contract's name
+        model: str | None = None,
+        limits: Limits | None = None,
+    ) -> Outcome:
+        """Starts a conversation and waits for its outcome. Raises Stalled where a person has to help first; the
+        conversation stays, and its id is in the message."""
+        conversation = await self.start(agent, message, id=id, model=model, limits=limits)
+        try:
+            await conversation.reply()
+        except Ended:
+            pass  # outcome() says how
+        except Stalled:
+            raise
+        return await conversation.outcome()
+
+    def conversation(self, id: str) -> Conversation:  # noqa: A002 - the contract's name
+        """A handle on a conversation, which need not exist yet."""
+        return Conversation(self, id)
+
+    async def conversations(self, *, status: str | None = None, agent: str | None = None) -> AsyncIterator[Listed]:
+        """The fleet, newest first. `status` is a state of the contract, such as 'awaiting_approval'."""
+        query = [f"WorkflowType = '{names.CONVERSATION}'"]
+        for attribute, value in ((names.EVERTURN_STATUS, status), (names.EVERTURN_AGENT, agent)):
+            if value is not None:
+                query.append(f"{attribute} = '{value.replace(chr(39), chr(39) * 2)}'")
+        try:
+            async for execution in self.temporal.list_workflows(" AND ".join(query)):
+                yield _listed(execution)
+        except RPCError as error:
+            if error.status is RPCStatusCode.INVALID_ARGUMENT:
+                raise ConversationError(
+                    f"The namespace {self.temporal.namespace!r} can't be searched so: {error.message}.",
+                    cure="`everturn doctor --fix` registers everturn's search attributes.",
+                ) from error
+            raise self.unreachable(error) from error
+
+    # ------------------------------------------------------------ underneath
+
+    async def indexed(self) -> bool:
+        """Whether the namespace has all of everturn's search attributes. Asked once."""
+        if self._indexed is None:
+            request = ListSearchAttributesRequest(namespace=self.temporal.namespace)
+            try:
+                listed = await self.temporal.operator_service.list_search_attributes(request)
+                self._indexed = names.SEARCH_ATTRIBUTES.keys() <= set(listed.custom_attributes)
+            except RPCError:
+                # Some servers keep this call to operators. Without an answer, none are written.
+                self._indexed = False
+        return self._indexed
+
+    def unreachable(self, error: RPCError) -> Unreachable:
+        address = self.temporal.service_client.config.target_host
+        return Unreachable(
+            f"The Temporal server at {address} did not do its part: {error.message}.",
+            cure="`everturn doctor` looks at the connection.",
+        )
+
+    async def _start(self, start: Start, conversation_id: str) -> Conversation:
+        message = start.message if isinstance(start.message, str) else Message.user(start.message).text
+        try:
+            await self.temporal.start_workflow(
+                names.CONVERSATION,
+                start,
+                id=conversation_id,
+                task_queue=self.task_queue,
+                task_timeout=TASK_TIMEOUT,
+                id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+                search_attributes=_first_attributes(start) if await self.indexed() else None,
+                static_summary=" ".join(message.split())[:200] or start.agent,
+                static_details=f"Agent **{start.agent}**" + (f", model **{start.model}**" if start.model else ""),
+            )
+        except WorkflowAlreadyStartedError:
+            raise AlreadyStarted(
+                f"Conversation {conversation_id!r} runs already.",
+                cure="Send to it with client.send(), or take another id.",
+            ) from None
+        except RPCError as error:
+            raise self.unreachable(error) from error
+        return self.conversation(conversation_id)
+
+    async def _read(self, conversation_id: str) -> Standing:
+        standing = Standing()
+        async for step in read_steps(self.temporal, conversation_id):
+            standing.take(step)
+        return standing
+
+
+def _carry(standing: Standing) -> CarryOver:
+    outcome = standing.finished.outcome if standing.finished else None
+    return CarryOver(
+        messages=tuple(standing.transcript.messages),
+        turn=standing.turn,
+        tool_calls=outcome.tool_calls if outcome else 0,
+        usage=outcome.usage if outcome else CarryOver().usage,
+        cost_usd=outcome.cost_usd if outcome else None,
+        message_ids=tuple(standing.message_ids),
+    )
+
+
+def _first_attributes(start: Start) -> TypedSearchAttributes:
+    return TypedSearchAttributes(
+        [
+            SearchAttributePair(SearchAttributeKey.for_keyword(names.EVERTURN_STATUS), "running"),
+            SearchAttributePair(SearchAttributeKey.for_keyword(names.EVERTURN_AGENT), start.agent),
+        ]
+    )
+
+
+def _listed(execution: WorkflowExecution) -> Listed:
+    attributes = execution.typed_search_attributes
+    closed = execution.status not in (None, WorkflowExecutionStatus.RUNNING)
+    temporal_status = execution.status.name.lower() if execution.status else "unknown"
+    state = attributes.get(SearchAttributeKey.for_keyword(names.EVERTURN_STATUS)) or temporal_status
+    # A conversation that was terminated, or failed, could not say so itself.
+    status = temporal_status if closed and state != "done" else state
+    return Listed(
+        id=execution.id,
+        status=status,
+        agent=attributes.get(SearchAttributeKey.for_keyword(names.EVERTURN_AGENT)) or "",
+        model=attributes.get(SearchAttributeKey.for_keyword(names.EVERTURN_MODEL)) or "",
+        tokens=attributes.get(SearchAttributeKey.for_int(names.EVERTURN_TOKENS)) or 0,
+        started_at=execution.start_time,
+        ended_at=execution.close_time,
+    )
+
+
+def _name(agent: Agent | str) -> str:
+    return agent if isinstance(agent, str) else agent.name
+
+
+def _whoever_runs_this() -> str:
+    try:
+        return f"{getpass.getuser()}@{socket.gethostname()}"
+    except OSError:
+        return socket.gethostname()

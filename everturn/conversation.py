@@ -1,0 +1,238 @@
+"""A handle on one conversation: talk to it, decide on its calls, follow it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from pydantic import JsonValue
+from temporalio.client import (
+    WorkflowExecutionDescription,
+    WorkflowExecutionStatus,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
+)
+from temporalio.service import RPCError, RPCStatusCode
+
+from everturn import names
+from everturn.errors import Ended, EverturnError, NotFound, Refused, Stalled, Unreachable
+from everturn.events import Event, events_of
+from everturn.history import Step, read_steps
+from everturn.payloads import Status
+from everturn.records import Message, Outcome, Part
+from everturn.standing import Standing
+
+if TYPE_CHECKING:
+    from everturn.client import Client
+
+WORKER_TIMEOUT = timedelta(seconds=10)
+"""How long a decision or a status query waits for a worker to take it."""
+
+
+class Conversation:
+    """One conversation, by its id. Holds no state: any process may have any number of handles on the same one."""
+
+    def __init__(self, client: Client, conversation_id: str) -> None:
+        self.id = conversation_id
+        self._client = client
+        self._temporal = client.temporal
+
+    def __repr__(self) -> str:
+        return f"<Conversation {self.id!r}>"
+
+    # ------------------------------------------------------------ talking
+
+    async def send(self, message: str | Iterable[Part], *, message_id: str | None = None) -> None:
+        """Says something more. Returns once the server has it, whether or not a worker runs; the conversation takes it
+        at its next turn boundary. With a `message_id`, it is safe to repeat."""
+        said: dict[str, Any] = {"message_id": message_id} if message_id else {}
+        if isinstance(message, str):
+            said["text"] = message
+        else:
+            said["parts"] = tuple(message)
+        await self._signal(names.MESSAGE, said)
+
+    async def reply(self) -> str:
+        """The text of the final reply to all that was said so far; waits for it.
+
+        Raises Stalled where a person has to help first, and Ended where the conversation ended without a reply. Waits
+        for approvals as long as they take.
+        """
+        described = await self._describe()
+        standing = Standing()
+        async for step in self._follow():
+            standing.take(step)
+            if step.id < described.history_length and standing.finished is None:
+                continue  # this is how it stood before; events up to there are known to follow
+            if standing.finished:
+                return self._outcome(standing).text
+            if standing.answered:
+                return standing.transcript.messages[-1].text
+            if standing.stall:
+                raise self._stalled(standing)
+        raise Ended(f"The history of conversation {self.id!r} breaks off.")
+
+    async def outcome(self) -> Outcome:
+        """How the conversation ended; waits for the end, through stalls and approvals."""
+        await self._describe()
+        standing = Standing()
+        async for step in self._follow():
+            standing.take(step)
+        return self._outcome(standing)
+
+    # ------------------------------------------------------------ looking
+
+    async def status(self) -> Status:
+        """What goes on and what waits for whom. Asks a worker, unless the conversation is over."""
+        described = await self._describe()
+        if described.status is not WorkflowExecutionStatus.RUNNING:
+            return await self._final_status()
+        try:
+            answer: dict[str, Any] = await self._handle.query(names.STATUS, rpc_timeout=WORKER_TIMEOUT)
+        except RPCError as error:
+            raise self._no_worker("status query") from error
+        return Status.model_validate(answer)
+
+    async def transcript(self) -> tuple[Message, ...]:
+        """The messages so far, in order. Reads the history: needs no worker."""
+        return tuple((await self._standing()).transcript.messages)
+
+    async def events(self, since: str | None = None) -> AsyncIterator[Event]:
+        """What happened and what happens, until the conversation is over.
+
+        `since`: the cursor of the last event that you have seen. The events start behind it.
+        """
+        run_id, _, position = (since or "").rpartition("/")
+        async for run, step in self._follow_runs(run_id or None):
+            if run == run_id and step.id <= int(position):
+                continue
+            for event in events_of(step, run_id=run):
+                yield event
+
+    # ------------------------------------------------------------ deciding
+
+    async def approve(
+        self, call_id: str = names.EVERY_CALL, arguments: dict[str, JsonValue] | None = None, note: str | None = None
+    ) -> tuple[str, ...]:
+        """Lets a call run, with `arguments` in place of the model's where given; returns the ids of the calls.
+
+        This and all below: raises Refused, with the reason, where the conversation does not take it.
+        """
+        return await self._decide(names.APPROVE, call_id=call_id, arguments=arguments, note=note)
+
+    async def deny(self, call_id: str = names.EVERY_CALL, reason: str | None = None) -> tuple[str, ...]:
+        """Lets a call not run; the model is told, and why."""
+        return await self._decide(names.DENY, call_id=call_id, reason=reason)
+
+    async def answer(self, call_id: str, content: JsonValue, *, is_error: bool = False) -> tuple[str, ...]:
+        """Gives the result in the tool's place."""
+        return await self._decide(names.ANSWER, call_id=call_id, content=content, is_error=is_error)
+
+    async def pause(self, reason: str | None = None) -> None:
+        """Holds the conversation before its next model turn."""
+        await self._update(names.PAUSE, {"reason": reason})
+
+    async def resume(self, *, model: str | None = None) -> None:
+        """Goes on after a pause or a stall, with another `model` where given."""
+        await self._update(names.RESUME, {"model": model})
+
+    async def close(self, reason: str | None = None) -> None:
+        """Ends the conversation: the reply at hand is finished, what waits is denied, no message is taken any more."""
+        await self._update(names.CLOSE, {"reason": reason})
+
+    # ------------------------------------------------------------ underneath
+
+    @property
+    def _handle(self) -> Any:
+        return self._temporal.get_workflow_handle(self.id)
+
+    async def _decide(self, name: str, **payload: Any) -> tuple[str, ...]:
+        answer = await self._update(name, payload)
+        return tuple(answer["call_ids"])
+
+    async def _update(self, name: str, payload: dict[str, Any]) -> dict[str, Any]:
+        given = {key: value for key, value in payload.items() if value is not None}
+        try:
+            answer: dict[str, Any] = await self._handle.execute_update(
+                name, {**given, "by": self._client.by}, rpc_timeout=WORKER_TIMEOUT
+            )
+        except WorkflowUpdateFailedError as error:
+            raise Refused(str(getattr(error.cause, "message", error.cause))) from None
+        except WorkflowUpdateRPCTimeoutOrCancelledError as error:
+            raise self._no_worker(name) from error
+        except RPCError as error:
+            raise self._explained(error) from error
+        return answer
+
+    async def _signal(self, name: str, payload: dict[str, Any]) -> None:
+        try:
+            await self._handle.signal(name, payload)
+        except RPCError as error:
+            raise self._explained(error) from error
+
+    async def _describe(self) -> WorkflowExecutionDescription:
+        try:
+            described: WorkflowExecutionDescription = await self._handle.describe()
+        except RPCError as error:
+            raise self._explained(error) from error
+        return described
+
+    async def _follow(self) -> AsyncIterator[Step]:
+        async for _, step in self._follow_runs(None):
+            yield step
+
+    async def _follow_runs(self, run_id: str | None) -> AsyncIterator[tuple[str, Step]]:
+        """Each step with its run's id, on through every run that the conversation continues as."""
+        run = run_id or (await self._describe()).run_id
+        while run:
+            next_run = ""
+            async for step in read_steps(self._temporal, self.id, run_id=run, follow=True):
+                next_run = getattr(step, "next_run_id", "")
+                yield run, step
+            run = next_run
+
+    async def _standing(self) -> Standing:
+        standing = Standing()
+        run_id = (await self._describe()).run_id
+        async for step in read_steps(self._temporal, self.id, run_id=run_id):
+            standing.take(step)
+        return standing
+
+    async def _final_status(self) -> Status:
+        standing = await self._standing()
+        outcome = standing.finished.outcome if standing.finished else None
+        if outcome is None:
+            return Status(state="done", turn=standing.turn, cause=standing.finished.why if standing.finished else None)
+        return Status(
+            state="done", turn=outcome.turns, usage=outcome.usage, cost_usd=outcome.cost_usd, cause=outcome.reason
+        )
+
+    def _outcome(self, standing: Standing) -> Outcome:
+        finished = standing.finished
+        if finished is None or finished.outcome is None:
+            why = finished.why if finished else "its history breaks off"
+            raise Ended(f"Conversation {self.id!r} ended without an outcome: {why}")
+        return finished.outcome
+
+    def _stalled(self, standing: Standing) -> Stalled:
+        assert standing.stall is not None
+        return Stalled(
+            f"Conversation {self.id!r} is stalled in turn {standing.turn}: {standing.stall.cause}",
+            cure=f"{standing.stall.cure} Then: everturn resume {self.id}".strip(),
+        )
+
+    def _no_worker(self, what: str) -> Unreachable:
+        return Unreachable(
+            f"No worker took the {what} for conversation {self.id!r} within {WORKER_TIMEOUT.seconds} s.",
+            cure="Start one (`everturn worker`, or `python worker.py`) on its task queue, and try again.",
+        )
+
+    def _explained(self, error: RPCError) -> EverturnError:
+        if error.status is RPCStatusCode.NOT_FOUND:
+            if "completed" in error.message:
+                return Ended(f"Conversation {self.id!r} is over.", cure="client.send() revives it with its transcript.")
+            return NotFound(f"There is no conversation {self.id!r}.", cure="`everturn list` shows those there are.")
+        if error.status in (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED):
+            return self._no_worker("request")
+        return self._client.unreachable(error)

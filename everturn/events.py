@@ -1,0 +1,189 @@
+"""What happens in a conversation, for those who watch: typed events, made of the steps of its history."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from everturn import history, names
+from everturn.payloads import AwaitAnswer, ModelReply, RefuseCall, RunTool
+from everturn.records import Message, Outcome, Record, ToolCall, ToolResult, Usage
+
+
+class _Event(Record):
+    cursor: str = ""
+    """Where it stands: `events(since=cursor)` goes on behind it."""
+    at: str = ""
+    """The server's time: ISO 8601, UTC."""
+
+
+class MessageReceived(_Event):
+    kind: Literal["message_received"] = "message_received"
+    message: Message
+
+
+class TurnStarted(_Event):
+    kind: Literal["turn_started"] = "turn_started"
+    turn: int
+
+
+class Replied(_Event):
+    kind: Literal["replied"] = "replied"
+    turn: int
+    message: Message
+    model: str = ""
+    usage: Usage = Usage()
+    final: bool = False
+    """No tool calls: this answers what was asked."""
+
+
+class ToolCalled(_Event):
+    kind: Literal["tool_called"] = "tool_called"
+    turn: int
+    call: ToolCall
+    refused: str | None = None
+    """What the model is told, where the call can't run as it stands."""
+
+
+class ApprovalRequested(_Event):
+    kind: Literal["approval_requested"] = "approval_requested"
+    turn: int
+    call: ToolCall
+    why: str = ""
+
+
+class AnswerRequested(_Event):
+    """The call runs outside: somebody is to send its result."""
+
+    kind: Literal["answer_requested"] = "answer_requested"
+    turn: int
+    call: ToolCall
+    why: str = ""
+
+
+class Decided(_Event):
+    kind: Literal["decided"] = "decided"
+    call_id: str
+    verdict: str
+    by: str = ""
+    note: str | None = None
+
+
+class ToolStarted(_Event):
+    kind: Literal["tool_started"] = "tool_started"
+    turn: int
+    call_id: str
+    tool: str
+
+
+class ToolFinished(_Event):
+    kind: Literal["tool_finished"] = "tool_finished"
+    turn: int
+    result: ToolResult
+
+
+class ToolLost(_Event):
+    """A tool's run ended without a report."""
+
+    kind: Literal["tool_lost"] = "tool_lost"
+    turn: int
+    call_id: str
+    tool: str
+    cause: str
+
+
+class Stalled(_Event):
+    kind: Literal["stalled"] = "stalled"
+    turn: int
+    cause: str
+    cure: str = ""
+
+
+class Switched(_Event):
+    """Somebody paused, resumed or closed the conversation."""
+
+    kind: Literal["switched"] = "switched"
+    name: str
+    by: str = ""
+    reason: str | None = None
+
+
+class Done(_Event):
+    """The end; `outcome` is None where the workflow failed or was terminated, and `why` says so."""
+
+    kind: Literal["done"] = "done"
+    outcome: Outcome | None = None
+    why: str = ""
+
+
+Event = Annotated[
+    MessageReceived
+    | TurnStarted
+    | Replied
+    | ToolCalled
+    | ApprovalRequested
+    | AnswerRequested
+    | Decided
+    | ToolStarted
+    | ToolFinished
+    | ToolLost
+    | Stalled
+    | Switched
+    | Done,
+    Field(discriminator="kind"),
+]
+
+_DECISIONS = (names.APPROVE, names.DENY, names.ANSWER)
+
+
+def events_of(step: history.Step, *, run_id: str) -> list[Event]:
+    """The events that a step is: none, one, or a reply and its calls."""
+    place: dict[str, Any] = {"cursor": f"{run_id}/{step.id}", "at": step.at.isoformat(timespec="milliseconds")}
+    match step:
+        case history.Started(start=start) if start.message:
+            return [MessageReceived(message=Message.user(start.message), **place)]
+        case history.Said(said=said):
+            return [MessageReceived(message=said.as_message(), **place)]
+        case history.Commanded(name=name, payload=payload):
+            return [_command(name, payload, place)]
+        case history.TurnStarted(request=request):
+            return [TurnStarted(turn=request.turn, **place)]
+        case history.TurnFinished(request=request, reply=reply):
+            return _reply(request.turn, reply, place)
+        case history.TurnFailed(request=request, cause=cause, cure=cure):
+            return [Stalled(turn=request.turn, cause=cause, cure=cure, **place)]
+        case history.ToolStarted(tool=tool, request=call):
+            return [ToolStarted(turn=call.turn, call_id=call.call_id, tool=tool, **place)]
+        case history.ToolFinished(request=call, result=result):
+            return [ToolFinished(turn=call.turn, result=result, **place)]
+        case history.ToolLost(tool=tool, request=call, cause=cause):
+            return [ToolLost(turn=call.turn, call_id=call.call_id, tool=tool, cause=cause, **place)]
+        case history.Finished(outcome=outcome, why=why, next_run_id=""):
+            return [Done(outcome=outcome, why=why, **place)]
+        case _:
+            return []
+
+
+def _command(name: str, payload: dict[str, Any], place: dict[str, Any]) -> Event:
+    by, reason = str(payload.get("by") or ""), payload.get("reason") or payload.get("note")
+    if name in _DECISIONS:
+        return Decided(call_id=str(payload.get("call_id", "")), verdict=name, by=by, note=reason, **place)
+    return Switched(name=name, by=by, reason=reason, **place)
+
+
+def _reply(turn: int, reply: ModelReply, place: dict[str, Any]) -> list[Event]:
+    replied = Replied(
+        turn=turn, message=reply.message, model=reply.model, usage=reply.usage, final=not reply.plan, **place
+    )
+    events: list[Event] = [replied]
+    plans = {plan.call_id: plan for plan in reply.plan}
+    for call in reply.message.tool_calls:
+        plan = plans.get(call.call_id)
+        refused = plan.text if isinstance(plan, RefuseCall) else None
+        events.append(ToolCalled(turn=turn, call=call, refused=refused, **place))
+        if isinstance(plan, RunTool) and plan.approval:
+            events.append(ApprovalRequested(turn=turn, call=call, why=plan.approval, **place))
+        if isinstance(plan, AwaitAnswer):
+            events.append(AnswerRequested(turn=turn, call=call, why=plan.why, **place))
+    return events

@@ -1,0 +1,291 @@
+"""A conversation's event history, read as steps; and its transcript, the fold over them.
+
+One reader, three uses: a worker that lacks a conversation's prefix, live events for clients, and export. It needs no
+worker, no query and no second store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from temporalio.api.common.v1 import Payloads
+from temporalio.api.enums.v1 import EventType
+from temporalio.api.failure.v1 import Failure
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.client import Client
+from temporalio.converter import DataConverter
+from temporalio.exceptions import ApplicationError, FailureError
+from temporalio.service import RPCError, RPCStatusCode
+
+from everturn import names
+from everturn.payloads import MessageIn, ModelReply, ModelRequest, Start, ToolRequest
+from everturn.records import Message, Outcome, Record, ToolResult
+
+R = TypeVar("R", bound=Record)
+
+PASSING = (RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
+RECONNECT_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing that happened: at event `id` of its run, at the server's time `at`.
+
+    A plain Step is an event that only Temporal cares for.
+    """
+
+    id: int
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Started(Step):
+    start: Start
+
+
+@dataclass(frozen=True, slots=True)
+class Said(Step):
+    said: MessageIn
+
+
+@dataclass(frozen=True, slots=True)
+class Commanded(Step):
+    """A signal or an accepted update other than `message`; `payload` as it came."""
+
+    name: str
+    payload: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class TurnStarted(Step):
+    request: ModelRequest
+
+
+@dataclass(frozen=True, slots=True)
+class TurnFinished(Step):
+    request: ModelRequest
+    reply: ModelReply
+
+
+@dataclass(frozen=True, slots=True)
+class TurnFailed(Step):
+    request: ModelRequest
+    cause: str
+    cure: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolStarted(Step):
+    tool: str
+    request: ToolRequest
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFinished(Step):
+    tool: str
+    request: ToolRequest
+    result: ToolResult
+
+
+@dataclass(frozen=True, slots=True)
+class ToolLost(Step):
+    """A tool's activity that ended without a result."""
+
+    tool: str
+    request: ToolRequest
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finished(Step):
+    """The run is over: with an outcome, or without one and the reason why."""
+
+    outcome: Outcome | None
+    why: str = ""
+    next_run_id: str = ""
+    """Set where it continued as a new run."""
+
+
+class HistoryReader:
+    """Turns one run's events into steps. Feed it every event from the first on, in order."""
+
+    def __init__(self, converter: DataConverter) -> None:
+        self._converter = converter
+        self._turns: dict[int, ModelRequest] = {}
+        self._tools: dict[int, tuple[str, ToolRequest]] = {}
+
+    async def read(self, event: HistoryEvent) -> Step:
+        """The step that this event is."""
+        at = event.event_time.ToDatetime(tzinfo=UTC)
+        return await self._step(event, at) or Step(event.event_id, at)
+
+    async def _step(self, event: HistoryEvent, at: datetime) -> Step | None:
+        match event.event_type:
+            case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
+                started = event.workflow_execution_started_event_attributes
+                start = await self._record(started.input, Start)
+                return Started(event.event_id, at, start or Start.model_construct(agent=""))
+            case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
+                signal = event.workflow_execution_signaled_event_attributes
+                return await self._command(event.event_id, at, signal.signal_name, signal.input)
+            case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED:
+                update = event.workflow_execution_update_accepted_event_attributes.accepted_request.input
+                return await self._command(event.event_id, at, update.name, update.args)
+            case EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
+                return await self._scheduled(event, at)
+            case EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED:
+                return await self._completed(event, at)
+            case EventType.EVENT_TYPE_ACTIVITY_TASK_FAILED:
+                failed = event.activity_task_failed_event_attributes
+                return await self._failed(event.event_id, at, failed.scheduled_event_id, failed.failure)
+            case EventType.EVENT_TYPE_ACTIVITY_TASK_TIMED_OUT:
+                late = event.activity_task_timed_out_event_attributes
+                return await self._failed(event.event_id, at, late.scheduled_event_id, late.failure)
+            case _:
+                return await self._finished(event, at)
+
+    async def _command(self, event_id: int, at: datetime, name: str, payloads: Payloads) -> Step | None:
+        if name == names.MESSAGE:
+            said = await self._record(payloads, MessageIn)
+            return Said(event_id, at, said) if said and (said.text or said.parts) else None
+        values = await self._decode(payloads, None)
+        return Commanded(event_id, at, name, values[0] if values and isinstance(values[0], dict) else {})
+
+    async def _scheduled(self, event: HistoryEvent, at: datetime) -> Step | None:
+        scheduled = event.activity_task_scheduled_event_attributes
+        if scheduled.activity_type.name == names.CALL_MODEL:
+            if request := await self._record(scheduled.input, ModelRequest):
+                self._turns[event.event_id] = request
+                return TurnStarted(event.event_id, at, request)
+        elif tool_request := await self._record(scheduled.input, ToolRequest):
+            self._tools[event.event_id] = (scheduled.activity_type.name, tool_request)
+            return ToolStarted(event.event_id, at, scheduled.activity_type.name, tool_request)
+        return None
+
+    async def _completed(self, event: HistoryEvent, at: datetime) -> Step | None:
+        completed = event.activity_task_completed_event_attributes
+        if turn := self._turns.pop(completed.scheduled_event_id, None):
+            reply = await self._record(completed.result, ModelReply)
+            return TurnFinished(event.event_id, at, turn, reply) if reply else None
+        if tool := self._tools.pop(completed.scheduled_event_id, None):
+            result = await self._record(completed.result, ToolResult)
+            return ToolFinished(event.event_id, at, *tool, result) if result else None
+        return None
+
+    async def _failed(self, event_id: int, at: datetime, scheduled_id: int, failure: Failure) -> Step | None:
+        cause, cure = await self._explain(failure)
+        if turn := self._turns.pop(scheduled_id, None):
+            return TurnFailed(event_id, at, turn, cause, cure)
+        if tool := self._tools.pop(scheduled_id, None):
+            return ToolLost(event_id, at, *tool, cause)
+        return None
+
+    async def _finished(self, event: HistoryEvent, at: datetime) -> Step | None:
+        match event.event_type:
+            case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED:
+                completed = event.workflow_execution_completed_event_attributes
+                return Finished(event.event_id, at, await self._record(completed.result, Outcome))
+            case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED:
+                failure = event.workflow_execution_failed_event_attributes.failure
+                return Finished(event.event_id, at, None, (await self._explain(failure))[0])
+            case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW:
+                run_id = event.workflow_execution_continued_as_new_event_attributes.new_execution_run_id
+                return Finished(event.event_id, at, None, next_run_id=run_id)
+            case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED:
+                reason = event.workflow_execution_terminated_event_attributes.reason
+                return Finished(event.event_id, at, None, f"it was terminated: {reason or 'no reason given'}")
+            case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED:
+                return Finished(event.event_id, at, None, "it was cancelled")
+            case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT:
+                return Finished(event.event_id, at, None, "it ran into its workflow time-out")
+            case _:
+                return None
+
+    async def _record(self, payloads: Payloads, record: type[R]) -> R | None:
+        """The first payload as a record; None where it is not one: such input changed nothing when it came."""
+        try:
+            values = await self._decode(payloads, [record])
+        except (ApplicationError, ValueError):
+            return None
+        return values[0] if values and isinstance(values[0], record) else None
+
+    async def _decode(self, payloads: Payloads, types: list[type] | None) -> list[Any]:
+        return await self._converter.decode(payloads.payloads, types) if payloads.payloads else []
+
+    async def _explain(self, failure: Failure) -> tuple[str, str]:
+        """Cause and cure of a failure."""
+        error = await self._converter.decode_failure(failure)
+        while isinstance(error, FailureError) and isinstance(error.cause, FailureError):
+            error = error.cause
+        cure = ""
+        if isinstance(error, ApplicationError) and error.details and isinstance(error.details[0], dict):
+            cure = str(error.details[0].get("cure") or "")
+        return str(error), cure
+
+
+class Transcript:
+    """The fold: each turn puts its delta at its position, and its reply behind. A turn that is asked again thus
+    takes the place of the one before."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self._results: dict[str, ToolResult] = {}
+
+    def take(self, step: Step) -> None:
+        match step:
+            case Started() if step.start.carry:
+                self.messages = list(step.start.carry.messages)
+            case ToolFinished():
+                self._results[step.result.call_id] = step.result
+            case TurnStarted():
+                self.messages[step.request.position :] = filled(step.request, self._results)
+            case TurnFinished():
+                end = step.request.position + len(step.request.delta)
+                self.messages[end:] = [step.reply.message]
+            case Finished() if step.outcome:
+                self.messages += step.outcome.tail
+
+
+def filled(request: ModelRequest, results: dict[str, ToolResult]) -> list[Message]:
+    """The delta of a request, with the results that it only names put in."""
+    if not request.named:
+        return list(request.delta)
+    return [
+        message.model_copy(
+            update={
+                "parts": tuple(
+                    results[part.call_id] if isinstance(part, ToolResult) and part.call_id in request.named else part
+                    for part in message.parts
+                )
+            }
+        )
+        for message in request.delta
+    ]
+
+
+async def read_steps(
+    client: Client, conversation_id: str, *, run_id: str | None = None, follow: bool = False
+) -> AsyncIterator[Step]:
+    """The steps of a run, from its first event on, one for each event. With `follow`, goes on as new ones come, until
+    the run is over, and past restarts of the server."""
+    reader, last = HistoryReader(client.data_converter), 0
+    while True:
+        handle = client.get_workflow_handle(conversation_id, run_id=run_id)
+        try:
+            async for event in handle.fetch_history_events(wait_new_event=follow):
+                if event.event_id > last:
+                    last = event.event_id
+                    yield await reader.read(event)
+            return
+        except RPCError as error:
+            if not follow or error.status not in PASSING:
+                raise
+            await asyncio.sleep(RECONNECT_SECONDS)
+
+
+def user_messages(messages: Sequence[Message]) -> int:
+    return sum(message.role == "user" for message in messages)

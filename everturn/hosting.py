@@ -1,0 +1,117 @@
+"""The worker: hosts agents, so that their conversations run here."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from typing import Any, Self
+
+import temporalio.worker
+from temporalio.worker import UnsandboxedWorkflowRunner
+
+from everturn.activities.beat import Heart
+from everturn.activities.model_turns import ModelTurns
+from everturn.activities.prefixes import Prefixes
+from everturn.activities.tool_calls import ToolCalls
+from everturn.agent import Agent
+from everturn.client import Client
+from everturn.errors import InvalidAgent
+from everturn.logs import get_logger
+from everturn.workflows import ConversationWorkflow
+
+STICKY_TIMEOUT = timedelta(seconds=2)
+"""How long a conversation's next step waits for the worker that had it before another one takes it."""
+
+DRAIN_TIMEOUT = timedelta(seconds=20)
+"""How long running activities may go on after a shutdown has begun, before they are handed over."""
+
+BEAT_THROTTLE = timedelta(milliseconds=200)
+
+_log = get_logger("everturn.worker")
+
+
+class Worker:
+    """Hosts agents on a task queue: `async with Worker(client, agents=[clerk]): ...`, or `await Worker(...).run()`.
+
+    All workers of a task queue host the same agents. `cached_conversations`: how many keep their state in memory;
+    it should exceed those that run at the same time. `max_prefix_bytes`: the memory for transcripts.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        agents: Sequence[Agent],
+        task_queue: str | None = None,
+        cached_conversations: int = 1000,
+        max_prefix_bytes: int = 256 * 1024 * 1024,
+        max_concurrent_activities: int = 200,
+        drain_timeout: timedelta = DRAIN_TIMEOUT,
+    ) -> None:
+        self._client = client
+        self._agents = _by_name(agents)
+        self._options: dict[str, Any] = {
+            "task_queue": task_queue or client.task_queue,
+            "max_cached_workflows": cached_conversations,
+            "max_concurrent_activities": max_concurrent_activities,
+            "graceful_shutdown_timeout": drain_timeout,
+        }
+        self._threads = max_concurrent_activities
+        self.prefixes = Prefixes(max_prefix_bytes)
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as stack:
+            threads = stack.enter_context(ThreadPoolExecutor(self._threads, thread_name_prefix="everturn-tool"))
+            heart = stack.enter_context(Heart(self._client.temporal))
+            turns = ModelTurns(self._agents, prefixes=self.prefixes, heart=heart, indexed=await self._client.indexed())
+            calls = ToolCalls(self._agents, prefixes=self.prefixes, heart=heart, threads=threads)
+            await stack.enter_async_context(
+                temporalio.worker.Worker(
+                    self._client.temporal,
+                    workflows=[ConversationWorkflow],
+                    activities=[turns.call_model, *calls.activities()],
+                    # The sandbox guards user code from itself. There is none in this workflow, and a test holds that.
+                    workflow_runner=UnsandboxedWorkflowRunner(),
+                    sticky_queue_schedule_to_start_timeout=STICKY_TIMEOUT,
+                    max_heartbeat_throttle_interval=BEAT_THROTTLE,
+                    default_heartbeat_throttle_interval=BEAT_THROTTLE,
+                    **self._options,
+                )
+            )
+            self._stack = stack.pop_all()
+        _log.info("worker.started", agents=sorted(self._agents), task_queue=self._options["task_queue"])
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+        _log.info("worker.stopped")
+
+    async def run(self) -> None:
+        """Works until SIGINT or SIGTERM, then drains: what runs may finish, or is handed over; nothing new starts."""
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stop.set)
+        try:
+            async with self:
+                await stop.wait()
+                _log.info("worker.draining")
+        finally:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.remove_signal_handler(number)
+
+
+def _by_name(agents: Sequence[Agent]) -> dict[str, Agent]:
+    by_name: dict[str, Agent] = {}
+    for agent in agents:
+        if agent.name in by_name:
+            raise InvalidAgent(f"Two agents are called {agent.name!r}.", cure="Give one of them another name.")
+        by_name[agent.name] = agent
+    if not by_name:
+        raise InvalidAgent("A worker needs at least one agent.", cure="Write Worker(client, agents=[...]).")
+    return by_name

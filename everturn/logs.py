@@ -1,0 +1,162 @@
+"""Logs: one form for every line, on stderr, without keys.
+
+`import everturn` configures nothing: our loggers write plain `logging` records, which a program that uses everturn as
+a library sees in its own form. Only the CLI and the worker process call `configure`.
+
+Nothing heavy is imported at the top, so that workflow code can import this module inside Temporal's sandbox.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+if TYPE_CHECKING:
+    import structlog
+
+LogFormat = Literal["console", "json"]
+LogLevel = Literal["debug", "info", "warning", "error"]
+
+# Wide on purpose: a user's own key for a compatible server, or for a tool, is as secret as the ones that we know.
+_SECRET_NAMES: Final = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_KEY_DATA")
+_SECRET_MIN_CHARS: Final = 8
+"""Shorter values are placeholders, and would blot out ordinary words."""
+
+
+def get_logger(name: str, **facts: Any) -> structlog.stdlib.BoundLogger:
+    """A structlog logger that writes to `logging.getLogger(name)`: `log.info("turn.finished", turn=3)`."""
+    import structlog
+
+    logger: structlog.stdlib.BoundLogger = structlog.wrap_logger(
+        logging.getLogger(name), processors=_processors(), wrapper_class=structlog.stdlib.BoundLogger, **facts
+    )
+    return logger
+
+
+def workflow_log(event: str, *, level: LogLevel = "info", **facts: Any) -> None:
+    """Log from workflow code: once, when it happens, and never again on replay."""
+    from temporalio import workflow
+
+    if workflow.unsafe.is_replaying_history_events():
+        return
+    with workflow.unsafe.sandbox_unrestricted(), workflow.unsafe.imports_passed_through():
+        log = get_logger("everturn.workflow", conversation=workflow.info().workflow_id)
+        getattr(log, level)(event, **facts)
+
+
+def configure(*, format: LogFormat = "console", level: LogLevel = "info") -> None:  # noqa: A002 - reads best so
+    """Send all of this process's log lines to stderr, in one form."""
+    import structlog
+
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_formatter(format))
+    handler.addFilter(_is_news)
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+    # httpx has a line for each request; below these levels, all three print contents: prompts, results, headers.
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    logging.getLogger("httpcore").setLevel(logging.WARNING)
+    logging.getLogger("temporalio").setLevel(max(root.level, logging.INFO))
+    # For the user's own structlog.get_logger(), in tools.
+    structlog.configure(
+        processors=_processors(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        logger_factory=structlog.stdlib.LoggerFactory(),
+    )
+
+
+def forward_core_logs() -> None:
+    """Send the lines of Temporal's Rust core, which go to stdout by themselves, the way of all others.
+
+    Call it before the process's first Temporal client.
+    """
+    from temporalio.runtime import LogForwardingConfig, LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
+
+    forwarding = LogForwardingConfig(logger=logging.getLogger("temporalio.core"), append_target_to_name=False)
+    logs = LoggingConfig(filter=TelemetryFilter(core_level="WARN", other_level="ERROR"), forwarding=forwarding)
+    Runtime.set_default(Runtime(telemetry=TelemetryConfig(logging=logs)), error_if_already_set=False)
+
+
+def _processors() -> list[Any]:
+    import structlog
+
+    return [
+        structlog.stdlib.filter_by_level,
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.PositionalArgumentsFormatter(),
+        _as_record,
+    ]
+
+
+def _as_record(_: Any, __: str, facts: Any) -> tuple[tuple[str], dict[str, Any]]:
+    """The arguments of a `logging` call: a readable message for anybody's formatter, and the facts for ours."""
+    exc_info = facts.pop("exc_info", None)
+    event = str(facts.pop("event", ""))
+    message = " ".join([event, *(f"{name}={value!r}" for name, value in facts.items())])
+    # The message is no format string: %-signs in it are only expanded where there are arguments, and there are none.
+    return (message,), {"exc_info": exc_info, "extra": {"everturn": {"event": event, **facts}}}
+
+
+def _formatter(format: LogFormat) -> logging.Formatter:  # noqa: A002
+    import structlog
+
+    as_json = format == "json"
+    colors = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+    renderers: list[Any] = (
+        [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=str, ensure_ascii=False)]
+        if as_json
+        # Not rich's traceback, which shows local variables: prompts, results, keys.
+        else [
+            structlog.dev.ConsoleRenderer(
+                colors=colors, pad_event_to=0, sort_keys=False, exception_formatter=structlog.dev.plain_traceback
+            )
+        ]
+    )
+    stamp = (
+        structlog.processors.TimeStamper("iso", utc=True)
+        if as_json
+        else structlog.processors.TimeStamper("%H:%M:%S", utc=False)
+    )
+    return structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=[_facts_of_record, structlog.stdlib.add_log_level, stamp],
+        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderers, _scrub],
+    )
+
+
+def _facts_of_record(_: Any, __: str, facts: Any) -> Any:
+    record: logging.LogRecord = facts["_record"]
+    ours = getattr(record, "everturn", None)
+    if ours is not None:
+        return {**facts, **ours}
+    facts["logger"] = record.name
+    # Temporal puts a dictionary of 500 characters after each message: keep what tells one line from another.
+    details = getattr(record, "temporal_activity", None) or getattr(record, "temporal_workflow", None)
+    if details:
+        facts["event"] = facts["event"].partition(" ({'")[0]
+        facts["conversation"] = details.get("workflow_id")
+        facts["activity"] = details.get("activity_type")
+        facts["attempt"] = details.get("attempt")
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """False for Temporal's own warning, with its traceback, about an activity that failed as ours are meant to.
+
+    A failing tool or model call is normal, and our code has a line for it. Any other exception is a bug, and shown.
+    """
+    if getattr(record, "__temporal_error_identifier", None) != "ActivityFailure" or not record.exc_info:
+        return True
+    kind = record.exc_info[0]
+    return kind is None or kind.__module__.partition(".")[0] not in ("temporalio", "everturn")
+
+
+def _scrub(_: Any, __: str, line: Any) -> str:
+    """The last step: no value of a secret environment variable leaves, wherever in the line it stands."""
+    # Read anew for each line: a user's file may load its keys after the logs were configured.
+    for name, value in os.environ.items():
+        if len(value) >= _SECRET_MIN_CHARS and name.endswith(_SECRET_NAMES):
+            line = line.replace(value, f"<{name}>")
+    return str(line)

@@ -1,0 +1,222 @@
+"""What crosses Temporal: inputs and outputs of the workflow, its activities, signals, updates and queries.
+
+All of it is plain JSON, so the Temporal CLI, the Web UI and other languages can write and read it. None of it grows
+with the conversation: a model turn is sent a position, a digest and the delta since the last turn.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, JsonValue, ValidationError
+
+from everturn.models import Limits
+from everturn.records import Decision, Message, Part, Record, Stop, Usage
+
+# ---------------------------------------------------------------- the conversation
+
+
+class CarryOver(Record):
+    """What one run hands to the next: the transcript so far and the counters that go on counting."""
+
+    messages: tuple[Message, ...] = ()
+    digest: str = ""
+    """Of `messages`; empty where the last of them were never sent to a model."""
+    turn: int = 0
+    tool_calls: int = 0
+    usage: Usage = Usage()
+    cost_usd: float | None = 0.0
+    message_ids: tuple[str, ...] = ()
+    """Messages that were taken before, so that a repeated one is taken once."""
+
+
+class Start(Record):
+    """The workflow's input."""
+
+    agent: str = Field(min_length=1)
+    message: str | tuple[Part, ...] = ()
+    message_id: str | None = None
+    keep_open: float | None = Field(default=None, ge=0)
+    """Seconds to idle for the next message after a final reply; None: the first final reply ends it."""
+    model: str | None = None
+    limits: Limits | None = None
+    """What is set here goes before the agent's own limits."""
+    tenant: str | None = None
+    carry: CarryOver | None = None
+
+
+State = Literal["running", "awaiting_approval", "awaiting_answer", "stalled", "paused", "idle", "done"]
+
+
+class WaitingCall(Record):
+    """A tool call that waits for a person, as the `status` query shows it."""
+
+    call_id: str
+    tool: str
+    arguments: dict[str, JsonValue] = Field(default_factory=dict)
+    why: str = ""
+    since: str = ""
+    expires_at: str | None = None
+
+
+class Status(Record):
+    """The answer to the `status` query. All fields are written, for readers without this class."""
+
+    state: State
+    turn: int = 0
+    waiting: tuple[WaitingCall, ...] = ()
+    usage: Usage = Usage()
+    cost_usd: float | None = None
+    cause: str | None = None
+    cure: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        waiting = [{name: getattr(call, name) for name in WaitingCall.model_fields} for call in self.waiting]
+        usage = {name: getattr(self.usage, name) for name in Usage.model_fields}
+        facts = {name: getattr(self, name) for name in ("state", "turn", "cost_usd", "cause", "cure")}
+        return {**facts, "waiting": waiting, "usage": usage}
+
+
+class TranscriptPage(Record):
+    """The input of the `transcript` query."""
+
+    start: int = Field(default=0, ge=0, alias="from")
+    limit: int = Field(default=50, ge=1, le=1000)
+
+
+# ---------------------------------------------------------------- signals, and updates of the same names
+
+
+class MessageIn(Record):
+    """`message`: a text or parts. A `message_id` that was taken before is taken once only."""
+
+    text: str | None = None
+    parts: tuple[Part, ...] = ()
+    message_id: str | None = None
+
+    def as_message(self) -> Message:
+        return Message.user(self.text if self.text is not None else self.parts)
+
+
+class Approve(Record):
+    call_id: str
+    arguments: dict[str, JsonValue] | None = None
+    note: str | None = None
+    by: str = ""
+
+
+class Deny(Record):
+    call_id: str
+    reason: str | None = None
+    by: str = ""
+
+
+class Answer(Record):
+    """`answer`: the result, in the tool's place."""
+
+    call_id: str
+    content: JsonValue
+    is_error: bool = False
+    by: str = ""
+
+
+class Control(Record):
+    """`pause`, `resume` and `close`."""
+
+    reason: str | None = None
+    by: str = ""
+    model: str | None = None
+    """For `resume` after a stall: the model to go on with."""
+
+
+# ---------------------------------------------------------------- a model turn
+
+
+class ModelRequest(Record):
+    """The input of `call_model`. The transcript is: the prefix of `position` messages, then `delta`."""
+
+    agent: str
+    turn: int
+    position: int = 0
+    digest: str = ""
+    """Of the prefix: a hash chained over its messages. Empty for an empty prefix, or where none is known."""
+    delta: tuple[Message, ...] = ()
+    named: tuple[str, ...] = ()
+    """Calls whose results are too large to be here again: their tool activities' own events hold the content."""
+    model: str | None = None
+    conclude: str | None = None
+    """Why the model gets this last turn without tools."""
+
+
+class RunTool(Record):
+    """Plan for a call: run the tool, after a human's approval where `approval` says why."""
+
+    kind: Literal["run"] = "run"
+    call_id: str
+    effect: Literal["read", "idempotent", "once"] = "idempotent"
+    timeout: float = 600.0
+    patience: float = 1800.0
+    approval: str | None = None
+
+
+class AwaitAnswer(Record):
+    """Plan for a call: it runs outside; wait until somebody answers it."""
+
+    kind: Literal["await"] = "await"
+    call_id: str
+    why: str = ""
+
+
+class RefuseCall(Record):
+    """Plan for a call: it can't run as it stands, and this is what the model is told."""
+
+    kind: Literal["refuse"] = "refuse"
+    call_id: str
+    text: str
+
+
+PlannedCall = Annotated[RunTool | AwaitAnswer | RefuseCall, Field(discriminator="kind")]
+
+
+class ModelReply(Record):
+    """The output of `call_model`: the reply, and the plan that the workflow follows for its calls."""
+
+    message: Message
+    plan: tuple[PlannedCall, ...] = ()
+    stop: Stop = "end"
+    digest: str = ""
+    """Of the transcript with this reply."""
+    usage: Usage = Usage()
+    cost_usd: float | None = None
+    model: str = ""
+    limits: dict[str, JsonValue] = Field(default_factory=dict)
+    """The agent's Limits, where they differ from the defaults."""
+    indexed: bool = False
+    """The namespace has everturn's search attributes."""
+
+
+# ---------------------------------------------------------------- a tool call
+
+
+class ToolRequest(Record):
+    """The input of a tool's activity; its output is a ToolResult."""
+
+    agent: str
+    turn: int
+    call_id: str
+    arguments: dict[str, JsonValue] = Field(default_factory=dict)
+    decision: Decision | None = None
+    """A human's approval, where one was asked for."""
+
+
+INVALID_EDIT = "InvalidEdit"
+"""Error type of a tool's activity: the arguments that a human put in do not fit the tool's schema."""
+
+
+def explain(error: ValueError) -> str:
+    """A pydantic error in one line: `limits.max_turns: Input should be greater than or equal to 1; …`."""
+    if not isinstance(error, ValidationError):
+        return str(error)
+    details = error.errors(include_url=False, include_input=False, include_context=False)
+    lines = [f"{'.'.join(map(str, one['loc'])) or 'it'}: {one['msg']}" for one in details[:5]]
+    return "; ".join(lines + (["…"] if len(details) > 5 else []))

@@ -1,0 +1,281 @@
+"""One table from what a provider answered, or failed to, to our errors: whether to ask again, when, and the cure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from math import isfinite
+from typing import Any
+
+import httpx
+from pydantic_core import to_json
+
+from everturn.errors import (
+    ConnectionFailed,
+    ContextTooLong,
+    InvalidReply,
+    KeyRefused,
+    ModelNotFound,
+    ProviderError,
+    QuotaExhausted,
+    RateLimited,
+    RequestRefused,
+    Unavailable,
+)
+from everturn.providers.catalog import Endpoint, address_variable
+from everturn.providers.untrusted import a_dict, a_list, a_str, mend, parse
+
+MAX_SENTENCE_CHARS = 500
+
+
+class ErrorInReply(Exception):
+    """An error object where a reply was due: in a stream, or with status 200. `body` is the object as received.
+
+    Protocols raise it; the transport puts it through `of_response`, because it knows what must not be quoted.
+    """
+
+    def __init__(self, body: object) -> None:
+        super().__init__("the provider sent an error in place of a reply")
+        self.body = body
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """What an error's body says."""
+
+    message: str = ""
+    codes: frozenset[str] = frozenset()
+    """Its type and codes, lower-case."""
+    status: int | None = None
+    """A status in the body itself: all there is when the error comes in the middle of a stream."""
+
+
+_QUOTA = frozenset(
+    {
+        "insufficient_quota",
+        "exceeded_current_quota_error",
+        "billing_hard_limit_reached",
+        "billing_error",
+        "enforced_spend_limit_reached",
+        "contract_spend_limit_reached",
+    }
+)
+_QUOTA_WORDS = re.compile(
+    r"insufficient balance|credit balance is too low|used all available credits|spending limit", re.I
+)
+_CONTEXT = frozenset({"context_length_exceeded", "exceed_context_size_error", "request_too_large"})
+_CONTEXT_WORDS = re.compile(
+    r"context[ _](?:length|window|size)|maximum (?:context|prompt) length|prompt is too long|input is too long"
+    r"|input token count|exceeded model token limit|request too large|reduce the length of the messages"
+    r"|too large for model with|`inputs` tokens",
+    re.I,
+)
+_NO_MODEL = frozenset({"model_not_found", "invalid_model", "not_found_error", "model_not_exist"})
+_NO_MODEL_WORDS = re.compile(r"not a valid model|invalid model:|model not exist|model .{0,100}does not exist", re.I)
+_BAD_KEY = frozenset({"invalid_api_key", "authentication_error", "permission_error", "permission_denied"})
+_BAD_KEY_WORDS = re.compile(r"(?:incorrect|invalid) api key|api key not valid", re.I)
+_SLIP = frozenset({"tool_use_failed"})
+_STATUS_OF = {
+    "rate_limit_exceeded": 429,
+    "rate_limit_error": 429,
+    "too_many_requests": 429,
+    "resource_exhausted": 429,
+    "overloaded_error": 529,
+    "invalid_request_error": 400,
+    "invalid_prompt": 400,
+    "authentication_error": 401,
+    "permission_error": 403,
+    "not_found_error": 404,
+}
+_REQUEST_IDS = ("x-request-id", "request-id", "apim-request-id", "mistral-correlation-id", "inference-id", "cf-ray")
+
+
+def of_response(endpoint: Endpoint, *, status: int, headers: Mapping[str, str], body: bytes | object) -> ProviderError:
+    """The error for an answer that is none. `body`: as received, or the error object out of a stream (status 200)."""
+    said = _read(body)
+    if status < 300:
+        status = said.status or next((_STATUS_OF[code] for code in said.codes if code in _STATUS_OF), 500)
+    kind = _kind(status, said)
+    request_id = next((headers[name] for name in _REQUEST_IDS if headers.get(name)), None)
+    error = kind(
+        _message(endpoint, status, said, request_id),
+        cure=_cure(kind, endpoint, status),
+        provider=endpoint.provider,
+        status=status,
+        retry_after=retry_after(headers),
+        request_id=_sentence(request_id, endpoint)[:128] if request_id else None,
+    )
+    verdict = headers.get("x-should-retry", "").strip().lower()
+    if verdict in {"true", "false"} and kind not in {QuotaExhausted, ContextTooLong}:
+        error.retry = verdict == "true"
+    return error
+
+
+def of_exception(endpoint: Endpoint, error: httpx.HTTPError | httpx.InvalidURL) -> ProviderError:
+    """The error for a request that got no answer, or half of one."""
+    if isinstance(error, httpx.DecodingError):
+        return not_the_protocol(endpoint, "its body can't be decompressed")
+    if isinstance(error, httpx.ConnectTimeout | httpx.PoolTimeout):
+        what = "did not accept a connection in time"
+    elif isinstance(error, httpx.TimeoutException):
+        what = "stopped answering"
+    elif isinstance(error, httpx.ConnectError):
+        what = "can't be reached"
+    else:
+        what = "broke the connection"
+    detail = _sentence(str(error), endpoint)
+    return ConnectionFailed(
+        f"{endpoint.model}: {endpoint.host!r} {what} ({type(error).__name__}{f': {detail}' if detail else ''}).",
+        cure=f"Check the network, and {address_variable(endpoint.provider)} if it is set.",
+        provider=endpoint.provider,
+    )
+
+
+def not_the_protocol(endpoint: Endpoint, what: str, *, status: int | None = None, body: bytes = b"") -> InvalidReply:
+    """The error for an answer that can't be read. `what` says why; of `body`, the beginning is quoted."""
+    begins = _sentence(body[: 4 * MAX_SENTENCE_CHARS].decode("utf-8", "replace"), endpoint)[:100]
+    return InvalidReply(
+        f"The reply of {endpoint.model!r} is unusable: {what}{f'; it begins {begins!r}' if begins else ''}.",
+        cure=f"If this stays, check {address_variable(endpoint.provider)}: is this address a model's?",
+        provider=endpoint.provider,
+        status=status,
+    )
+
+
+def retry_after(headers: Mapping[str, str], *, now: datetime | None = None) -> float | None:
+    """Seconds the provider asks us to wait; None where it does not say.
+
+    Reads retry-after-ms, then Retry-After as seconds (fractions too) or as an HTTP date (RFC 9110, 10.2.3). An
+    unreadable header counts as absent.
+    """
+    milliseconds = _number(headers.get("retry-after-ms", ""))
+    if milliseconds is not None:
+        return milliseconds / 1000
+    text = headers.get("retry-after", "")
+    seconds = _number(text)
+    if seconds is not None:
+        return seconds
+    try:
+        date = parsedate_to_datetime(text)
+    except (ValueError, IndexError, TypeError):
+        return None
+    date = date if date.tzinfo else date.replace(tzinfo=UTC)
+    return max(0.0, (date - (now or datetime.now(UTC))).total_seconds())
+
+
+def _kind(status: int, said: _Said) -> type[ProviderError]:
+    refused = status in {400, 413, 422, 429, 500}
+    if said.codes & _CONTEXT or (refused and _CONTEXT_WORDS.search(said.message)):
+        return ContextTooLong
+    if status == 402 or said.codes & _QUOTA or (status < 500 and _QUOTA_WORDS.search(said.message)):
+        return QuotaExhausted
+    if said.codes & _SLIP:
+        return InvalidReply  # Groq: the model's call did not fit the schema; asked again, it mostly does
+    if status < 500 and status != 429:
+        if status == 404 or said.codes & _NO_MODEL or _NO_MODEL_WORDS.search(said.message):
+            return ModelNotFound
+        if status in {401, 403} or said.codes & _BAD_KEY or _BAD_KEY_WORDS.search(said.message):
+            return KeyRefused
+    if status == 429:
+        return RateLimited
+    if status in {408, 409, 425} or status >= 500:
+        return Unavailable
+    return RequestRefused
+
+
+def _message(endpoint: Endpoint, status: int, said: _Said, request_id: str | None) -> str:
+    sentence = _sentence(said.message, endpoint) or "no explanation"
+    end = "" if sentence.endswith((".", "!", "?")) else "."
+    named = f" (request {_sentence(request_id, endpoint)[:128]})" if request_id else ""
+    return f"{endpoint.model} answered {status}{named}: {sentence}{end}"
+
+
+def _cure(kind: type[ProviderError], endpoint: Endpoint, status: int) -> str:
+    variable, address = endpoint.key_env or "its key", address_variable(endpoint.provider)
+    if kind is RequestRefused and status < 400:
+        return f"It answered with a redirect: check {address}."
+    return {
+        KeyRefused: f"Check {variable} in the worker's environment, and that the key may use this model.",
+        ModelNotFound: f"Check the model's name, that the key may use it, and {address} if it is set.",
+        QuotaExhausted: f"Top up the account behind {variable}, or use another model; then resume.",
+        ContextTooLong: "Shorten the transcript, or use a model with a longer context.",
+        RequestRefused: "Change what the provider objects to; the same request will fail again.",
+        RateLimited: "Wait, ask for less at a time, or raise the account's limits.",
+        Unavailable: "Ask again later: this is the provider's to mend.",
+    }.get(kind, "")
+
+
+def _read(body: object) -> _Said:
+    """What the body says, in any of the shapes that providers, gateways and proxies give to errors."""
+    if isinstance(body, bytes):
+        text = body[: 64 * 1024].decode("utf-8", "replace")
+        try:
+            value = parse(body)
+        except ValueError:
+            return _Said(_out_of_html(text))
+    else:
+        value = body
+    outer = a_dict(value[0] if isinstance(value, list) and value else value)
+    inner = a_dict(outer.get("error"))
+    fields = inner or outer
+    message = next(
+        (
+            _in_words(given)
+            for given in (fields.get("message"), outer.get("error"), outer.get("message"), outer.get("detail"))
+            if given and not (given is outer.get("error") and inner)
+        ),
+        _in_words(value) if value else "",
+    )
+    if raw := a_dict(fields.get("metadata")).get("raw"):
+        message = f"{message}: {_in_words(raw)}"  # OpenRouter: what the provider behind it said
+    return _Said(message, _codes(outer, inner), _status(outer, inner))
+
+
+def _codes(outer: dict[str, Any], inner: dict[str, Any]) -> frozenset[str]:
+    details = a_dict(inner.get("details"))
+    given = [
+        *(part.get(name) for part in (outer, inner) for name in ("type", "code", "status")),
+        details.get("error_code"),
+    ]
+    return frozenset(code.lower() for code in given if isinstance(code, str))
+
+
+def _status(outer: dict[str, Any], inner: dict[str, Any]) -> int | None:
+    given = (part.get(name) for part in (inner, outer) for name in ("status_code", "code", "status"))
+    return next((code for code in given if isinstance(code, int) and 400 <= code < 600), None)
+
+
+def _in_words(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    first = a_dict(next(iter(a_list(value)), None))
+    return a_str(first.get("msg")) or to_json(value, serialize_unknown=True).decode("utf-8", "replace")
+
+
+def _out_of_html(text: str) -> str:
+    """A page's title, or the text itself where it is no page."""
+    if "<html" not in text[:1024].lower() and not text.lstrip().lower().startswith("<!doctype"):
+        return text
+    title = re.search(r"<title[^>]*>(.*?)</title>", text, re.I | re.S)
+    return f"an HTML page, {title.group(1).strip()!r}" if title else "an HTML page"
+
+
+def _sentence(text: str, endpoint: Endpoint) -> str:
+    """`text` on one line, without the key, and no longer than MAX_SENTENCE_CHARS."""
+    if secret := endpoint.secret:
+        text = text.replace(secret, "[key]")  # before it is cut, or half of the key might stay
+    line = " ".join(
+        "".join(char if char.isprintable() else " " for char in mend(text)[: 8 * MAX_SENTENCE_CHARS]).split()
+    )
+    return line if len(line) <= MAX_SENTENCE_CHARS else f"{line[: MAX_SENTENCE_CHARS - 1]}…"
+
+
+def _number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if isfinite(number) and number >= 0 else None

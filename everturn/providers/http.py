@@ -1,0 +1,157 @@
+"""The transport: one request, sent once, over connections that a process shares. Who retries is Temporal."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any, Final, Protocol
+
+import httpx
+from pydantic_core import to_json
+
+from everturn.errors import InvalidReply
+from everturn.providers import failures, openai_chat, sse
+from everturn.providers.base import Delta, OnDelta, Request
+from everturn.providers.catalog import Endpoint, ProtocolName, resolve
+from everturn.providers.connections import aclose, lent
+from everturn.providers.untrusted import parse
+from everturn.records import Reply
+
+__all__ = ["aclose", "ask"]
+
+MAX_REPLY_BYTES: Final = 64 * 1024 * 1024
+MAX_ERROR_BYTES: Final = 1024 * 1024
+_END_SECONDS: Final = 1.0
+"""How long a stream that said its last word may take to end, so that its connection can serve again."""
+
+
+class Assembler(Protocol):
+    """Events of one stream in, one Reply out."""
+
+    done: bool
+
+    @property
+    def complete(self) -> bool: ...
+    def feed(self, event: sse.Event) -> list[Delta]: ...
+    def finish(self) -> Reply: ...
+
+
+class WireProtocol(Protocol):
+    """What the module of a protocol gives: pure functions, and an Assembler for its streams.
+
+    Reading raises InvalidReply, or failures.ErrorInReply where the answer is an error.
+    """
+
+    def encode(self, request: Request) -> tuple[str, dict[str, Any]]: ...
+    def decode(self, body: object, request: Request) -> Reply: ...
+    def Assembler(self, request: Request) -> Assembler: ...  # noqa: N802 - it is a class
+
+
+PROTOCOLS: Final[Mapping[ProtocolName, WireProtocol]] = {"openai_chat": openai_chat}
+
+
+async def ask(request: Request, *, on_delta: OnDelta | None = None) -> Reply:
+    """One reply. `on_delta` is called with each piece of text as it comes, where settings.stream is on.
+
+    Raises InvalidModel, InvalidSetting and every kind of ProviderError; no message of theirs holds the key.
+    """
+    endpoint = resolve(request.model)
+    protocol = PROTOCOLS[endpoint.row.protocol]
+    path, body = protocol.encode(request)
+    content = to_json(body, inf_nan_mode="null")
+    headers = {"Content-Type": "application/json", **endpoint.headers()}
+    try:
+        with lent() as client:
+            async with client.stream("POST", endpoint.url(path), content=content, headers=headers) as answer:
+                return await _read(answer, request, protocol, endpoint, on_delta=on_delta)
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise failures.of_exception(endpoint, error) from None
+    except InvalidReply as error:
+        error.provider = error.provider or endpoint.provider
+        raise
+
+
+async def _read(
+    answer: httpx.Response, request: Request, protocol: WireProtocol, endpoint: Endpoint, *, on_delta: OnDelta | None
+) -> Reply:
+    if answer.status_code != httpx.codes.OK:
+        body = await _body(answer, endpoint, limit=MAX_ERROR_BYTES, cut=True)
+        raise failures.of_response(endpoint, status=answer.status_code, headers=answer.headers, body=body)
+    try:
+        if _is_stream(answer, request):
+            assembler = protocol.Assembler(request)
+            await _assemble(answer, assembler, endpoint, on_delta=on_delta)
+            return assembler.finish()
+        body = await _body(answer, endpoint, limit=MAX_REPLY_BYTES)
+        return protocol.decode(_json(body, answer, endpoint), request)
+    except failures.ErrorInReply as error:
+        raise failures.of_response(endpoint, status=200, headers=answer.headers, body=error.body) from None
+
+
+async def _assemble(
+    answer: httpx.Response, assembler: Assembler, endpoint: Endpoint, *, on_delta: OnDelta | None
+) -> None:
+    decoder = sse.Decoder()
+    chunks = _bounded(answer, endpoint, limit=MAX_REPLY_BYTES)
+    try:
+        async for chunk in chunks:
+            _feed(assembler, decoder.feed(chunk), on_delta=on_delta)
+            if assembler.done:
+                break
+        else:
+            _feed(assembler, decoder.end(), on_delta=on_delta)
+    except httpx.TransportError:
+        if not assembler.complete:
+            raise
+    if assembler.done:
+        with contextlib.suppress(TimeoutError, httpx.TransportError, InvalidReply):
+            async with asyncio.timeout(_END_SECONDS):
+                async for _ in chunks:
+                    pass
+
+
+def _feed(assembler: Assembler, events: list[sse.Event], *, on_delta: OnDelta | None) -> None:
+    for event in events:
+        for delta in assembler.feed(event):
+            if on_delta:
+                on_delta(delta)
+
+
+async def _body(answer: httpx.Response, endpoint: Endpoint, *, limit: int, cut: bool = False) -> bytes:
+    """The body, whole; or with `cut`, no more of it than `limit`."""
+    body = bytearray()
+    async with contextlib.aclosing(_bounded(answer, endpoint, limit=limit)) as chunks:
+        try:
+            async for chunk in chunks:
+                body += chunk
+        except InvalidReply:
+            if not cut:
+                raise
+    return bytes(body)
+
+
+async def _bounded(answer: httpx.Response, endpoint: Endpoint, *, limit: int) -> AsyncGenerator[bytes]:
+    size = 0
+    async for chunk in answer.aiter_bytes():
+        size += len(chunk)
+        if size > limit:
+            raise failures.not_the_protocol(endpoint, f"it is longer than {limit} bytes", status=answer.status_code)
+        yield chunk
+
+
+def _is_stream(answer: httpx.Response, request: Request) -> bool:
+    """Whether to read events: by what the server says it sends, else by what was asked for."""
+    content_type = answer.headers.get("content-type", "").lower()
+    if "event-stream" in content_type:
+        return True
+    return request.settings.stream and not ("json" in content_type or "html" in content_type)
+
+
+def _json(body: bytes, answer: httpx.Response, endpoint: Endpoint) -> Any:
+    try:
+        return parse(body)
+    except ValueError:
+        content_type = answer.headers.get("content-type", "nothing")
+        what = f"it is {content_type!r:.100}, and not JSON" if body else "it is empty"
+        raise failures.not_the_protocol(endpoint, what, status=answer.status_code, body=body) from None

@@ -1,0 +1,102 @@
+"""Server-sent events, decoded from bytes.
+
+httpx's own line iterators split at U+2028, U+0085 and their like, which JSON strings may hold as they are.
+Here lines end at CRLF, LF or CR only, as the HTML standard (9.2.6) says, and the bytes may be cut anywhere.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from everturn.errors import InvalidReply
+
+MAX_EVENT_BYTES = 16 * 1024 * 1024
+
+_LINE_END = re.compile(rb"\r\n|\n|\r")
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event: its `data` lines joined by newlines, and its name where it has one."""
+
+    data: str
+    name: str = ""
+
+
+@dataclass(slots=True)
+class Decoder:
+    """Bytes in, events out. A line, or the data of one event, over MAX_EVENT_BYTES raises InvalidReply."""
+
+    _rest: bytearray = field(default_factory=bytearray)
+    """The bytes of the line that has not ended yet."""
+    _searched: int = 0
+    """How much of `_rest` is known to hold no line end."""
+    _data: list[str] = field(default_factory=list)
+    _data_bytes: int = 0
+    _name: str = ""
+    _started: bool = False
+
+    def feed(self, data: bytes) -> list[Event]:
+        """The events that `data` completes."""
+        self._rest += data
+        if not self._started and not self._drop_bom():
+            return []
+        lines = self._take_lines()
+        if len(self._rest) > MAX_EVENT_BYTES:
+            raise _too_long()
+        return [event for line in lines if (event := self._line(line))]
+
+    def end(self) -> list[Event]:
+        """The last event, where the stream stopped without the empty line after it."""
+        lines = [bytes(self._rest).removesuffix(b"\r"), b""]
+        self._rest.clear()
+        self._searched = 0
+        return [event for line in lines if (event := self._line(line))]
+
+    def _drop_bom(self) -> bool:
+        """Whether enough bytes are here to know that there is no byte order mark, or to have dropped it."""
+        if len(self._rest) < len(_BOM) and _BOM.startswith(self._rest):
+            return False
+        if self._rest.startswith(_BOM):
+            del self._rest[: len(_BOM)]
+        self._started = True
+        return True
+
+    def _take_lines(self) -> list[bytes]:
+        lines: list[bytes] = []
+        start = 0
+        for match in _LINE_END.finditer(self._rest, self._searched):
+            if match.end() == len(self._rest) and match.group() == b"\r":
+                break  # its LF may be in the next bytes: without them, this is not yet a line end
+            lines.append(bytes(self._rest[start : match.start()]))
+            start = match.end()
+        del self._rest[:start]
+        self._searched = len(self._rest) - self._rest.endswith(b"\r")
+        return lines
+
+    def _line(self, line: bytes) -> Event | None:
+        if not line:
+            return self._dispatch()
+        name, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        if name == b"data":
+            self._data_bytes += len(value)
+            if self._data_bytes > MAX_EVENT_BYTES:
+                raise _too_long()
+            self._data.append(value.decode("utf-8", "replace"))
+        elif name == b"event":
+            self._name = value.decode("utf-8", "replace")
+        return None  # comments (an empty name), id, retry and unknown fields say nothing to us
+
+    def _dispatch(self) -> Event | None:
+        event = Event("\n".join(self._data), self._name) if self._data else None
+        self._data.clear()
+        self._data_bytes = 0
+        self._name = ""
+        return event
+
+
+def _too_long() -> InvalidReply:
+    return InvalidReply(f"The stream holds an event of more than {MAX_EVENT_BYTES} bytes.")

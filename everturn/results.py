@@ -1,0 +1,91 @@
+"""What a tool returned or raised, as what the model is told."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pydantic import PydanticUserError
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+from everturn.errors import ToolFailed
+from everturn.records import Image, Text
+from everturn.schemas import InvalidArguments
+
+NO_OUTPUT = "(no output)"
+"""For None and the empty string. `null` reads like a failure after a tool that only acts, and some providers refuse
+an empty text."""
+
+MAX_ERROR_CHARS = 2_000
+
+
+def to_parts(value: Any) -> tuple[Text | Image, ...]:
+    """What a tool returned, as parts: a text, an image, a list of these, or anything else as compact JSON.
+
+    NaN and infinities are written as `NaN` and `Infinity`, lone surrogates are replaced. Raises TypeError for what
+    JSON can't hold: bytes, structures that contain themselves, objects of classes that pydantic does not know.
+    """
+    if isinstance(value, Text | Image | str):
+        return (_part(value),)
+    if isinstance(value, list | tuple) and any(isinstance(item, Text | Image) for item in value):
+        for index, item in enumerate(value):
+            if not isinstance(item, Text | Image | str):
+                raise TypeError(
+                    f"The tool returned a list with parts, but its item {index} is {_kind(item)}. "
+                    "Put only Text, Image and str in it."
+                )
+        return tuple(_part(item) for item in value)
+    return (_part(NO_OUTPUT if value is None else to_json(value)),)
+
+
+def to_json(value: Any) -> str:
+    """Compact JSON, without escapes for what is not ASCII; raises TypeError as `to_parts` does."""
+    if isinstance(value, bytes | bytearray | memoryview):
+        raise TypeError(
+            f"The tool returned {_kind(value)}. Return a str, or "
+            "Image(data=base64.b64encode(...).decode(), media_type='image/png')."
+        )
+    try:
+        plain = to_jsonable_python(value, inf_nan_mode="constants")
+        return well_formed(json.dumps(plain, ensure_ascii=False, separators=(",", ":")))
+    except (PydanticSerializationError, PydanticUserError, ValueError, RecursionError) as error:
+        raise TypeError(
+            f"The tool returned {_kind(value)}, which can't be written as JSON ({well_formed(str(error))}). "
+            "Return a str, JSON values, a pydantic model, a dataclass or an Image."
+        ) from error
+
+
+def error_text(error: BaseException) -> str:
+    """What the model is told of an exception: of ToolFailed its message exactly, of any other `TypeName: message`.
+
+    At most 2,000 characters of those others, and never a traceback.
+    """
+    try:
+        message = well_formed(str(error))
+    except Exception:  # noqa: BLE001 - a broken __str__ must not hide that the tool failed
+        message = ""
+    if isinstance(error, ToolFailed | InvalidArguments):
+        return message
+    text = f"{type(error).__name__}: {message}" if message else type(error).__name__
+    return text if len(text) <= MAX_ERROR_CHARS else text[: MAX_ERROR_CHARS - 1] + "…"
+
+
+def well_formed(text: str) -> str:
+    """The text with surrogate pairs joined and lone surrogates replaced, since UTF-8 can't carry them."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def _part(value: Text | Image | str) -> Text | Image:
+    if isinstance(value, Image):
+        return value
+    # str.__str__: a StrEnum's own value, where str() may give its name.
+    return Text(text=well_formed(value.text if isinstance(value, Text) else str.__str__(value)) or NO_OUTPUT)
+
+
+def _kind(value: Any) -> str:
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"

@@ -1,0 +1,52 @@
+"""The worker process: what `python worker.py` and `everturn worker` share."""
+
+from __future__ import annotations
+
+import socket
+import time
+
+from everturn import logs
+from everturn.errors import InvalidSetting, Unreachable
+from everturn.settings import Settings, connect_options
+
+# A poll waits up to 60 s at the server, and counts as seen when it began.
+_POLL_SECONDS = 120
+
+
+async def serve(settings: Settings) -> None:
+    """Host the agents that the settings name until SIGINT or SIGTERM, and drain. Raises EverturnError."""
+    logs.configure(format=settings.log, level=settings.log_level)
+    logs.forward_core_logs()
+    if not settings.agents:
+        raise InvalidSetting(
+            "No agents to host.", cure="Set EVERTURN_AGENTS to module:agent or to Python files, with commas between."
+        )
+    # Only now: the SDK and our own rooms take half a second to import, and a bad setting should not wait for them.
+    from everturn.client import Client
+    from everturn.hosting import Worker
+    from everturn.toolfiles import load_agents
+
+    agents = [agent for spec in settings.agents for agent in load_agents(spec)]
+    client = await Client.connect()
+    await Worker(client, agents=agents, task_queue=settings.task_queue).run()
+
+
+async def check(settings: Settings) -> None:
+    """Raise Unreachable unless a worker on this machine is polling: a container's health check."""
+    from temporalio.api.enums.v1 import TaskQueueType
+    from temporalio.api.taskqueue.v1 import TaskQueue
+    from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
+    from temporalio.client import Client
+
+    options = connect_options()
+    client = await Client.connect(**options)
+    request = DescribeTaskQueueRequest(
+        namespace=options["namespace"],
+        task_queue=TaskQueue(name=settings.task_queue),
+        task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
+    )
+    pollers = (await client.workflow_service.describe_task_queue(request)).pollers
+    here = "@" + socket.gethostname()  # Temporal's identity of a worker: pid@host
+    seen = [poller.last_access_time.ToSeconds() for poller in pollers if poller.identity.endswith(here)]
+    if not seen or time.time() - max(seen) > _POLL_SECONDS:
+        raise Unreachable(f"No worker on this machine polls the task queue {settings.task_queue!r}.")

@@ -1,0 +1,101 @@
+"""What the environment says: EVERTURN_ variables, and Temporal's own variables and profiles."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import ValidationError, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from everturn import names
+from everturn.errors import InvalidSetting
+
+PREFIX: Final = "EVERTURN_"
+
+
+class Settings(BaseSettings):
+    """The EVERTURN_ variables. `Settings.load()` reads them, and raises InvalidSetting."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid", env_ignore_empty=True)
+
+    task_queue: str = names.TASK_QUEUE
+    agents: Annotated[tuple[str, ...], NoDecode] = ()
+    """`module:agent` or paths of Python files: with commas between them in the environment."""
+    log: Literal["console", "json"] = "console"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    @classmethod
+    def load(cls) -> Self:
+        _refuse_unknown_variables(known=[PREFIX + name.upper() for name in cls.model_fields])
+        try:
+            return cls()
+        except ValidationError as error:
+            problem = error.errors()[0]
+            variable = PREFIX + str(problem["loc"][0]).upper()
+            raise InvalidSetting(f"{variable}={problem['input']!r} won't do: {problem['msg']}.") from None
+
+    @field_validator("agents", mode="before")
+    @classmethod
+    def _split_at_commas(cls, value: object) -> object:
+        if isinstance(value, str):
+            return tuple(item.strip() for item in value.split(",") if item.strip())
+        return value
+
+    @field_validator("log", "log_level", mode="before")
+    @classmethod
+    def _in_any_case(cls, value: object) -> object:
+        return value.lower() if isinstance(value, str) else value
+
+
+def _refuse_unknown_variables(*, known: list[str]) -> None:
+    for name in os.environ:
+        if name.startswith(PREFIX) and name not in known:
+            # Without the prefix, which makes everything look alike.
+            rests = {setting.removeprefix(PREFIX): setting for setting in known}
+            close = [rests[rest] for rest in difflib.get_close_matches(name.removeprefix(PREFIX), rests, n=1)]
+            cure = f"Did you mean {close[0]}?" if close else f"There are {', '.join(known)}."
+            raise InvalidSetting(f"No setting is called {name}.", cure=cure)
+
+
+class ConnectOptions(dict[str, Any]):
+    """Keyword arguments for temporalio's `Client.connect`. Its repr tells where to, and no key."""
+
+    def __repr__(self) -> str:
+        return f"ConnectOptions({self.get('target_host')!r}, namespace={self.get('namespace')!r})"
+
+
+def connect_options() -> ConnectOptions:
+    """How to reach Temporal: TEMPORAL_ variables over the profile over Temporal's defaults.
+
+    Raises InvalidSetting for a profile that is not there, an unreadable file, a certificate that can't be read.
+    """
+    from temporalio.envconfig import ClientConfig
+
+    file = os.environ.get("TEMPORAL_CONFIG_FILE")
+    # Temporal passes over a missing file, and the conversation would go to another server than the one meant.
+    if file and not Path(file).is_file():
+        raise InvalidSetting(f"TEMPORAL_CONFIG_FILE={file!r} is not a file.")
+    try:
+        loaded = ClientConfig.load_client_connect_config()
+    except OSError as error:
+        raise InvalidSetting(
+            f"Temporal's settings name the file {error.filename!r}, which can't be read: {error.strerror}."
+        ) from None
+    except RuntimeError as error:
+        # The first line only: the next ones quote the file, where the API key may stand.
+        reason = str(error).partition("\n")[0]
+        raise InvalidSetting(
+            f"Temporal's settings can't be read: {reason}.", cure="Look at TEMPORAL_PROFILE and TEMPORAL_CONFIG_FILE."
+        ) from None
+    return ConnectOptions({"target_host": "localhost:7233", "namespace": "default", **loaded})
+
+
+def temporal_is_configured() -> bool:
+    """Whether the environment names a server, so that none is started.
+
+    An address in the default profile does not count: a demo should not surprise a production server.
+    """
+    return bool(os.environ.get("TEMPORAL_ADDRESS") or os.environ.get("TEMPORAL_PROFILE"))

@@ -1,0 +1,54 @@
+"""Where a conversation stands, from its history alone: what was asked, what is answered, what holds it up."""
+
+from __future__ import annotations
+
+from everturn import history, names
+from everturn.payloads import ModelReply
+
+
+class Standing:
+    """A fold over steps. What came in is counted against what the model has seen."""
+
+    def __init__(self) -> None:
+        self.transcript = history.Transcript()
+        self.message_ids: dict[str, None] = {}
+        self.reply: ModelReply | None = None
+        self.turn = 0
+        self.stall: history.TurnFailed | None = None
+        self.finished: history.Finished | None = None
+        self._received = 0
+
+    def take(self, step: history.Step) -> None:
+        self.transcript.take(step)
+        match step:
+            case history.Started(start=start):
+                carry = start.carry
+                self._received = history.user_messages(carry.messages) if carry else 0
+                self.message_ids = dict.fromkeys(carry.message_ids) if carry else {}
+                self.finished = None
+                if start.message:
+                    self._receive(start.message_id)
+            case history.Said(said=said):
+                self._receive(said.message_id)
+            case history.Commanded(name=names.RESUME):
+                self.stall = None
+            case history.TurnStarted(request=request):
+                self.turn, self.stall = request.turn, None
+            case history.TurnFinished(reply=reply):
+                self.reply = reply
+            case history.TurnFailed():
+                self.stall = step
+            case history.Finished():
+                self.finished = step
+
+    @property
+    def answered(self) -> bool:
+        """All that was said is answered by a final reply."""
+        seen = history.user_messages(self.transcript.messages)
+        return self.reply is not None and not self.reply.plan and seen >= self._received
+
+    def _receive(self, message_id: str | None) -> None:
+        if message_id is None or message_id not in self.message_ids:
+            self._received += 1
+        if message_id is not None:
+            self.message_ids[message_id] = None

@@ -1,0 +1,324 @@
+"""Tools: functions that a model may call, and what running one means."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import re
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from typing import Any, Generic, Literal, cast, get_args, overload
+
+from typing_extensions import ParamSpec, TypeVar
+
+from everturn import names
+from everturn.errors import InvalidTool
+from everturn.logs import get_logger
+from everturn.records import Image, Text
+from everturn.results import to_parts
+from everturn.schemas import InvalidArguments, ModelArguments, SchemaArguments, describe, read_signature, unwrap
+
+__all__ = ["Effect", "InvalidArguments", "Predicate", "RunsOn", "Tool", "ToolContext", "tool"]
+
+Effect = Literal["idempotent", "read", "once"]
+"""What running a tool twice would mean: nothing (`read`), the same as once (`idempotent`), or harm (`once`)."""
+
+RunsOn = Literal["worker", "client"]
+
+Predicate = Callable[[dict[str, Any]], bool | Awaitable[bool]]
+"""Whether a call needs a decision: given the arguments by name, after validation, with defaults filled in."""
+
+DEFAULT_TIMEOUT = timedelta(minutes=10)
+DEFAULT_PATIENCE = timedelta(minutes=30)
+
+_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
+
+# Their defaults let `Tool` alone mean a tool of any function.
+P = ParamSpec("P", default=...)
+R = TypeVar("R", default=Any)
+
+_log = get_logger("everturn.tool")
+
+
+def _no_heartbeat(progress: Any = None) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolContext:
+    """What a tool may know of the call it serves. Annotate a parameter with it; the model does not see that one.
+
+    Every field has a default, so that a test of a tool can make one: `refund("81", context=ToolContext())`.
+    """
+
+    conversation_id: str = "conversation"
+    call_id: str = "call"
+    attempt: int = 1
+    """1 for the first try."""
+    turn: int = 1
+    heartbeat: Callable[..., None] = _no_heartbeat
+    """`heartbeat(progress)` says that the tool is alive, and how far it is. Safe to call from any thread."""
+    log: Any = field(default_factory=partial(get_logger, "everturn.tool"), repr=False)
+    """A structlog logger, with conversation, turn, call and attempt bound."""
+
+    def __post_init__(self) -> None:
+        bound = self.log.bind(
+            conversation=self.conversation_id, turn=self.turn, call=self.call_id, attempt=self.attempt
+        )
+        object.__setattr__(self, "log", bound)
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same for every attempt at this call, and for no other call."""
+        return f"{self.conversation_id}:{self.call_id}"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Tool(Generic[P, R]):
+    """A tool: what the model sees of it, how it is run, and the function itself, as callable as before.
+
+    Made by `tool`, not by hand. `timeout` bounds one try, `patience` all tries together. `function` is None where
+    only the client has it. `module` is where `tool` was called.
+    """
+
+    name: str
+    description: str
+    arguments: ModelArguments | SchemaArguments
+    function: Callable[P, R] | None = None
+    context_parameters: tuple[str, ...] = ()
+    needs_approval: bool | Predicate = False
+    effect: Effect = "idempotent"
+    timeout: timedelta = DEFAULT_TIMEOUT
+    patience: timedelta = DEFAULT_PATIENCE
+    runs_on: RunsOn = "worker"
+    module: str = ""
+
+    def __post_init__(self) -> None:
+        _check_name(self.name)
+        _check_choice(self, "effect", get_args(Effect))
+        _check_choice(self, "runs_on", get_args(RunsOn))
+        _check_duration(self, "timeout")
+        _check_duration(self, "patience")
+        if self.patience < self.timeout:
+            raise InvalidTool(
+                f"Tool {self.name!r} has patience={self.patience}, less than its timeout={self.timeout} for one try.",
+                cure="Raise patience or lower timeout.",
+            )
+        _check_approval(self)
+        if self.function is not None:  # so that help() and inspect see the function
+            vars(self)["__wrapped__"] = self.function
+            for attribute in ("__name__", "__qualname__", "__doc__"):
+                vars(self)[attribute] = getattr(unwrap(self.function), attribute, None)
+
+    def __repr__(self) -> str:
+        return f"<Tool {self.name!r}>"
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self._callable(*args, **kwargs)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The JSON schema of the arguments, of type object."""
+        return self.arguments.schema
+
+    def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments by name, as Python values; raises InvalidArguments with a message for the model."""
+        return self.arguments.validate(arguments)
+
+    async def needs_decision(self, arguments: Mapping[str, Any]) -> bool:
+        """Whether a human has to decide on a call with these arguments; raises InvalidArguments.
+
+        A predicate that fails is logged and counts as yes: nobody has said that the call may run.
+        """
+        if isinstance(self.needs_approval, bool):
+            return self.needs_approval
+        checked = self.check(arguments)
+        try:
+            return bool(await _call(partial(self.needs_approval, checked)))
+        except Exception as error:  # noqa: BLE001 - the predicate's own, whatever it is
+            _log.error("approval_predicate.failed", tool=self.name, error=f"{type(error).__name__}: {error}")
+            return True
+
+    async def run(
+        self, arguments: Mapping[str, Any], context: ToolContext, *, executor: Executor | None = None
+    ) -> tuple[Text | Image, ...]:
+        """Run the function and give its result as parts.
+
+        A sync function runs in a thread of `executor` (None: the event loop's own), with the caller's context
+        variables; cancelling does not stop it. Raises InvalidArguments, TypeError for a result that a model can't
+        be told, and whatever the function raises.
+        """
+        keywords = self.arguments.keywords(arguments) | dict.fromkeys(self.context_parameters, context)
+        return to_parts(await _call(partial(cast("Callable[..., Any]", self._callable), **keywords), executor=executor))
+
+    @property
+    def _callable(self) -> Callable[P, R]:
+        if self.function is None:
+            raise InvalidTool(
+                f"Tool {self.name!r} has no function here: the client runs it.", cure="Answer the call instead."
+            )
+        return self.function
+
+
+@overload
+def tool(
+    function: Callable[P, R],
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    needs_approval: bool | Predicate = False,
+    effect: Effect = "idempotent",
+    timeout: timedelta = DEFAULT_TIMEOUT,
+    patience: timedelta | None = None,
+    runs_on: RunsOn = "worker",
+) -> Tool[P, R]: ...
+
+
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    needs_approval: bool | Predicate = False,
+    effect: Effect = "idempotent",
+    timeout: timedelta = DEFAULT_TIMEOUT,
+    patience: timedelta | None = None,
+    runs_on: RunsOn = "worker",
+) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+
+
+def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Make a tool of a function: `@tool`, `@tool(effect="once")` or `tool(function, effect="once")`.
+
+    `name`, `description`: where the function's own name and docstring won't do. `needs_approval`: True, or a
+    predicate, sync or async, that gets the dict of arguments. `timeout`: of one try, 10 minutes unless given.
+    `patience`: of all tries together, 30 minutes or, where that is longer, one timeout. Raises InvalidTool.
+    """
+    # A tool belongs to the module that made it, wherever its function comes from.
+    options.setdefault("_module", sys._getframe(1).f_globals.get("__name__", ""))
+    return partial(_make, **options) if function is None else _make(function, **options)
+
+
+def _make(
+    function: Callable[..., Any],
+    *,
+    _module: str,
+    name: str | None = None,
+    description: str | None = None,
+    patience: timedelta | None = None,
+    timeout: timedelta = DEFAULT_TIMEOUT,
+    **options: Any,
+) -> Tool:
+    if isinstance(function, staticmethod):
+        function = function.__func__
+    _check_function(function)
+    signature = read_signature(function, context_type=ToolContext)
+    if patience is None:
+        patience = max(DEFAULT_PATIENCE, timeout) if isinstance(timeout, timedelta) else DEFAULT_PATIENCE
+    return Tool(
+        name=_own_name(function) if name is None else name,
+        description=signature.description if description is None else description,
+        arguments=signature.arguments,
+        function=function,
+        context_parameters=signature.context_parameters,
+        timeout=timeout,
+        patience=patience,
+        module=_module,
+        **options,
+    )
+
+
+async def _call(function: Callable[[], Any], *, executor: Executor | None = None) -> Any:
+    try:
+        if _is_async(function):
+            return await function()
+        context = contextvars.copy_context()
+        value = await asyncio.get_running_loop().run_in_executor(executor, context.run, _in_thread, function)
+        return await value if inspect.isawaitable(value) else value
+    except SystemExit as error:  # of argparse, say: it is the function that gives up, not the worker
+        raise RuntimeError(f"the function called sys.exit({error.code!r})") from error
+
+
+def _in_thread(function: Callable[[], Any]) -> Any:
+    try:
+        return function()
+    except StopIteration as error:  # no future can carry one: the caller would wait for ever
+        raise RuntimeError("the function raised StopIteration") from error
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    while isinstance(function, partial):
+        function = function.func
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+
+
+def _own_name(function: Callable[..., Any]) -> str:
+    named = function
+    while isinstance(named, partial):
+        named = named.func
+    name = getattr(named, "__name__", None)
+    if name is None or name == "<lambda>":
+        raise InvalidTool(f"{describe(function)} has no name of its own.", cure="Write tool(name='...')(it).")
+    return str(name)
+
+
+def _check_function(function: Any) -> None:
+    if isinstance(function, Tool):
+        raise InvalidTool(
+            f"{function.name!r} is a tool already.", cure="To change it, write dataclasses.replace(it, effect='once')."
+        )
+    if isinstance(function, type):
+        raise InvalidTool(f"{function.__name__} is a class.", cure="Make a tool of a function.")
+    if not callable(function):
+        raise InvalidTool(f"{function!r} can't be called.", cure="Make a tool of a function.")
+    target = unwrap(function)
+    if inspect.isgeneratorfunction(target) or inspect.isasyncgenfunction(target):
+        raise InvalidTool(f"Tool {describe(function)} yields.", cure="Return the whole result, such as a list.")
+
+
+def _check_name(name: object) -> None:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise InvalidTool(
+            f"{name!r} is no name for a tool: 1 to 64 of a-z, A-Z, 0-9, _ and -, not starting with a digit or -.",
+            cure="Give it one with tool(name='...').",
+        )
+    if name in names.RESERVED_TOOL_NAMES:
+        raise InvalidTool(
+            f"No tool can be called {name!r}: everturn itself uses that name.",
+            cure="Give it another with tool(name='...').",
+        )
+
+
+def _check_choice(made: Tool, option: str, choices: tuple[str, ...]) -> None:
+    value = getattr(made, option)
+    if value not in choices:
+        raise InvalidTool(f"Tool {made.name!r} has {option}={value!r}.", cure=f"Write one of {', '.join(choices)}.")
+
+
+def _check_duration(made: Tool, option: str) -> None:
+    value = getattr(made, option)
+    if not isinstance(value, timedelta) or value <= timedelta():
+        raise InvalidTool(
+            f"Tool {made.name!r} has {option}={value!r}.",
+            cure="Write a timedelta above zero, such as timedelta(seconds=30).",
+        )
+
+
+def _check_approval(made: Tool) -> None:
+    predicate = made.needs_approval
+    if isinstance(predicate, bool):
+        return
+    try:
+        inspect.signature(predicate).bind({})
+    except ValueError:  # a builtin without a readable signature; callable all the same
+        return
+    except TypeError:
+        raise InvalidTool(
+            f"Tool {made.name!r} has needs_approval={predicate!r}.",
+            cure="Write True, False, or a function of one parameter, which gets the dict of arguments.",
+        ) from None

@@ -1,0 +1,97 @@
+"""One reply's tool calls: each passes its gate, runs as an activity, and comes back as a ToolResult in any case."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import assert_never
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
+
+from everturn.payloads import INVALID_EDIT, AwaitAnswer, ModelReply, PlannedCall, RefuseCall, RunTool, ToolRequest
+from everturn.records import Decision, ToolCall, ToolResult
+from everturn.workflows import display, verdicts
+from everturn.workflows.desk import Desk
+from everturn.workflows.policy import tool_options
+
+
+class Calls:
+    """The calls of the reply at hand. They run at the same time; their results come in the order of the calls."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._open: tuple[ToolCall, ...] = ()
+        self._results: dict[str, ToolResult] = {}
+        self.recorded: set[str] = set()
+        """Those whose result stands in the event of its tool's activity."""
+
+    async def settle(self, reply: ModelReply, *, agent: str, turn: int, at_once: int) -> tuple[ToolResult, ...]:
+        """A result for every call of the reply, at most `at_once` tools running at a time."""
+        self._open = reply.message.tool_calls
+        self._results, self.recorded = {}, set()
+        self._agent, self._turn, self._slots = agent, turn, asyncio.Semaphore(at_once)
+        plans = {plan.call_id: plan for plan in reply.plan}
+        await asyncio.gather(*(self._settle_one(call, plans[call.call_id]) for call in self._open))
+        return self.close("")
+
+    def close(self, why: str) -> tuple[ToolResult, ...]:
+        """The results, in order; a call that has none is told that it was cut short, and why."""
+        results = tuple(self._results.get(call.call_id) or verdicts.cut_short(call, why) for call in self._open)
+        self._open = ()
+        return results
+
+    async def _settle_one(self, call: ToolCall, plan: PlannedCall) -> None:
+        self._results[call.call_id] = await self._result(call, plan)
+
+    async def _result(self, call: ToolCall, plan: PlannedCall) -> ToolResult:
+        match plan:
+            case RefuseCall():
+                return verdicts.answered(call, plan.text)
+            case AwaitAnswer():
+                taken = await self._desk.ask(call, needs="answer", why=plan.why)
+                return verdicts.of(call, taken)
+            case RunTool():
+                return await self._run_when_allowed(call, plan)
+            case other:
+                assert_never(other)
+
+    async def _run_when_allowed(self, call: ToolCall, plan: RunTool) -> ToolResult:
+        """Runs the tool, asking a human first where the plan says so, and again wherever a run leaves a doubt."""
+        why, doubtful = plan.approval, False
+        decision: Decision | None = None
+        while True:
+            if why:
+                taken = await self._desk.ask(call, needs="approval", why=why)
+                if taken.decision.verdict != "approve":
+                    return verdicts.outcome_unknown(call, taken) if doubtful else verdicts.of(call, taken)
+                decision = taken.decision
+            try:
+                return await self._run(call, plan, decision)
+            except ActivityError as error:
+                if is_cancelled_exception(error):
+                    raise
+                if isinstance(error.cause, ApplicationError) and error.cause.type == INVALID_EDIT:
+                    why = verdicts.cause_of(error)
+                elif plan.effect == "once":
+                    why, doubtful = f"outcome unknown: {verdicts.cause_of(error)}", True
+                else:
+                    return verdicts.could_not_run(call, error)
+
+    async def _run(self, call: ToolCall, plan: RunTool, decision: Decision | None) -> ToolResult:
+        edited = decision.arguments if decision else None
+        arguments = call.arguments if edited is None else edited
+        request = ToolRequest(
+            agent=self._agent, turn=self._turn, call_id=call.call_id, arguments=arguments, decision=decision
+        )
+        async with self._slots:
+            if self._desk.closed:
+                return verdicts.cut_short(call, "the conversation was closed")
+            result: ToolResult = await workflow.execute_activity(
+                call.name,
+                request,
+                result_type=ToolResult,
+                summary=display.call_summary(call.name, arguments),
+                **tool_options(plan),
+            )
+        self.recorded.add(call.call_id)
+        return result

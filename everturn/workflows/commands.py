@@ -1,0 +1,67 @@
+"""What people send to a conversation: one table of names, each a signal and an update with the same payload.
+
+An update is validated and answers, or is refused with a reason. A signal that can't be taken is logged and changes
+nothing. Neither can fail a workflow task, whatever it carries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from temporalio import workflow
+from temporalio.exceptions import ApplicationError
+
+from everturn.logs import workflow_log
+from everturn.payloads import explain
+from everturn.records import Record
+
+P = TypeVar("P", bound=Record)
+
+
+def accept(
+    name: str,
+    payload_type: type[P],
+    *,
+    objection: Callable[[P], str | None],
+    take: Callable[[P], dict[str, Any]],
+) -> None:
+    """Takes `name` as a signal and as an update. `objection` says why a payload can't be taken, None where it can."""
+
+    def check(*inputs: Any) -> None:
+        _, problem = _read(payload_type, inputs, objection)
+        if problem:
+            raise ApplicationError(problem, type="Refused", non_retryable=True)
+
+    def on_update(*inputs: Any) -> dict[str, Any]:
+        return take(read(payload_type, inputs))
+
+    def on_signal(*inputs: Any) -> None:
+        payload, problem = _read(payload_type, inputs, objection)
+        if payload is None or problem:
+            workflow_log("signal.ignored", level="warning", signal=name, why=problem)
+        else:
+            take(payload)
+
+    workflow.set_signal_handler(name, on_signal)
+    workflow.set_update_handler(name, on_update, validator=check)
+
+
+def read(payload_type: type[P], inputs: tuple[Any, ...]) -> P:
+    """The one input as its record; raises ValueError with a sentence that says what is wrong with it."""
+    if len(inputs) > 1:
+        raise ValueError(f"it takes one input, got {len(inputs)}")
+    value = inputs[0] if inputs and inputs[0] is not None else {}
+    if not isinstance(value, dict):
+        raise ValueError(f"its input is a JSON object, got {value!r:.100}")
+    return payload_type.model_validate(value)
+
+
+def _read(
+    payload_type: type[P], inputs: tuple[Any, ...], objection: Callable[[P], str | None]
+) -> tuple[P | None, str | None]:
+    try:
+        payload = read(payload_type, inputs)
+    except ValueError as error:
+        return None, explain(error)
+    return payload, objection(payload)

@@ -1,0 +1,168 @@
+"""What people can do to a running conversation, and the state that this leaves it in."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+from temporalio import workflow
+
+from everturn import names
+from everturn.payloads import Answer, Approve, Control, Deny, MessageIn, State
+from everturn.records import Decision, Message
+from everturn.workflows.commands import accept
+from everturn.workflows.desk import Desk, Taken
+
+REMEMBERED = 1000
+"""Message ids kept to take a repeated message once only."""
+
+
+class Controls:
+    """The inbox, the desk, and the switches: paused, stalled, closing."""
+
+    def __init__(self, *, on_change: Callable[[], None]) -> None:
+        self.inbox: list[Message] = []
+        self.desk = Desk(on_change)
+        self.model = ""
+        """The model to ask instead of the agent's own; empty where nobody chose one."""
+        self.idle = False
+        self.closing = False
+        self.cause: str | None = None
+        """Why the conversation is stalled; None while it is not."""
+        self.cure: str | None = None
+        self._paused = False
+        self._message_ids: dict[str, None] = {}
+        self._on_change = on_change
+        self._accept_commands()
+
+    def _accept_commands(self) -> None:
+        accept(names.MESSAGE, MessageIn, objection=self._message_objection, take=self._take_message)
+        accept(names.APPROVE, Approve, objection=self._approve_objection, take=self._take_approval)
+        accept(names.DENY, Deny, objection=self._objection, take=self._take_denial)
+        accept(names.ANSWER, Answer, objection=self._objection, take=self._take_answer)
+        accept(names.PAUSE, Control, objection=self._pause_objection, take=self._pause)
+        accept(names.RESUME, Control, objection=self._resume_objection, take=self._resume)
+        accept(names.CLOSE, Control, objection=lambda _: None, take=self._close)
+
+    @property
+    def state(self) -> State:
+        if self.cause is not None:
+            return "stalled"
+        if self._paused:
+            return "paused"
+        if self.desk.waiting:
+            approvals = any(waiting.needs == "approval" for waiting in self.desk.waiting.values())
+            return "awaiting_approval" if approvals else "awaiting_answer"
+        return "idle" if self.idle else "running"
+
+    async def message_or_end(self, keep_open: float | None) -> None:
+        """Waits until there is a message to answer, the conversation closes, or has idled for `keep_open` seconds."""
+        if self.inbox or self.closing or keep_open is None:
+            return
+        self.idle = True
+        self._on_change()
+        with suppress(asyncio.TimeoutError):
+            await workflow.wait_condition(
+                lambda: bool(self.inbox) or self.closing, timeout=timedelta(seconds=keep_open)
+            )
+        self.idle = False
+
+    async def stalled(self, cause: str, cure: str | None) -> None:
+        """Waits until a person has seen to it and sends `resume`."""
+        self.cause, self.cure = cause, cure
+        self._on_change()
+        await workflow.wait_condition(lambda: self.cause is None)
+
+    async def unpaused(self) -> None:
+        if self._paused:
+            await workflow.wait_condition(lambda: not self._paused)
+
+    # ------------------------------------------------------------ messages
+
+    def receive(self, message: Message, message_id: str | None = None) -> bool:
+        """Puts a message into the inbox; False where one with this id came before."""
+        if message_id is not None:
+            if message_id in self._message_ids:
+                return False
+            self.remember((message_id,))
+        self.inbox.append(message)
+        return True
+
+    def remember(self, message_ids: Iterable[str]) -> None:
+        """A message with one of these ids is not taken again."""
+        self._message_ids.update(dict.fromkeys(message_ids))
+        while len(self._message_ids) > REMEMBERED:
+            self._message_ids.pop(next(iter(self._message_ids)))
+
+    def take_messages(self) -> list[Message]:
+        taken, self.inbox = self.inbox, []
+        return taken
+
+    def _message_objection(self, said: MessageIn) -> str | None:
+        if self.closing:
+            return "The conversation is closing and takes no more messages; start another."
+        return None if said.text or said.parts else "A message needs text or parts."
+
+    def _take_message(self, said: MessageIn) -> dict[str, Any]:
+        return {"taken": self.receive(said.as_message(), said.message_id)}
+
+    # ------------------------------------------------------------ decisions
+
+    def _approve_objection(self, approval: Approve) -> str | None:
+        if approval.call_id == names.EVERY_CALL and approval.arguments is not None:
+            return "Edited arguments go with one call: name its call_id."
+        return self.desk.objection(approval.call_id, approving=True)
+
+    def _objection(self, decision: Deny | Answer) -> str | None:
+        return self.desk.objection(decision.call_id)
+
+    def _take_approval(self, approval: Approve) -> dict[str, Any]:
+        decision = Decision(
+            verdict="approve", by=approval.by, at=now(), note=approval.note, arguments=approval.arguments
+        )
+        return self._decide(approval.call_id, Taken(decision))
+
+    def _take_denial(self, denial: Deny) -> dict[str, Any]:
+        return self._decide(denial.call_id, Taken(Decision(verdict="deny", by=denial.by, at=now(), note=denial.reason)))
+
+    def _take_answer(self, answer: Answer) -> dict[str, Any]:
+        decision = Decision(verdict="answer", by=answer.by, at=now())
+        return self._decide(answer.call_id, Taken(decision, answer.content, answer.is_error))
+
+    def _decide(self, call_id: str, taken: Taken) -> dict[str, Any]:
+        return {"call_ids": self.desk.decide(call_id, taken)}
+
+    # ------------------------------------------------------------ switches
+
+    def _pause_objection(self, _: Control) -> str | None:
+        return "The conversation is paused already." if self._paused else None
+
+    def _pause(self, _: Control) -> dict[str, Any]:
+        self._paused = True
+        self._on_change()
+        return {"state": self.state}
+
+    def _resume_objection(self, _: Control) -> str | None:
+        if self.cause is None and not self._paused:
+            return "There is nothing to resume: the conversation is neither stalled nor paused."
+        return None
+
+    def _resume(self, control: Control) -> dict[str, Any]:
+        self._paused, self.cause, self.cure = False, None, None
+        self.model = control.model or self.model
+        self._on_change()
+        return {"state": self.state}
+
+    def _close(self, control: Control) -> dict[str, Any]:
+        self.closing = True
+        self._paused, self.cause = False, None
+        self.desk.close(Decision(verdict="deny", by=control.by, at=now(), note="The conversation was closed."))
+        return {"state": self.state}
+
+
+def now() -> str:
+    """The conversation's time: ISO 8601, UTC, to the second."""
+    return workflow.now().isoformat(timespec="seconds")

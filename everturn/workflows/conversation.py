@@ -1,0 +1,205 @@
+"""The conversation: a workflow that alternates model turns and tool calls until a reply asks for nothing more.
+
+It is given facts and fetches none: which tools there are, what they may do and whether a human has to decide comes
+with each reply as its plan, which history records. So a changed tool never breaks a replay.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Literal
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
+
+from everturn import names
+from everturn.models import Limits
+from everturn.payloads import CarryOver, ModelReply, ModelRequest, Start, Status, TranscriptPage, explain
+from everturn.records import Message, Outcome
+from everturn.workflows import commands, display, verdicts
+from everturn.workflows.board import Board
+from everturn.workflows.calls import Calls
+from everturn.workflows.controls import Controls
+from everturn.workflows.policy import model_options
+from everturn.workflows.progress import Progress
+
+OutcomeStatus = Literal["completed", "limit_reached", "cancelled", "failed"]
+
+
+@workflow.defn(name=names.CONVERSATION)
+class ConversationWorkflow:
+    @workflow.init
+    def __init__(self, *_: Any) -> None:
+        self._start = Start.model_construct(agent="")
+        self._progress = Progress()
+        self._controls = Controls(on_change=self._show)
+        self._calls = Calls(self._controls.desk)
+        self._limits = Limits()
+        self._board = Board()
+        self._ended = False
+
+    @workflow.run
+    async def run(self, *inputs: Any) -> Outcome:
+        self._start = start = _read_start(inputs)
+        carry = start.carry or CarryOver()
+        self._progress = Progress.from_carry(carry)
+        self._controls.remember(carry.message_ids)
+        self._controls.model = start.model or ""
+        if start.message:
+            self._controls.receive(Message.user(start.message), start.message_id)
+        try:
+            limit = await self._converse()
+        except (asyncio.CancelledError, ActivityError) as error:
+            if not is_cancelled_exception(error):
+                raise
+            return self._outcome("cancelled", reason="the workflow was cancelled")
+        return self._outcome("limit_reached" if limit else "completed", reason=limit)
+
+    # ------------------------------------------------------------ the loop
+
+    async def _converse(self) -> str | None:
+        """Answers message after message; returns the limit that ended it, None where it came to its natural end."""
+        while await self._next_message():
+            if limit := await self._answer():
+                return limit
+        return None
+
+    async def _next_message(self) -> bool:
+        """Waits for something to answer; False once the conversation is over."""
+        await self._controls.message_or_end(self._start.keep_open)
+        # An update that was accepted is answered before the run ends, and it may have brought a message.
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        return bool(self._controls.inbox)
+
+    async def _answer(self) -> str | None:
+        """Takes turns until a reply asks for no tool, or a limit is used up; returns that limit."""
+        while True:
+            self._progress.messages += self._controls.take_messages()
+            limit = self._limit_reached()
+            reply = await self._model_turn(conclude=limit)
+            if reply.plan:
+                await self._settle(reply)
+            if limit or not reply.plan or self._controls.closing:
+                return limit
+
+    async def _model_turn(self, *, conclude: str | None) -> ModelReply:
+        """One reply of the model, however long that takes: what retries can't cure waits for a person."""
+        self._progress.turn += 1
+        while True:
+            await self._controls.unpaused()
+            self._show()
+            try:
+                reply = await self._call_model(conclude)
+            except ActivityError as error:
+                if is_cancelled_exception(error):
+                    raise
+                await self._controls.stalled(verdicts.cause_of(error), verdicts.cure_of(error))
+            else:
+                self._progress.take_reply(reply)
+                self._limits = self._limits_of(reply)
+                self._board.indexed |= reply.indexed
+                return reply
+
+    async def _call_model(self, conclude: str | None) -> ModelReply:
+        progress = self._progress
+        delta, named = progress.delta()
+        request = ModelRequest(
+            agent=self._start.agent,
+            turn=progress.turn,
+            position=progress.seen,
+            digest=progress.digest,
+            delta=delta,
+            named=named,
+            model=self._controls.model or None,
+            conclude=conclude,
+        )
+        reply: ModelReply = await workflow.execute_activity(
+            names.CALL_MODEL,
+            request,
+            result_type=ModelReply,
+            summary=display.turn_summary(progress.turn, self._controls.model or progress.model),
+            **model_options(),
+        )
+        return reply
+
+    async def _settle(self, reply: ModelReply) -> None:
+        """Gets a result for every call of the reply, and puts them into the transcript in the order of the calls."""
+        results = await self._calls.settle(
+            reply, agent=self._start.agent, turn=self._progress.turn, at_once=self._limits.max_parallel_calls
+        )
+        self._progress.take_results(results, recorded=self._calls.recorded)
+
+    # ------------------------------------------------------------ limits and the end
+
+    def _limits_of(self, reply: ModelReply) -> Limits:
+        """The agent's limits, with what the start payload sets before them."""
+        agents = {name: value for name, value in reply.limits.items() if name in Limits.model_fields}
+        own = self._start.limits.model_dump(exclude_unset=True) if self._start.limits else {}
+        return Limits(**{**agents, **own})
+
+    def _limit_reached(self) -> str | None:
+        running = workflow.now() - workflow.info().start_time
+        return self._progress.limit_reached(self._limits, seconds=running.total_seconds())
+
+    def _outcome(self, status: OutcomeStatus, *, reason: str | None) -> Outcome:
+        progress = self._progress
+        if cut := self._calls.close(reason or "the conversation ended"):
+            progress.take_results(cut)
+        self._ended = True
+        self._show()
+        return Outcome(
+            status=status,
+            text=progress.last_text,
+            turns=progress.turn,
+            tool_calls=progress.tool_calls,
+            usage=progress.usage,
+            cost_usd=progress.cost_usd,
+            reason=reason,
+            tail=tuple(progress.messages[progress.seen :]) + tuple(self._controls.take_messages()),
+        )
+
+    # ------------------------------------------------------------ what others see
+
+    def _status(self) -> Status:
+        controls, progress = self._controls, self._progress
+        return Status(
+            state="done" if self._ended else controls.state,
+            turn=progress.turn,
+            waiting=tuple(waiting.shown() for waiting in controls.desk.waiting.values()),
+            usage=progress.usage,
+            cost_usd=progress.cost_usd,
+            cause=controls.cause,
+            cure=controls.cure,
+        )
+
+    def _show(self) -> None:
+        self._board.show(self._status(), agent=self._start.agent, progress=self._progress)
+
+    @workflow.query(name=names.STATUS, description="What goes on, what waits for whom, tokens and cost.")
+    def status(self, *_: Any) -> dict[str, Any]:
+        return self._status().as_json()
+
+    @workflow.query(name=names.TRANSCRIPT, description='A page of the messages: {"from": 0, "limit": 50}.')
+    def transcript(self, *inputs: Any) -> dict[str, Any]:
+        page = commands.read(TranscriptPage, inputs)
+        messages = self._progress.messages
+        return {
+            "from": page.start,
+            "total": len(messages),
+            "messages": messages[page.start : page.start + page.limit],
+        }
+
+
+def _read_start(inputs: tuple[Any, ...]) -> Start:
+    try:
+        start = commands.read(Start, inputs)
+        if not start.message and start.keep_open is None:
+            raise ValueError("message: a conversation that is not kept open needs one")
+    except ValueError as error:
+        raise ApplicationError(
+            f"This conversation can't start: {explain(error)}. "
+            'Its input is {"agent": "NAME", "message": "…"}; see docs/reference/wire.md.',
+            type="InvalidStart",
+            non_retryable=True,
+        ) from None
+    return start

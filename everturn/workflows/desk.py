@@ -1,0 +1,105 @@
+"""Where tool calls wait for a person, and where each decision is taken once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from temporalio import workflow
+
+from everturn import names
+from everturn.payloads import WaitingCall
+from everturn.records import Decision, ToolCall
+
+REMEMBERED = 256
+"""Decisions kept to tell the second person who came first: more than any reply's calls, and bounded."""
+
+
+@dataclass
+class Waiting:
+    """A call that waits: for an `approval` of its run, or for an `answer` in its place."""
+
+    call: ToolCall
+    needs: Literal["approval", "answer"]
+    why: str
+    since: str
+    decided: asyncio.Future[Taken]
+
+    def shown(self) -> WaitingCall:
+        call = self.call
+        return WaitingCall(
+            call_id=call.call_id, tool=call.name, arguments=call.arguments, why=self.why, since=self.since
+        )
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A decision as the desk hands it on; `content` and `is_error` are an answer's."""
+
+    decision: Decision
+    content: object = None
+    is_error: bool = False
+
+
+class Desk:
+    """The calls that wait, by call_id, and the latest decisions."""
+
+    def __init__(self, on_change: Callable[[], None]) -> None:
+        self.waiting: dict[str, Waiting] = {}
+        self.closed = False
+        self._decisions: dict[str, Decision] = {}
+        self._closing = Decision(verdict="deny")
+        self._on_change = on_change
+
+    async def ask(self, call: ToolCall, *, needs: Literal["approval", "answer"], why: str) -> Taken:
+        """Waits until somebody decides on this call."""
+        if self.closed:
+            return Taken(self._closing)
+        since = workflow.now().isoformat(timespec="seconds")
+        waiting = Waiting(call, needs, why, since, asyncio.get_running_loop().create_future())
+        self.waiting[call.call_id] = waiting
+        self._on_change()
+        try:
+            return await waiting.decided
+        finally:
+            self.waiting.pop(call.call_id, None)
+
+    def close(self, closing: Decision) -> None:
+        """Denies what waits now and what would wait later."""
+        self.closed, self._closing = True, closing
+        self.decide(names.EVERY_CALL, Taken(closing))
+
+    def objection(self, call_id: str, *, approving: bool = False) -> str | None:
+        """Why a decision on this call can't be taken; None where it can."""
+        if call_id == names.EVERY_CALL:
+            return None if any(self._addressed(call_id, approving)) else f"No call waits{self._who_waits()}"
+        waiting = self.waiting.get(call_id)
+        if waiting is None:
+            if earlier := self._decisions.get(call_id):
+                by = f" by {earlier.by}" if earlier.by else ""
+                return f"Call {call_id!r} was decided already: {earlier.verdict}{by} at {earlier.at}."
+            return f"No call {call_id!r} waits{self._who_waits()}"
+        if approving and waiting.needs == "answer":
+            return f"Call {call_id!r} ({waiting.call.name}) runs outside: answer or deny it."
+        return None
+
+    def decide(self, call_id: str, taken: Taken) -> tuple[str, ...]:
+        """Hands the decision to every call that it addresses, and returns their ids."""
+        addressed = tuple(self._addressed(call_id, taken.decision.verdict == "approve"))
+        for one in addressed:
+            self.waiting.pop(one).decided.set_result(taken)
+            self._decisions[one] = taken.decision
+        while len(self._decisions) > REMEMBERED:
+            self._decisions.pop(next(iter(self._decisions)))
+        self._on_change()
+        return addressed
+
+    def _addressed(self, call_id: str, approving: bool) -> Iterator[str]:
+        for waiting in list(self.waiting.values()):
+            if call_id in (names.EVERY_CALL, waiting.call.call_id) and not (approving and waiting.needs == "answer"):
+                yield waiting.call.call_id
+
+    def _who_waits(self) -> str:
+        return f"; these do: {', '.join(map(repr, self.waiting))}." if self.waiting else "; none does now."

@@ -1,0 +1,43 @@
+"""Time-outs and retries of the activities. What decides how fast a lost worker is noticed stands here."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from temporalio.common import RetryPolicy
+
+from everturn.payloads import RunTool
+
+HEARTBEAT_TIMEOUT = timedelta(seconds=5)
+"""A worker that is silent for so long is lost. Workers beat every 1.5 s, from where blocking code can't stop it."""
+
+LONGEST_TURN = timedelta(hours=6)
+"""A backstop. The activity keeps its agent's own, shorter Patience.turn_timeout."""
+
+LONGEST_QUEUE = timedelta(days=7)
+"""How long a tool call may wait for a worker that hosts it, deploys and outages included."""
+
+# What a provider asks for goes before this: the activity sets each failure's own delay. What is left is lost workers,
+# and those are retried at once. How long is the activity's business too, since a count would be used up by deploys.
+_RETRY = RetryPolicy(initial_interval=timedelta(milliseconds=200), maximum_interval=timedelta(seconds=30))
+_ONCE = RetryPolicy(maximum_attempts=1)
+
+
+def model_options() -> dict[str, Any]:
+    return {
+        "start_to_close_timeout": LONGEST_TURN,
+        "heartbeat_timeout": HEARTBEAT_TIMEOUT,
+        "retry_policy": _RETRY,
+    }
+
+
+def tool_options(plan: RunTool) -> dict[str, Any]:
+    # The activity ends a run at the tool's own time-out and reports it; the server's is for one that can't report.
+    timeout = timedelta(seconds=plan.timeout) + HEARTBEAT_TIMEOUT
+    return {
+        "start_to_close_timeout": timeout,
+        "schedule_to_close_timeout": LONGEST_QUEUE + max(timeout, timedelta(seconds=plan.patience)),
+        "heartbeat_timeout": HEARTBEAT_TIMEOUT,
+        "retry_policy": _ONCE if plan.effect == "once" else _RETRY,
+    }

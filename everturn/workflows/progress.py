@@ -1,0 +1,97 @@
+"""What a conversation has come to: its transcript, what the model has seen of it, and the counters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from everturn.models import Limits
+from everturn.payloads import CarryOver, ModelReply
+from everturn.records import Message, Text, ToolResult, Usage
+
+INLINE_CHARS = 16_384
+"""A larger tool result is not written into the history a second time: the delta names it."""
+
+
+@dataclass
+class Progress:
+    messages: list[Message] = field(default_factory=list)
+    seen: int = 0
+    """So many of `messages` are the prefix: the model has seen them, or said them."""
+    digest: str = ""
+    turn: int = 0
+    tool_calls: int = 0
+    usage: Usage = field(default_factory=Usage)
+    cost_usd: float | None = 0.0
+    model: str = ""
+    """The one that gave the last reply."""
+    recorded: frozenset[str] = frozenset()
+    """Calls whose results stand in their tool activities' own events."""
+
+    @classmethod
+    def from_carry(cls, carry: CarryOver) -> Progress:
+        return cls(
+            messages=list(carry.messages),
+            seen=len(carry.messages),
+            digest=carry.digest,
+            turn=carry.turn,
+            tool_calls=carry.tool_calls,
+            usage=carry.usage,
+            cost_usd=carry.cost_usd,
+        )
+
+    @property
+    def last_text(self) -> str:
+        """What the model said last."""
+        return next((message.text for message in reversed(self.messages) if message.role == "assistant"), "")
+
+    def delta(self) -> tuple[tuple[Message, ...], tuple[str, ...]]:
+        """The messages since the last reply, and the ids of the calls whose results they leave out for their size."""
+        messages = self.messages[self.seen :]
+        named = tuple(
+            result.call_id
+            for message in messages
+            for result in message.tool_results
+            if result.call_id in self.recorded and _chars(result) > INLINE_CHARS
+        )
+        return tuple(_without_content(message, named) if named else message for message in messages), named
+
+    def take_reply(self, reply: ModelReply) -> None:
+        self.messages.append(reply.message)
+        self.seen = len(self.messages)
+        self.digest = reply.digest
+        self.model = reply.model
+        self.tool_calls += len(reply.message.tool_calls)
+        self.usage = self.usage + reply.usage
+        known = self.cost_usd is not None and reply.cost_usd is not None
+        self.cost_usd = (self.cost_usd or 0) + (reply.cost_usd or 0) if known else None
+
+    def take_results(self, results: tuple[ToolResult, ...], *, recorded: Iterable[str] = ()) -> None:
+        self.messages.append(Message(role="tool", parts=results))
+        self.recorded = frozenset(recorded)
+
+    def limit_reached(self, limits: Limits, *, seconds: float) -> str | None:
+        """The first limit that is used up, in words; None while there is room for another turn."""
+        if self.turn >= limits.max_turns:
+            return f"the limit of {limits.max_turns} turns"
+        if limits.max_tool_calls is not None and self.tool_calls >= limits.max_tool_calls:
+            return f"the limit of {limits.max_tool_calls} tool calls"
+        if limits.max_total_tokens is not None and self.usage.total_tokens >= limits.max_total_tokens:
+            return f"the limit of {limits.max_total_tokens} tokens"
+        if limits.max_cost_usd is not None and (self.cost_usd or 0) >= limits.max_cost_usd:
+            return f"the limit of {limits.max_cost_usd} USD"
+        if limits.max_duration is not None and seconds >= limits.max_duration.total_seconds():
+            return f"the limit of {limits.max_duration}"
+        return None
+
+
+def _chars(result: ToolResult) -> int:
+    return sum(len(part.text) if isinstance(part, Text) else len(part.data or "") for part in result.content)
+
+
+def _without_content(message: Message, named: tuple[str, ...]) -> Message:
+    parts = tuple(
+        part.model_copy(update={"content": ()}) if isinstance(part, ToolResult) and part.call_id in named else part
+        for part in message.parts
+    )
+    return Message(role=message.role, parts=parts)

@@ -1,0 +1,71 @@
+"""What the model is told of a call that did not simply run: pure functions from decisions and failures to results."""
+
+from __future__ import annotations
+
+import json
+
+from temporalio import exceptions
+from temporalio.exceptions import ActivityError, ApplicationError
+
+from everturn.records import Decision, Text, ToolCall, ToolResult
+from everturn.workflows.desk import Taken
+
+
+def answered(call: ToolCall, text: str, *, is_error: bool = True, decision: Decision | None = None) -> ToolResult:
+    return ToolResult(
+        call_id=call.call_id,
+        name=call.name,
+        content=(Text(text=text),),
+        is_error=is_error,
+        decision=decision,
+    )
+
+
+def of(call: ToolCall, taken: Taken) -> ToolResult:
+    """A denial, or an answer in the tool's place."""
+    decision = taken.decision
+    if decision.verdict == "answer":
+        content = taken.content if isinstance(taken.content, str) else json.dumps(taken.content, ensure_ascii=False)
+        return answered(call, content, is_error=taken.is_error, decision=decision)
+    by = f" by {decision.by}" if decision.by else ""
+    return answered(call, f"This call was denied{by} and did not run.{_reason(decision)}", decision=decision)
+
+
+def outcome_unknown(call: ToolCall, taken: Taken) -> ToolResult:
+    """What a human said of a call whose run ended without a report."""
+    if taken.decision.verdict == "answer":
+        return of(call, taken)
+    text = (
+        "The outcome of this call is unknown: its worker was lost while it ran. It may or may not have taken effect, "
+        f"and it will not be run again.{_reason(taken.decision)}"
+    )
+    return answered(call, text, decision=taken.decision)
+
+
+def cut_short(call: ToolCall, why: str) -> ToolResult:
+    return answered(call, f"This call was cut short: {why}.")
+
+
+def could_not_run(call: ToolCall, error: ActivityError) -> ToolResult:
+    return answered(call, f"The tool could not be run: {cause_of(error)}")
+
+
+def _reason(decision: Decision) -> str:
+    return f" Reason: {decision.note}" if decision.note else ""
+
+
+def cause_of(error: ActivityError) -> str:
+    """One sentence on why an activity failed."""
+    cause = error.cause
+    if isinstance(cause, exceptions.TimeoutError):
+        kind = cause.type.name.lower().replace("_", " ") if cause.type else "unknown"
+        return f"its worker was lost or took too long ({kind} time-out)"
+    return cause.message if isinstance(cause, ApplicationError) else str(cause or error)
+
+
+def cure_of(error: ActivityError) -> str | None:
+    """The next step, where the activity that failed knew one."""
+    cause = error.cause
+    if isinstance(cause, ApplicationError) and cause.details and isinstance(cause.details[0], dict):
+        return cause.details[0].get("cure")
+    return None

@@ -1,0 +1,169 @@
+"""Logs, each in a process of its own: configuring them is for a whole process."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+# CONTRACT.md's list.
+KEYS = (
+    "OPENAI_API_KEY ANTHROPIC_API_KEY GEMINI_API_KEY GOOGLE_API_KEY XAI_API_KEY GROQ_API_KEY MISTRAL_API_KEY "
+    "DEEPSEEK_API_KEY MOONSHOT_API_KEY HF_TOKEN OPENROUTER_API_KEY AZURE_OPENAI_API_KEY TEMPORAL_API_KEY"
+).split()
+
+
+def run(program: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    header = "import logging\nfrom everturn import logs\nlog = logs.get_logger('everturn.test')\n"
+    return subprocess.run(
+        [sys.executable, "-c", header + textwrap.dedent(program)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, **environment},
+    )
+
+
+def lines(program: str, **environment: str) -> list[dict[str, object]]:
+    """What is logged, as JSON; nothing goes to stdout."""
+    done = run("logs.configure(format='json')\n" + textwrap.dedent(program), **environment)
+    assert done.stdout == ""
+    return [json.loads(line) for line in done.stderr.splitlines()]
+
+
+def test_a_line_is_an_event_and_its_facts() -> None:
+    [line] = lines("log.info('turn.finished', turn=3, model='scripted:x', seconds=2.4)")
+    assert line.pop("timestamp")
+    assert line == {"event": "turn.finished", "level": "info", "turn": 3, "model": "scripted:x", "seconds": 2.4}
+
+
+def test_facts_may_have_the_names_of_a_log_records_own_fields() -> None:
+    [line] = lines("log.info('tool.called', name='refund', args={'a': 1}, message='100%', module='m')")
+    assert (line["name"], line["args"], line["message"], line["module"]) == ("refund", {"a": 1}, "100%", "m")
+
+
+def test_what_is_bound_to_the_context_is_in_every_line() -> None:
+    [line] = lines("""
+        from structlog.contextvars import bind_contextvars
+        bind_contextvars(conversation='order-81', call='c1')
+        log.info('tool.called')
+    """)
+    assert (line["conversation"], line["call"]) == ("order-81", "c1")
+
+
+def test_all_loggers_have_one_form() -> None:
+    found = lines("""
+        import structlog
+        logging.getLogger('some.library').warning('%d things', 3)
+        structlog.get_logger().info('tool.of_the_user', size=3)
+    """)
+    assert [line["event"] for line in found] == ["3 things", "tool.of_the_user"]
+    assert found[0]["logger"] == "some.library"
+    assert found[1]["size"] == 3
+
+
+def test_a_line_for_people_is_short_and_on_one_line() -> None:
+    done = run("logs.configure()\nlog.warning('call.waiting', tool='refund', why='a\\nb')")
+    assert done.stderr.splitlines()[0].endswith("[warning  ] call.waiting tool=refund why='a\\nb'")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_httpx_and_debug_lines_of_temporal_stay_out_even_at_debug() -> None:
+    """They print what is in requests, and payloads."""
+    done = run("""
+        logs.configure(level='debug')
+        logging.getLogger('httpx').info('HTTP Request')
+        logging.getLogger('httpcore.connection').debug('headers')
+        logging.getLogger('temporalio.worker._activity').debug('Completing activity with completion')
+        log.debug('prefix.found')
+    """)
+    assert [line.split("] ")[1] for line in done.stderr.splitlines()] == ["prefix.found"]
+
+
+@pytest.mark.parametrize("form", ["console", "json"])
+def test_no_key_leaves_wherever_it_stands(form: str) -> None:
+    secrets = {name: f"sk-secret-{number}-éé" for number, name in enumerate(KEYS)}
+    done = run(
+        f"""
+        import os
+        logs.configure(format={form!r})
+        for name in {KEYS!r}:
+            value = os.environ[name]
+            log.info('x.happened', where=['deep', {{'in': f'Bearer {{value}}'}}])
+            logging.getLogger('other').warning('%s', value)
+            try:
+                raise RuntimeError(value)
+            except RuntimeError:
+                log.exception('x.failed')
+        """,
+        **secrets,
+    )
+    assert "secret" not in done.stderr
+    for name in KEYS:
+        assert done.stderr.count(f"<{name}>") >= 3
+
+
+def test_a_key_set_after_the_logs_were_configured_is_scrubbed_too() -> None:
+    [line] = lines("import os; os.environ['MY_SERVER_API_KEY'] = 'abcdefgh'\nlog.info('x.happened', url='?k=abcdefgh')")
+    assert line["url"] == "?k=<MY_SERVER_API_KEY>"
+
+
+def test_a_traceback_shows_no_variables() -> None:
+    done = run("""
+        logs.configure()
+        def f():
+            prompt = 'what the user ' + 'said'
+            1 / 0
+        try:
+            f()
+        except ZeroDivisionError:
+            log.exception('x.failed')
+    """)
+    assert "ZeroDivisionError" in done.stderr
+    assert "what the user said" not in done.stderr
+
+
+def test_in_a_program_that_uses_us_lines_are_ordinary_records() -> None:
+    """Nothing configured: the program's own handlers and format decide."""
+    done = run("""
+        logging.basicConfig(format='%(levelname)s %(name)s %(message)s', level='INFO')
+        log.info('turn.finished', turn=3)
+        log.debug('not.shown')
+    """)
+    assert done.stderr == "INFO everturn.test turn.finished turn=3\n"
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [
+        ("ApplicationError('the provider said no')", False),
+        ("errors.RateLimited('the provider said no')", False),
+        ("KeyError('a bug')", True),
+    ],
+)
+def test_temporals_traceback_is_kept_for_bugs_only(error: str, shown: bool) -> None:
+    """A failing tool or model call is normal, and has a line of ours."""
+    done = run(f"""
+        from temporalio.exceptions import ApplicationError
+        from everturn import errors
+        logs.configure()
+        try:
+            raise {error}
+        except Exception:
+            logging.getLogger('temporalio.activity').warning(
+                "Completing activity as failed ({{'activity_id': '1'}})",
+                exc_info=True,
+                extra={{
+                    '__temporal_error_identifier': 'ActivityFailure',
+                    'temporal_activity': {{'workflow_id': 'order-81', 'activity_type': 'refund', 'attempt': 2}},
+                }},
+            )
+    """)
+    assert ("Traceback" in done.stderr) is shown
+    assert ("conversation=order-81 activity=refund attempt=2" in done.stderr) is shown
+    assert "activity_id" not in done.stderr

@@ -1,0 +1,82 @@
+"""The package as its users and its installers meet it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import everturn
+
+ROOT = Path(__file__).parents[2]
+
+# Spelt so that this file does not name them.
+REGISTRIES = re.compile(
+    "|".join(["pypi" + r"\.org", "python" + r"hosted\.org", "npm" + r"js\.(com|org)", "/opt/" + "pypi"])
+)
+
+
+def test_every_public_name_is_there() -> None:
+    missing = [name for name in everturn.__all__ if not hasattr(everturn, name)]
+    assert missing == []
+
+
+def test_public_names_are_listed_by_dir() -> None:
+    assert set(everturn.__all__) <= set(dir(everturn))
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError):
+        _ = everturn.no_such_name  # type: ignore[attr-defined]
+
+
+def test_importing_everturn_is_light() -> None:
+    """No Temporal, no HTTP, no CLI, until something that needs them is used."""
+    program = (
+        "import sys, everturn; print(*sorted({'httpx', 'temporalio', 'typer', 'rich', 'structlog'} & set(sys.modules)))"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == ""
+
+
+def test_importing_everturn_configures_no_logs() -> None:
+    program = "import logging, everturn; print(logging.getLogger().handlers, logging.getLogger('everturn').handlers)"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[] []"
+
+
+def test_no_tracked_file_names_a_registry() -> None:
+    """Where packages come from is a matter of each machine's own settings."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    files = [ROOT / name for name in listed.stdout.split("\0") if name]
+    named = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in files
+        if path.is_file()
+        for number, line in enumerate(path.read_text(errors="replace").splitlines(), start=1)
+        if REGISTRIES.search(line)
+    ]
+    assert named == []
+
+
+@pytest.mark.parametrize("lock", ["requirements.lock", "requirements-worker.lock"])
+def test_the_lock_pins_every_dependency_by_hash(lock: str) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    wanted = project["project"]["dependencies"] + project["dependency-groups"]["build"]
+    if lock == "requirements.lock":
+        wanted += [line for line in project["dependency-groups"]["dev"] if isinstance(line, str)]
+        wanted += project["project"]["optional-dependencies"]["server"]
+    names = {re.split(r"[<>=\[; ]", line)[0] for line in wanted}
+
+    text = (ROOT / lock).read_text()
+    pinned = {
+        name for name, hashed in re.findall(r"^(\S+)==\S+.*\\\n +(--hash=sha256:)?", text, re.MULTILINE) if hashed
+    }
+    assert names <= pinned, "run `make lock`"
+    assert "://" not in text

