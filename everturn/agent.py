@@ -60,6 +60,10 @@ class Agent:
         _check_type(name, "settings", settings, ModelSettings)
         _check_type(name, "limits", limits, Limits)
         _check_type(name, "patience", patience, Patience)
+        if isinstance(fallback_models, str) or not isinstance(fallback_models, Sequence):
+            raise InvalidAgent(
+                f"Agent {name!r} has fallback_models={fallback_models!r}.", cure="Write fallback_models=[...]."
+            )
         made, raw = _sort_tools(name, tools)
         adapter, schema = _read_output(name, output)
         vars(self).update(
@@ -71,7 +75,7 @@ class Agent:
             settings=settings,
             limits=limits,
             patience=patience,
-            fallback_models=tuple(_model(name, "fallback_models", item) for item in _items(name, fallback_models)),
+            fallback_models=tuple(_model(name, "fallback_models", item) for item in fallback_models),
             output=output,
             output_adapter=adapter,
             output_schema=schema,
@@ -98,9 +102,8 @@ def _check_name(name: object) -> None:
 
 def _check_type(name: str, option: str, value: object, wanted: type) -> None:
     if not isinstance(value, wanted):
-        raise InvalidAgent(
-            f"Agent {name!r} has {option}={value!r}, {_kind(value)}.", cure=f"Write {option}={wanted.__name__}(...)."
-        )
+        example = "'...'" if wanted is str else f"{wanted.__name__}(...)"
+        raise InvalidAgent(f"Agent {name!r} has {option}={value!r}, {_kind(value)}.", cure=f"Write {option}={example}.")
 
 
 def _model(name: str, option: str, value: object) -> Model:
@@ -112,14 +115,6 @@ def _model(name: str, option: str, value: object) -> Model:
         f"Agent {name!r} has {option}={value!r}, {_kind(value)}.",
         cure="Write provider:name, such as 'openai:gpt-5.5', or Model('provider:name', base_url=...).",
     )
-
-
-def _items(name: str, models: Any) -> Iterable[object]:
-    if isinstance(models, str | Model):
-        raise InvalidAgent(
-            f"Agent {name!r} has fallback_models={models!r}, which is not a list.", cure="Write fallback_models=[...]."
-        )
-    return tuple(models)
 
 
 def _read_output(name: str, output: Any) -> tuple[TypeAdapter[Any] | None, dict[str, Any] | None]:
@@ -190,15 +185,12 @@ def _client_tool(item: Mapping[str, Any], *, place: str) -> Tool:
         raise InvalidTool(
             f"{place} has {what}.", cure="Write {'name': '...', 'description': '...', 'parameters': a JSON schema}."
         )
+    arguments = _client_arguments(item.get("parameters", {}), place=place)
+    description = item.get("description") or arguments.schema.get("description", "")
     try:
-        return Tool(
-            name=item["name"],
-            description=item.get("description", ""),
-            arguments=_client_arguments(item.get("parameters", {}), place=place),
-            runs_on="client",
-        )
+        return Tool(name=item["name"], description=description, arguments=arguments, runs_on="client")
     except InvalidTool as error:
-        raise error if error.message.startswith(place) else InvalidTool(f"{place}: {error.message}") from error
+        raise InvalidTool(f"{place}: {error.message}", cure="Change the dict's 'name'.") from error
 
 
 def _client_arguments(parameters: Any, *, place: str) -> ModelArguments | SchemaArguments:

@@ -223,6 +223,13 @@ class Endpoint:
         return str(self.options["target_host"])
 
     @property
+    def environment(self) -> dict[str, str]:
+        """What a child process needs, over its inherited environment, to reach the same server."""
+        if self.server is None:
+            return {}
+        return {"TEMPORAL_ADDRESS": self.address, "TEMPORAL_NAMESPACE": self.server.namespace, "TEMPORAL_TLS": "false"}
+
+    @property
     def ui_url(self) -> str | None:
         """Where the Web UI is; None where we did not start it."""
         return self.server.ui_url if self.server else None
@@ -238,7 +245,9 @@ async def connect_or_start(
         return
     namespace = os.environ.get("TEMPORAL_NAMESPACE") or "default"
     async with DevServer(db_filename=db_filename, port=port, ui_port=ui_port, namespace=namespace) as server:
-        yield Endpoint({"target_host": server.address, "namespace": namespace}, server)
+        # A key or certificate that lies around for another server would make the client insist on TLS.
+        plain: dict[str, Any] = {"tls": False, "api_key": None, "rpc_metadata": {}}
+        yield Endpoint({"target_host": server.address, "namespace": namespace, **plain}, server)
 
 
 async def find_binary() -> Path:

@@ -32,7 +32,6 @@ class Replied(_Event):
     kind: Literal["replied"] = "replied"
     turn: int
     message: Message
-    model: str = ""
     usage: Usage = Usage()
     final: bool = False
     """No tool calls: this answers what was asked."""
@@ -173,9 +172,7 @@ def _command(name: str, payload: dict[str, Any], place: dict[str, Any]) -> Event
 
 
 def _reply(turn: int, reply: ModelReply, place: dict[str, Any]) -> list[Event]:
-    replied = Replied(
-        turn=turn, message=reply.message, model=reply.model, usage=reply.usage, final=not reply.plan, **place
-    )
+    replied = Replied(turn=turn, message=reply.message, usage=reply.usage, final=not reply.plan, **place)
     events: list[Event] = [replied]
     plans = {plan.call_id: plan for plan in reply.plan}
     for call in reply.message.tool_calls:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from datetime import timedelta
+from importlib.metadata import version
 from typing import Any, Self
 
 import temporalio.worker
@@ -59,6 +60,8 @@ class Worker:
             "max_cached_workflows": cached_conversations,
             "max_concurrent_activities": max_concurrent_activities,
             "graceful_shutdown_timeout": drain_timeout,
+            # It stands in six events of each turn; the SDK's own would be a hash of 32 characters.
+            "build_id": f"everturn-{version('everturn')}",
         }
         self._threads = max_concurrent_activities
         self.prefixes = Prefixes(max_prefix_bytes)

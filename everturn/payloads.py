@@ -178,6 +178,17 @@ class RefuseCall(Record):
 PlannedCall = Annotated[RunTool | AwaitAnswer | RefuseCall, Field(discriminator="kind")]
 
 
+class WorkerFacts(Record):
+    """What a workflow can't know by itself, and what changes only with a deploy."""
+
+    model: str = ""
+    """`provider:name`, as the agent has it."""
+    limits: dict[str, JsonValue] = Field(default_factory=dict)
+    """The agent's Limits, where they differ from the defaults."""
+    indexed: bool = False
+    """The namespace has everturn's search attributes."""
+
+
 class ModelReply(Record):
     """The output of `call_model`: the reply, and the plan that the workflow follows for its calls."""
 
@@ -188,11 +199,8 @@ class ModelReply(Record):
     """Of the transcript with this reply."""
     usage: Usage = Usage()
     cost_usd: float | None = None
-    model: str = ""
-    limits: dict[str, JsonValue] = Field(default_factory=dict)
-    """The agent's Limits, where they differ from the defaults."""
-    indexed: bool = False
-    """The namespace has everturn's search attributes."""
+    facts: WorkerFacts | None = None
+    """Sent when a worker meets the conversation; None where what it said before still holds."""
 
 
 # ---------------------------------------------------------------- a tool call

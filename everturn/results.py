@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from functools import partial
+from pathlib import PurePath
 from typing import Any
 
 from pydantic import PydanticUserError
@@ -46,9 +48,8 @@ def to_json(value: Any) -> str:
             "Image(data=base64.b64encode(...).decode(), media_type='image/png')."
         )
     try:
-        plain = to_jsonable_python(value, inf_nan_mode="constants")
-        return well_formed(json.dumps(plain, ensure_ascii=False, separators=(",", ":")))
-    except (PydanticSerializationError, PydanticUserError, ValueError, RecursionError) as error:
+        return well_formed(_dump(value))
+    except (PydanticSerializationError, PydanticUserError, TypeError, ValueError, RecursionError) as error:
         raise TypeError(
             f"The tool returned {_kind(value)}, which can't be written as JSON ({well_formed(str(error))}). "
             "Return a str, JSON values, a pydantic model, a dataclass or an Image."
@@ -77,6 +78,29 @@ def well_formed(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
+
+
+def _dump(value: Any) -> str:
+    try:
+        return _write(value)
+    except TypeError:  # a key that is no string, such as a date, which only pydantic turns into one
+        return _write(_plain(value))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Image):
+        raise ValueError("an Image can only be returned by itself or in a list of Text and Image")
+    return to_jsonable_python(value, inf_nan_mode="constants", fallback=_fallback)
+
+
+# Not pydantic's own to_json, which stops at the first lone surrogate.
+_write = partial(json.dumps, ensure_ascii=False, separators=(",", ":"), default=_plain)
+
+
+def _fallback(value: Any) -> Any:
+    if isinstance(value, PurePath):
+        return str(value)
+    raise ValueError(f"{_kind(value)} is not JSON")
 
 
 def _part(value: Text | Image | str) -> Text | Image:

@@ -171,10 +171,10 @@ def describe(function: Callable[..., Any]) -> str:
 def _parameters(function: Callable[..., Any], *, label: str) -> Iterable[inspect.Parameter]:
     try:
         signature = inspect.signature(function)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, NameError) as error:
         raise InvalidTool(
-            f"Tool {label} has no readable signature.", cure="Wrap it in a function with type hints."
-        ) from None
+            f"Tool {label} has no readable signature ({error}).", cure="Wrap it in a function with type hints."
+        ) from error
     # What a partial binds by name stays in its signature, as a default: the model must neither see nor set it.
     bound = function.keywords if isinstance(function, partial) else {}
     for index, parameter in enumerate(signature.parameters.values()):
@@ -214,7 +214,8 @@ def _namespace(target: Any) -> dict[str, Any]:
     frame = sys._getframe(1) if around else None
     while frame is not None:
         qualname = frame.f_code.co_qualname
-        if frame.f_code.co_filename == code.co_filename and not around.get(qualname, True):
+        # The innermost frame of each, where a function is on the stack more than once.
+        if qualname in around and not around[qualname] and frame.f_code.co_filename == code.co_filename:
             around[qualname] = frame.f_locals
         frame = frame.f_back
     for found in around.values():

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import socket
 import time
+from typing import Final
 
 from everturn import logs
 from everturn.errors import InvalidSetting, Unreachable
-from everturn.settings import Settings, connect_options
+from everturn.settings import Settings
 
-# A poll waits up to 60 s at the server, and counts as seen when it began.
-_POLL_SECONDS = 120
+_POLL_SECONDS: Final = 120
+"""A poll waits up to 60 s at the server, and counts as seen when it began."""
 
 
 async def serve(settings: Settings) -> None:
@@ -36,16 +37,20 @@ async def check(settings: Settings) -> None:
     from temporalio.api.enums.v1 import TaskQueueType
     from temporalio.api.taskqueue.v1 import TaskQueue
     from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
-    from temporalio.client import Client
+    from temporalio.service import RPCError
 
-    options = connect_options()
-    client = await Client.connect(**options)
+    from everturn.client import Client
+
+    temporal = (await Client.connect()).temporal
     request = DescribeTaskQueueRequest(
-        namespace=options["namespace"],
+        namespace=temporal.namespace,
         task_queue=TaskQueue(name=settings.task_queue),
         task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
     )
-    pollers = (await client.workflow_service.describe_task_queue(request)).pollers
+    try:
+        pollers = (await temporal.workflow_service.describe_task_queue(request)).pollers
+    except RPCError as error:
+        raise Unreachable(f"Temporal does not describe the task queue {settings.task_queue!r}: {error}.") from error
     here = "@" + socket.gethostname()  # Temporal's identity of a worker: pid@host
     seen = [poller.last_access_time.ToSeconds() for poller in pollers if poller.identity.endswith(here)]
     if not seen or time.time() - max(seen) > _POLL_SECONDS:

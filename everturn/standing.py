@@ -13,6 +13,7 @@ class Standing:
         self.transcript = history.Transcript()
         self.message_ids: dict[str, None] = {}
         self.reply: ModelReply | None = None
+        """Of the turn at hand; None while it is awaited."""
         self.turn = 0
         self.stall: history.TurnFailed | None = None
         self.finished: history.Finished | None = None
@@ -33,7 +34,7 @@ class Standing:
             case history.Commanded(name=names.RESUME):
                 self.stall = None
             case history.TurnStarted(request=request):
-                self.turn, self.stall = request.turn, None
+                self.turn, self.stall, self.reply = request.turn, None, None
             case history.TurnFinished(reply=reply):
                 self.reply = reply
             case history.TurnFailed():

@@ -111,9 +111,9 @@ def _load_module(name: str) -> ModuleType:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             cure = f"Run from the folder that holds it ({Path.cwd()} does not), or write the path of the file."
             raise InvalidFile(f"There is no module {name!r}.", cure=cure) from error
-        _explain(error, place=name, file=None)
+        _explain(error, place=name)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever an import raises
-        _explain(error, place=name, file=None)
+        _explain(error, place=name)
 
 
 def _load_file(path: Path) -> ModuleType:
@@ -137,7 +137,7 @@ def _load_file(path: Path) -> ModuleType:
     except BaseException as error:
         del sys.modules[name]
         if isinstance(error, Exception | SystemExit):
-            _explain(error, place=str(path), file=file)
+            _explain(error, place=str(path))
         raise
     return module
 
@@ -148,30 +148,34 @@ def _make_importable(folder: Path) -> None:
         sys.path.insert(0, str(folder))
 
 
-def _explain(error: BaseException, *, place: str, file: Path | None) -> NoReturn:
-    """Raise InvalidFile for what went wrong at import: place, line, what, and what to do."""
-    line = _line(error, file=file)
-    where = f"{place}, line {line}" if line else place
-    message = " ".join(str(error).split())
+def _explain(error: BaseException, *, place: str) -> NoReturn:
+    """Raise InvalidFile for what went wrong at import: file, line, what, and what to do."""
+    where = _where(error, place=place)
     if isinstance(error, ConfigError):
         raise InvalidFile(f"{where}: {error.message}", cure=error.cure) from error
-    if isinstance(error, SyntaxError):
-        if file is not None and error.filename not in (None, str(file)):
-            where = f"{error.filename}, line {error.lineno}, imported by {place}"
-        raise InvalidFile(f"{where}: {type(error).__name__}: {error.msg}.", cure="Correct the line.") from error
+    message = error.msg if isinstance(error, SyntaxError) else " ".join(str(error).split()).rstrip(".")
     cure = "Correct what runs when the file is imported."
-    if isinstance(error, ModuleNotFoundError) and error.name:
+    if isinstance(error, SyntaxError):
+        cure = "Correct the line."
+    elif isinstance(error, ModuleNotFoundError) and error.name:
         cure = f"Install what provides {error.name!r} in the environment of {sys.executable}."
-    if isinstance(error, SystemExit):
+    elif isinstance(error, SystemExit):
         cure = "Put what runs a program under `if __name__ == '__main__':`."
     raise InvalidFile(f"{where}: {type(error).__name__}: {message}.", cure=cure) from error
 
 
-def _line(error: BaseException, *, file: Path | None) -> int | None:
-    """The line of `file` where it began; without a file, or for a syntax error in it, the error's own."""
-    if file is None:
-        return error.lineno if isinstance(error, SyntaxError) else None
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
-    if lines:
-        return lines[-1]
-    return error.lineno if isinstance(error, SyntaxError) else None
+def _where(error: BaseException, *, place: str) -> str:
+    """File and line: of a syntax error its own, of others those where the outermost file went wrong."""
+    frames = traceback.extract_tb(error.__traceback__)
+    first = next((frame.filename for frame in frames if frame.name == "<module>"), None)
+    imported_by = f", imported by {_shown(first)}" if first else ""
+    if isinstance(error, SyntaxError) and error.filename and error.lineno:
+        return f"{_shown(error.filename)}, line {error.lineno}{imported_by}"
+    if first is None:
+        return place
+    line = [frame.lineno for frame in frames if frame.filename == first][-1]
+    return f"{_shown(first)}, line {line}"
+
+
+def _shown(file: str) -> str:
+    return str(Path(file).relative_to(Path.cwd())) if Path(file).is_relative_to(Path.cwd()) else file

@@ -11,14 +11,14 @@ from temporalio import activity
 from everturn import names
 from everturn.activities import failures
 from everturn.activities.beat import Heart
-from everturn.activities.planning import plan_calls, with_unique_ids
+from everturn.activities.planning import plan_calls
 from everturn.activities.prefixes import Prefixes, digest_of
 from everturn.agent import Agent
 from everturn.errors import ConnectionFailed, InvalidAgent, InvalidModel, InvalidReply, ProviderError
 from everturn.history import ToolFinished, Transcript, TurnStarted, filled, read_steps
 from everturn.logs import get_logger
 from everturn.models import Model
-from everturn.payloads import ModelReply, ModelRequest
+from everturn.payloads import ModelReply, ModelRequest, WorkerFacts
 from everturn.providers import Request, ToolSpec, ask
 from everturn.records import Message, Reply, ToolResult
 
@@ -33,32 +33,28 @@ class ModelTurns:
         self._agents = agents
         self._prefixes = prefixes
         self._heart = heart
-        self._indexed = indexed
         self._specs = {agent.name: _specs(agent) for agent in agents.values()}
-        self._limits = {
-            agent.name: agent.limits.model_dump(mode="json", exclude_defaults=True) for agent in agents.values()
-        }
+        self._facts = {agent.name: _facts_of(agent, indexed=indexed) for agent in agents.values()}
 
     @activity.defn(name=names.CALL_MODEL)
     async def call_model(self, request: ModelRequest) -> ModelReply:
         started = time.monotonic()
         agent = self._agent(request.agent)
         with self._heart.beating():
+            met = not self._prefixes.knows(request.digest)
             prefix, delta = await self._messages(request)
             reply = await self._ask(agent, request, (*prefix, *delta))
-            message = with_unique_ids(reply.message, prefix)
-            plan = await plan_calls(agent, message.tool_calls, conclude=request.conclude)
+            plan = await plan_calls(agent, reply.tool_calls, conclude=request.conclude)
         turn = ModelReply(
-            message=message,
+            message=reply.message,
             plan=plan,
-            stop=reply.stop,
-            digest=self._prefixes.remember(request.digest, prefix, (*delta, message)),
+            # That it wants tools is plain from the message; every field that is written costs history bytes.
+            stop="end" if reply.stop == "tool_calls" else reply.stop,
+            digest=self._prefixes.remember(request.digest, prefix, (*delta, reply.message)),
             usage=reply.usage,
-            model=reply.model,
-            limits=self._limits[agent.name],
-            indexed=self._indexed,
+            facts=self._facts[agent.name] if met else None,
         )
-        _log.info("turn.finished", **_facts(request, reply), seconds=round(time.monotonic() - started, 3))
+        _log.info("turn.finished", **_line(request, reply), seconds=round(time.monotonic() - started, 3))
         return turn
 
     def _agent(self, name: str) -> Agent:
@@ -134,6 +130,11 @@ class ModelTurns:
         return prefix, results
 
 
+def _facts_of(agent: Agent, *, indexed: bool) -> WorkerFacts:
+    limits = agent.limits.model_dump(mode="json", exclude_defaults=True)
+    return WorkerFacts(model=agent.model.name, limits=limits, indexed=indexed)
+
+
 def _specs(agent: Agent) -> tuple[ToolSpec, ...]:
     return tuple(ToolSpec(tool.name, tool.description, tool.parameters) for tool in agent.tools)
 
@@ -145,7 +146,7 @@ def _instructions(agent: Agent, request: ModelRequest) -> str:
     return f"{agent.instructions}\n\n{note}".strip()
 
 
-def _facts(request: ModelRequest, reply: Reply) -> dict[str, object]:
+def _line(request: ModelRequest, reply: Reply) -> dict[str, object]:
     return {
         "conversation": activity.info().workflow_id,
         "turn": request.turn,

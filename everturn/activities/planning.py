@@ -9,35 +9,8 @@ from collections.abc import Iterable
 
 from everturn.agent import Agent
 from everturn.payloads import AwaitAnswer, PlannedCall, RefuseCall, RunTool
-from everturn.records import Message, Part, ToolCall
+from everturn.records import ToolCall
 from everturn.schemas import InvalidArguments
-
-
-def with_unique_ids(message: Message, earlier: Iterable[Message]) -> Message:
-    """The message with call_ids that no call of the conversation has had.
-
-    Some providers count from zero in each reply, or give none; decisions and idempotency keys need one id a call.
-    """
-    if not message.tool_calls:
-        return message
-    taken = {call.call_id for one in earlier if one.role == "assistant" for call in one.tool_calls}
-    parts: list[Part] = []
-    for part in message.parts:
-        if isinstance(part, ToolCall):
-            part = _renamed(part, taken)  # noqa: PLW2901 - the same call, under its id
-            taken.add(part.call_id)
-        parts.append(part)
-    return message.model_copy(update={"parts": tuple(parts)})
-
-
-def _renamed(call: ToolCall, taken: set[str]) -> ToolCall:
-    wanted = call.call_id or "call"
-    if call.call_id and wanted not in taken:
-        return call
-    number = 2
-    while (call_id := f"{wanted}-{number}") in taken:
-        number += 1
-    return call.model_copy(update={"call_id": call_id, "provider_id": call.provider_id or call.call_id})
 
 
 async def plan_calls(agent: Agent, calls: Iterable[ToolCall], *, conclude: str | None) -> tuple[PlannedCall, ...]:

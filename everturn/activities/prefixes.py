@@ -6,6 +6,7 @@ reused id can never take the wrong one. The cache may forget anything at any tim
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64encode
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -37,6 +38,9 @@ class Prefixes:
         self._branches: OrderedDict[int, _Branch] = OrderedDict()
         self._by_digest: dict[str, _Branch] = {}
         self._results: OrderedDict[tuple[str, str], tuple[ToolResult, int]] = OrderedDict()
+
+    def knows(self, digest: str) -> bool:
+        return digest in self._by_digest
 
     def find(self, digest: str, length: int) -> Sequence[Message] | None:
         """The prefix with this digest; None where it is not remembered."""
@@ -118,7 +122,7 @@ def chained(digest: str, messages: Sequence[Message]) -> tuple[str, int]:
     for message in messages:
         written = message.model_dump_json().encode()
         size += len(written)
-        digest = blake2b(written, key=digest.encode(), digest_size=16).hexdigest()
+        digest = urlsafe_b64encode(blake2b(written, key=digest.encode(), digest_size=15).digest()).decode()
     return digest, size
 
 

@@ -2,34 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from everturn.models import Model, ModelSettings
-from everturn.providers.base import Request
+from everturn.providers.base import Request, ToolSpec
 from everturn.records import Message, Reply
+
+if TYPE_CHECKING:
+    from everturn.agent import ToolItem
 
 
 async def generate(
     model: str | Model,
     messages: str | Message | Sequence[Message],
     *,
-    tools: Iterable[Any] = (),
+    tools: Sequence[ToolItem] = (),
     instructions: str = "",
     settings: ModelSettings | None = None,
 ) -> Reply:
     """One reply. Its tool calls are handed back and not run: what to do about them is the caller's business.
 
-    `messages`: a user's text, a message, or a transcript. `tools`: as in Agent(tools=[...]).
+    `messages`: a user's text, a message, or a transcript. `tools`: what Agent(tools=[...]) takes.
     Raises InvalidModel, InvalidSetting, InvalidTool and every kind of ProviderError; sends once, retries nothing.
     """
+    # On demand: the module of this function comes with the package, whose Requests need neither.
+    from everturn.agent import Agent
     from everturn.providers.http import ask
 
+    agent = Agent("generate", model=model, instructions=instructions, tools=tools, settings=settings or ModelSettings())
     request = Request(
-        model=Model(model) if isinstance(model, str) else model,
+        model=agent.model,
         messages=_transcript(messages),
-        instructions=instructions,
-        settings=settings or ModelSettings(),
+        instructions=agent.instructions,
+        tools=[ToolSpec(tool.name, tool.description, tool.parameters) for tool in agent.tools],
+        raw_tools=agent.raw_tools,
+        settings=agent.settings,
     )
     return await ask(request)
 

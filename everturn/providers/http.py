@@ -93,22 +93,27 @@ async def _assemble(
     answer: httpx.Response, assembler: Assembler, endpoint: Endpoint, *, on_delta: OnDelta | None
 ) -> None:
     decoder = sse.Decoder()
-    chunks = _bounded(answer, endpoint, limit=MAX_REPLY_BYTES)
-    try:
-        async for chunk in chunks:
-            _feed(assembler, decoder.feed(chunk), on_delta=on_delta)
-            if assembler.done:
-                break
+    async with contextlib.aclosing(_bounded(answer, endpoint, limit=MAX_REPLY_BYTES)) as chunks:
+        try:
+            async for chunk in chunks:
+                _feed(assembler, decoder.feed(chunk), on_delta=on_delta)
+                if assembler.done:
+                    break
+            else:
+                _feed(assembler, decoder.end(), on_delta=on_delta)
+        except httpx.TransportError:
+            if not assembler.complete:
+                raise
         else:
-            _feed(assembler, decoder.end(), on_delta=on_delta)
-    except httpx.TransportError:
-        if not assembler.complete:
-            raise
-    if assembler.done:
-        with contextlib.suppress(TimeoutError, httpx.TransportError, InvalidReply):
-            async with asyncio.timeout(_END_SECONDS):
-                async for _ in chunks:
-                    pass
+            await _drain(chunks)
+
+
+async def _drain(chunks: AsyncGenerator[bytes]) -> None:
+    """Reads the last bytes after the last word: a connection that is not read to its end can't serve again."""
+    with contextlib.suppress(TimeoutError, httpx.TransportError, InvalidReply):
+        async with asyncio.timeout(_END_SECONDS):
+            async for _ in chunks:
+                pass
 
 
 def _feed(assembler: Assembler, events: list[sse.Event], *, on_delta: OnDelta | None) -> None:

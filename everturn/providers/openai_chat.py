@@ -7,6 +7,7 @@ is one module to its users: `encode(request)`, `decode(body, request)`, `Assembl
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -27,6 +28,8 @@ NO_RESULT = "Error: this call has no result."
 UNPARSED = "INVALID_JSON"
 """The key under which a model reads arguments of its own that were no JSON object. Servers parse the arguments of
 past calls, and refuse the whole request if they can't."""
+
+_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 def encode(request: Request) -> tuple[str, dict[str, Any]]:
@@ -84,11 +87,11 @@ def _messages(request: Request, dialect: Dialect) -> list[dict[str, Any]]:
         match message.role:
             case "assistant":
                 encoded += _assistant(message, results, dialect=dialect, provider=request.model.provider)
-            case "user":
+            case "user" if any(isinstance(part, Text | Image) for part in message.parts):
                 encoded.append({"role": "user", "content": _user_content(message.parts)})
             case "system":
                 encoded.append({"role": "system", "content": message.text})
-            case "tool":
+            case _:
                 pass  # each result goes behind its call
     return encoded if dialect.user_after_tool else list(_bridged(encoded))
 
@@ -121,7 +124,9 @@ def _assistant(
 
 def _call(call: ToolCall, dialect: Dialect) -> dict[str, Any]:
     arguments = call.arguments if call.unparsed is None else {UNPARSED: call.unparsed}
-    function = {"name": call.name, "arguments": to_json(arguments).decode()}
+    # Models make up names that servers then refuse to read back.
+    name = _NOT_IN_NAMES.sub("_", call.name)[:64] or "unknown"
+    function = {"name": name, "arguments": to_json(arguments).decode()}
     return {"id": _wire_id(call, dialect), "type": "function", "function": function}
 
 

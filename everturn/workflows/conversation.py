@@ -14,7 +14,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_
 
 from everturn import names
 from everturn.models import Limits
-from everturn.payloads import CarryOver, ModelReply, ModelRequest, Start, Status, TranscriptPage, explain
+from everturn.payloads import CarryOver, ModelReply, ModelRequest, Start, Status, TranscriptPage, WorkerFacts, explain
 from everturn.records import Message, Outcome
 from everturn.workflows import commands, display, verdicts
 from everturn.workflows.board import Board
@@ -96,8 +96,8 @@ class ConversationWorkflow:
                 await self._controls.stalled(verdicts.cause_of(error), verdicts.cure_of(error))
             else:
                 self._progress.take_reply(reply)
-                self._limits = self._limits_of(reply)
-                self._board.indexed |= reply.indexed
+                if reply.facts:
+                    self._take_facts(reply.facts)
                 return reply
 
     async def _call_model(self, conclude: str | None) -> ModelReply:
@@ -131,11 +131,12 @@ class ConversationWorkflow:
 
     # ------------------------------------------------------------ limits and the end
 
-    def _limits_of(self, reply: ModelReply) -> Limits:
-        """The agent's limits, with what the start payload sets before them."""
-        agents = {name: value for name, value in reply.limits.items() if name in Limits.model_fields}
+    def _take_facts(self, facts: WorkerFacts) -> None:
+        agents = {name: value for name, value in facts.limits.items() if name in Limits.model_fields}
         own = self._start.limits.model_dump(exclude_unset=True) if self._start.limits else {}
-        return Limits(**{**agents, **own})
+        self._limits = Limits(**{**agents, **own})  # what the start payload sets goes before the agent's
+        self._progress.model = facts.model
+        self._board.indexed |= facts.indexed
 
     def _limit_reached(self) -> str | None:
         running = workflow.now() - workflow.info().start_time

@@ -9,8 +9,8 @@ from everturn.models import Limits
 from everturn.payloads import CarryOver, ModelReply
 from everturn.records import Message, Text, ToolResult, Usage
 
-INLINE_CHARS = 16_384
-"""A larger tool result is not written into the history a second time: the delta names it."""
+INLINE_CHARS = 2_048
+"""A larger tool result is not written into the history a second time: the delta names it (decision 0003)."""
 
 
 @dataclass
@@ -24,7 +24,7 @@ class Progress:
     usage: Usage = field(default_factory=Usage)
     cost_usd: float | None = 0.0
     model: str = ""
-    """The one that gave the last reply."""
+    """The one that is asked, as its worker says."""
     recorded: frozenset[str] = frozenset()
     """Calls whose results stand in their tool activities' own events."""
 
@@ -60,7 +60,6 @@ class Progress:
         self.messages.append(reply.message)
         self.seen = len(self.messages)
         self.digest = reply.digest
-        self.model = reply.model
         self.tool_calls += len(reply.message.tool_calls)
         self.usage = self.usage + reply.usage
         known = self.cost_usd is not None and reply.cost_usd is not None

@@ -46,7 +46,7 @@ RULES = [
         for room in ("tools", "agent", "schemas", "results", "toolfiles")
     ),
     # HTTP to model APIs, and nothing else.
-    Rule("providers", never="temporalio workflows activities hosting client cli tools agent"),
+    Rule("providers", never="temporalio workflows activities hosting client cli"),
     # Deterministic: facts come in by records, work goes out by names.
     Rule(
         "workflows",
@@ -54,7 +54,7 @@ RULES = [
         not_directly="os random time socket threading subprocess secrets uuid pathlib logging",
     ),
     # A client needs no worker's code.
-    Rule("client", never="workflows activities providers hosting tools"),
+    Rule("client", never="workflows activities providers hosting"),
     Rule("activities", never="workflows hosting client cli"),
     Rule("hosting", never="cli"),
 ]

@@ -11,10 +11,21 @@ import textwrap
 import pytest
 
 # CONTRACT.md's list.
-KEYS = (
-    "OPENAI_API_KEY ANTHROPIC_API_KEY GEMINI_API_KEY GOOGLE_API_KEY XAI_API_KEY GROQ_API_KEY MISTRAL_API_KEY "
-    "DEEPSEEK_API_KEY MOONSHOT_API_KEY HF_TOKEN OPENROUTER_API_KEY AZURE_OPENAI_API_KEY TEMPORAL_API_KEY"
-).split()
+KEYS = [
+    "OPENAI_API_KEY",
+    "ANTHROPIC_API_KEY",
+    "GEMINI_API_KEY",
+    "GOOGLE_API_KEY",
+    "XAI_API_KEY",
+    "GROQ_API_KEY",
+    "MISTRAL_API_KEY",
+    "DEEPSEEK_API_KEY",
+    "MOONSHOT_API_KEY",
+    "HF_TOKEN",
+    "OPENROUTER_API_KEY",
+    "AZURE_OPENAI_API_KEY",
+    "TEMPORAL_API_KEY",
+]
 
 
 def run(program: str, **environment: str) -> subprocess.CompletedProcess[str]:

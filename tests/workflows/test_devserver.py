@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,7 @@ from temporalio.service import RPCError
 from everturn import devserver
 from everturn.devserver import SEARCH_ATTRIBUTES, DevServer, connect_or_start
 from everturn.errors import InvalidSetting, Unreachable
+from everturn.settings import connect_options
 
 
 @pytest.fixture(autouse=True)
@@ -28,15 +29,24 @@ def no_other_temporal(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-async def eventually(true: Callable[[], Awaitable[bool]], *, seconds: float = 10) -> None:
-    async with asyncio.timeout(seconds):
-        while not await true():
-            await asyncio.sleep(0.05)
+def eventually(true: Callable[[], bool], *, seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while not true():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
 
 
 def listens(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def fetch(url: str) -> bytes:
+    with urllib.request.urlopen(url, timeout=5) as page:
+        body: bytes = page.read()
+        return body
 
 
 async def test_it_answers_with_its_web_ui_and_our_search_attributes() -> None:
@@ -47,9 +57,7 @@ async def test_it_answers_with_its_web_ui_and_our_search_attributes() -> None:
         assert (await handle.describe()).id == "w1"
         for name in SEARCH_ATTRIBUTES:
             await client.count_workflows(f"{name} IS NULL")
-        with urllib.request.urlopen(server.ui_url, timeout=5) as page:
-            assert page.status == 200
-            assert b"<html" in page.read()
+        assert b"<html" in await asyncio.to_thread(fetch, server.ui_url)
     assert not server.running
     assert not listens(server.port)
 
@@ -134,11 +142,12 @@ async def test_without_the_program_the_error_says_what_to_install(
 
 
 PARENT = """
-import asyncio, os, sys
+import asyncio, signal
 from everturn.devserver import DevServer
 
 async def main():
     async with DevServer() as server:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, lambda: None)
         print(server.port, flush=True)
         await asyncio.sleep(60)
 
@@ -146,51 +155,34 @@ asyncio.run(main())
 """
 
 
-def start_parent() -> tuple[subprocess.Popen[str], int]:
-    parent = subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True, start_new_session=True)
+@pytest.fixture
+def parent() -> Iterator[subprocess.Popen[str]]:
+    """A process with a server, in a group of its own, as a terminal would have it."""
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        yield process
+        process.kill()
+
+
+def port_of(parent: subprocess.Popen[str]) -> int:
     assert parent.stdout is not None
-    with parent.stdout:
-        return parent, int(parent.stdout.readline())
+    return int(parent.stdout.readline())
 
 
-async def test_it_dies_with_a_parent_that_is_killed() -> None:
-    parent, port = start_parent()
+def test_it_dies_with_a_parent_that_is_killed(parent: subprocess.Popen[str]) -> None:
+    port = port_of(parent)
     assert listens(port)
     parent.kill()
-    parent.wait()
-
-    async def gone() -> bool:
-        return not listens(port)
-
-    await eventually(gone, seconds=5)
+    assert eventually(lambda: not listens(port), seconds=5)
 
 
-async def test_ctrl_c_reaches_the_parent_only() -> None:
-    """It still needs the server, to drain its worker. The parent stops it when it is done."""
-    program = """
-import signal, sys, time, asyncio
-from everturn.devserver import DevServer
-
-async def main():
-    server = await DevServer().start()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, lambda: None)
-    print(server.port, flush=True)
-    await asyncio.sleep(60)
-
-asyncio.run(main())
-"""
-    parent = subprocess.Popen(
-        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, start_new_session=True
-    )
-    assert parent.stdout is not None
-    with parent.stdout:
-        port = int(parent.stdout.readline())
-    os.killpg(parent.pid, signal.SIGINT)  # what a terminal does: everybody in the foreground group
-    time.sleep(0.5)
+def test_ctrl_c_reaches_the_parent_only(parent: subprocess.Popen[str]) -> None:
+    """It still needs the server, to drain its worker, and stops it when it is done."""
+    port = port_of(parent)
+    os.killpg(parent.pid, signal.SIGINT)  # what a terminal does: to everybody in the foreground
+    assert not eventually(lambda: not listens(port), seconds=0.5)
     assert parent.poll() is None
-    assert listens(port)
-    parent.kill()
-    parent.wait()
 
 
 async def test_a_named_temporal_is_used_and_nothing_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,10 +193,15 @@ async def test_a_named_temporal_is_used_and_nothing_is_started(monkeypatch: pyte
 
 async def test_without_one_a_server_is_started_for_as_long_as_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TEMPORAL_NAMESPACE", "shop")
+    monkeypatch.setenv("TEMPORAL_API_KEY", "for another server")
     async with connect_or_start() as endpoint:
         client = await Client.connect(**endpoint.options)
         assert client.namespace == "shop"
         await client.count_workflows("EverturnStatus = 'stalled'")
         assert endpoint.server is not None
         assert endpoint.ui_url == endpoint.server.ui_url
+
+        for name, value in endpoint.environment.items():
+            monkeypatch.setenv(name, value)
+        assert (await Client.connect(**connect_options())).namespace == "shop"
     assert not endpoint.server.running

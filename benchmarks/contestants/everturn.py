@@ -1,0 +1,24 @@
+"""everturn, hosted as the worker process hosts it."""
+
+from __future__ import annotations
+
+import os
+
+from benchmarks import work
+from everturn import Agent, Limits, tool
+from everturn.serving import serve as serve_agents
+from everturn.settings import Settings
+
+
+@tool(effect="read")
+async def lookup(number: int) -> str:
+    """Look up a number."""
+    return work.RESULT
+
+
+clerk = Agent("clerk", model="scripted:demo", tools=[lookup], limits=Limits(max_turns=10_000))
+
+
+async def serve(address: str) -> None:
+    os.environ["TEMPORAL_ADDRESS"] = address
+    await serve_agents(Settings(agents=f"{__name__}:clerk", task_queue="everturn"))

@@ -1,0 +1,38 @@
+"""The conversation that every contestant holds: a number of turns with one tool call each, then a last reply.
+
+Light on purpose: contestants import it in virtual environments that have no everturn.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+RESULT = "0123456789abcdef" * 256
+"""What the tool returns: 4 KB."""
+
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "lookup",
+        "description": "Look up a number.",
+        "parameters": {"type": "object", "properties": {"number": {"type": "integer"}}, "required": ["number"]},
+    },
+}
+LAST_WORDS = "done"
+
+
+def opening(turns: int) -> str:
+    """The user's message. The scripted model reads from it how many calls to make."""
+    return f"{turns} turns, please"
+
+
+def call_of(turn: int) -> dict[str, Any]:
+    """The model's message in `turn`, from 0 on, as the wire has it."""
+    function = {"name": "lookup", "arguments": f'{{"number":{turn}}}'}
+    call = {"id": f"call_{turn}_0", "type": "function", "function": function}
+    return {"role": "assistant", "content": None, "tool_calls": [call]}
+
+
+def result_of(turn: int) -> dict[str, Any]:
+    """The tool's message in `turn`."""
+    return {"role": "tool", "tool_call_id": f"call_{turn}_0", "content": RESULT}

@@ -1,0 +1,122 @@
+"""What the tests share: a real Temporal server, a real model server, and workers as users start them."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
+
+from everturn import Agent, Client, Conversation, Model, Worker
+from everturn.conversion import data_converter
+from everturn.devserver import DevServer
+from everturn.testing import ScriptedModel
+from everturn.workflows import ConversationWorkflow
+
+WAIT_SECONDS = 30.0
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith(("EVERTURN_", "TEMPORAL_")):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture(scope="session")
+async def server() -> AsyncIterator[DevServer]:
+    async with DevServer() as running:
+        yield running
+
+
+@pytest.fixture
+async def client(server: DevServer) -> AsyncIterator[Client]:
+    """A client with a task queue of its own. Afterwards, whatever was started there is replayed, event by event."""
+    client = await Client.connect(server.address, task_queue=f"test-{uuid4().hex[:8]}", by="tester")
+    yield client
+    await replay_all(client)
+
+
+async def replay_all(client: Client) -> None:
+    replayer = Replayer(
+        workflows=[ConversationWorkflow],
+        workflow_runner=UnsandboxedWorkflowRunner(),
+        data_converter=data_converter,
+    )
+    for conversation_id in _started.pop(client.task_queue, []):
+        history = await client.temporal.get_workflow_handle(conversation_id).fetch_history()
+        await replayer.replay_workflow(history)
+
+
+_started: dict[str, list[str]] = {}
+
+
+@pytest.fixture(autouse=True)
+def _remember_what_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = Client._start
+
+    async def remembering(self: Client, *args: Any) -> Conversation:
+        conversation = await start(self, *args)
+        _started.setdefault(self.task_queue, []).append(conversation.id)
+        return conversation
+
+    monkeypatch.setattr(Client, "_start", remembering)
+
+
+@pytest.fixture
+def scripted() -> Iterator[Callable[..., ScriptedModel]]:
+    """Starts scripted models: `model = scripted(["Hello."])`."""
+    running: list[ScriptedModel] = []
+
+    def start(script: Any, **options: Any) -> ScriptedModel:
+        running.append(ScriptedModel(script, **options).start())
+        return running[-1]
+
+    yield start
+    for model in running:
+        model.stop()
+
+
+@pytest.fixture(params=[1000, 0], ids=["cached", "replaying"])
+def cached_conversations(request: pytest.FixtureRequest) -> int:
+    """With 0, a worker keeps no conversation in memory: every workflow task replays the history."""
+    return int(request.param)
+
+
+def agent_on(model: ScriptedModel, *, tools: Sequence[Any] = (), name: str = "clerk", **options: Any) -> Agent:
+    return Agent(name, model=Model("scripted:demo", base_url=model.base_url), tools=tools, **options)
+
+
+def hosting(client: Client, *agents: Agent, **options: Any) -> Worker:
+    return Worker(client, agents=agents, **options)
+
+
+async def eventually(
+    condition: Callable[[], Any | Awaitable[Any]], *, seconds: float = WAIT_SECONDS, what: str = ""
+) -> Any:
+    """The condition's value as soon as it is true; fails where it does not become so in time."""
+    deadline = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if inspect.isawaitable(value):
+            value = await value
+        if value:
+            return value
+        assert time.monotonic() < deadline, f"not so within {seconds} s: {what or inspect.getsource(condition)}"
+        await asyncio.sleep(0.02)
+
+
+async def waiting(conversation: Conversation, *, calls: int = 1) -> tuple[str, ...]:
+    """The ids of the calls that wait, once there are so many."""
+
+    async def enough() -> tuple[str, ...]:
+        status = await conversation.status()
+        return tuple(call.call_id for call in status.waiting) if len(status.waiting) >= calls else ()
+
+    return tuple(await eventually(enough, what=f"{calls} calls wait"))

@@ -1,0 +1,113 @@
+"""A model's name becomes an address and a key, or an error that says what to do."""
+
+from __future__ import annotations
+
+import pytest
+
+from everturn.errors import InvalidModel, InvalidSetting, KeyMissing, KeyRefused
+from everturn.models import Model
+from everturn.providers.catalog import PROVIDERS, Endpoint, address_variable, resolve
+
+KEY = "sk-secret-0123456789"
+KEYS = {name: KEY for row in PROVIDERS.values() for name in row.keys}
+NEEDED = {"AZURE_BASE_URL": "https://acme.openai.azure.com/openai/v1", "SCRIPTED_BASE_URL": "http://127.0.0.1:1/v1"}
+
+
+def endpoint(model: str | Model, **environ: str) -> Endpoint:
+    return resolve(Model(model) if isinstance(model, str) else model, environ=environ)
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_every_provider_resolves_with_its_key_set(provider: str) -> None:
+    found = endpoint(f"{provider}:some-model", **KEYS, **NEEDED)
+    assert found.provider == provider
+    assert found.model == f"{provider}:some-model"
+    assert found.secret == (KEY if PROVIDERS[provider].keys else "")
+
+
+@pytest.mark.parametrize(
+    ("provider", "variable"),
+    [
+        ("openai", "OPENAI_BASE_URL"),
+        ("openai-chat", "OPENAI_BASE_URL"),
+        ("groq", "GROQ_BASE_URL"),
+        ("xai", "XAI_BASE_URL"),
+    ],
+)
+def test_a_variable_moves_the_base_url(provider: str, variable: str) -> None:
+    assert address_variable(provider) == variable
+    assert endpoint(f"{provider}:m", **{variable: "http://proxy:8080/v1"}).base_url == "http://proxy:8080/v1"
+
+
+def test_what_the_model_says_wins_over_the_environment() -> None:
+    model = Model("groq:m", base_url="http://mine/v1", key_env="MY_KEY")
+    found = endpoint(model, GROQ_BASE_URL="http://other/v1", GROQ_API_KEY="other", MY_KEY=KEY)
+    assert (found.base_url, found.secret, found.key_env) == ("http://mine/v1", KEY, "MY_KEY")
+
+
+def test_the_environment_is_read_at_each_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    for url in ("http://one/v1", "http://two/v1"):
+        monkeypatch.setenv("SCRIPTED_BASE_URL", url)
+        assert resolve(Model("scripted:demo")).base_url == url
+
+
+@pytest.mark.parametrize(
+    ("model", "environ", "error", "words"),
+    [
+        ("opnai:m", {}, InvalidModel, ["'opnai'", "Did you mean 'openai'?", "groq", "ollama"]),
+        ("Groq:m", {}, InvalidModel, ["Did you mean 'groq'?"]),
+        ("nobody:m", {}, InvalidModel, ["'nobody'", "Known providers: openai, "]),
+        ("anthropic:m", {}, InvalidModel, ["not built in yet", "openai"]),
+        ("google:m", {}, InvalidModel, ["not built in yet"]),
+        ("groq:m", {}, KeyMissing, ["'groq:m'", "GROQ_API_KEY", "worker's environment"]),
+        ("groq:m", {"GROQ_API_KEY": " \n"}, KeyMissing, ["GROQ_API_KEY"]),
+        ("huggingface:m", {}, KeyMissing, ["HF_TOKEN"]),
+        ("azure:m", {"AZURE_OPENAI_API_KEY": KEY}, InvalidSetting, ["AZURE_BASE_URL", "openai.azure.com"]),
+        ("azure:m", {"AZURE_BASE_URL": "https://a/openai/v1"}, KeyMissing, ["AZURE_OPENAI_API_KEY"]),
+        ("scripted:m", {}, InvalidSetting, ["SCRIPTED_BASE_URL"]),
+        ("ollama:m", {"OLLAMA_BASE_URL": "localhost:11434"}, InvalidSetting, ["OLLAMA_BASE_URL", "'localhost:11434'"]),
+        ("ollama:m", {"OLLAMA_BASE_URL": "http://h:99999/v1"}, InvalidSetting, ["OLLAMA_BASE_URL"]),
+        ("ollama:m", {"OLLAMA_BASE_URL": "http://[h/v1"}, InvalidSetting, ["OLLAMA_BASE_URL"]),
+        (Model("openai-chat:m", key_env="MY_KEY"), {"OPENAI_API_KEY": KEY}, KeyMissing, ["MY_KEY"]),
+        (Model("ollama:m", base_url="ftp://h"), {}, InvalidSetting, ["Model(base_url=)"]),
+        ("groq:m", {"GROQ_API_KEY": "sk-\nsecret"}, KeyRefused, ["GROQ_API_KEY"]),
+        ("groq:m", {"GROQ_API_KEY": "schlüssel"}, KeyRefused, ["GROQ_API_KEY"]),
+    ],
+)
+def test_what_is_missing_or_wrong_is_named_with_its_cure(
+    model: str | Model, environ: dict[str, str], error: type[Exception], words: list[str]
+) -> None:
+    with pytest.raises(error) as raised:
+        endpoint(model, **environ)
+    for word in words:
+        assert word in str(raised.value)
+    for key in (KEY, "secret", "schlüssel"):
+        assert key not in str(raised.value)
+
+
+def test_a_server_of_ones_own_may_do_without_a_key() -> None:
+    found = endpoint(Model("openai-chat:qwen", base_url="http://localhost:8000/v1"))
+    assert found.secret == ""
+    assert "Authorization" not in found.headers()
+    assert found.key_env == "OPENAI_API_KEY"
+
+
+def test_the_key_goes_into_the_header_and_never_into_a_repr() -> None:
+    found = endpoint("groq:m", GROQ_API_KEY=f"{KEY}\n")
+    assert found.headers() == {"Authorization": f"Bearer {KEY}"}
+    assert endpoint("azure:m", **KEYS, **NEEDED).headers() == {"api-key": KEY}
+    for shown in (repr(found), str(found), f"{found}", repr([found])):
+        assert KEY not in shown
+
+
+@pytest.mark.parametrize(
+    ("base_url", "url"),
+    [
+        ("http://h/v1", "http://h/v1/chat/completions"),
+        ("http://h/v1/", "http://h/v1/chat/completions"),
+        ("http://h:81", "http://h:81/chat/completions"),
+        ("https://a/deployments/d?api-version=2", "https://a/deployments/d/chat/completions?api-version=2"),
+    ],
+)
+def test_the_path_goes_behind_the_base_url_and_before_its_query(base_url: str, url: str) -> None:
+    assert endpoint("ollama:m", OLLAMA_BASE_URL=base_url).url("/chat/completions") == url

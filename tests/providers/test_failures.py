@@ -1,0 +1,297 @@
+"""One table from what a provider answers to what everturn does about it."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from everturn.errors import (
+    ConnectionFailed,
+    ContextTooLong,
+    InvalidReply,
+    KeyRefused,
+    ModelNotFound,
+    ProviderError,
+    QuotaExhausted,
+    RateLimited,
+    RequestRefused,
+    Unavailable,
+)
+from everturn.models import Model
+from everturn.providers import failures
+from everturn.providers.catalog import resolve
+
+KEY = "sk-secret-0123456789"
+ENDPOINT = resolve(Model("openai-chat:gpt-x"), environ={"OPENAI_API_KEY": KEY})
+
+
+def answered(status: int, body: Any = b"", **headers: str) -> ProviderError:
+    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+    fields = httpx.Headers({name.replace("_", "-"): value for name, value in headers.items()})
+    return failures.of_response(ENDPOINT, status=status, headers=fields, body=raw)
+
+
+def openai(message: str = "x", *, code: Any = None, kind: str | None = None) -> dict[str, Any]:
+    return {"error": {"message": message, "type": kind, "param": None, "code": code}}
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "error", "retry"),
+    [
+        # By status alone.
+        (301, b"", RequestRefused, False),
+        (400, b"", RequestRefused, False),
+        (401, b"", KeyRefused, False),
+        (402, b"", QuotaExhausted, False),
+        (403, b"", KeyRefused, False),
+        (404, b"", ModelNotFound, False),
+        (405, b"", RequestRefused, False),
+        (408, b"", Unavailable, True),
+        (409, b"", Unavailable, True),
+        (413, b"", RequestRefused, False),
+        (422, b"", RequestRefused, False),
+        (429, b"", RateLimited, True),
+        (451, b"", RequestRefused, False),
+        (500, b"", Unavailable, True),
+        (502, b"<html>", Unavailable, True),
+        (503, b"", Unavailable, True),
+        (504, b"", Unavailable, True),
+        (529, b"", Unavailable, True),
+        (599, b"", Unavailable, True),
+        # By what the body says.
+        (429, openai(code="insufficient_quota"), QuotaExhausted, False),
+        (429, openai(kind="insufficient_quota"), QuotaExhausted, False),
+        (429, openai(kind="exceeded_current_quota_error"), QuotaExhausted, False),
+        (429, openai("Rate limit reached", code="rate_limit_exceeded"), RateLimited, True),
+        (402, openai("Insufficient Balance", kind="unknown_error"), QuotaExhausted, False),
+        (403, {"code": "x", "error": "Your team has used all available credits"}, QuotaExhausted, False),
+        (400, openai("Your credit balance is too low"), QuotaExhausted, False),
+        (400, openai(code="context_length_exceeded"), ContextTooLong, False),
+        (400, openai("This model's maximum context length is 65536 tokens."), ContextTooLong, False),
+        (400, openai("Your input exceeds the context window of this model."), ContextTooLong, False),
+        (400, openai("prompt is too long: 210000 tokens > 200000 maximum"), ContextTooLong, False),
+        (
+            400,
+            openai("The input token count (9) exceeds the maximum number of tokens allowed (8)"),
+            ContextTooLong,
+            False,
+        ),
+        (
+            400,
+            openai("the request exceeds the available context size", kind="exceed_context_size_error"),
+            ContextTooLong,
+            False,
+        ),
+        (400, openai("Invalid request: Your request exceeded model token limit: 8192"), ContextTooLong, False),
+        (
+            400,
+            {"object": "error", "message": "Prompt contains 9 tokens, too large for model with 8 maximum"},
+            ContextTooLong,
+            False,
+        ),
+        (413, openai("Request too large for model `m` on tokens per minute"), ContextTooLong, False),
+        (
+            429,
+            openai("Request too large for gpt-x (TPM): Limit 1, Requested 2", code="rate_limit_exceeded"),
+            ContextTooLong,
+            False,
+        ),
+        (400, openai(code="invalid_api_key"), KeyRefused, False),
+        (400, {"error": "Incorrect API key provided: xa***"}, KeyRefused, False),
+        (403, openai(code="model_not_found"), ModelNotFound, False),
+        (400, openai("x is not a valid model ID", code=400), ModelNotFound, False),
+        (400, {"object": "error", "message": "Invalid model: x", "type": "invalid_model"}, ModelNotFound, False),
+        (400, openai("Model Not Exist"), ModelNotFound, False),
+        (400, openai("Tool call validation failed", code="tool_use_failed"), InvalidReply, True),
+        (500, openai("The server had an error"), Unavailable, True),
+        (429, openai("slow down", code=429), RateLimited, True),
+    ],
+)
+def test_the_table(status: int, body: Any, error: type[ProviderError], retry: bool) -> None:
+    found = answered(status, body)
+    assert type(found) is error
+    assert (found.retry, found.status, found.provider) == (retry, status, "openai-chat")
+    assert str(found).startswith(f"openai-chat:gpt-x answered {status}: ")
+
+
+@pytest.mark.parametrize(
+    ("body", "error", "status"),
+    [
+        (openai("overloaded", kind="overloaded_error"), Unavailable, 529),
+        (openai("slow", kind="rate_limit_exceeded"), RateLimited, 429),
+        (openai("bad", kind="invalid_request_error"), RequestRefused, 400),
+        (openai("x", code=502), Unavailable, 502),
+        (openai("x", code=429), RateLimited, 429),
+        ({"error": {"message": "x", "status_code": 503}}, Unavailable, 503),
+        (openai("x", code="context_length_exceeded"), ContextTooLong, 500),
+        (openai("x", code="insufficient_quota"), QuotaExhausted, 500),
+        (openai("???"), Unavailable, 500),
+        ("just words", Unavailable, 500),
+        (None, Unavailable, 500),
+    ],
+)
+def test_an_error_after_a_200_is_judged_by_what_it_says(body: Any, error: type[ProviderError], status: int) -> None:
+    found = failures.of_response(ENDPOINT, status=200, headers={}, body=body)
+    assert (type(found), found.status) == (error, status)
+
+
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
+        (b"", "no explanation."),
+        (b"null", "no explanation."),
+        (b"Bad gateway", "Bad gateway."),
+        (b"<html><head><title>502 Bad\n Gateway</title>", "an HTML page, '502 Bad Gateway'."),
+        (b"<!DOCTYPE html><p>x", "an HTML page."),
+        (b"\xff\xfe\x00", "\ufffd\ufffd."),
+        (openai("Too many requests!"), "Too many requests!"),
+        ({"error": "model 'x' is loading"}, "model 'x' is loading."),
+        ({"message": "no"}, "no."),
+        ({"detail": "no"}, "no."),
+        ({"detail": [{"loc": ["body"], "msg": "Field required"}]}, "Field required."),
+        ({"object": "error", "message": {"detail": [{"msg": "Extra inputs"}]}}, '{"detail":[{"msg":"Extra inputs"}]}.'),
+        ([openai("in a list")], "in a list."),
+        ({"error": {"code": 7}}, '{"error":{"code":7}}.'),
+        (openai("two\nlines\t\x1b[31mred"), "two lines [31mred."),
+        (
+            {"error": {"message": "Provider returned error", "code": 429, "metadata": {"raw": "x is rate-limited"}}},
+            "Provider returned error: x is rate-limited.",
+        ),
+    ],
+)
+def test_the_providers_own_sentence_is_found_in_any_body(body: Any, sentence: str) -> None:
+    assert answered(418, body).message == f"openai-chat:gpt-x answered 418: {sentence}"
+
+
+@pytest.mark.parametrize("body", [b"x" * 5_000_000, openai("y" * 100_000), openai("z " * 100_000)])
+def test_a_huge_body_makes_a_short_message(body: Any) -> None:
+    assert len(answered(500, body).message) < 600
+
+
+@pytest.mark.parametrize("where", ["sk-secret-0123456789", "a" * 495 + KEY, f"{KEY} and {KEY}"])
+def test_the_key_is_in_no_message_not_even_in_part(where: str) -> None:
+    for found in (
+        answered(401, openai(where)),
+        answered(500, where.encode(), x_request_id=where[-100:]),
+        failures.of_exception(ENDPOINT, httpx.ConnectError(where)),
+        failures.not_the_protocol(ENDPOINT, "it is not JSON", body=where.encode()),
+    ):
+        shown = f"{found} {found.message} {found.cure} {found.request_id} {found.args}"
+        assert "sk-s" not in shown
+
+
+def test_a_message_says_who_what_and_what_to_do() -> None:
+    found = answered(401, openai("Incorrect API key provided."), x_request_id="req_1")
+    assert str(found) == (
+        "openai-chat:gpt-x answered 401 (request req_1): Incorrect API key provided. "
+        "Check OPENAI_API_KEY in the worker's environment, and that the key may use this model."
+    )
+    assert found.request_id == "req_1"
+
+
+@pytest.mark.parametrize("header", ["x-request-id", "request-id", "apim-request-id", "mistral-correlation-id"])
+def test_the_request_id_is_found_under_every_name(header: str) -> None:
+    assert answered(500, **{header: "r1"}).request_id == "r1"
+
+
+NOW = datetime(2026, 11, 20, 12, 0, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({}, None),
+        ({"retry-after": "7"}, 7.0),
+        ({"retry-after": "0.5"}, 0.5),
+        ({"retry-after": "0"}, 0.0),
+        ({"retry-after-ms": "250", "retry-after": "7"}, 0.25),
+        ({"retry-after-ms": "soon", "retry-after": "7"}, 7.0),
+        ({"retry-after": "Fri, 20 Nov 2026 12:00:30 GMT"}, 30.0),
+        ({"retry-after": "Fri, 20 Nov 2026 13:00:30 +0100"}, 30.0),
+        ({"retry-after": "Fri, 20 Nov 2026 12:00:30"}, 30.0),
+        ({"retry-after": "Fri, 20 Nov 2026 11:00:00 GMT"}, 0.0),
+        ({"retry-after": "-3"}, None),
+        ({"retry-after": "nan"}, None),
+        ({"retry-after": "inf"}, None),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": ""}, None),
+    ],
+)
+def test_how_long_the_provider_asks_us_to_wait(headers: dict[str, str], seconds: float | None) -> None:
+    assert failures.retry_after(httpx.Headers(headers), now=NOW) == seconds
+
+
+@given(st.text(alphabet=st.characters(max_codepoint=255), max_size=40))
+def test_no_retry_after_header_crashes(text: str) -> None:
+    seconds = failures.retry_after({"retry-after": text}, now=NOW)
+    assert seconds is None or seconds >= 0
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "verdict", "retry"),
+    [
+        (429, b"", "false", False),
+        (500, b"", "false", False),
+        (400, b"", "true", True),
+        (400, b"", "perhaps", False),
+        (429, openai(code="insufficient_quota"), "true", False),
+    ],
+)
+def test_the_providers_verdict_on_retrying_wins(status: int, body: Any, verdict: str, retry: bool) -> None:
+    assert answered(status, body, x_should_retry=verdict).retry is retry
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (httpx.ConnectError("[Errno 111] refused"), "can't be reached (ConnectError: [Errno 111] refused)"),
+        (httpx.ConnectTimeout(""), "did not accept a connection in time (ConnectTimeout)"),
+        (httpx.ReadTimeout(""), "stopped answering"),
+        (httpx.WriteTimeout(""), "stopped answering"),
+        (httpx.ReadError(""), "broke the connection"),
+        (httpx.RemoteProtocolError("Server disconnected"), "broke the connection"),
+        (httpx.ProxyError("403"), "broke the connection"),
+    ],
+)
+def test_a_connection_that_failed_names_the_host(error: httpx.HTTPError, words: str) -> None:
+    found = failures.of_exception(ENDPOINT, error)
+    assert isinstance(found, ConnectionFailed)
+    assert found.retry
+    assert words in found.message
+    assert "'api.openai.com'" in found.message
+
+
+def test_a_body_that_can_not_be_decompressed_is_no_reply() -> None:
+    assert isinstance(failures.of_exception(ENDPOINT, httpx.DecodingError("x")), InvalidReply)
+
+
+def every_lower_error(kind: type[httpx.HTTPError] = httpx.HTTPError) -> list[type[httpx.HTTPError]]:
+    return [kind, *(lower for child in kind.__subclasses__() for lower in every_lower_error(child))]
+
+
+def test_every_error_of_httpx_is_mapped() -> None:
+    for kind in every_lower_error():
+        error = kind.__new__(kind, "x")
+        Exception.__init__(error, "x")
+        assert isinstance(failures.of_exception(ENDPOINT, error), ProviderError)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["error", "message", "code", "type", "detail", "metadata", "details"]), inner)
+    ),
+    max_leaves=8,
+)
+
+
+@given(body=st.binary(max_size=50) | json_values, status=st.integers(min_value=200, max_value=600))
+def test_no_body_crashes_the_table(body: Any, status: int) -> None:
+    assert isinstance(failures.of_response(ENDPOINT, status=status, headers={}, body=body), ProviderError)

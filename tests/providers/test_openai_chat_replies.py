@@ -1,0 +1,409 @@
+"""Chat Completions: what every dialect's answer is read as, whole and streamed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from everturn.errors import InvalidReply
+from everturn.models import Model
+from everturn.providers.base import Delta, Request
+from everturn.providers.failures import ErrorInReply
+from everturn.providers.openai_chat import Assembler, decode
+from everturn.providers.sse import Event
+from everturn.records import Message, Part, Reply, Text, Thinking, ToolCall, Usage
+
+
+def request(*messages: Message) -> Request:
+    return Request(model=Model("openai-chat:m"), messages=messages)
+
+
+def assistant(*parts: Part) -> Message:
+    return Message(role="assistant", parts=parts)
+
+
+def reply(message: dict[str, Any] | None, *, finish: str | None = "stop", **more: Any) -> Reply:
+    asked = more.pop("asked", request(Message.user("?")))
+    body = {"id": "r1", "choices": [{"index": 0, "message": message, "finish_reason": finish}], **more}
+    return decode(body, asked)
+
+
+def entry(name: str = "weather", arguments: Any = "{}", **more: Any) -> dict[str, Any]:
+    return {"function": {"name": name, "arguments": arguments}, **more}
+
+
+def streamed(*deltas: dict[str, Any], finish: str | None = "stop", end: bool = True) -> Reply:
+    assembler = Assembler(request(Message.user("?")))
+    for delta in deltas:
+        assembler.feed(Event(json.dumps({"id": "r1", "choices": [{"index": 0, "delta": delta}]})))
+    assembler.feed(Event(json.dumps({"id": "r1", "choices": [{"index": 0, "delta": {}, "finish_reason": finish}]})))
+    if end:
+        assembler.feed(Event("[DONE]"))
+    return assembler.finish()
+
+
+def called(found: Reply) -> list[tuple[str, Any]]:
+    return [(call.name, call.arguments if call.unparsed is None else call.unparsed) for call in found.tool_calls]
+
+
+def test_a_reply_is_its_text_and_where_it_came_from() -> None:
+    found = reply({"role": "assistant", "content": "Hello."})
+    assert found == Reply(message=assistant(Text(text="Hello.")), stop="end", model="openai-chat:m", response_id="r1")
+
+
+@pytest.mark.parametrize(
+    ("message", "parts"),
+    [
+        ({"content": "a", "tool_calls": None, "refusal": None, "reasoning_content": None}, ["a"]),
+        ({"content": None}, []),
+        ({"content": ""}, []),
+        ({}, []),
+        (None, []),
+        ({"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}, None, 7]}, ["ab"]),
+        ({"content": "a", "reasoning_content": "t"}, ["~t", "a"]),
+        ({"content": "a", "reasoning": "t"}, ["~t", "a"]),
+        ({"content": "a", "reasoning": "t", "reasoning_content": "t"}, ["~t", "a"]),
+        ({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "t"}]}]}, ["~t"]),
+        ({"content": [{"type": "thinking", "thinking": "t"}, {"type": "text", "text": "a"}]}, ["~t", "a"]),
+        ({"refusal": "I won't."}, ["I won't."]),
+        ({"content": 7, "tool_calls": {"no": "list"}, "reasoning": {"no": "text"}}, []),
+    ],
+)
+def test_texts_and_thoughts_in_all_dialects(message: dict[str, Any] | None, parts: list[str]) -> None:
+    found = reply(message).message.parts
+    shown = [f"~{part.text}" if isinstance(part, Thinking) else part.text for part in found]  # type: ignore[union-attr]
+    assert shown == parts
+    assert all(part.provider == "openai-chat" for part in found if isinstance(part, Thinking))
+    if message:
+        assert streamed(message).message == reply(message).message
+
+
+@pytest.mark.parametrize(
+    ("arguments", "read"),
+    [
+        ('{"city": "Paris"}', {"city": "Paris"}),
+        ({"city": "Paris"}, {"city": "Paris"}),
+        ("", {}),
+        (None, {}),
+        (" ", {}),
+        ('{"city": "Par', '{"city": "Par'),
+        ("[1]", "[1]"),
+        ([1], "[1]"),
+        ("null", "null"),
+        ('{"a": NaN}', '{"a": NaN}'),
+        ("[" * 5000, "[" * 5000),
+        ('{"a": "\\ud83d\\ude0a \\ud83d"}', {"a": "😊 \ufffd"}),
+    ],
+)
+def test_arguments_in_all_dialects(arguments: Any, read: Any) -> None:
+    message = {"tool_calls": [entry(arguments=arguments, id="x")]}
+    assert called(reply(message)) == [("weather", read)]
+    assert called(streamed({"tool_calls": [entry(arguments=arguments, id="x", index=0)]})) == [("weather", read)]
+
+
+@pytest.mark.parametrize(
+    ("finish", "message", "stop"),
+    [
+        ("stop", {"content": "a"}, "end"),
+        (None, {"content": "a"}, "end"),
+        ("something_new", {"content": "a"}, "end"),
+        ("tool_calls", {"content": "a"}, "end"),
+        ("length", {"content": "a"}, "length"),
+        ("model_length", {"content": "a"}, "length"),
+        ("content_filter", {"content": None}, "filtered"),
+        ("stop", {"refusal": "no"}, "refused"),
+        ("stop", {"tool_calls": [entry()]}, "tool_calls"),
+        (None, {"tool_calls": [entry()]}, "tool_calls"),
+        ("length", {"tool_calls": [entry()]}, "length"),
+    ],
+)
+def test_why_it_stopped(finish: str | None, message: dict[str, Any], stop: str) -> None:
+    assert reply(message, finish=finish).stop == stop
+
+
+@pytest.mark.parametrize(("arguments", "unparsed"), [("", ""), ('{"city"', '{"city"'), ("{}", None)])
+def test_the_last_call_of_a_reply_that_was_cut_off_is_not_taken_for_whole(arguments: str, unparsed: str | None) -> None:
+    found = reply({"tool_calls": [entry(arguments=""), entry(arguments=arguments)]}, finish="length")
+    assert [call.unparsed for call in found.tool_calls] == [None, unparsed]
+
+
+@pytest.mark.parametrize(
+    ("given_ids", "ids"),
+    [
+        (["a", "b"], [("a", None), ("b", None)]),
+        (["", None], [("call_1_0", None), ("call_1_1", None)]),
+        (["a", "a"], [("a", None), ("call_1_1", None)]),
+        (["old", "call_1_1"], [("call_1_0", "old"), ("call_1_1", None)]),
+        (["old", "old"], [("call_1_0", "old"), ("call_1_1", None)]),
+        (["call_1_1", ""], [("call_1_1", None), ("call_1_1_2", None)]),
+        ([7, "functions.f:0"], [("7", None), ("functions.f:0", None)]),
+        (["x" * 200, "a b"], [("call_1_0", "x" * 200), ("call_1_1", "a b")]),
+    ],
+)
+def test_every_call_gets_an_id_of_its_own(given_ids: list[Any], ids: list[tuple[str, str | None]]) -> None:
+    earlier = assistant(ToolCall(call_id="old", name="weather"))
+    asked = request(Message.user("?"), earlier, Message.user("?"))
+    message = {"tool_calls": [entry(id=given_id) for given_id in given_ids]}
+    assert [(call.call_id, call.provider_id) for call in reply(message, asked=asked).tool_calls] == ids
+
+
+@pytest.mark.parametrize(
+    ("usage", "read"),
+    [
+        (None, Usage()),
+        ({"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7}, Usage(input_tokens=5, output_tokens=2)),
+        (
+            {
+                "prompt_tokens": 5,
+                "completion_tokens": 4,
+                "prompt_tokens_details": {"cached_tokens": 3, "cache_write_tokens": 1},
+                "completion_tokens_details": {"reasoning_tokens": 2},
+            },
+            Usage(input_tokens=5, output_tokens=4, cached_tokens=3, cache_write_tokens=1, reasoning_tokens=2),
+        ),
+        ({"prompt_tokens": 5, "prompt_cache_hit_tokens": 4}, Usage(input_tokens=5, cached_tokens=4)),
+        ({"prompt_tokens": 5, "cached_tokens": 4}, Usage(input_tokens=5, cached_tokens=4)),
+        ({"prompt_tokens": 5, "num_cached_tokens": 4}, Usage(input_tokens=5, cached_tokens=4)),
+        (
+            {
+                "prompt_tokens": 291,
+                "completion_tokens": 26,
+                "total_tokens": 506,
+                "completion_tokens_details": {"reasoning_tokens": 189},
+            },
+            Usage(input_tokens=291, output_tokens=215, reasoning_tokens=189),
+        ),
+        ({"prompt_tokens": "5", "completion_tokens": -1, "prompt_tokens_details": None}, Usage()),
+    ],
+)
+def test_usage_in_all_dialects(usage: dict[str, Any] | None, read: Usage) -> None:
+    assert reply({"content": "a"}, usage=usage).usage == read
+
+
+@pytest.mark.parametrize("body", [None, [], "text", {}, {"choices": []}, {"choices": [None]}, {"choices": "x"}])
+def test_a_body_without_a_reply_is_refused(body: object) -> None:
+    with pytest.raises(InvalidReply, match="'openai-chat:m'"):
+        decode(body, request(Message.user("?")))
+
+
+def test_a_reply_that_the_server_gave_up_is_refused() -> None:
+    with pytest.raises(InvalidReply, match="gave it up"):
+        reply({"content": "a"}, finish="error")
+
+
+def test_an_error_in_place_of_a_reply_is_handed_on() -> None:
+    with pytest.raises(ErrorInReply):
+        decode({"error": {"message": "overloaded", "code": 502}}, request(Message.user("?")))
+
+
+def test_a_loop_of_calls_is_refused() -> None:
+    with pytest.raises(InvalidReply, match="512 tool calls"):
+        reply({"tool_calls": [entry()] * 513})
+
+
+# Streams.
+
+TWO = [("a", {"x": 1}), ("b", {"y": 2})]
+
+
+def fragment(arguments: Any = None, **more: Any) -> dict[str, Any]:
+    name = more.pop("name", None)
+    function = {key: value for key, value in (("name", name), ("arguments", arguments)) if value is not None}
+    return {"function": function, **more}
+
+
+@pytest.mark.parametrize(
+    ("deltas", "calls"),
+    [
+        pytest.param(
+            [
+                [fragment(index=0, id="1", name="a")],
+                [fragment('{"x"', index=0)],
+                [fragment(": 1}", index=0)],
+                [fragment(index=1, id="2", name="b")],
+                [fragment('{"y": 2}', index=1)],
+            ],
+            TWO,
+            id="openai",
+        ),
+        pytest.param(
+            [
+                [fragment('{"x"', index=0, id="1", name="a"), fragment('{"y"', index=1, id="2", name="b")],
+                [fragment(": 2}", index=1), fragment(": 1}", index=0)],
+            ],
+            TWO,
+            id="interleaved",
+        ),
+        pytest.param(
+            [[fragment('{"x":1}', index=0, id="1", name="a")], [fragment('{"y":2}', index=0, id="2", name="b")]],
+            TWO,
+            id="ollama: index 0 for every call",
+        ),
+        pytest.param(
+            [[fragment('{"x":1}', index=0, name="a")], [fragment('{"y":2}', index=0, name="b")]],
+            TWO,
+            id="index 0 for every call, and no ids",
+        ),
+        pytest.param(
+            [[fragment('{"x":1}', id="1", name="a"), fragment('{"y":2}', id="2", name="b")]],
+            TWO,
+            id="mistral: no index",
+        ),
+        pytest.param(
+            [[fragment('{"x":1}', name="a")], [fragment('{"y":2}', name="b")]], TWO, id="neither index nor id"
+        ),
+        pytest.param([[fragment({"x": 1}, name="a")], [fragment({"y": 2}, name="b")]], TWO, id="objects"),
+        pytest.param(
+            [[fragment(index=1, id="1", name="a")], [fragment('{"x":1}', index=1)]], TWO[:1], id="index starts at 1"
+        ),
+        pytest.param(
+            [[fragment("", index=0, id="1", name="a")], [fragment('{"x":1}', index=0, name="")]],
+            TWO[:1],
+            id="glm: an empty name",
+        ),
+        pytest.param(
+            [[fragment('{"x"', index=0, id="1", name="a")], [fragment(":1}", index=0, id="1", name="a")]],
+            TWO[:1],
+            id="everything repeated",
+        ),
+        pytest.param(
+            [[fragment('{"x"', index=0, name="a")], [fragment(":1}", index=0, name="a")]],
+            TWO[:1],
+            id="the name repeated, no id",
+        ),
+        pytest.param(
+            [[fragment('{"x"', id="1", name="a")], [fragment(":1}", id="1")]], TWO[:1], id="no index, the id repeated"
+        ),
+        pytest.param(
+            [[fragment(index=0, id="1", name="a")], [fragment('{"x":1}', index=0, id="9")]],
+            TWO[:1],
+            id="a new id without a name",
+        ),
+        pytest.param([[{"index": 0, "id": "1", "function": {"name": "a", "arguments": None}}]], [("a", {})], id="null"),
+        pytest.param(
+            [[fragment(index=0, id="1", name="a")], [fragment(index=1, id="2", name="a")]],
+            [("a", {}), ("a", {})],
+            id="the same tool twice, without arguments",
+        ),
+        pytest.param([[{"index": 0, "custom": {"name": "x"}}, None, 7]], [], id="what is no function call"),
+    ],
+)
+def test_calls_in_all_dialects_of_streams(deltas: list[list[Any]], calls: list[tuple[str, Any]]) -> None:
+    assert called(streamed(*({"tool_calls": delta} for delta in deltas))) == calls
+
+
+def test_deltas_are_given_on_as_they_come() -> None:
+    assembler = Assembler(request(Message.user("?")))
+    given_on = [
+        assembler.feed(Event(json.dumps({"choices": [{"delta": delta}]})))
+        for delta in ({"role": "assistant", "content": ""}, {"reasoning": "t"}, {"content": "a"}, {"refusal": "r"})
+    ]
+    assert given_on == [[], [Delta("thinking", "t")], [Delta("text", "a")], [Delta("text", "r")]]
+
+
+def test_a_character_cut_in_two_is_joined() -> None:
+    assembler = Assembler(request(Message.user("?")))
+    chunk = '{"choices":[{"delta":{"content":"HALF"}}]}'
+    halves = [assembler.feed(Event(chunk.replace("HALF", half))) for half in (r"\ud83d", r"\ude0a")]
+    assert halves == [[Delta("text", "\ufffd")]] * 2
+    assembler.feed(Event("[DONE]"))
+    assert assembler.finish().text == "😊"
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        {"choices": [], "usage": {"prompt_tokens": 5}},
+        {"choices": [{"delta": {}}], "usage": {"prompt_tokens": 5}},
+        {"choices": [{"delta": {}, "usage": {"prompt_tokens": 5}}]},
+        {"x_groq": {"usage": {"prompt_tokens": 5}}},
+    ],
+)
+def test_usage_comes_from_wherever_a_stream_has_it(last: dict[str, Any]) -> None:
+    assembler = Assembler(request(Message.user("?")))
+    assembler.feed(Event('{"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}],"usage":null}'))
+    assembler.feed(Event(json.dumps(last)))
+    assert assembler.finish().usage == Usage(input_tokens=5)
+
+
+@pytest.mark.parametrize(("finish", "end", "whole"), [("stop", False, True), (None, True, True), (None, False, False)])
+def test_a_stream_is_whole_with_a_finish_reason_or_the_last_word(finish: str | None, end: bool, whole: bool) -> None:
+    if whole:
+        assert streamed({"content": "a"}, finish=finish, end=end).text == "a"
+    else:
+        with pytest.raises(InvalidReply, match="broke off"):
+            streamed({"content": "a"}, finish=finish, end=end)
+
+
+@pytest.mark.parametrize("data", ["not json", "[1]", "7", '"x"'])
+def test_an_event_that_is_no_chunk_is_refused(data: str) -> None:
+    with pytest.raises(InvalidReply):
+        Assembler(request(Message.user("?"))).feed(Event(data))
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        Event('{"error": {"message": "overloaded"}}'),
+        Event('{"error": {"message": "x"}, "choices": [{"delta": {"content": ""}, "finish_reason": "error"}]}'),
+        Event('{"message": "x"}', "error"),
+        Event('"x"', "error"),
+    ],
+)
+def test_an_error_in_the_middle_of_a_stream_is_handed_on(event: Event) -> None:
+    with pytest.raises(ErrorInReply):
+        Assembler(request(Message.user("?"))).feed(event)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.floats(allow_nan=False, allow_infinity=False),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(
+    text=st.text(max_size=40),
+    thinking=st.text(max_size=20),
+    calls=st.lists(
+        st.tuples(
+            st.from_regex(r"[a-z]{1,8}", fullmatch=True), st.dictionaries(st.text(max_size=5), json_values, max_size=3)
+        ),
+        max_size=4,
+    ),
+    size=st.integers(min_value=1, max_value=9),
+)
+def test_any_reply_is_the_same_streamed_and_whole(
+    text: str, thinking: str, calls: list[tuple[str, dict[str, Any]]], size: int
+) -> None:
+    entries = [entry(name, json.dumps(arguments), id=f"id{number}") for number, (name, arguments) in enumerate(calls)]
+    deltas: list[dict[str, Any]] = []
+    for key, value in (("reasoning_content", thinking), ("content", text)):
+        deltas += [{key: value[start : start + size]} for start in range(0, len(value), size)]
+    for index, whole in enumerate(entries):
+        arguments = whole["function"]["arguments"]
+        deltas.append({"tool_calls": [fragment("", index=index, id=whole["id"], name=whole["function"]["name"])]})
+        deltas += [
+            {"tool_calls": [fragment(arguments[start : start + size], index=index)]}
+            for start in range(0, len(arguments), size)
+        ]
+    message = {"content": text, "reasoning_content": thinking, "tool_calls": entries}
+    assert streamed(*deltas) == reply(message)
+    assert called(reply(message)) == calls
+
+
+@given(body=st.dictionaries(st.sampled_from(["choices", "usage", "id", "error", "x_groq"]), json_values))
+def test_no_json_crashes_the_reader(body: dict[str, Any]) -> None:
+    with contextlib.suppress(InvalidReply, ErrorInReply):
+        decode(body, request(Message.user("?")))
+
+
+@given(message=st.dictionaries(st.sampled_from(["content", "tool_calls", "refusal", "reasoning", "role"]), json_values))
+def test_no_message_crashes_the_reader(message: dict[str, Any]) -> None:
+    assert isinstance(reply(message), Reply)
+    assert isinstance(streamed(message), Reply)

@@ -1,0 +1,125 @@
+"""docker-compose.yml as Compose itself reads it. No container is started."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+PASSWORD = "a-password-for-this-test"
+ONE_SHOT = {"schema", "namespace"}
+
+COMPOSE = shutil.which("docker-compose")
+needs_compose = pytest.mark.skipif(COMPOSE is None, reason="docker-compose is not installed")
+
+
+def read_by_compose(*, password: str) -> subprocess.CompletedProcess[str]:
+    # An environment of our own: the developer's keys and .env stay out of it.
+    environment = {"POSTGRES_PASSWORD": password, "OPENAI_API_KEY": "sk-from-the-environment"}
+    return subprocess.run(
+        [str(COMPOSE), "--env-file", ".env.example", "config"],
+        cwd=ROOT,
+        env={"PATH": os.environ["PATH"], **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def services() -> dict[str, Any]:
+    done = read_by_compose(password=PASSWORD)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = yaml.safe_load(done.stdout)["services"]
+    return found
+
+
+@needs_compose
+def test_every_image_has_a_full_version(services: dict[str, Any]) -> None:
+    images = {name: service["image"] for name, service in services.items() if "build" not in service}
+    assert len(images) == len(services) - 1
+    assert {name: image for name, image in images.items() if not re.search(r":\d+\.\d+(\.\d+)?$", image)} == {}
+    assert images["postgres"].startswith("postgres:16.")
+    assert re.fullmatch(r"3\.\d+\.\d+", services["worker"]["build"]["args"]["PYTHON_VERSION"])
+
+
+@needs_compose
+def test_whatever_keeps_running_has_a_health_check_and_comes_back(services: dict[str, Any]) -> None:
+    running = {name: service for name, service in services.items() if name not in ONE_SHOT}
+    assert [name for name, service in running.items() if not service.get("healthcheck", {}).get("test")] == []
+    assert [name for name, service in running.items() if service.get("restart") != "unless-stopped"] == []
+
+
+@needs_compose
+def test_everything_waits_for_what_it_needs(services: dict[str, Any]) -> None:
+    waits = {
+        (name, needed): how["condition"]
+        for name, service in services.items()
+        for needed, how in service.get("depends_on", {}).items()
+    }
+    assert waits == {
+        ("schema", "postgres"): "service_healthy",
+        ("temporal", "schema"): "service_completed_successfully",
+        ("namespace", "temporal"): "service_healthy",
+        ("ui", "temporal"): "service_healthy",
+        ("worker", "namespace"): "service_completed_successfully",
+    }
+
+
+@needs_compose
+def test_two_workers_have_time_to_drain(services: dict[str, Any]) -> None:
+    assert services["worker"]["deploy"]["replicas"] == 2
+    # Compose says 2m0s or 120s, by version.
+    assert services["worker"]["stop_grace_period"] in {"2m", "2m0s", "120s"}
+
+
+@needs_compose
+def test_keys_reach_the_worker_and_nobody_else(services: dict[str, Any]) -> None:
+    having = {name for name, service in services.items() if "OPENAI_API_KEY" in service.get("environment", {})}
+    assert having == {"worker"}
+    assert services["worker"]["environment"]["OPENAI_API_KEY"] == "sk-from-the-environment"
+
+
+@needs_compose
+def test_ports_are_open_to_this_machine_only(services: dict[str, Any]) -> None:
+    ports = [port for service in services.values() for port in service.get("ports", [])]
+    # A text in version 1, a mapping in version 2.
+    hosts = {port.rsplit(":", 2)[0] if isinstance(port, str) else port.get("host_ip") for port in ports}
+    assert hosts == {"127.0.0.1"}
+
+
+@needs_compose
+def test_without_a_password_it_says_where_to_set_it() -> None:
+    done = read_by_compose(password="")
+    assert done.returncode != 0
+    assert "set it in .env" in done.stderr
+
+
+def test_no_file_has_a_secret_in_it() -> None:
+    """Every value that is secret by its name comes from the environment, or is empty."""
+    secret = re.compile(r"^[ -]*(\w*(?:PASSWORD|PWD|_KEY|_TOKEN))[ \t]*[:=][ \t]*(\S.*)$", re.MULTILINE)
+    for name in ("docker-compose.yml", ".env.example", "Dockerfile"):
+        for variable, value in secret.findall((ROOT / name).read_text()):
+            assert value.startswith("${"), f"{name}: {variable}"
+
+
+def test_the_namespace_gets_the_search_attributes_that_we_use() -> None:
+    from everturn.devserver import SEARCH_ATTRIBUTES
+
+    script = (ROOT / "deploy" / "namespace.sh").read_text()
+    assert dict(re.findall(r"--name (\w+) --type (\w+)", script)) == SEARCH_ATTRIBUTES
+
+
+def test_the_image_runs_as_nobody_special_and_hears_sigterm() -> None:
+    steps = (ROOT / "Dockerfile").read_text()
+    assert "\nUSER everturn\n" in steps
+    assert "\nSTOPSIGNAL SIGTERM\n" in steps
+    assert '\nCMD ["python", "worker.py"]\n' in steps
+    assert "--require-hashes" in steps

@@ -1,0 +1,176 @@
+"""What a tool returned or raised, as the model is told."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import decimal
+import enum
+import json
+import pathlib
+import uuid
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from everturn.errors import ToolFailed
+from everturn.records import Image, Text
+from everturn.results import MAX_ERROR_CHARS, NO_OUTPUT, error_text, to_parts
+from everturn.schemas import InvalidArguments
+
+IMAGE = Image(data="aGk=", media_type="image/png")
+
+
+class Order(BaseModel):
+    id: str
+    day: datetime.date = datetime.date(2024, 2, 29)
+
+
+@dataclasses.dataclass
+class Point:
+    x: int
+
+
+class Colour(enum.StrEnum):
+    RED = "r"
+
+
+class Level(enum.Enum):
+    HIGH = 3
+
+
+def text_of(value: Any) -> str:
+    [part] = to_parts(value)
+    assert isinstance(part, Text)
+    return part.text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("as it is\n", "as it is\n"),
+        (None, NO_OUTPUT),
+        ("", NO_OUTPUT),
+        (True, "true"),
+        (1.5, "1.5"),
+        (10**40, "1" + "0" * 40),
+        ([], "[]"),
+        (["a", "b"], '["a","b"]'),
+        ({"ü": [1, None]}, '{"ü":[1,null]}'),
+        ({1: "a"}, '{"1":"a"}'),
+        (("a", 1), '["a",1]'),
+        ({7}, "[7]"),
+        (Order(id="81"), '{"id":"81","day":"2024-02-29"}'),
+        ([Order(id="81")], '[{"id":"81","day":"2024-02-29"}]'),
+        (Point(1), '{"x":1}'),
+        (Colour.RED, "r"),
+        (Level.HIGH, "3"),
+        (datetime.datetime(2024, 2, 29, 12, tzinfo=datetime.UTC), '"2024-02-29T12:00:00Z"'),
+        (decimal.Decimal("1.10"), '"1.10"'),
+        (uuid.UUID(int=1), '"00000000-0000-0000-0000-000000000001"'),
+        (pathlib.PurePosixPath("/tmp/a"), '"/tmp/a"'),
+        (float("nan"), "NaN"),
+        ([float("inf")], "[Infinity]"),
+        ("half \ud83d", "half \ufffd"),
+        ("pair \ud83d\ude00", "pair 😀"),
+        ({"half \ud83d": ["half \ud83d"]}, '{"half \ufffd":["half \ufffd"]}'),
+        ({datetime.date(2024, 2, 29): Point(1)}, '{"2024-02-29":{"x":1}}'),
+        ({"orders": {Order(id="81").id: Order(id="81")}}, '{"orders":{"81":{"id":"81","day":"2024-02-29"}}}'),
+    ],
+)
+def test_what_a_tool_returns_becomes_one_text(value: Any, text: str) -> None:
+    assert text_of(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "parts"),
+    [
+        (IMAGE, (IMAGE,)),
+        (Text(text="a"), (Text(text="a"),)),
+        ([Text(text="a"), IMAGE], (Text(text="a"), IMAGE)),
+        ((IMAGE, "a"), (IMAGE, Text(text="a"))),
+    ],
+)
+def test_parts_are_kept_as_they_are(value: Any, parts: Any) -> None:
+    assert to_parts(value) == parts
+
+
+def circle() -> list[Any]:
+    found: list[Any] = []
+    found.append(found)
+    return found
+
+
+def deep() -> list[Any]:
+    found: list[Any] = []
+    for _ in range(100_000):
+        found = [found]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (b"\x89PNG", "bytes. Return a str, or Image"),
+        ([b"\x89PNG"], "a list, which can't be written as JSON"),
+        (circle(), "Circular reference"),
+        (deep(), "recursion"),
+        (object(), "an object, which"),
+        ({"picture": IMAGE}, "in a list of Text and Image"),
+        ([IMAGE, {"a": 1}], "its item 1 is a dict"),
+        ({"a": [object()]}, "an object is not JSON"),
+        (lambda: 1, "a function, which"),
+    ],
+)
+def test_what_no_model_can_read_is_a_type_error_that_says_what_to_return(value: Any, said: str) -> None:
+    with pytest.raises(TypeError, match=said) as caught:
+        to_parts(value)
+    str(caught.value).encode()
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=20,
+)
+
+
+@given(JSON_VALUES.filter(lambda value: value is not None and not isinstance(value, str)))
+def test_any_json_value_comes_back_from_its_text(value: Any) -> None:
+    assert json.loads(text_of(value)) == value
+
+
+@given(st.text(st.characters(categories=["Cs", "L"])))
+def test_any_text_can_be_sent(value: str) -> None:
+    text_of(value).encode()
+    text_of([value]).encode()
+
+
+class Speechless(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (ToolFailed("No order 81."), "No order 81."),
+        (ToolFailed("No order 81.", cure="Ask for its number."), "No order 81. Ask for its number."),
+        (InvalidArguments("city: Field required"), "city: Field required"),
+        (ValueError("bad"), "ValueError: bad"),
+        (KeyError("city"), "KeyError: 'city'"),
+        (TimeoutError(), "TimeoutError"),
+        (Speechless(), "Speechless"),
+        (ValueError("half \ud83d"), "ValueError: half \ufffd"),
+    ],
+)
+def test_the_model_is_told_what_was_raised(error: Exception, text: str) -> None:
+    assert error_text(error) == text
+
+
+def test_a_long_exception_is_cut_and_a_long_failure_is_not() -> None:
+    assert len(error_text(ValueError("x" * 10_000))) == MAX_ERROR_CHARS
+    assert error_text(ToolFailed("x" * 10_000)) == "x" * 10_000

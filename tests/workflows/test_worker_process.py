@@ -1,0 +1,73 @@
+"""worker.py, as a process manager sees it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from everturn.devserver import connect_or_start
+
+WORKER = Path(__file__).parents[2] / "worker.py"
+
+AGENT = """
+from everturn import Agent
+
+clerk = Agent("clerk", model="scripted:demo", instructions="Be brief.")
+"""
+
+
+@pytest.fixture(scope="module")
+async def environment(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[dict[str, str]]:
+    file = tmp_path_factory.mktemp("agents") / "clerk.py"
+    file.write_text(AGENT)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("EVERTURN_", "TEMPORAL_"))}
+    async with connect_or_start() as endpoint:
+        yield {**kept, "TEMPORAL_ADDRESS": endpoint.address, "EVERTURN_AGENTS": str(file), "EVERTURN_LOG": "json"}
+
+
+def run(*arguments: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, WORKER, *arguments], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_it_works_until_sigterm_and_says_whether_it_is_well(environment: dict[str, str]) -> None:
+    environment = {**environment, "EVERTURN_TASK_QUEUE": "its-own"}
+    assert run("--check", environment=environment).returncode == 1
+
+    with subprocess.Popen([sys.executable, WORKER], env=environment, stderr=subprocess.PIPE, text=True) as worker:
+        deadline = time.monotonic() + 30
+        while run("--check", environment=environment).returncode and time.monotonic() < deadline:
+            assert worker.poll() is None
+        assert run("--check", environment=environment).returncode == 0
+        worker.send_signal(signal.SIGTERM)
+        _, logged = worker.communicate(timeout=30)
+
+    assert worker.returncode == 0, logged
+    assert '"event": "worker.stopped"' in logged
+    assert "Traceback" not in logged
+
+
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        ({"EVERTURN_AGENTS": ""}, "No agents to host. Set EVERTURN_AGENTS"),
+        ({"EVERTURN_AGENTS": "no/such.py"}, "no/such.py"),
+        ({"EVERTURN_AGENT": "x"}, "Did you mean EVERTURN_AGENTS?"),
+        ({"TEMPORAL_ADDRESS": "127.0.0.1:1"}, "127.0.0.1:1"),
+        ({"TEMPORAL_PROFILE": "nope"}, "Profile 'nope' not found"),
+    ],
+)
+def test_what_is_wrong_is_one_line(environment: dict[str, str], variables: dict[str, str], said: str) -> None:
+    done = run(environment={**environment, **variables})
+    assert done.returncode == 1
+    assert said in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stdout == ""
