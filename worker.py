@@ -1,6 +1,6 @@
 """The worker process: hosts agents until it is told to stop, then finishes what is running.
 
-    EVERTURN_AGENTS=examples/clerk.py python worker.py
+    EVERTURN_AGENTS=examples/bookkeeper.py python worker.py
 
 Settings come from the environment: EVERTURN_ for us, TEMPORAL_ for the server, and the models' keys. SIGTERM drains.
 `python worker.py --check` exits with 0 if a worker on this machine is at work: a container's health check.

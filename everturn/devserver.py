@@ -87,9 +87,9 @@ class DevServer:
         """Start the server and wait until it answers. Raises Unreachable or InvalidSetting, with the next step."""
         if self.running:
             return self
+        self.kill()  # what is left of one that ended by itself
         binary = await find_binary()
-        self.port = _free_port() if self.port == 0 else _checked(self.port, option="--port")
-        self.ui_port = _free_port() if self.ui_port == 0 else _checked(self.ui_port, option="--ui-port")
+        self._settle_ports()
         self._log = self._open_log()
         try:
             self._spawn(binary)
@@ -133,15 +133,33 @@ class DevServer:
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
+    def _settle_ports(self) -> None:
+        if self.port and not _is_free(self.port):
+            raise InvalidSetting(
+                f"Port {self.port} on {HOST} is taken, perhaps by another Temporal server.",
+                cure=f"Set TEMPORAL_ADDRESS={self.address} to use that one, or stop it, or choose another --port.",
+            )
+        if self.ui_port and not _is_free(self.ui_port):
+            raise InvalidSetting(
+                f"Port {self.ui_port} on {HOST}, meant for the Web UI, is taken.",
+                cure="Stop what uses it, or choose another --ui-port.",
+            )
+        self.port = self.port or _free_port()
+        self.ui_port = self.ui_port or _free_port()
+
     def _spawn(self, binary: Path) -> None:
         # A group of its own: Ctrl-C in the terminal is for us, who still need the server to drain the worker.
-        self._guard = subprocess.Popen(_GUARD, stdin=subprocess.PIPE, process_group=0)
+        self._guard = subprocess.Popen(
+            _GUARD, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, process_group=0
+        )
         self._process = subprocess.Popen(
             [str(binary), *self._arguments()],
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=self._log,
             process_group=self._guard.pid,
+            # The program reads these too, and they are not meant for this server.
+            env={name: value for name, value in os.environ.items() if not name.startswith("TEMPORAL_")},
         )
 
     def _arguments(self) -> list[str]:
@@ -161,8 +179,14 @@ class DevServer:
         """Where the server writes: beside the database, locked, so that two servers never share one database."""
         if self.db_filename is None:
             return tempfile.TemporaryFile()
-        self.db_filename.parent.mkdir(parents=True, exist_ok=True)
-        log = self.db_filename.with_suffix(".log").open("a+b")
+        try:
+            self.db_filename.parent.mkdir(parents=True, exist_ok=True)
+            log = self.db_filename.with_suffix(".log").open("a+b")
+        except OSError as error:
+            raise InvalidSetting(
+                f"The Temporal server can't keep its data at {str(self.db_filename)!r}: {error.strerror}.",
+                cure="Work in a folder that you may write to.",
+            ) from None
         try:
             # The server inherits the file and with it the lock: it is held for exactly as long as one of us lives.
             fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -253,12 +277,9 @@ async def connect_or_start(
 async def find_binary() -> Path:
     """The `temporal` program: beside the running Python, on the PATH, or downloaded by the SDK, in this order."""
     # Beside Python first: it is the version that the lock file pins, and a venv need not be activated.
-    beside = Path(sys.executable).parent / "temporal"
-    if os.access(beside, os.X_OK):
-        return beside
-    if found := shutil.which("temporal"):
-        return Path(found)
-    return await _download()
+    folders = [str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
+    found = shutil.which("temporal", path=os.pathsep.join(folders))
+    return Path(found) if found else await _download()
 
 
 async def _download() -> Path:
@@ -296,15 +317,6 @@ def _free_port() -> int:
     while not _is_free(port := random.randrange(20_000, 30_000)):
         pass
     return port
-
-
-def _checked(port: int, *, option: str) -> int:
-    if _is_free(port):
-        return port
-    raise InvalidSetting(
-        f"Port {port} on {HOST} is taken, perhaps by another Temporal server.",
-        cure=f"Set TEMPORAL_ADDRESS={HOST}:{port} to use that one, stop it, or choose another port with {option}.",
-    )
 
 
 def _is_free(port: int) -> bool:

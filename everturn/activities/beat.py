@@ -12,15 +12,19 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
 from temporalio import activity
-from temporalio.client import Client
+from temporalio.client import AsyncActivityCancelledError, Client
+from temporalio.service import RPCError, RPCStatusCode
 
 from everturn.logs import get_logger
 
 INTERVAL_SECONDS = 1.5
 """Between two beats; the heartbeat time-out is 5 s."""
+
+LATE_START = timedelta(seconds=2)
 
 _log = get_logger("everturn.worker")
 
@@ -80,6 +84,23 @@ class Heart:
             self._running.discard(beat)
             if beat.timer:
                 beat.timer.cancel()
+
+    async def still_ours(self) -> bool:
+        """Whether this activity is still this worker's to run.
+
+        A task can lie in a worker whose event loop is blocked until the server has given it to another one; run
+        then, it would happen twice. Only a late start is worth asking the server for.
+        """
+        info = activity.info()
+        if datetime.now(UTC) - info.started_time < LATE_START:
+            return True
+        try:
+            await self._client.get_async_activity_handle(task_token=info.task_token).heartbeat()
+        except AsyncActivityCancelledError:
+            return True  # the cancellation comes in by itself
+        except RPCError as error:
+            return error.status is not RPCStatusCode.NOT_FOUND
+        return True
 
     def _watch(self) -> None:
         while not self._stopped.wait(INTERVAL_SECONDS / 2):

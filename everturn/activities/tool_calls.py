@@ -52,6 +52,8 @@ class ToolCalls:
         return run_tool
 
     async def _run(self, name: str, request: ToolRequest) -> ToolResult:
+        if not await self._heart.still_ours():
+            raise ApplicationError("This run came too late: it was given to another worker.", type="TooLate")
         started = time.monotonic()
         tool = self._tool(name, request)
         if tool is None:  # gone with a deploy, after the call was planned

@@ -11,7 +11,6 @@ from math import isfinite
 from typing import Any
 
 import httpx
-from pydantic_core import to_json
 
 from everturn.errors import (
     ConnectionFailed,
@@ -26,7 +25,7 @@ from everturn.errors import (
     Unavailable,
 )
 from everturn.providers.catalog import Endpoint, address_variable
-from everturn.providers.untrusted import a_dict, a_list, a_str, mend, parse
+from everturn.providers.untrusted import a_dict, a_list, a_str, mend, parse, write
 
 MAX_SENTENCE_CHARS = 500
 
@@ -94,7 +93,10 @@ _REQUEST_IDS = ("x-request-id", "request-id", "apim-request-id", "mistral-correl
 
 
 def of_response(endpoint: Endpoint, *, status: int, headers: Mapping[str, str], body: bytes | object) -> ProviderError:
-    """The error for an answer that is none. `body`: as received, or the error object out of a stream (status 200)."""
+    """The error for an answer that is none.
+
+    `headers` by lower-case names, or httpx's own. `body`: the bytes as received, or what ErrorInReply carries.
+    """
     said = _read(body)
     if status < 300:
         status = said.status or next((_STATUS_OF[code] for code in said.codes if code in _STATUS_OF), 500)
@@ -252,7 +254,7 @@ def _in_words(value: object) -> str:
     if isinstance(value, str):
         return value
     first = a_dict(next(iter(a_list(value)), None))
-    return a_str(first.get("msg")) or to_json(value, serialize_unknown=True).decode("utf-8", "replace")
+    return a_str(first.get("msg")) or write(value).decode()
 
 
 def _out_of_html(text: str) -> str:
@@ -260,7 +262,7 @@ def _out_of_html(text: str) -> str:
     if "<html" not in text[:1024].lower() and not text.lstrip().lower().startswith("<!doctype"):
         return text
     title = re.search(r"<title[^>]*>(.*?)</title>", text, re.I | re.S)
-    return f"an HTML page, {title.group(1).strip()!r}" if title else "an HTML page"
+    return f"an HTML page, {' '.join(title.group(1).split())!r}" if title else "an HTML page"
 
 
 def _sentence(text: str, endpoint: Endpoint) -> str:

@@ -8,14 +8,13 @@ from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Final, Protocol
 
 import httpx
-from pydantic_core import to_json
 
 from everturn.errors import InvalidReply
 from everturn.providers import failures, openai_chat, sse
 from everturn.providers.base import Delta, OnDelta, Request
 from everturn.providers.catalog import Endpoint, ProtocolName, resolve
 from everturn.providers.connections import aclose, lent
-from everturn.providers.untrusted import parse
+from everturn.providers.untrusted import parse, write
 from everturn.records import Reply
 
 __all__ = ["aclose", "ask"]
@@ -59,7 +58,7 @@ async def ask(request: Request, *, on_delta: OnDelta | None = None) -> Reply:
     endpoint = resolve(request.model)
     protocol = PROTOCOLS[endpoint.row.protocol]
     path, body = protocol.encode(request)
-    content = to_json(body, inf_nan_mode="null")
+    content = write(body)
     headers = {"Content-Type": "application/json", **endpoint.headers()}
     try:
         with lent() as client:

@@ -11,11 +11,10 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from pydantic_core import to_json
-
 from everturn.providers.base import Request, ToolSpec
 from everturn.providers.catalog import Dialect, row_of
 from everturn.providers.openai_chat_replies import Assembler, decode
+from everturn.providers.untrusted import write
 from everturn.records import Image, Message, Part, Text, Thinking, ToolCall, ToolResult
 
 __all__ = ["Assembler", "decode", "encode"]
@@ -126,7 +125,7 @@ def _call(call: ToolCall, dialect: Dialect) -> dict[str, Any]:
     arguments = call.arguments if call.unparsed is None else {UNPARSED: call.unparsed}
     # Models make up names that servers then refuse to read back.
     name = _NOT_IN_NAMES.sub("_", call.name)[:64] or "unknown"
-    function = {"name": name, "arguments": to_json(arguments).decode()}
+    function = {"name": name, "arguments": write(arguments).decode()}
     return {"id": _wire_id(call, dialect), "type": "function", "function": function}
 
 

@@ -10,13 +10,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pydantic_core import to_json
-
 from everturn.errors import InvalidReply
 from everturn.providers.base import Delta, Request
 from everturn.providers.failures import ErrorInReply
 from everturn.providers.sse import Event
-from everturn.providers.untrusted import a_count, a_dict, a_list, a_str, mend, mended, parse
+from everturn.providers.untrusted import a_count, a_dict, a_list, a_str, mend, mended, parse, write
 from everturn.records import Message, Part, Reply, Stop, Text, Thinking, ToolCall, Usage
 
 MAX_CALLS = 512
@@ -179,7 +177,7 @@ class Assembler:
         call.id = call.id or call_id
         call.name += name if name != call.name else ""
         if arguments is not None:
-            call.pieces.append(arguments if isinstance(arguments, str) else to_json(mended(arguments)).decode())
+            call.pieces.append(arguments if isinstance(arguments, str) else write(arguments).decode())
 
     def _going_on(self, index: int | None, call_id: str, name: str) -> _Call | None:
         """The call that an entry continues; None where the entry starts a new one.

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from math import isfinite
 from typing import Any
 
-from pydantic_core import from_json
+from pydantic_core import PydanticSerializationError, from_json, to_json
+
+MAX_DEPTH = 200
+"""How deep objects and lists may be nested: as deep as pydantic reads."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -22,9 +26,19 @@ def parse(text: str | bytes) -> Any:
         if (b"\\u" if isinstance(text, bytes) else "\\u") not in text:  # type: ignore[operator]
             raise
     try:
-        return json.loads(text, parse_constant=_refuse)
-    except RecursionError as error:
-        raise ValueError("nested too deeply") from error
+        value = json.loads(text, parse_constant=_refuse)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    _check_depth(value, MAX_DEPTH)
+    return value
+
+
+def write(value: Any) -> bytes:
+    """`value` as JSON: always valid, whatever texts and numbers are in it."""
+    try:
+        return to_json(value, inf_nan_mode="null")
+    except PydanticSerializationError:
+        return to_json(mended(value), inf_nan_mode="null")
 
 
 def mend(text: str) -> str:
@@ -60,7 +74,15 @@ def a_str(value: object) -> str:
 
 def a_count(value: object) -> int:
     """`value` if it is a number of tokens, else 0."""
-    return int(value) if isinstance(value, int | float) and value > 0 else 0
+    return int(value) if isinstance(value, int | float) and isfinite(value) and value > 0 else 0
+
+
+def _check_depth(value: Any, left: int) -> None:
+    if left < 0:
+        raise ValueError("nested too deeply")
+    if isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            _check_depth(item, left - 1)
 
 
 def _refuse(constant: str) -> None:

@@ -138,7 +138,7 @@ class Picker:
             reply = self._ask(messages, body) if self._takes_body else self._ask(messages)
             return asyncio.run(_awaited(reply)) if inspect.isawaitable(reply) else reply
         except Exception as error:  # noqa: BLE001 - whatever the script raises, its user has to see
-            return _broken(f"the script raised {type(error).__name__}: {error}", code="script_failed")
+            return broken(f"the script raised {type(error).__name__}: {error}", code="script_failed")
 
     def _next(self, messages: Messages) -> Reply:
         if self._order == "arrival":
@@ -167,6 +167,9 @@ def turn_of(messages: Messages) -> int:
 def contents(reply: Whole) -> list[Say | Call]:
     """The texts and calls of a reply."""
     items = [reply] if isinstance(reply, str | Say | Call) else reply
+    for item in items:
+        if not isinstance(item, str | Say | Call):
+            raise TypeError(f"{item!r} is neither a text nor say(...) nor call(...)")
     return [Say(item) if isinstance(item, str) else item for item in items]
 
 
@@ -181,13 +184,14 @@ def _by_position(steps: Sequence[Reply]) -> list[list[Reply]]:
     return [*positions, hitches] if hitches else positions
 
 
-def _broken(message: str, *, code: str) -> Fail:
+def broken(message: str, *, code: str) -> Fail:
+    """The answer where the script itself is at fault."""
     # Asking again can't help: the header keeps a test from waiting through its patience.
     return fail(500, f"scripted model: {message}", code=code, headers={"x-should-retry": "false"})
 
 
 def _ended(replies: int, index: int) -> Fail:
-    return _broken(
+    return broken(
         f"the script has ended: it holds {replies} replies, and this request asks for number {index + 1}",
         code="script_ended",
     )

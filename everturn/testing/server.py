@@ -13,12 +13,13 @@ from collections.abc import Iterable
 from http import HTTPStatus
 from http.client import responses
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import islice
 from typing import Any, Self
 
 from pydantic_core import from_json, to_json
 
 from everturn.testing import wire
-from everturn.testing.script import Cut, Fail, Garbage, Order, Picker, Script, Slow, Whole, fail, turn_of
+from everturn.testing.script import Cut, Fail, Garbage, Order, Picker, Reply, Script, Slow, Whole, broken, fail, turn_of
 
 
 class ScriptedModel:
@@ -91,17 +92,10 @@ class ScriptedModel:
     def _answer(self, body: dict[str, Any], size: int) -> _Answer:
         with self._lock:
             self._requests.append(body)
-        reply = self._picker.pick(body)
-        if isinstance(reply, Fail):
-            return _failure(reply)
-        if isinstance(reply, Garbage):
-            return _plain(HTTPStatus.OK, reply.data, content_type=reply.content_type)
-        if isinstance(reply, Slow):
-            time.sleep(reply.seconds)
-            return _spoken(reply.reply, body, size, per_chunk=reply.per_chunk)
-        if isinstance(reply, Cut):
-            return _spoken(reply.reply, body, size, cut_after=reply.after)
-        return _spoken(reply, body, size)
+        try:
+            return _answer(self._picker.pick(body), body, size)
+        except Exception as error:  # noqa: BLE001 - what the script gave is no reply: its user has to see that
+            return _failure(broken(f"the script's reply is none: {error}", code="script_failed"))
 
 
 class _Answer:
@@ -112,6 +106,19 @@ class _Answer:
         self.pieces = pieces if pause else [b"".join(pieces)]
         self.breaks = breaks
         self.pause = pause
+
+
+def _answer(reply: Reply, body: dict[str, Any], size: int) -> _Answer:
+    if isinstance(reply, Fail):
+        return _failure(reply)
+    if isinstance(reply, Garbage):
+        return _plain(HTTPStatus.OK, reply.data, content_type=reply.content_type)
+    if isinstance(reply, Slow):
+        time.sleep(reply.seconds)
+        return _spoken(reply.reply, body, size, per_chunk=reply.per_chunk)
+    if isinstance(reply, Cut):
+        return _spoken(reply.reply, body, size, cut_after=reply.after)
+    return _spoken(reply, body, size)
 
 
 def _spoken(
@@ -125,11 +132,9 @@ def _spoken(
         return _Answer([head, data[:end]], breaks=cut_after is not None)
     options = body.get("stream_options") or {}
     events = wire.events(reply, model=model, turn=turn, prompt_bytes=size, usage=bool(options.get("include_usage")))
-    if cut_after is not None:
-        events = (event for event, _ in zip(events, range(cut_after), strict=False))
     head = _head(HTTPStatus.OK, {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked"})
     last = b"" if cut_after is not None else b"0\r\n\r\n"
-    pieces = (piece for part in ((head,), map(_chunk, events), (last,)) for piece in part)
+    pieces = (piece for part in ((head,), map(_chunk, islice(events, cut_after)), (last,)) for piece in part)
     return _Answer(pieces, breaks=cut_after is not None, pause=per_chunk)
 
 

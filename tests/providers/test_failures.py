@@ -150,6 +150,7 @@ def test_an_error_after_a_200_is_judged_by_what_it_says(body: Any, error: type[P
         (b"<html><head><title>502 Bad\n Gateway</title>", "an HTML page, '502 Bad Gateway'."),
         (b"<!DOCTYPE html><p>x", "an HTML page."),
         (b"\xff\xfe\x00", "\ufffd\ufffd."),
+        (b'{"error": {"\\ud83d": "\\ud83d"}}', '{"error":{"\ufffd":"\ufffd"}}.'),
         (openai("Too many requests!"), "Too many requests!"),
         ({"error": "model 'x' is loading"}, "model 'x' is loading."),
         ({"message": "no"}, "no."),

@@ -97,6 +97,7 @@ def test_texts_and_thoughts_in_all_dialects(message: dict[str, Any] | None, part
         ("null", "null"),
         ('{"a": NaN}', '{"a": NaN}'),
         ("[" * 5000, "[" * 5000),
+        ('{"a":' * 900 + '"\\ud83d"' + "}" * 900, '{"a":' * 900 + '"\\ud83d"' + "}" * 900),
         ('{"a": "\\ud83d\\ude0a \\ud83d"}', {"a": "😊 \ufffd"}),
     ],
 )
@@ -178,6 +179,7 @@ def test_every_call_gets_an_id_of_its_own(given_ids: list[Any], ids: list[tuple[
             },
             Usage(input_tokens=291, output_tokens=215, reasoning_tokens=189),
         ),
+        ({"prompt_tokens": float("inf")}, Usage()),
         ({"prompt_tokens": "5", "completion_tokens": -1, "prompt_tokens_details": None}, Usage()),
     ],
 )
@@ -185,15 +187,13 @@ def test_usage_in_all_dialects(usage: dict[str, Any] | None, read: Usage) -> Non
     assert reply({"content": "a"}, usage=usage).usage == read
 
 
-@pytest.mark.parametrize("body", [None, [], "text", {}, {"choices": []}, {"choices": [None]}, {"choices": "x"}])
+GIVEN_UP = {"choices": [{"message": {"content": "a"}, "finish_reason": "error"}]}
+
+
+@pytest.mark.parametrize("body", [None, [], "x", {}, {"choices": []}, {"choices": [None]}, {"choices": "x"}, GIVEN_UP])
 def test_a_body_without_a_reply_is_refused(body: object) -> None:
     with pytest.raises(InvalidReply, match="'openai-chat:m'"):
         decode(body, request(Message.user("?")))
-
-
-def test_a_reply_that_the_server_gave_up_is_refused() -> None:
-    with pytest.raises(InvalidReply, match="gave it up"):
-        reply({"content": "a"}, finish="error")
 
 
 def test_an_error_in_place_of_a_reply_is_handed_on() -> None:
@@ -205,8 +205,6 @@ def test_a_loop_of_calls_is_refused() -> None:
     with pytest.raises(InvalidReply, match="512 tool calls"):
         reply({"tool_calls": [entry()] * 513})
 
-
-# Streams.
 
 TWO = [("a", {"x": 1}), ("b", {"y": 2})]
 
@@ -258,9 +256,7 @@ def fragment(arguments: Any = None, **more: Any) -> dict[str, Any]:
             [[fragment('{"x":1}', name="a")], [fragment('{"y":2}', name="b")]], TWO, id="neither index nor id"
         ),
         pytest.param([[fragment({"x": 1}, name="a")], [fragment({"y": 2}, name="b")]], TWO, id="objects"),
-        pytest.param(
-            [[fragment(index=1, id="1", name="a")], [fragment('{"x":1}', index=1)]], TWO[:1], id="index starts at 1"
-        ),
+        pytest.param([[fragment(index=1, id="1", name="a")], [fragment('{"x":1}', index=1)]], TWO[:1], id="from 1"),
         pytest.param(
             [[fragment("", index=0, id="1", name="a")], [fragment('{"x":1}', index=0, name="")]],
             TWO[:1],
@@ -272,13 +268,9 @@ def fragment(arguments: Any = None, **more: Any) -> dict[str, Any]:
             id="everything repeated",
         ),
         pytest.param(
-            [[fragment('{"x"', index=0, name="a")], [fragment(":1}", index=0, name="a")]],
-            TWO[:1],
-            id="the name repeated, no id",
+            [[fragment('{"x"', index=0, name="a")], [fragment(":1}", index=0, name="a")]], TWO[:1], id="no id"
         ),
-        pytest.param(
-            [[fragment('{"x"', id="1", name="a")], [fragment(":1}", id="1")]], TWO[:1], id="no index, the id repeated"
-        ),
+        pytest.param([[fragment('{"x"', id="1", name="a")], [fragment(":1}", id="1")]], TWO[:1], id="no index, one id"),
         pytest.param(
             [[fragment(index=0, id="1", name="a")], [fragment('{"x":1}', index=0, id="9")]],
             TWO[:1],

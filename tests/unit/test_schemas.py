@@ -248,7 +248,7 @@ def test_the_context_is_hidden(annotation: Any) -> None:
 
 
 DOCSTRINGS = {
-    "google": "Args:\n    city: Where it is,\n        with its country.\n    nights (int): How many.\n\nReturns:\n    It.",
+    "google": "Args:\n  city: Where it is,\n    with its country.\n  nights (int): How many.\n\nReturns:\n  A number.",
     "numpy": "Parameters\n----------\ncity : str\n    Where it is,\n    with its country.\nnights\n    How many.\n\n"
     "Returns\n-------\nstr\n    A number.",
     "sphinx": ":param city: Where it is,\n    with its country.\n:param int nights: How many.\n:returns: A number.",

@@ -81,6 +81,15 @@ async def test_killed_and_restarted_it_has_the_same_ports_and_data(tmp_path: Pat
         assert (await client.get_workflow_handle("w1").describe()).id == "w1"
 
 
+async def test_after_it_ended_by_itself_it_can_be_started_again(tmp_path: Path) -> None:
+    async with DevServer(db_filename=tmp_path / "temporal.db") as server:
+        assert server._process is not None
+        server._process.kill()
+        server._process.wait()
+        await server.start()
+        assert listens(server.port)
+
+
 async def test_in_memory_a_restart_forgets() -> None:
     async with DevServer() as server:
         client = await Client.connect(server.address)
@@ -96,7 +105,8 @@ async def test_a_taken_port_is_named_with_the_next_step(option: str) -> None:
         port = other.getsockname()[1]
         with pytest.raises(InvalidSetting) as refusal:
             await DevServer(**{option: port}).start()
-    assert f"Port {port} on 127.0.0.1 is taken" in str(refusal.value)
+    assert f"Port {port} on 127.0.0.1" in str(refusal.value)
+    assert "is taken" in str(refusal.value)
     assert "--" + option.replace("_", "-") in str(refusal.value)
 
 
@@ -106,6 +116,12 @@ async def test_two_servers_never_share_a_database(tmp_path: Path) -> None:
             await DevServer(db_filename=tmp_path / "temporal.db").start()
     async with DevServer(db_filename=tmp_path / "temporal.db") as again:
         assert again.running
+
+
+async def test_a_folder_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(InvalidSetting, match=r"can't keep its data at '.*file/temporal\.db'"):
+        await DevServer(db_filename=tmp_path / "file" / "temporal.db").start()
 
 
 async def test_a_server_that_ends_at_once_has_its_last_words_in_the_error(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""What is measured. One file each, with `async def measure(rig, contestants, ...)`, which returns a `Measured`."""

@@ -1,0 +1,189 @@
+"""What happens in a conversation, as lines for people. Pure: events and messages in, rich texts out.
+
+Legible without colour: a mark says what a line is. What models and tools wrote is untrusted, so no control characters
+of theirs reach the terminal, and nothing of it is read as markup.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rich.text import Text
+
+from everturn import events
+from everturn.records import Decision, Image, Message, Outcome, ToolCall, ToolResult
+
+MARKS = {
+    "user": "▸",
+    "assistant": "●",
+    "call": "→",
+    "done": "✓",
+    "failed": "✗",
+    "waits": "◆",
+    "trouble": "!",
+    "end": "■",
+}
+_STYLES = {
+    "user": "bold cyan",
+    "assistant": "bold green",
+    "call": "cyan",
+    "done": "green",
+    "failed": "red",
+    "waits": "bold yellow",
+    "trouble": "bold red",
+    "end": "bold",
+}
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_VERDICTS = {"approve": "approved", "deny": "denied", "answer": "answered"}
+
+
+def clean(text: str) -> str:
+    """The text without control characters, but for newlines and tabs."""
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n"))
+
+
+def folded(text: str, limit: int) -> str:
+    """The text on one line of at most `limit` characters."""
+    line = " ".join(clean(text).split())
+    return line if len(line) <= limit else line[: max(limit - 1, 1)] + "…"
+
+
+def call_line(name: str, arguments: Mapping[str, Any], limit: int) -> str:
+    """A call as one would write it: `refund(order_id="81", cents=1200)`."""
+    written = ", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in arguments.items())
+    return folded(f"{name}({written})", limit)
+
+
+def marked(kind: str, text: str | Text, *, indent: int = 0, style: str = "") -> Text:
+    """A line with its mark in front; the further lines of a text stand below the first."""
+    line = Text(" " * indent)
+    line.append(MARKS[kind], style=_STYLES[kind])
+    body = text if isinstance(text, Text) else Text(clean(text).replace("\n", "\n" + " " * (indent + 2)), style=style)
+    return line.append(" ").append_text(body)
+
+
+def arguments_block(call: ToolCall) -> Text:
+    """All of the arguments, in full: who approves a call has to see what it is."""
+    written = clean(json.dumps(call.arguments, ensure_ascii=False, indent=2))
+    return Text("\n".join("    " + line for line in written.splitlines()))
+
+
+def result_text(result: ToolResult) -> str:
+    return " ".join("[image]" if isinstance(part, Image) else part.text for part in result.content) or "(nothing)"
+
+
+class EventLines:
+    """Events to lines. It remembers the calls, so that a result can say whose it is.
+
+    `announce`: whether a call has a line of its own when it is made. With a spinner that names it, it need not.
+    """
+
+    def __init__(self, *, width: int, announce: bool = True) -> None:
+        self._width = width
+        self._announce = announce
+        self._calls: dict[str, ToolCall] = {}
+        self._turns = 0
+
+    def of(self, event: events.Event) -> list[Text]:
+        match event:
+            case events.MessageReceived():
+                return [marked("user", event.message.text, style="bold")]
+            case events.Replied():
+                return [marked("assistant", event.message.text)] if event.message.text else []
+            case events.ToolCalled():
+                return self._called(event)
+            case events.ApprovalRequested() | events.AnswerRequested():
+                return [marked("waits", f"{self._line(event.call.call_id)} waits: {folded(event.why, 200)}", indent=2)]
+            case events.Decided():
+                return [marked("waits", self._decided(event), indent=2)]
+            case events.ToolFinished():
+                return [self._finished(event.result)]
+            case events.ToolLost():
+                lost = f"{self._line(event.call_id, event.tool)} was lost: {folded(event.cause, 200)}"
+                return [marked("trouble", lost, indent=2)]
+            case events.Stalled():
+                trouble = f"stalled in turn {event.turn}: {folded(f'{event.cause} {event.cure}', 500)}"
+                return [marked("trouble", trouble)]
+            case events.Switched():
+                by = f" by {folded(event.by, 60)}" if event.by else ""
+                return [marked("waits", f"{folded(event.name, 20)}{by}")]
+            case events.Done():
+                return [marked("end", outcome_line(event.outcome) if event.outcome else folded(event.why, 300))]
+            case _:
+                return []
+
+    def call(self, call_id: str) -> ToolCall | None:
+        return self._calls.get(call_id)
+
+    def _called(self, event: events.ToolCalled) -> list[Text]:
+        self._calls[event.call.call_id] = event.call
+        line = self._line(event.call.call_id)
+        if event.refused is not None:
+            return [_with_result(marked("failed", line, indent=2), folded(event.refused, self._width - len(line) - 8))]
+        return [marked("call", line, indent=2)] if self._announce else []
+
+    def _finished(self, result: ToolResult) -> Text:
+        line = self._line(result.call_id, result.name)
+        told = folded(result_text(result), max(self._width - len(line) - 8, 20))
+        return _with_result(marked("failed" if result.is_error else "done", line, indent=2), told)
+
+    def _decided(self, event: events.Decided) -> str:
+        what = "all that waits" if event.call_id == "*" else self._line(event.call_id)
+        return f"{_said(event.verdict, event.by, event.note)}: {what}"
+
+    def _line(self, call_id: str, name: str = "") -> str:
+        call = self._calls.get(call_id)
+        if call is None:
+            return folded(name or call_id, 60)
+        return call_line(call.name, call.arguments, max(self._width // 2, 30))
+
+
+def transcript_lines(messages: Iterable[Message], *, width: int, max_chars: int = 0) -> list[Text]:
+    """A whole transcript. Results are folded; texts are in full, unless `max_chars` bounds them."""
+    lines: list[Text] = []
+    for message in messages:
+        if message.text and message.role in ("user", "assistant"):
+            text = folded(message.text, max_chars) if max_chars else message.text
+            lines += [Text(), marked(message.role, text, style="bold" if message.role == "user" else "")]
+        lines += [marked("call", call_line(one.name, one.arguments, width - 6), indent=2) for one in message.tool_calls]
+        lines += [_result_line(result, width) for result in message.tool_results]
+    return lines
+
+
+def outcome_line(outcome: Outcome) -> str:
+    """`completed · 4 turns · 3 tool calls · 1,125 tokens`"""
+    facts = [outcome.status.replace("_", " ")]
+    if outcome.reason:
+        facts.append(folded(outcome.reason, 200))
+    facts += [_count(outcome.turns, "turn"), _count(outcome.tool_calls, "tool call")]
+    facts.append(f"{outcome.usage.total_tokens:,} tokens")
+    if outcome.cost_usd:
+        facts.append(f"{outcome.cost_usd:.4f} USD")
+    return " · ".join(facts)
+
+
+def _result_line(result: ToolResult, width: int) -> Text:
+    line = marked("failed" if result.is_error else "done", Text(f"{folded(result.name, 40)} "), indent=4)
+    if decision := result.decision:
+        line.append(f"[{_who(decision)}] ", style="yellow")
+    return line.append(folded(result_text(result), max(width - line.cell_len, 20)), style="dim")
+
+
+def _who(decision: Decision) -> str:
+    return _said(decision.verdict, decision.by, None)
+
+
+def _said(verdict: str, by: str, note: str | None) -> str:
+    said = _VERDICTS.get(verdict, folded(verdict, 20))
+    return said + (f" by {folded(by, 60)}" if by else "") + (f" ({folded(note, 200)})" if note else "")
+
+
+def _with_result(line: Text, told: str) -> Text:
+    return line.append("  ").append(told, style="dim")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,0 +1,194 @@
+"""Workers are killed with SIGKILL, and the server too; the conversations go on, with nothing done twice."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from everturn import Client
+from everturn.devserver import DevServer
+from everturn.testing import ScriptedModel, call, say
+from tests.conftest import eventually, waiting
+from tests.crash.workers import WorkerProcess, workers
+from tests.workflows.test_conversation import results_of
+
+RESUME_SECONDS = 10.0
+"""By default, a lost worker is noticed within this."""
+
+Start = Callable[[], WorkerProcess]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+@pytest.fixture
+def start(client: Client, model: ScriptedModel, folder: Path) -> Any:
+    with workers(client, model, folder) as start:
+        yield start
+
+
+@pytest.fixture
+def script() -> dict[int, Any]:
+    """Replies by turn, which each test fills in."""
+    return {}
+
+
+@pytest.fixture
+def model(script: dict[int, Any], scripted: Callable[..., ScriptedModel]) -> ScriptedModel:
+    def pick(messages: list[dict[str, Any]]) -> Any:
+        reply = script[sum(message["role"] == "assistant" for message in messages)]
+        return reply() if callable(reply) else reply
+
+    return scripted(pick)
+
+
+def effects(folder: Path) -> list[list[str]]:
+    """[tool, idempotency key, attempt, pid] of each run."""
+    file = folder / "effects"
+    return [line.split() for line in file.read_text().splitlines()] if file.exists() else []
+
+
+async def started(worker: WorkerProcess) -> WorkerProcess:
+    await eventually(lambda: worker.started)
+    return worker
+
+
+async def test_killed_in_a_model_turn_it_is_asked_again_and_nothing_before_it(
+    client: Client, start: Start, model: ScriptedModel, script: dict[int, Any], folder: Path
+) -> None:
+    (folder / "may-end").touch()
+    doomed: list[WorkerProcess] = []
+
+    def hang() -> Any:
+        if len([one for one in model.requests if len(one["messages"]) == 3]) == 1:
+            time.sleep(60)  # until its worker is killed; the server breaks the connection at the end of the test
+        return say("Done.")
+
+    script.update({0: call("work"), 1: hang})
+    doomed.append(await started(start()))
+    conversation = await client.start("clerk", "Go")
+    await eventually(lambda: len(model.requests) == 2)
+    survivor = start()
+    await started(survivor)
+    doomed[0].kill()
+    killed_at = time.monotonic()
+    await eventually(lambda: len(model.requests) == 3)
+    assert time.monotonic() - killed_at < RESUME_SECONDS
+    assert await conversation.reply() == "Done."
+    assert [len(one["messages"]) for one in model.requests] == [1, 3, 3]
+    assert [tool for tool, *_ in effects(folder)] == ["work"]
+
+
+async def test_killed_in_an_idempotent_tool_it_runs_again_under_the_same_key(
+    client: Client, start: Start, model: ScriptedModel, script: dict[int, Any], folder: Path
+) -> None:
+    script.update({0: call("work", id="w"), 1: "Done."})
+    worker = await started(start())
+    conversation = await client.start("clerk", "Go")
+    await eventually(lambda: effects(folder))
+    worker.kill()
+    (folder / "may-end").touch()
+    start()
+    assert await conversation.reply() == "Done."
+    first, second = effects(folder)
+    assert first[:2] == second[:2] == ["work", f"{conversation.id}:w"]
+    assert [result.text for result in results_of(await conversation.transcript())] == ["worked"]
+    assert len(model.requests) == 2
+
+
+@pytest.mark.parametrize("decide", ["approve", "answer", "deny"])
+async def test_killed_in_a_once_tool_it_never_runs_again_by_itself_and_a_human_decides(
+    client: Client, start: Start, script: dict[int, Any], folder: Path, decide: str
+) -> None:
+    script.update({0: call("pay", id="p"), 1: "Done."})
+    worker = await started(start())
+    conversation = await client.start("clerk", "Go")
+    await eventually(lambda: effects(folder))
+    worker.kill()
+    start()
+    assert await waiting(conversation) == ("p",)
+    (pay,) = (await conversation.status()).waiting
+    assert pay.why.startswith("outcome unknown: its worker was lost")
+    assert len(effects(folder)) == 1
+    (folder / "may-end").touch()
+    if decide == "approve":
+        await conversation.approve("p")
+    elif decide == "answer":
+        await conversation.answer("p", "the bank says: paid")
+    else:
+        await conversation.deny("p", reason="leave it")
+    assert await conversation.reply() == "Done."
+    (result,) = results_of(await conversation.transcript())
+    said = {"approve": "paid", "answer": "the bank says: paid", "deny": "The outcome of this call is unknown"}[decide]
+    assert said in result.text
+    assert len(effects(folder)) == (2 if decide == "approve" else 1)
+
+
+async def test_killed_between_turns_nothing_is_forgotten(
+    client: Client, start: Start, script: dict[int, Any], folder: Path
+) -> None:
+    (folder / "may-end").touch()
+    script.update({0: [call("pay", id="p"), call("work", id="w")], 1: "Done."})
+    worker = await started(start())
+    conversation = await client.start("clerk", "Go")
+    await eventually(lambda: len(effects(folder)) == 2)
+    worker.kill()
+    start()
+    assert await conversation.reply() == "Done."
+    assert [result.text for result in results_of(await conversation.transcript())] == ["paid", "worked"]
+    assert len(effects(folder)) == 2
+
+
+async def test_a_tool_that_blocks_the_event_loop_is_not_taken_for_dead(
+    client: Client, start: Start, script: dict[int, Any], folder: Path
+) -> None:
+    script.update({0: [call("block", {"seconds": 8}), call("nap", {"seconds": 0.1})], 1: "Done."})
+    await started(start())
+    conversation = await client.start("clerk", "Go")
+    assert await conversation.reply() == "Done."
+    assert sorted(tool for tool, *_ in effects(folder)) == ["block", "nap"]
+    assert "blocked" in {result.text for result in results_of(await conversation.transcript())}
+
+
+async def test_a_worker_that_is_told_to_stop_finishes_what_runs(
+    client: Client, start: Start, script: dict[int, Any], folder: Path
+) -> None:
+    script.update({0: call("pay"), 1: "Done."})
+    worker = await started(start())
+    conversation = await client.start("clerk", "Go")
+    await eventually(lambda: effects(folder))
+    stopping = asyncio.create_task(asyncio.to_thread(worker.stop))
+    await eventually(lambda: "worker.draining" in worker.log.read_text())
+    (folder / "may-end").touch()
+    assert await stopping == 0, worker.log.read_text()
+    start()
+    assert await conversation.reply() == "Done."
+    assert len(effects(folder)) == 1
+
+
+async def test_the_server_is_killed_and_comes_back_and_nobody_notices(
+    tmp_path: Path, scripted: Callable[..., ScriptedModel]
+) -> None:
+    script = {n: call("nap", {"seconds": 0.2}) for n in range(8)}
+
+    def pick(messages: list[dict[str, Any]]) -> Any:
+        return script.get(sum(message["role"] == "assistant" for message in messages), "Done.")
+
+    model = scripted(pick)
+    async with DevServer(db_filename=tmp_path / "temporal.db") as server:
+        client = await Client.connect(server.address)
+        with workers(client, model, tmp_path) as start:
+            await started(start())
+            conversation = await client.start("clerk", "Go")
+            reply = asyncio.create_task(conversation.reply())
+            await eventually(lambda: len(model.requests) >= 3)
+            await server.restart()
+            assert await reply == "Done."
+            assert len(results_of(await conversation.transcript())) == 8

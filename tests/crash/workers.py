@@ -1,0 +1,65 @@
+"""Worker processes that a test can kill."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from everturn import Client
+from everturn.testing import ScriptedModel
+
+ROOT = Path(__file__).parents[2]
+
+
+class WorkerProcess:
+    """`python worker.py`, as users run it; its log goes to a file in `folder`."""
+
+    def __init__(self, client: Client, model: ScriptedModel, folder: Path) -> None:
+        self.log = folder / f"worker-{len(list(folder.glob('worker-*')))}.log"
+        environment = {
+            **os.environ,
+            "TEMPORAL_ADDRESS": client.temporal.service_client.config.target_host,
+            "EVERTURN_TASK_QUEUE": client.task_queue,
+            "EVERTURN_AGENTS": str(ROOT / "tests/crash/agents.py"),
+            "SCRIPTED_BASE_URL": model.base_url,
+            "CRASH_TEST_FOLDER": str(folder),
+        }
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "worker.py"], cwd=ROOT, env=environment, stderr=log, stdout=log
+            )
+
+    @property
+    def started(self) -> bool:
+        assert self.process.poll() is None, self.log.read_text()
+        return "worker.started" in self.log.read_text()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> int:
+        """SIGTERM; returns the exit status."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout=40)
+
+
+@contextmanager
+def workers(client: Client, model: ScriptedModel, folder: Path) -> Iterator[Callable[[], WorkerProcess]]:
+    """A function that starts worker processes; what still runs afterwards is killed."""
+    running: list[WorkerProcess] = []
+
+    def start() -> WorkerProcess:
+        running.append(WorkerProcess(client, model, folder))
+        return running[-1]
+
+    try:
+        yield start
+    finally:
+        for worker in running:
+            worker.kill()

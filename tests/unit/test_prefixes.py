@@ -1,0 +1,67 @@
+"""A worker's memory of prefixes, against a model that remembers everything."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from everturn.activities.prefixes import Prefixes, digest_of
+from everturn.records import Message, Text, ToolResult
+
+MESSAGES = st.lists(st.text("ab", max_size=3).map(Message.user), min_size=1, max_size=3).map(tuple)
+
+
+def test_what_was_remembered_is_found_by_its_digest() -> None:
+    prefixes = Prefixes()
+    hello = (Message.user("hello"),)
+    digest = prefixes.remember("", (), hello)
+    assert prefixes.find(digest, 1) == list(hello)
+    assert digest == digest_of(hello)
+    assert prefixes.find("another", 1) is None
+    assert prefixes.find("", 0) == ()
+
+
+def test_a_retried_turn_starts_from_the_prefix_before_it() -> None:
+    prefixes = Prefixes()
+    start = prefixes.remember("", (), (Message.user("hello"),))
+    found = prefixes.find(start, 1)
+    assert found is not None
+    prefixes.remember(start, found, (Message.user("first try"),))
+    second = prefixes.remember(start, found, (Message.user("second try"),))
+    assert prefixes.find(start, 1) == [Message.user("hello")]
+    assert prefixes.find(second, 2) == [Message.user("hello"), Message.user("second try")]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 20), MESSAGES), max_size=40), st.integers(0, 4000))
+def test_whatever_is_found_is_right_and_the_bound_holds(
+    steps: list[tuple[int, tuple[Message, ...]]], bound: int
+) -> None:
+    """Branches grow from any earlier state, as retries, resets and forks do."""
+    prefixes, known = Prefixes(max_bytes=bound), [("", ())]
+    for which, new in steps:
+        digest, messages = known[which % len(known)]
+        found = prefixes.find(digest, len(messages))
+        assert found is None or tuple(found) == messages
+        longer = messages + new
+        assert prefixes.remember(digest, messages, new) == digest_of(longer)
+        known.append((digest_of(longer), longer))
+        assert prefixes.bytes <= bound or prefixes.bytes == 0
+    for digest, messages in known:
+        found = prefixes.find(digest, len(messages))
+        assert found is None or tuple(found) == messages
+
+
+def test_results_are_found_for_their_run_only_and_all_or_none() -> None:
+    prefixes = Prefixes(max_bytes=1000)
+    result = ToolResult(call_id="a", content=(Text(text="x"),))
+    prefixes.remember_result("run", result)
+    assert prefixes.find_results("run", ("a",)) == {"a": result}
+    assert prefixes.find_results("other run", ("a",)) is None
+    assert prefixes.find_results("run", ("a", "b")) is None
+    assert prefixes.find_results("run", ()) == {}
+    for n in range(100):
+        prefixes.remember_result("run", ToolResult(call_id=str(n), content=(Text(text="x" * 50),)))
+    assert prefixes.bytes <= 1000
+    prefixes.clear()
+    assert prefixes.bytes == 0
