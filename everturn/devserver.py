@@ -26,14 +26,6 @@ DEFAULT_PORT: Final = 7233
 DEFAULT_UI_PORT: Final = 8233
 DEFAULT_DB: Final = Path(".everturn/temporal.db")
 
-SEARCH_ATTRIBUTES: Final = {
-    names.EVERTURN_STATUS: "Keyword",
-    names.EVERTURN_AGENT: "Keyword",
-    names.EVERTURN_MODEL: "Keyword",
-    names.EVERTURN_TOKENS: "Int",
-    names.EVERTURN_COST_USD: "Double",
-}
-
 # As it comes, the server's queues are polled 20 times a second, which paces a conversation at 105 ms a turn.
 _QUEUES: Final = ("transfer", "timer", "visibility")
 _POLLS_PER_SECOND: Final = 2000
@@ -167,7 +159,7 @@ class DevServer:
         arguments += ["--namespace", self.namespace, "--log-level", "warn", "--ui-disable-news-fetch"]
         for queue in _QUEUES:
             arguments += ["--dynamic-config-value", f"history.{queue}ProcessorMaxPollRPS={_POLLS_PER_SECOND}"]
-        for name, kind in SEARCH_ATTRIBUTES.items():
+        for name, kind in names.SEARCH_ATTRIBUTES.items():
             arguments += ["--search-attribute", f"{name}={kind}"]
         if self.db_filename is not None:
             arguments += ["--db-filename", str(self.db_filename)]
@@ -223,7 +215,7 @@ class DevServer:
                 client = await Client.connect(self.address, namespace=self.namespace)
                 request = ListSearchAttributesRequest(namespace=self.namespace)
                 known = await client.operator_service.list_search_attributes(request)
-                return SEARCH_ATTRIBUTES.keys() <= known.custom_attributes.keys()
+                return names.SEARCH_ATTRIBUTES.keys() <= known.custom_attributes.keys()
         return False
 
     def _last_lines(self) -> str:

@@ -46,12 +46,19 @@ class Record(BaseModel):
         return written
 
 
-class Text(Record):
+class PartRecord(Record):
+    """What all parts have. `extra`: what a provider put beside the part, by its own names (signatures, citations, item
+    ids). It goes back to the provider that made the message, as it came, and to no other."""
+
+    extra: dict[str, JsonValue] = Field(default_factory=dict)
+
+
+class Text(PartRecord):
     kind: Literal["text"] = "text"
     text: str
 
 
-class Image(Record):
+class Image(PartRecord):
     """A picture: either `data` (base64, with its `media_type`) or a `url`."""
 
     kind: Literal["image"] = "image"
@@ -68,16 +75,14 @@ class Image(Record):
         return self
 
 
-class Thinking(Record):
-    """What the model thought, where its provider shows it; `provider` made it, and only it may see it again."""
+class Thinking(PartRecord):
+    """What the model thought, where its provider shows it. Only the provider that made it may see it again."""
 
     kind: Literal["thinking"] = "thinking"
     text: str
-    provider: str = ""
-    signature: str | None = None
 
 
-class ToolCall(Record):
+class ToolCall(PartRecord):
     """What the model asks for.
 
     `call_id` is unique within the conversation. `provider_id` is the id as the provider gave it, kept only where
@@ -107,7 +112,7 @@ class Decision(Record):
 ResultPart = Annotated[Text | Image, Field(discriminator="kind")]
 
 
-class ToolResult(Record):
+class ToolResult(PartRecord):
     """What the model gets back for the ToolCall with the same `call_id`."""
 
     kind: Literal["tool_result"] = "tool_result"
@@ -122,20 +127,18 @@ class ToolResult(Record):
         return "".join(part.text for part in self.content if isinstance(part, Text))
 
 
-class ServerToolUse(Record):
-    """A tool that the provider ran on its own side; `data` is its block or item as received."""
+class ServerToolUse(PartRecord):
+    """A tool that the provider ran on its own side, or what came of it; `data` is the block or item as received."""
 
     kind: Literal["server_tool_use"] = "server_tool_use"
     name: str
-    provider: str
     data: JsonValue = None
 
 
-class Opaque(Record):
-    """A block or item of a provider that we keep and send back as it came, to that provider only."""
+class Opaque(PartRecord):
+    """A block or item of a kind that we do not know, kept as it came."""
 
     kind: Literal["opaque"] = "opaque"
-    provider: str
     data: JsonValue = None
 
 
@@ -150,6 +153,9 @@ class Message(Record):
 
     role: Literal["system", "user", "assistant", "tool"]
     parts: tuple[Part, ...]
+    provider: str = ""
+    """Who made an assistant's message, such as 'anthropic'; only set where a part holds what nobody else may see:
+    thinking, opaque parts, the provider's own tools, or an `extra`."""
 
     @classmethod
     def user(cls, content: str | Iterable[Part]) -> Message:

@@ -14,7 +14,7 @@ from everturn.activities.beat import Heart
 from everturn.activities.planning import plan_calls
 from everturn.activities.prefixes import Prefixes, digest_of
 from everturn.agent import Agent
-from everturn.errors import ConnectionFailed, InvalidAgent, InvalidModel, InvalidReply, ProviderError
+from everturn.errors import ConfigError, ConnectionFailed, InvalidAgent, InvalidReply, ProviderError
 from everturn.history import ToolFinished, Transcript, TurnStarted, filled, read_steps
 from everturn.logs import get_logger
 from everturn.models import Model
@@ -94,7 +94,7 @@ class ModelTurns:
         except ProviderError as error:
             _log.warning("turn.failed", turn=request.turn, attempt=info.attempt, error=str(error))
             raise failures.of_provider(error, agent.patience) from None
-        except InvalidModel as error:
+        except ConfigError as error:
             raise failures.final(error) from None
         except asyncio.CancelledError:
             if activity.is_worker_shutdown():

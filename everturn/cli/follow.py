@@ -11,7 +11,7 @@ from everturn import events
 from everturn.cli.render import EventLines, arguments_block, folded
 from everturn.cli.terminal import Screen
 from everturn.conversation import Conversation
-from everturn.errors import Ended, Refused, Unreachable
+from everturn.errors import Ended, Refused
 from everturn.payloads import WaitingCall
 from everturn.records import ToolCall
 
@@ -181,7 +181,3 @@ class Follower:
                     if why and key not in shown:
                         shown.add(key)
                         self._screen.line(f"  ! {pending.activity_type.name}, try {pending.attempt}: {why}")
-
-
-def unreachable(what: str) -> Unreachable:
-    return Unreachable(what, cure="`everturn doctor` looks at the connection.")

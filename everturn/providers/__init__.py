@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from everturn.providers.base import Delta, Request, ToolSpec
-
-# Not on demand: the module of the same name would take the function's place here once it is imported.
-from everturn.providers.generate import generate
+from everturn.providers.generation import generate
 
 if TYPE_CHECKING:
     from everturn.providers.http import ask

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from everturn.models import Model, ModelSettings
-from everturn.records import Message
+from everturn.records import Message, Opaque, Part, ServerToolUse, Thinking
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Request:
     tools: Sequence[ToolSpec] = ()
     raw_tools: Sequence[Mapping[str, Any]] = ()
     """Provider dicts without a name of their own, passed through."""
-    settings: ModelSettings = ModelSettings()
+    settings: ModelSettings = field(default_factory=ModelSettings)
     conversation_id: str | None = None
     conclude: bool = False
     """Tools are shown, since the transcript speaks of them, but may not be called."""
@@ -41,6 +41,12 @@ class Delta:
 
     kind: Literal["text", "thinking"]
     text: str
+
+
+def assistant_message(parts: Sequence[Part], *, request: Request) -> Message:
+    """The reply's message, with its provider's name where a part holds what only that provider may see."""
+    bound = any(part.extra or isinstance(part, Thinking | Opaque | ServerToolUse) for part in parts)
+    return Message(role="assistant", parts=tuple(parts), provider=request.model.provider if bound else "")
 
 
 OnDelta = Callable[[Delta], None]

@@ -105,8 +105,10 @@ def _assistant(
         encoded["tool_calls"] = [_call(call, dialect) for call in calls]
         if dialect.reasoning_back:
             # Required with thinking on, where an empty one will do; another provider's thoughts stay with it.
-            thoughts = (part for part in message.parts if isinstance(part, Thinking) and part.provider == provider)
-            encoded["reasoning_content"] = "".join(thought.text for thought in thoughts)
+            own = message.provider == provider
+            encoded["reasoning_content"] = "".join(
+                part.text for part in message.parts if own and isinstance(part, Thinking)
+            )
     yield encoded
     for call in calls:
         result = results.get(call.call_id)

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from everturn.errors import InvalidReply
-from everturn.providers.base import Delta, Request
+from everturn.providers.base import Delta, Request, assistant_message
 from everturn.providers.failures import ErrorInReply
 from everturn.providers.sse import Event
 from everturn.providers.untrusted import a_count, a_dict, a_list, a_str, mend, mended, parse, write
-from everturn.records import Message, Part, Reply, Stop, Text, Thinking, ToolCall, Usage
+from everturn.records import Part, Reply, Stop, Text, Thinking, ToolCall, Usage
 
 MAX_CALLS = 512
 """In one reply. More are no plan but a loop in the model."""
@@ -129,12 +129,12 @@ class Assembler:
             raise self._invalid(f"the server gave it up ({self._finish})")
         parts: list[Part] = []
         if thinking := mend("".join(self._thinking)):
-            parts.append(Thinking(text=thinking, provider=self.request.model.provider))
+            parts.append(Thinking(text=thinking))
         if text := mend("".join(self._text)):
             parts.append(Text(text=text))
         parts += self._tool_calls()
         return Reply(
-            message=Message(role="assistant", parts=tuple(parts)),
+            message=assistant_message(parts, request=self.request),
             stop=self._stop(),
             usage=_usage(self._usage),
             model=self.request.model.name,

@@ -136,7 +136,7 @@ def test_a_users_pictures_are_parts() -> None:
 
 
 def test_what_another_provider_thought_or_signed_stays_with_it() -> None:
-    foreign = (Thinking(text="hm", provider="anthropic"), Opaque(provider="anthropic", data={"x": 1}))
+    foreign = (Thinking(text="hm"), Opaque(data={"x": 1}))
     assert sent(Message.user("?"), assistant(*foreign, Text(text="so")))[1] == {"role": "assistant", "content": "so"}
 
 
@@ -145,10 +145,9 @@ def test_what_another_provider_thought_or_signed_stays_with_it() -> None:
 def test_reasoning_goes_back_with_tool_calls_where_the_provider_wants_it(
     provider: str, thinker: str, text: str
 ) -> None:
-    thought = Thinking(text="hm", provider=provider if thinker == "same" else thinker)
-    messages = sent(
-        Message.user("?"), assistant(thought, PARIS), assistant(thought, Text(text="done")), model=f"{provider}:m"
-    )
+    thought, by = Thinking(text="hm"), provider if thinker == "same" else thinker
+    called, done = (assistant(thought, part).model_copy(update={"provider": by}) for part in (PARIS, Text(text="done")))
+    messages = sent(Message.user("?"), called, done, model=f"{provider}:m")
     assert messages[1]["reasoning_content"] == text
     assert "reasoning_content" not in messages[3]
 

@@ -111,7 +111,7 @@ def test_no_file_has_a_secret_in_it() -> None:
 
 
 def test_the_namespace_gets_the_search_attributes_that_we_use() -> None:
-    from everturn.devserver import SEARCH_ATTRIBUTES
+    from everturn.names import SEARCH_ATTRIBUTES
 
     script = (ROOT / "deploy" / "namespace.sh").read_text()
     assert dict(re.findall(r"--name (\w+) --type (\w+)", script)) == SEARCH_ATTRIBUTES

@@ -18,8 +18,9 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from everturn import devserver
-from everturn.devserver import SEARCH_ATTRIBUTES, DevServer, connect_or_start
+from everturn.devserver import DevServer, connect_or_start
 from everturn.errors import InvalidSetting, Unreachable
+from everturn.names import SEARCH_ATTRIBUTES
 from everturn.settings import connect_options
 
 

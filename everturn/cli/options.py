@@ -1,0 +1,27 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+ModelOption = Annotated[
+    str | None, typer.Option("-m", "--model", metavar="PROVIDER:NAME", help="The model, such as openai:gpt-5.5.")
+]
+ToolOption = Annotated[
+    list[Path] | None,
+    typer.Option("--tool", metavar="FILE.py", help="Every public function in it becomes a tool. May be repeated."),
+]
+SystemOption = Annotated[str, typer.Option("-s", "--system", metavar="TEXT", help="Instructions for the model.")]
+AgentOption = Annotated[
+    str | None, typer.Option("--agent", metavar="NAME", help="An agent that a worker hosts, instead of one made here.")
+]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Approve every tool call.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The conversation.")]
+AgentsOption = Annotated[
+    str | None,
+    typer.Option("--agents", metavar="FILE.py|MODULE:NAME,...", help="What to host, in place of EVERTURN_AGENTS."),
+]

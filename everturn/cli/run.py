@@ -1,0 +1,101 @@
+"""`everturn run`: one prompt, one reply."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from typing import TYPE_CHECKING, Annotated
+from uuid import uuid4
+
+import typer
+
+from everturn.cli.options import AgentOption, JsonOption, ModelOption, SystemOption, ToolOption, YesOption
+
+if TYPE_CHECKING:
+    from everturn.cli.hosts import Host, Wanted
+    from everturn.cli.terminal import Screen
+    from everturn.conversation import Conversation
+    from everturn.records import Outcome
+
+
+def run(
+    prompt: Annotated[str, typer.Argument(help="What to say. A single - reads it from standard input.")],
+    model: ModelOption = None,
+    tool: ToolOption = None,
+    system: SystemOption = "",
+    agent: AgentOption = None,
+    yes: YesOption = False,
+    id: Annotated[str | None, typer.Option("--id", help="The conversation's id; made up where not given.")] = None,  # noqa: A002
+    as_json: JsonOption = False,
+) -> None:
+    """Hold a conversation until its final reply, which goes to standard output. All else goes to stderr."""
+    from everturn.cli.hosts import Wanted
+
+    wanted = Wanted(model=model, tools=tool or (), system=system, agent=agent)
+    text = sys.stdin.read().strip() if prompt == "-" else prompt
+    if not text.strip():
+        raise typer.BadParameter("there is nothing to say.", param_hint="PROMPT")
+    name = id or f"{agent or 'run'}-{uuid4().hex[:8]}"
+    asyncio.run(_run(wanted, text, name, approve_all=yes, as_json=as_json))
+
+
+async def _run(wanted: Wanted, text: str, name: str, *, approve_all: bool, as_json: bool) -> None:
+    from everturn.cli.hosts import host
+    from everturn.cli.terminal import Screen
+
+    screen = Screen()
+    try:
+        async with host(wanted, name, screen=screen, db=None) as place:
+            conversation = await place.client.start(place.agent, text, id=name, model=place.model)
+            try:
+                outcome = await _follow(conversation, place, screen, approve_all=approve_all)
+            except asyncio.CancelledError:
+                _say_what_becomes_of_it(place, name, wanted, screen)
+                raise
+    finally:
+        screen.idle()
+    _print(outcome, name, as_json=as_json)
+
+
+async def _follow(conversation: Conversation, place: Host, screen: Screen, *, approve_all: bool) -> Outcome:
+    from everturn import events
+    from everturn.cli.follow import Follower
+    from everturn.errors import Ended, Stalled
+
+    follower = Follower(
+        conversation, screen=screen, temporal=place.client.temporal, approve_all=approve_all, prefix=place.prefix
+    )
+    while True:
+        stop = await follower.next_stop()
+        if isinstance(stop, events.Stalled):
+            then = f"Then: everturn resume {conversation.id}" if place.lasts else ""
+            raise Stalled(stop.cause, cure=f"{stop.cure} {then}".strip())
+        if isinstance(stop, events.Done):
+            if stop.outcome is None:
+                raise Ended(f"Conversation {conversation.id!r} ended without a reply: {stop.why}")
+            return stop.outcome
+
+
+def _print(outcome: Outcome, name: str, *, as_json: bool) -> None:
+    from everturn.cli.render import clean
+    from everturn.errors import Ended
+
+    if as_json:
+        print(json.dumps({"id": name, **outcome.model_dump(mode="json")}, ensure_ascii=False))
+    else:
+        print(clean(outcome.text) if sys.stdout.isatty() else outcome.text)
+    if outcome.status != "completed":
+        raise Ended(f"Conversation {name!r} ended early: {outcome.reason or outcome.status}.")
+
+
+def _say_what_becomes_of_it(place: Host, name: str, wanted: Wanted, screen: Screen) -> None:
+    screen.idle()
+    if not place.lasts:
+        screen.line("Stopped. The conversation ended with the server that was started for it.")
+    elif wanted.agent:
+        screen.line(f"It goes on without you: everturn watch {name}")
+    else:
+        from everturn.cli.chat import again
+
+        screen.line(f"It waits for its worker. To go on: {again(name, wanted)}")
