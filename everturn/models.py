@@ -55,6 +55,8 @@ class ModelSettings(Setting):
     parallel_calls: bool | None = None
     stop: tuple[str, ...] = ()
     stream: bool = True
+    cache: bool = True
+    """Lets the provider keep the prompt's stable prefix for the next turn, where it has to be told to."""
     extra: dict[str, JsonValue] = Field(default_factory=dict)
     """Put into the request's body as it is."""
 

@@ -1,0 +1,144 @@
+"""The `everturn` command. Each module here is a group of commands; what is heavy is imported when one runs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from typing import Annotated, NoReturn, cast
+
+import typer
+
+from everturn.cli.chat import chat
+from everturn.cli.decide import answer, approve, close, deny, pause, resume, send
+from everturn.cli.demo import demo
+from everturn.cli.doctor import doctor
+from everturn.cli.fleet import list_, show, watch
+from everturn.cli.run import run
+from everturn.cli.serve import up, worker
+from everturn.cli.shelf import models, tools
+from everturn.errors import EverturnError
+
+# Typer brings its own copy of click, or uses the one that is installed: this is the base of either's usage errors.
+_UsageError = cast("type[Exception]", typer.BadParameter.__base__)
+
+_TALK, _HOST, _DECIDE, _LOOK = "Talk", "Host", "Decide and steer", "Look"
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for _command, _panel in [
+    (run, _TALK),
+    (chat, _TALK),
+    (send, _TALK),
+    (demo, _HOST),
+    (up, _HOST),
+    (worker, _HOST),
+    (approve, _DECIDE),
+    (deny, _DECIDE),
+    (answer, _DECIDE),
+    (pause, _DECIDE),
+    (resume, _DECIDE),
+    (close, _DECIDE),
+    (show, _LOOK),
+    (watch, _LOOK),
+    (tools, _LOOK),
+    (models, _LOOK),
+    (doctor, _LOOK),
+]:
+    app.command(rich_help_panel=_panel)(_command)
+app.command("list", rich_help_panel=_LOOK)(list_)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"everturn {version('everturn')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _everturn(
+    _: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Durable agent loops on Temporal: conversations that survive crashes, deploys and waits.
+
+    Start with `everturn demo`. Temporal is found by TEMPORAL_ADDRESS and its like; `run`, `chat`, `up` and `demo` start
+    one where none is named.
+    """
+
+
+def main() -> NoReturn:
+    """Runs the command of this process's arguments, and ends the process."""
+    status = run_command(sys.argv[1:])
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    # Not sys.exit: everything is closed by now, and threads of Temporal's runtime may still abort an interpreter that
+    # goes down in an orderly way. The status has to hold.
+    os._exit(status)
+
+
+def run_command(arguments: Sequence[str]) -> int:
+    """Runs a command and returns its exit status: 0, 1 (it failed), 2 (usage), 130 (Ctrl-C). Says why in one line."""
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that lacks a character shows another; it is no reason to fail.
+        if reconfigure := getattr(stream, "reconfigure", None):
+            reconfigure(errors="replace")
+    try:
+        return app(list(arguments), prog_name="everturn", standalone_mode=False) or 0
+    except _UsageError as error:
+        return _usage(error)
+    except EverturnError as error:
+        return _failed(str(error))
+    except (KeyboardInterrupt, typer.Abort):
+        return 128 + signal.SIGINT
+    except BrokenPipeError:  # whoever read our output has seen enough
+        return _quiet_end()
+    except Exception as error:  # noqa: BLE001 - whatever it is: no traceback here
+        return _unexpected(error)
+
+
+def _usage(error: Exception) -> int:
+    context = getattr(error, "ctx", None)
+    if type(error).__name__ == "NoArgsIsHelpError":
+        print(context.get_help() if context else "", file=sys.stderr)
+        return 2
+    command = context.command_path if context else "everturn"
+    message = " ".join(getattr(error, "format_message", error.__str__)().split())
+    return _line(f"{command}: {message.rstrip('.')}. See {command} --help.", status=2)
+
+
+def _failed(message: str) -> int:
+    return _line(f"everturn: {message}", status=1)
+
+
+def _unexpected(error: Exception) -> int:
+    from temporalio.service import RPCError
+
+    if os.environ.get("EVERTURN_LOG_LEVEL") == "debug":
+        import traceback
+
+        traceback.print_exception(error)
+    if isinstance(error, RPCError):
+        return _failed(f"Temporal said no: {error.message}. `everturn doctor` looks at the connection.")
+    kind, what = type(error).__name__, str(error) or "no message"
+    return _failed(f"{kind}: {what}. EVERTURN_LOG_LEVEL=debug shows where; if it is not your own, please report it.")
+
+
+def _quiet_end() -> int:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 1
+
+
+def _line(message: str, *, status: int) -> int:
+    print(" ".join(message.split()), file=sys.stderr)
+    return status

@@ -75,9 +75,9 @@ class Follower:
             case events.ToolLost():
                 self._running.pop(event.call_id, None)
                 # An edit that did not fit, or a `once` tool whose worker was lost: the call may wait again.
-                await self._decide(event.call_id, doubtful=True)
+                await self.decide(event.call_id, doubtful=True)
             case events.ApprovalRequested() | events.AnswerRequested():
-                await self._decide(event.call.call_id)
+                await self.decide(event.call.call_id)
             case _:
                 pass
         self._screen.busy(self._doing())
@@ -87,7 +87,7 @@ class Follower:
 
     # ------------------------------------------------------------ decisions
 
-    async def _decide(self, call_id: str, *, doubtful: bool = False) -> None:
+    async def decide(self, call_id: str, *, doubtful: bool = False) -> None:
         waiting = await self._waiting(call_id)
         if waiting is None:
             return  # somebody else was quicker
@@ -103,7 +103,7 @@ class Follower:
                 self._tell_how(call_id, wants_answer=wants_answer)
         except Refused as refusal:
             self._screen.line(f"    {refusal}", style="yellow")
-            await self._decide(call_id, doubtful=doubtful)
+            await self.decide(call_id, doubtful=doubtful)
 
     async def _waiting(self, call_id: str) -> WaitingCall | None:
         # The events run ahead of the workflow by one step of it.

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from everturn.models import Model, ModelSettings
 from everturn.records import Message, Opaque, Part, ServerToolUse, Thinking
+from everturn.servertools import ServerTool
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +28,14 @@ class Request:
     messages: Sequence[Message]
     instructions: str = ""
     tools: Sequence[ToolSpec] = ()
+    server_tools: Sequence[ServerTool] = ()
+    """Tools that the provider runs on its own side."""
     raw_tools: Sequence[Mapping[str, Any]] = ()
     """Provider dicts without a name of their own, passed through."""
     settings: ModelSettings = field(default_factory=ModelSettings)
     conversation_id: str | None = None
+    output_schema: Mapping[str, Any] | None = None
+    """The JSON schema that the final reply's text is to have, where the provider can hold the model to it."""
     conclude: bool = False
     """Tools are shown, since the transcript speaks of them, but may not be called."""
 

@@ -1,0 +1,142 @@
+"""Commands that send something to a running conversation."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from everturn.cli.options import IdArgument, JsonOption
+
+if TYPE_CHECKING:
+    from everturn.conversation import Conversation
+
+CallArgument = Annotated[str, typer.Argument(metavar="[CALL]", help="The call's id; without one, all that wait.")]
+
+
+def send(
+    id: IdArgument,  # noqa: A002
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to say.")],
+    message_id: Annotated[
+        str | None, typer.Option("--message-id", help="Makes it safe to repeat: it is taken once.")
+    ] = None,
+) -> None:
+    """Say something to a conversation that runs or idles. Returns once Temporal has it."""
+    _tell(id, lambda conversation: conversation.send(text, message_id=message_id), said="sent")
+
+
+def approve(
+    id: IdArgument,  # noqa: A002
+    call: CallArgument = "*",
+    arguments: Annotated[
+        str | None, typer.Option("--arguments", metavar="JSON", help="Run it with these arguments instead.")
+    ] = None,
+    note: Annotated[str | None, typer.Option("--note", help="A note; the model is told.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Let a tool call that waits run."""
+    edited = _arguments(arguments)
+    _decide(id, lambda it: it.approve(call, arguments=edited, note=note), said="approved", as_json=as_json)
+
+
+def deny(
+    id: IdArgument,  # noqa: A002
+    call: CallArgument = "*",
+    reason: Annotated[str | None, typer.Option("--reason", help="Why; the model is told.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Let a tool call that waits not run."""
+    _decide(id, lambda conversation: conversation.deny(call, reason=reason), said="denied", as_json=as_json)
+
+
+def answer(
+    id: IdArgument,  # noqa: A002
+    call: Annotated[str, typer.Argument(metavar="CALL", help="The call's id.")],
+    content: Annotated[str, typer.Argument(metavar="CONTENT", help="The result: JSON, or else a text.")],
+    error: Annotated[bool, typer.Option("--error", help="It says what went wrong.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Give a tool call's result, in the tool's place."""
+    _decide(
+        id, lambda it: it.answer(call, _json_or_text(content), is_error=error), said="answered", as_json=as_json
+    )
+
+
+def pause(
+    id: IdArgument,  # noqa: A002
+    reason: Annotated[str | None, typer.Option("--reason", help="Why.")] = None,
+) -> None:
+    """Hold a conversation before its next model turn."""
+    _tell(id, lambda conversation: conversation.pause(reason), said="paused")
+
+
+def resume(
+    id: IdArgument,  # noqa: A002
+    model: Annotated[
+        str | None, typer.Option("-m", "--model", metavar="PROVIDER:NAME", help="Go on with another model.")
+    ] = None,
+) -> None:
+    """Go on after a pause or a stall."""
+    if model is not None:
+        _check_model(model)
+    _tell(id, lambda conversation: conversation.resume(model=model), said="resumed")
+
+
+def close(
+    id: IdArgument,  # noqa: A002
+    reason: Annotated[str | None, typer.Option("--reason", help="Why.")] = None,
+) -> None:
+    """End a conversation: what runs is finished, what waits is denied."""
+    _tell(id, lambda conversation: conversation.close(reason), said="closing")
+
+
+def _decide(
+    conversation_id: str,
+    how: Callable[[Conversation], Awaitable[tuple[str, ...]]],
+    *,
+    said: str,
+    as_json: bool,
+) -> None:
+    call_ids = asyncio.run(_with_conversation(conversation_id, how))
+    print(json.dumps({"call_ids": call_ids}) if as_json else f"{said}: {', '.join(call_ids)}")
+
+
+def _tell(conversation_id: str, how: Callable[[Conversation], Awaitable[None]], *, said: str) -> None:
+    asyncio.run(_with_conversation(conversation_id, how))
+    print(f"{said}: {conversation_id}")
+
+
+async def _with_conversation(conversation_id: str, how: Callable[[Conversation], Awaitable[Any]]) -> Any:
+    from everturn.cli.hosts import remote_client
+
+    async with remote_client() as client:
+        return await how(client.conversation(conversation_id))
+
+
+def _arguments(written: str | None) -> dict[str, Any] | None:
+    if written is None:
+        return None
+    try:
+        value = json.loads(written)
+    except ValueError as error:
+        raise typer.BadParameter(f"it is not JSON: {error}", param_hint="--arguments") from None
+    if not isinstance(value, dict):
+        raise typer.BadParameter("it is a JSON object, such as '{\"cents\": 900}'", param_hint="--arguments")
+    return value
+
+
+def _json_or_text(content: str) -> Any:
+    try:
+        return json.loads(content)
+    except ValueError:
+        return content
+
+
+def _check_model(name: str) -> None:
+    from everturn.models import Model
+    from everturn.providers.catalog import row_of
+
+    row_of(Model(name).provider)

@@ -1,0 +1,178 @@
+"""The demo's stage: a folder, a Temporal server, a model's server, and workers that are real processes."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from everturn.cli.samples import AGENT, INVOICES, MODEL, SCRIPTED, examples_folder
+from everturn.errors import EverturnError, InvalidFile
+from everturn.models import Model
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from everturn.client import Client
+
+# Waits for the end of its input, then kills its process group: what we start must not outlive us, SIGKILL included.
+_GUARD = ("/bin/sh", "-c", "read -r _; kill -KILL 0")
+
+
+@dataclass
+class Stage:
+    folder: Path
+    """The temporary folder: invoices, effects, database and logs."""
+    client: Client
+    ui_url: str | None
+    model: str
+    environment: dict[str, str]
+    guard: subprocess.Popen[bytes]
+    log: IO[bytes]
+    workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    @property
+    def scripted(self) -> bool:
+        return self.model == SCRIPTED
+
+    @property
+    def books(self) -> Path:
+        return self.folder / INVOICES
+
+    def rows(self, name: str) -> list[list[str]]:
+        """The complete lines of one of the files that the tools write: their effects, as they are on the disk."""
+        path = self.books / name
+        written = path.read_text() if path.exists() else ""
+        return list(csv.reader(line for line in written.splitlines(keepends=True) if line.endswith("\n")))
+
+    def start_worker(self) -> int:
+        """Starts a worker as anybody would: `everturn worker`, in a process of its own. Returns its process id."""
+        worker = subprocess.Popen(
+            [sys.executable, "-m", "everturn", "worker"],
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=self.log,
+            stderr=self.log,
+            # Not in the terminal's group: Ctrl-C is for us, who stop the workers.
+            process_group=self.guard.pid,
+        )
+        self.workers.append(worker)
+        return worker.pid
+
+    def kill_worker(self) -> int:
+        """SIGKILL: no good-bye, no flushing, nothing. Returns the exit status, which is -9 if it really was so."""
+        self.workers[-1].send_signal(signal.SIGKILL)
+        return self.workers[-1].wait()
+
+    def check_worker(self) -> None:
+        """Raises EverturnError where the worker has ended by itself: nobody would go on."""
+        if (status := self.workers[-1].poll()) is not None:
+            lines = Path(self.log.name).read_text(errors="replace").splitlines()
+            raise EverturnError(f"The worker ended by itself, status {status}: {lines[-1] if lines else 'no word'}")
+
+
+@asynccontextmanager
+async def stage() -> AsyncIterator[Stage]:
+    """Everything set up, in a temporary folder; and everything away at the end, unless something went wrong."""
+    examples = examples_folder()
+    if examples is None:
+        raise InvalidFile("The demo's example files are not installed.", cure="Run it from a checkout: make demo.")
+    model = os.environ.get("MODEL") or SCRIPTED
+    if model != SCRIPTED:
+        _check(model)
+    async with AsyncExitStack() as stack:
+        folder = stack.enter_context(_folder())
+        shutil.copytree(examples / INVOICES, folder / INVOICES)
+        environment = _worker_environment(folder, examples, model=model)
+        guard = stack.enter_context(_guarded())
+        if model == SCRIPTED:
+            environment["SCRIPTED_BASE_URL"] = _start_model(examples / MODEL, guard)
+        client, ui_url = await _connect(stack, folder, environment)
+        log = stack.enter_context((folder / "worker.log").open("ab"))
+        set_up = Stage(folder, client, ui_url, model, environment, guard, log)
+        stack.callback(_stop_workers, set_up)
+        yield set_up
+
+
+async def _connect(stack: AsyncExitStack, folder: Path, environment: dict[str, str]) -> tuple[Client, str | None]:
+    from everturn.client import Client
+    from everturn.devserver import connect_or_start
+
+    endpoint = await stack.enter_async_context(connect_or_start(db_filename=folder / "temporal.db"))
+    # On somebody's own Temporal, a queue of our own: other workers must not get our work, nor we theirs.
+    queue = f"everturn-demo-{os.getpid()}"
+    environment["EVERTURN_TASK_QUEUE"] = queue
+    if endpoint.server:
+        environment["TEMPORAL_ADDRESS"] = endpoint.address
+    return await Client.connect(task_queue=queue, **endpoint.options), endpoint.ui_url
+
+
+def _check(model: str) -> None:
+    from everturn.providers.catalog import resolve
+
+    resolve(Model(model))
+
+
+def _worker_environment(folder: Path, examples: Path, *, model: str) -> dict[str, str]:
+    return {
+        **os.environ,
+        "BOOKS_DIR": str(folder / INVOICES),
+        "EVERTURN_AGENTS": str(examples / AGENT),
+        "MODEL": model,
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="everturn-demo-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _guarded() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(_GUARD, stdin=subprocess.PIPE, process_group=0) as guard:
+        try:
+            yield guard
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(guard.pid, signal.SIGKILL)
+
+
+def _start_model(script: Path, guard: subprocess.Popen[bytes]) -> str:
+    """The scripted model, as a server of its own; returns its address."""
+    server = subprocess.Popen(
+        [sys.executable, "-m", "everturn.testing", str(script)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        process_group=guard.pid,
+    )
+    assert server.stdout is not None
+    address = server.stdout.readline().decode().strip()
+    if not address:
+        raise EverturnError("The scripted model's server did not start.")
+    return address
+
+
+def _stop_workers(set_up: Stage) -> None:
+    for worker in set_up.workers:
+        worker.terminate()
+    for worker in set_up.workers:
+        with suppress(subprocess.TimeoutExpired):
+            worker.wait(timeout=5)
+
+
+__all__ = ["Stage", "stage"]

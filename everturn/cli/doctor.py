@@ -1,0 +1,221 @@
+"""`everturn doctor`: one line for each part that has to work."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import platform
+from collections.abc import AsyncIterator
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from everturn.cli.options import JsonOption
+from everturn.errors import EverturnError
+
+if TYPE_CHECKING:
+    from everturn.agent import Agent
+    from everturn.client import Client
+    from everturn.settings import Settings
+
+TIMEOUT_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Finding:
+    part: str
+    state: Literal["ok", "wrong", "note"]
+    """A `note` is neither: it is not needed, or could not be looked at."""
+    detail: str
+    cure: str = ""
+
+
+def doctor(
+    fix: Annotated[bool, typer.Option("--fix", help="Register everturn's search attributes where they lack.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Check what conversations need. Exit status 1 if something is wrong."""
+    findings = asyncio.run(_examine(fix=fix))
+    if as_json:
+        print(json.dumps([asdict(finding) for finding in findings], ensure_ascii=False, indent=2))
+    else:
+        _print(findings)
+    if any(finding.state == "wrong" for finding in findings):
+        raise typer.Exit(1)
+
+
+async def _examine(*, fix: bool) -> list[Finding]:
+    findings = [_versions()]
+    try:
+        settings = _settings()
+    except EverturnError as error:
+        return [*findings, _wrong("settings", error)]
+    findings.append(Finding("settings", "ok", f"task queue {settings.task_queue!r}"))
+    findings += [finding async for finding in _temporal(fix=fix)]
+    agents, found = _agents(settings)
+    return [*findings, *found, *_keys(agents)]
+
+
+def _settings() -> Settings:
+    from everturn.cli.hosts import quiet_logs
+    from everturn.settings import Settings
+
+    settings = Settings.load()
+    quiet_logs(None)
+    return settings
+
+
+def _versions() -> Finding:
+    packages = " · ".join(f"{name} {version(name)}" for name in ("everturn", "temporalio"))
+    return Finding("versions", "ok", f"{packages} · Python {platform.python_version()}")
+
+
+# ---------------------------------------------------------------- Temporal
+
+
+async def _temporal(*, fix: bool) -> AsyncIterator[Finding]:
+    from temporalio.service import RPCError
+
+    from everturn.client import Client
+
+    try:
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            client = await Client.connect()
+            yield await _server(client)
+    except EverturnError as error:
+        yield _wrong("Temporal", error)
+        return
+    except (RPCError, TimeoutError) as error:
+        yield Finding("Temporal", "wrong", f"it does not answer: {error or 'no word in time'}")
+        return
+    for part, look in (
+        ("namespace", _namespace(client)),
+        ("search attributes", _search_attributes(client, fix=fix)),
+        ("workers", _workers(client)),
+    ):
+        try:
+            async with asyncio.timeout(TIMEOUT_SECONDS * 2):
+                yield await look
+        except RPCError as error:
+            yield Finding(part, "wrong", f"Temporal said no: {error.message}")
+        except TimeoutError:
+            yield Finding(part, "wrong", "no answer in time")
+
+
+async def _server(client: Client) -> Finding:
+    from temporalio.api.workflowservice.v1 import GetSystemInfoRequest
+
+    info = await client.temporal.workflow_service.get_system_info(GetSystemInfoRequest())
+    address = client.temporal.service_client.config.target_host
+    return Finding("Temporal", "ok", f"server {info.server_version or '(no version)'} at {address}")
+
+
+async def _namespace(client: Client) -> Finding:
+    from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
+
+    name = client.temporal.namespace
+    described = await client.temporal.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=name))
+    days = described.config.workflow_execution_retention_ttl.ToTimedelta().days
+    return Finding("namespace", "ok", f"{name!r}; ended conversations are kept for {days} days")
+
+
+async def _search_attributes(client: Client, *, fix: bool) -> Finding:
+    from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
+
+    from everturn import names
+
+    request = ListSearchAttributesRequest(namespace=client.temporal.namespace)
+    known = (await client.temporal.operator_service.list_search_attributes(request)).custom_attributes
+    lacking = [name for name in names.SEARCH_ATTRIBUTES if name not in known]
+    if lacking and fix:
+        await _register(client, lacking)
+        detail = f"registered: {', '.join(lacking)}; running workers use them after a restart"
+        return Finding("search attributes", "ok", detail)
+    if lacking:
+        return Finding(
+            "search attributes",
+            "wrong",
+            f"the namespace lacks {', '.join(lacking)}: conversations run, but can't be listed by status",
+            "Register them: everturn doctor --fix.",
+        )
+    return Finding("search attributes", "ok", f"all {len(names.SEARCH_ATTRIBUTES)} are there")
+
+
+async def _register(client: Client, lacking: list[str]) -> None:
+    from temporalio.api.enums.v1 import IndexedValueType
+    from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
+
+    from everturn import names
+
+    kinds = {name: f"INDEXED_VALUE_TYPE_{names.SEARCH_ATTRIBUTES[name].upper()}" for name in lacking}
+    await client.temporal.operator_service.add_search_attributes(
+        AddSearchAttributesRequest(
+            namespace=client.temporal.namespace,
+            search_attributes={name: IndexedValueType.Value(kind) for name, kind in kinds.items()},
+        )
+    )
+
+
+async def _workers(client: Client) -> Finding:
+    from everturn.cli.hosts import polling_workers
+
+    workers = await polling_workers(client)
+    if workers:
+        return Finding("workers", "ok", f"{len(workers)} on task queue {client.task_queue!r}: {', '.join(workers[:5])}")
+    cure = "Start one: EVERTURN_AGENTS=FILE.py everturn worker."
+    return Finding("workers", "wrong", f"none polls the task queue {client.task_queue!r}", cure)
+
+
+# ---------------------------------------------------------------- agents and keys
+
+
+def _agents(settings: Settings) -> tuple[list[Agent], list[Finding]]:
+    from everturn.toolfiles import load_agents
+
+    if not settings.agents:
+        return [], [Finding("agents", "note", "EVERTURN_AGENTS is not set here; only workers need it")]
+    try:
+        agents = [agent for spec in settings.agents for agent in load_agents(spec)]
+    except EverturnError as error:
+        return [], [_wrong("agents", error)]
+    told = ", ".join(f"{agent.name} ({agent.model.name}, {len(agent.tools)} tools)" for agent in agents)
+    return agents, [Finding("agents", "ok", told)]
+
+
+def _keys(agents: list[Agent]) -> list[Finding]:
+    from everturn.providers.catalog import PROVIDERS, resolve
+
+    names = sorted({key for row in PROVIDERS.values() for key in row.keys if os.environ.get(key, "").strip()})
+    found: Literal["ok", "note"] = "ok" if names else "note"
+    findings = [Finding("keys", found, ", ".join(names) or "none is set here; only workers need them")]
+    for agent in agents:
+        for model in (agent.model, *agent.fallback_models):
+            try:
+                resolve(model)
+            except EverturnError as error:
+                findings.append(_wrong(f"model of {agent.name}", error))
+    return findings
+
+
+def _wrong(part: str, error: EverturnError) -> Finding:
+    return Finding(part, "wrong", error.message, error.cure)
+
+
+# ---------------------------------------------------------------- how it looks
+
+
+def _print(findings: list[Finding]) -> None:
+    from rich.text import Text
+
+    from everturn.cli.terminal import Screen
+
+    screen = Screen(to_stdout=True)
+    words = {"ok": ("OK    ", "green"), "wrong": ("WRONG ", "bold red"), "note": ("–     ", "dim")}
+    widest = max(len(finding.part) for finding in findings)
+    for finding in findings:
+        word, style = words[finding.state]
+        line = Text(word, style=style).append(f"{finding.part:<{widest}}  ", style="bold").append(finding.detail)
+        screen.line(line.append(f" {finding.cure}" if finding.cure else "", style="yellow"))

@@ -1,0 +1,101 @@
+"""`everturn worker` and `everturn up`: processes that go on until they are told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from everturn.cli.options import AgentsOption
+
+if TYPE_CHECKING:
+    from everturn.settings import Settings
+
+
+def worker(
+    agents: AgentsOption = None,
+    task_queue: Annotated[
+        str | None, typer.Option("--task-queue", metavar="NAME", help="In place of EVERTURN_TASK_QUEUE.")
+    ] = None,
+) -> None:
+    """Host agents until Ctrl-C or SIGTERM, then finish what is running."""
+    from everturn.serving import serve
+
+    asyncio.run(serve(_settings(agents, task_queue)))
+
+
+def up(
+    port: Annotated[int, typer.Option(help="Of the Temporal server.")] = 7233,
+    ui_port: Annotated[int, typer.Option(help="Of its Web UI.")] = 8233,
+    db: Annotated[Path, typer.Option(metavar="FILE", help="Where the server keeps everything.")] = Path(
+        ".everturn/temporal.db"
+    ),
+    agents: AgentsOption = None,
+) -> None:
+    """Start Temporal with its Web UI, and a worker, until Ctrl-C."""
+    asyncio.run(_up(_settings(agents, None), port=port, ui_port=ui_port, db=db))
+
+
+async def _up(settings: Settings, *, port: int, ui_port: int, db: Path) -> None:
+    from everturn import logs
+    from everturn.cli.samples import sample_agents
+    from everturn.cli.terminal import Screen
+    from everturn.devserver import connect_or_start
+
+    logs.configure(format=settings.log, level=settings.log_level)
+    logs.forward_core_logs()
+    screen = Screen()
+    with sample_agents(db.parent, wanted=not settings.agents) as (sample, notes):
+        specs = settings.agents or sample
+        agents = _load(specs)
+        screen.busy("starting Temporal")
+        async with connect_or_start(db_filename=db, port=port, ui_port=ui_port) as endpoint:
+            screen.idle()
+            screen.line(f"Temporal   {endpoint.address}   (elsewhere: export TEMPORAL_ADDRESS={endpoint.address})")
+            screen.line(f"Web UI     {endpoint.ui_url or 'where your Temporal has it'}")
+            screen.line(f"Agents     {', '.join(agent.name for agent in agents) or 'none: name some with --agents'}")
+            for note in notes:
+                screen.line(note)
+            screen.line("Ctrl-C ends it.", style="dim")
+            await _work(agents, settings, endpoint.options)
+            screen.line("Stopped. What runs will go on when it is up again.")
+
+
+async def _work(agents: list, settings: Settings, options: dict) -> None:  # type: ignore[type-arg]
+    from everturn.client import Client
+    from everturn.hosting import Worker
+
+    if agents:
+        client = await Client.connect(task_queue=settings.task_queue, **options)
+        await Worker(client, agents=agents).run()
+    else:
+        await _until_signal()
+
+
+async def _until_signal() -> None:
+    import signal
+
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    await stop.wait()
+
+
+def _load(specs: tuple[str, ...]) -> list:  # type: ignore[type-arg]
+    from everturn.toolfiles import load_agents
+
+    return [agent for spec in specs for agent in load_agents(spec)]
+
+
+def _settings(agents: str | None, task_queue: str | None) -> Settings:
+    """The environment's settings, with what the options say in their place."""
+    from everturn.settings import Settings
+
+    settings, given = Settings.load(), {}
+    if agents is not None:
+        given["agents"] = tuple(one.strip() for one in agents.split(",") if one.strip())
+    if task_queue is not None:
+        given["task_queue"] = (task_queue,)
+    return settings.model_copy(update={name: value if name == "agents" else value[0] for name, value in given.items()})
