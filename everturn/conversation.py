@@ -17,7 +17,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import names
 from everturn.errors import Ended, EverturnError, NotFound, Refused, Stalled, Unreachable
-from everturn.events import Event, events_of
+from everturn.events import Event, EventReader
 from everturn.history import Step, read_steps
 from everturn.payloads import Status
 from everturn.records import Message, Outcome, Part
@@ -104,10 +104,12 @@ class Conversation:
         `since`: the cursor of the last event that you have seen. The events start behind it.
         """
         run_id, _, position = (since or "").rpartition("/")
+        reader = EventReader()
         async for run, step in self._follow_runs(run_id or None):
+            events = reader.read(step, run_id=run)
             if run == run_id and step.id <= int(position):
                 continue
-            for event in events_of(step, run_id=run):
+            for event in events:
                 yield event
 
     # ------------------------------------------------------------ deciding

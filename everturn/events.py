@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, JsonValue
 
 from everturn import history, names
-from everturn.payloads import AwaitAnswer, ModelReply, RefuseCall, RunTool
+from everturn.payloads import INVALID_EDIT, AwaitAnswer, ModelReply, RefuseCall, RunTool
 from everturn.records import Message, Outcome, Record, ToolCall, ToolResult, Usage
 
 
@@ -67,6 +67,8 @@ class Decided(_Event):
     verdict: str
     by: str = ""
     note: str | None = None
+    arguments: dict[str, JsonValue] | None = None
+    """Those that an approval put in place of the model's."""
 
 
 class ToolStarted(_Event):
@@ -136,9 +138,35 @@ Event = Annotated[
 _DECISIONS = (names.APPROVE, names.DENY, names.ANSWER)
 
 
-def events_of(step: history.Step, *, run_id: str) -> list[Event]:
-    """The events that a step is: none, one, or a reply and its calls."""
-    place: dict[str, Any] = {"cursor": f"{run_id}/{step.id}", "at": step.at.isoformat(timespec="milliseconds")}
+class EventReader:
+    """Makes events of steps. Give it every step of a conversation, from the first on."""
+
+    def __init__(self) -> None:
+        self._calls: dict[str, tuple[ToolCall, RunTool]] = {}
+        """The calls of the last reply that run as tools: what a lost run means depends on their plans."""
+
+    def read(self, step: history.Step, *, run_id: str) -> list[Event]:
+        """The events that a step is: none, one, or a reply and its calls."""
+        place: dict[str, Any] = {"cursor": f"{run_id}/{step.id}", "at": step.at.isoformat(timespec="milliseconds")}
+        if isinstance(step, history.TurnFinished):
+            calls = {call.call_id: call for call in step.reply.message.tool_calls}
+            plans = [plan for plan in step.reply.plan if isinstance(plan, RunTool)]
+            self._calls = {plan.call_id: (calls[plan.call_id], plan) for plan in plans}
+        if isinstance(step, history.ToolLost):
+            return self._lost(step, place)
+        return _events(step, place)
+
+    def _lost(self, step: history.ToolLost, place: dict[str, Any]) -> list[Event]:
+        turn, call_id = step.request.turn, step.request.call_id
+        lost = ToolLost(turn=turn, call_id=call_id, tool=step.tool, cause=step.cause, **place)
+        call, plan = self._calls.get(call_id, (None, None))
+        if call is None or plan is None or not (step.kind == INVALID_EDIT or plan.effect == "once"):
+            return [lost]
+        why = step.cause if step.kind == INVALID_EDIT else f"outcome unknown: {step.cause}"
+        return [lost, ApprovalRequested(turn=turn, call=call, why=why, **place)]
+
+
+def _events(step: history.Step, place: dict[str, Any]) -> list[Event]:
     match step:
         case history.Started(start=start) if start.message:
             return [MessageReceived(message=Message.user(start.message), **place)]
@@ -156,8 +184,6 @@ def events_of(step: history.Step, *, run_id: str) -> list[Event]:
             return [ToolStarted(turn=call.turn, call_id=call.call_id, tool=tool, **place)]
         case history.ToolFinished(request=call, result=result):
             return [ToolFinished(turn=call.turn, result=result, **place)]
-        case history.ToolLost(tool=tool, request=call, cause=cause):
-            return [ToolLost(turn=call.turn, call_id=call.call_id, tool=tool, cause=cause, **place)]
         case history.Finished(outcome=outcome, why=why, next_run_id=""):
             return [Done(outcome=outcome, why=why, **place)]
         case _:
@@ -167,7 +193,9 @@ def events_of(step: history.Step, *, run_id: str) -> list[Event]:
 def _command(name: str, payload: dict[str, Any], place: dict[str, Any]) -> Event:
     by, reason = str(payload.get("by") or ""), payload.get("reason") or payload.get("note")
     if name in _DECISIONS:
-        return Decided(call_id=str(payload.get("call_id", "")), verdict=name, by=by, note=reason, **place)
+        edited = payload.get("arguments") if isinstance(payload.get("arguments"), dict) else None
+        call_id = str(payload.get("call_id", ""))
+        return Decided(call_id=call_id, verdict=name, by=by, note=reason, arguments=edited, **place)
     return Switched(name=name, by=by, reason=reason, **place)
 
 

@@ -18,7 +18,7 @@ from temporalio.api.failure.v1 import Failure
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
 from temporalio.converter import DataConverter
-from temporalio.exceptions import ApplicationError, FailureError
+from temporalio.exceptions import ApplicationError, FailureError, TimeoutError  # noqa: A004 - Temporal's
 from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import names
@@ -98,6 +98,8 @@ class ToolLost(Step):
     tool: str
     request: ToolRequest
     cause: str
+    kind: str
+    """The error's type, such as InvalidEdit; empty for a time-out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,11 +179,11 @@ class HistoryReader:
         return None
 
     async def _failed(self, event_id: int, at: datetime, scheduled_id: int, failure: Failure) -> Step | None:
-        cause, cure = await self._explain(failure)
+        kind, cause, cure = await self._explain(failure)
         if turn := self._turns.pop(scheduled_id, None):
             return TurnFailed(event_id, at, turn, cause, cure)
         if tool := self._tools.pop(scheduled_id, None):
-            return ToolLost(event_id, at, *tool, cause)
+            return ToolLost(event_id, at, *tool, cause, kind)
         return None
 
     async def _finished(self, event: HistoryEvent, at: datetime) -> Step | None:
@@ -191,7 +193,7 @@ class HistoryReader:
                 return Finished(event.event_id, at, await self._record(completed.result, Outcome))
             case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED:
                 failure = event.workflow_execution_failed_event_attributes.failure
-                return Finished(event.event_id, at, None, (await self._explain(failure))[0])
+                return Finished(event.event_id, at, None, (await self._explain(failure))[1])
             case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW:
                 run_id = event.workflow_execution_continued_as_new_event_attributes.new_execution_run_id
                 return Finished(event.event_id, at, None, next_run_id=run_id)
@@ -216,15 +218,19 @@ class HistoryReader:
     async def _decode(self, payloads: Payloads, types: list[type] | None) -> list[Any]:
         return await self._converter.decode(payloads.payloads, types) if payloads.payloads else []
 
-    async def _explain(self, failure: Failure) -> tuple[str, str]:
-        """Cause and cure of a failure."""
+    async def _explain(self, failure: Failure) -> tuple[str, str, str]:
+        """Type, cause and cure of a failure, in words."""
         error = await self._converter.decode_failure(failure)
         while isinstance(error, FailureError) and isinstance(error.cause, FailureError):
             error = error.cause
+        if isinstance(error, TimeoutError):
+            kind = error.type.name.lower().replace("_", " ") if error.type else "unknown"
+            return "", f"its worker was lost or took too long ({kind} time-out)", ""
         cure = ""
         if isinstance(error, ApplicationError) and error.details and isinstance(error.details[0], dict):
             cure = str(error.details[0].get("cure") or "")
-        return str(error), cure
+        kind = (error.type or "") if isinstance(error, ApplicationError) else ""
+        return kind, getattr(error, "message", str(error)), cure
 
 
 class Transcript:

@@ -56,9 +56,7 @@ def _next(results: dict[str, list[str]]) -> Any:
 
 def _results(messages: list[dict[str, Any]]) -> dict[str, list[str]]:
     """By tool: what its calls came back with."""
-    tool_of = {
-        one["id"]: one["function"]["name"] for message in messages for one in message.get("tool_calls") or ()
-    }
+    tool_of = {one["id"]: one["function"]["name"] for message in messages for one in message.get("tool_calls") or ()}
     results: dict[str, list[str]] = {}
     for message in messages:
         if message["role"] == "tool":

@@ -8,11 +8,13 @@ from datetime import UTC, datetime, timedelta
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from everturn.errors import EverturnError, ProviderError
+from everturn.errors import EverturnError, InvalidReply, ProviderError
 from everturn.models import Patience
 
 FIRST_DELAY_SECONDS = 0.5
 LONGEST_OWN_DELAY_SECONDS = 30.0
+INVALID_REPLIES = timedelta(minutes=1)
+"""How long a reply that can't be read is asked for again."""
 
 
 def final(error: EverturnError) -> ApplicationError:
@@ -25,8 +27,10 @@ def of_provider(error: ProviderError, patience: Patience) -> ApplicationError:
     if not error.retry:
         return final(error)
     delay = retry_delay(error.retry_after, attempt=activity.info().attempt, longest=patience.max_retry_delay)
-    if waited() + delay > patience.model:
-        error.message = f"{error.message} (tried for {patience.model}, {activity.info().attempt} times)"
+    # A server that does not speak the protocol is wrongly set up more often than passing ill.
+    longest = min(patience.model, INVALID_REPLIES) if isinstance(error, InvalidReply) else patience.model
+    if waited() + delay > longest:
+        error.message = f"{error.message} (tried for {longest}, {activity.info().attempt} times)"
         return final(error)
     return ApplicationError(error.message, {"cure": error.cure}, type=type(error).__name__, next_retry_delay=delay)
 

@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, NoReturn, cast
 
 import typer
@@ -24,35 +24,21 @@ from everturn.errors import EverturnError
 # Typer brings its own copy of click, or uses the one that is installed: this is the base of either's usage errors.
 _UsageError = cast("type[Exception]", typer.BadParameter.__base__)
 
-_TALK, _HOST, _DECIDE, _LOOK = "Talk", "Host", "Decide and steer", "Look"
-
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _command, _panel in [
-    (run, _TALK),
-    (chat, _TALK),
-    (send, _TALK),
-    (demo, _HOST),
-    (up, _HOST),
-    (worker, _HOST),
-    (approve, _DECIDE),
-    (deny, _DECIDE),
-    (answer, _DECIDE),
-    (pause, _DECIDE),
-    (resume, _DECIDE),
-    (close, _DECIDE),
-    (show, _LOOK),
-    (watch, _LOOK),
-    (tools, _LOOK),
-    (models, _LOOK),
-    (doctor, _LOOK),
-]:
-    app.command(rich_help_panel=_panel)(_command)
-app.command("list", rich_help_panel=_LOOK)(list_)
+_PANELS: dict[str, tuple[Callable[..., None], ...]] = {
+    "Talk": (run, chat, send),
+    "Host": (demo, up, worker),
+    "Decide and steer": (approve, deny, answer, pause, resume, close),
+    "Look": (list_, show, watch, tools, models, doctor),
+}
+for _panel, _commands in _PANELS.items():
+    for _command in _commands:
+        app.command(_command.__name__.rstrip("_"), rich_help_panel=_panel)(_command)
 
 
 def _print_version(wanted: bool) -> None:
@@ -71,8 +57,8 @@ def _everturn(
 ) -> None:
     """Durable agent loops on Temporal: conversations that survive crashes, deploys and waits.
 
-    Start with `everturn demo`. Temporal is found by TEMPORAL_ADDRESS and its like; `run`, `chat`, `up` and `demo` start
-    one where none is named.
+    Begin with `everturn demo`. TEMPORAL_ADDRESS and its like name a Temporal server; without them, run, chat, up and
+    demo start one, and the other commands look for one at localhost:7233.
     """
 
 
@@ -110,8 +96,7 @@ def run_command(arguments: Sequence[str]) -> int:
 def _usage(error: Exception) -> int:
     context = getattr(error, "ctx", None)
     if type(error).__name__ == "NoArgsIsHelpError":
-        print(context.get_help() if context else "", file=sys.stderr)
-        return 2
+        return 2  # the help is printed by now
     command = context.command_path if context else "everturn"
     message = " ".join(getattr(error, "format_message", error.__str__)().split())
     return _line(f"{command}: {message.rstrip('.')}. See {command} --help.", status=2)

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shlex
+import sys
+from collections.abc import Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from uuid import uuid4
 
@@ -16,9 +21,10 @@ if TYPE_CHECKING:
     from everturn.cli.hosts import Host, Wanted
     from everturn.cli.terminal import Screen
     from everturn.conversation import Conversation
+    from everturn.records import Message
 
 KEEP_OPEN = timedelta(days=7)
-SHOWN_MESSAGES = 6
+SHOWN_EXCHANGES = 2
 """How much of an earlier conversation is shown when somebody comes back to it."""
 
 HELP = "Ctrl-C leaves, and the conversation stays. /quit or Ctrl-D closes it. /resume [MODEL] goes on after a stall."
@@ -35,7 +41,7 @@ def chat(
     """Talk, message after message. Ctrl-C leaves, and the conversation can be taken up again."""
     from everturn.cli.hosts import Wanted
 
-    wanted = Wanted(model=model, tools=tool or (), system=system, agent=agent)
+    wanted = Wanted.of(model=model, tools=tool, system=system, agent=agent)
     name = id or f"{agent or 'chat'}-{uuid4().hex[:8]}"
     asyncio.run(_chat(wanted, name, approve_all=yes))
 
@@ -97,8 +103,8 @@ class _Talk:
         self._screen.line(HELP, style="dim")
         if not (cursor := await self._cursor()):
             return
-        messages = await self._conversation.transcript()
-        self._screen.lines(transcript_lines(messages[-SHOWN_MESSAGES:], width=self._screen.width))
+        messages = _last_of(await self._conversation.transcript())
+        self._screen.lines(transcript_lines(messages, width=self._screen.width))
         status = await self._conversation.status()
         if status.state == "stalled":
             self._screen.line(f"! stalled: {status.cause} {status.cure or ''}", style="red")
@@ -160,7 +166,7 @@ class _Talk:
                 async with asyncio.timeout(5):
                     await self._conversation.outcome()
         except (EverturnError, TimeoutError) as error:
-            self._screen.line(f"! It could not be closed: {error}", style="red")
+            self._screen.line(f"! It could not be closed: {error or 'it takes too long'}", style="red")
             return False
         return True
 
@@ -191,6 +197,12 @@ class _Talk:
             prefix=self._place.prefix,
             since=since,
         )
+
+
+def _last_of(messages: Sequence[Message]) -> Sequence[Message]:
+    """The messages from the last but one of the user's on."""
+    asked = [index for index, message in enumerate(messages) if message.role == "user"]
+    return messages[asked[-SHOWN_EXCHANGES:][0] :] if asked else messages
 
 
 def again(name: str, wanted: Wanted) -> str:

@@ -60,9 +60,7 @@ def answer(
     as_json: JsonOption = False,
 ) -> None:
     """Give a tool call's result, in the tool's place."""
-    _decide(
-        id, lambda it: it.answer(call, _json_or_text(content), is_error=error), said="answered", as_json=as_json
-    )
+    _decide(id, lambda it: it.answer(call, _json_or_text(content), is_error=error), said="answered", as_json=as_json)
 
 
 def pause(

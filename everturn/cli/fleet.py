@@ -106,8 +106,8 @@ def _print_table(listed: list[Listed]) -> None:
         table.add_column(heading, justify="right" if heading == "TOKENS" else "left", no_wrap=True, overflow="ignore")
     for one in listed:
         status = Text(one.status, style=_STYLES.get(one.status, ""))
-        cells = [clean(one.id), status, clean(one.agent), clean(one.model), f"{one.tokens:,}", _ago(one.started_at)]
-        table.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in cells))
+        agent, model = Text(clean(one.agent)), Text(clean(one.model))
+        table.add_row(Text(clean(one.id)), status, agent, model, f"{one.tokens:,}", _ago(one.started_at))
     screen.console.print(table, width=None if screen.console.is_terminal else 400)
 
 

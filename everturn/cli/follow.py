@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from everturn import events
-from everturn.cli.render import EventLines, arguments_block, folded
+from everturn.cli.render import EventLines, arguments_block, folded, marked
 from everturn.cli.terminal import Screen
 from everturn.conversation import Conversation
 from everturn.errors import Ended, Refused
@@ -16,6 +16,8 @@ from everturn.payloads import WaitingCall
 from everturn.records import ToolCall
 
 RETRY_GLANCE_SECONDS = 2.0
+
+_LOST = {"activity Heartbeat timeout": "its worker was lost"}
 
 
 class Follower:
@@ -169,7 +171,7 @@ class Follower:
 
     async def _glance_at_retries(self) -> None:
         """Retries are no events: now and then, look whether something is tried again, and say why."""
-        shown: set[tuple[str, int]] = set()
+        shown: set[str] = set()
         handle = self._temporal.get_workflow_handle(self._conversation.id)
         while True:
             await asyncio.sleep(RETRY_GLANCE_SECONDS)
@@ -177,7 +179,7 @@ class Follower:
                 described = await handle.describe()
                 for pending in described.raw_description.pending_activities:
                     why = folded(pending.last_failure.message, 300)
-                    key = (pending.activity_id, pending.attempt)
-                    if why and key not in shown:
-                        shown.add(key)
-                        self._screen.line(f"  ! {pending.activity_type.name}, try {pending.attempt}: {why}")
+                    line = f"{pending.activity_type.name}, try {pending.attempt}: {_LOST.get(why, why)}"
+                    if why and line not in shown:
+                        shown.add(line)
+                        self._screen.line(marked("trouble", line, indent=2))

@@ -11,13 +11,16 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from everturn.errors import EverturnError, InvalidSetting, KeyMissing, Unreachable
+import typer
+
+from everturn.errors import EverturnError, KeyMissing, Unreachable
 
 if TYPE_CHECKING:
     from everturn.agent import Agent
     from everturn.cli.terminal import Screen
     from everturn.client import Client
     from everturn.devserver import Endpoint
+    from everturn.settings import Settings
 
 DRAIN_TIMEOUT = timedelta(seconds=2)
 """Somebody pressed Ctrl-C and waits."""
@@ -31,6 +34,16 @@ class Wanted:
     tools: Sequence[Path]
     system: str
     agent: str | None
+
+    @classmethod
+    def of(cls, *, model: str | None, tools: Sequence[Path] | None, system: str, agent: str | None) -> Wanted:
+        """Raises typer.BadParameter where the options don't go together."""
+        if agent and (tools or system):
+            raise typer.BadParameter("it takes no --tool or --system: an agent has its own", param_hint="--agent")
+        if not agent and not model:
+            how = "-m provider:name (`everturn models` lists them), or a hosted agent by --agent NAME"
+            raise typer.BadParameter(f"which one? Name it with {how}", param_hint="--model")
+        return cls(model, tools or (), system, agent)
 
 
 @dataclass(frozen=True)
@@ -50,8 +63,6 @@ async def host(wanted: Wanted, conversation_id: str, *, screen: Screen, db: Path
     """Everything that a conversation needs. A server and a worker of our own end with the context."""
     settings = _settings()
     if wanted.agent:
-        if wanted.tools or wanted.system:
-            raise InvalidSetting("--agent takes no --tool or --system: where the agent is hosted, it has its own.")
         async with remote_client() as client:
             await require_worker(client)
             yield Host(client, wanted.agent, wanted.model, prefix="", lasts=True)
@@ -114,11 +125,7 @@ async def require_worker(client: Client) -> None:
 
 def make_agent(wanted: Wanted) -> Agent:
     """The agent that the options describe, checked as far as it can be before anything starts."""
-    if not wanted.model:
-        raise InvalidSetting(
-            "There is no model.",
-            cure="Name one with -m provider:name (`everturn models` lists them), or a hosted agent with --agent NAME.",
-        )
+    assert wanted.model is not None  # Wanted.of
     from everturn.models import Model
     from everturn.providers.catalog import resolve
 
@@ -162,7 +169,7 @@ class _Broken(logging.Handler):
             self._screen.line(f"! {record.name}: {message}{why}"[:500], style="red")
 
 
-def _settings():  # type: ignore[no-untyped-def]
+def _settings() -> Settings:
     from everturn.settings import Settings
 
     return Settings.load()

@@ -72,7 +72,10 @@ def arguments_block(call: ToolCall) -> Text:
 
 
 def result_text(result: ToolResult) -> str:
-    return " ".join("[image]" if isinstance(part, Image) else part.text for part in result.content) or "(nothing)"
+    parts = ["[image]" if isinstance(part, Image) else part.text for part in result.content]
+    # What the model is told of an edit comes first, and says again what the decision's own line has said.
+    told = parts[1:] if result.decision and len(parts) > 1 and parts[0].startswith("[Approved") else parts
+    return " ".join(told) or "(nothing)"
 
 
 class EventLines:
@@ -131,8 +134,11 @@ class EventLines:
         return _with_result(marked("failed" if result.is_error else "done", line, indent=2), told)
 
     def _decided(self, event: events.Decided) -> str:
-        what = "all that waits" if event.call_id == "*" else self._line(event.call_id)
-        return f"{_said(event.verdict, event.by, event.note)}: {what}"
+        said = _said(event.verdict, event.by, event.note)
+        call = self._calls.get(event.call_id)
+        if call and event.arguments is not None:
+            return f"{said}, as {call_line(call.name, event.arguments, max(self._width // 2, 30))}"
+        return f"{said}: {'all that waits' if event.call_id == '*' else self._line(event.call_id)}"
 
     def _line(self, call_id: str, name: str = "") -> str:
         call = self._calls.get(call_id)
@@ -173,7 +179,10 @@ def _result_line(result: ToolResult, width: int) -> Text:
 
 
 def _who(decision: Decision) -> str:
-    return _said(decision.verdict, decision.by, None)
+    said = _said(decision.verdict, decision.by, decision.note)
+    if decision.arguments is None:
+        return said
+    return f"{said}, with {folded(json.dumps(decision.arguments, ensure_ascii=False), 200)}"
 
 
 def _said(verdict: str, by: str, note: str | None) -> str:

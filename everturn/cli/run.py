@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 
 def run(
-    prompt: Annotated[str, typer.Argument(help="What to say. A single - reads it from standard input.")],
+    prompt: Annotated[
+        str, typer.Argument(metavar="PROMPT", help="What to say. A single - reads it from standard input.")
+    ],
     model: ModelOption = None,
     tool: ToolOption = None,
     system: SystemOption = "",
@@ -32,7 +34,7 @@ def run(
     """Hold a conversation until its final reply, which goes to standard output. All else goes to stderr."""
     from everturn.cli.hosts import Wanted
 
-    wanted = Wanted(model=model, tools=tool or (), system=system, agent=agent)
+    wanted = Wanted.of(model=model, tools=tool, system=system, agent=agent)
     text = sys.stdin.read().strip() if prompt == "-" else prompt
     if not text.strip():
         raise typer.BadParameter("there is nothing to say.", param_hint="PROMPT")

@@ -36,7 +36,7 @@ def sample_agents(beside: Path, *, wanted: bool) -> Iterator[tuple[tuple[str, ..
     if not books.exists():
         shutil.copytree(folder / INVOICES, books)
     os.environ.setdefault("BOOKS_DIR", str(books))
-    notes = [f"Example    everturn run --agent bookkeeper \"Do October's books.\"   (works on {books})"]
+    notes = [f'Example    everturn run --agent bookkeeper "Do October\'s books."   (works on {books})']
     with ExitStack() as stack:
         if not os.environ.get("MODEL"):
             stack.enter_context(_scripted(folder))

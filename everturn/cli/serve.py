@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from everturn.cli.options import AgentsOption
 
 if TYPE_CHECKING:
+    from everturn.agent import Agent
     from everturn.settings import Settings
 
 
@@ -63,7 +64,7 @@ async def _up(settings: Settings, *, port: int, ui_port: int, db: Path) -> None:
             screen.line("Stopped. What runs will go on when it is up again.")
 
 
-async def _work(agents: list, settings: Settings, options: dict) -> None:  # type: ignore[type-arg]
+async def _work(agents: list[Agent], settings: Settings, options: dict[str, Any]) -> None:
     from everturn.client import Client
     from everturn.hosting import Worker
 
@@ -83,7 +84,7 @@ async def _until_signal() -> None:
     await stop.wait()
 
 
-def _load(specs: tuple[str, ...]) -> list:  # type: ignore[type-arg]
+def _load(specs: tuple[str, ...]) -> list[Agent]:
     from everturn.toolfiles import load_agents
 
     return [agent for spec in specs for agent in load_agents(spec)]
@@ -93,9 +94,9 @@ def _settings(agents: str | None, task_queue: str | None) -> Settings:
     """The environment's settings, with what the options say in their place."""
     from everturn.settings import Settings
 
-    settings, given = Settings.load(), {}
+    given: dict[str, Any] = {}
     if agents is not None:
         given["agents"] = tuple(one.strip() for one in agents.split(",") if one.strip())
     if task_queue is not None:
-        given["task_queue"] = (task_queue,)
-    return settings.model_copy(update={name: value if name == "agents" else value[0] for name, value in given.items()})
+        given["task_queue"] = task_queue
+    return Settings.load().model_copy(update=given)

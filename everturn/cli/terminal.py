@@ -8,7 +8,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -101,22 +101,27 @@ def _typed(prompt: str) -> str:
     return input()
 
 
-async def _in_a_thread(read: Any) -> str:
+async def _in_a_thread(read: Callable[[], str]) -> str:
     """Reads in a thread that nobody waits for: a pool's would hold up the end of the program until Enter is pressed."""
     loop = asyncio.get_running_loop()
     line: asyncio.Future[str] = loop.create_future()
 
-    def settle(set_it: Any, value: Any) -> None:
-        if not line.done():
-            set_it(value)
+    def settle(text: str | None, error: BaseException | None) -> None:
+        if line.done():
+            return
+        if error is None:
+            line.set_result(text or "")
+        else:
+            line.set_exception(error)
 
     def work() -> None:
+        text, failure = None, None
         try:
-            what, value = line.set_result, read()
+            text = read()
         except BaseException as error:  # noqa: BLE001 - whatever it is, the one who waits gets it
-            what, value = line.set_exception, error
+            failure = error
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(settle, what, value)
+            loop.call_soon_threadsafe(settle, text, failure)
 
     with _terminal_restored():
         threading.Thread(target=work, daemon=True, name="everturn-keyboard").start()
@@ -126,22 +131,21 @@ async def _in_a_thread(read: Any) -> str:
 @contextlib.contextmanager
 def _terminal_restored() -> Iterator[None]:
     """Readline turns echo off while it reads. When Ctrl-C takes us away from it, somebody has to turn it on again."""
-    try:
-        import termios
-
-        before = termios.tcgetattr(sys.stdin.fileno())
-    except (ImportError, OSError, ValueError, *_termios_error()):
-        yield
-        return
+    before = _terminal_settings()
     try:
         yield
     finally:
-        termios.tcsetattr(sys.stdin.fileno(), termios.TCSADRAIN, before)
+        if before is not None:
+            import termios
+
+            termios.tcsetattr(sys.stdin.fileno(), termios.TCSADRAIN, before)
 
 
-def _termios_error() -> tuple[type[Exception], ...]:
-    with contextlib.suppress(ImportError):
+def _terminal_settings() -> list[Any] | None:
+    if not sys.stdin.isatty():
+        return None
+    try:
         import termios
-
-        return (termios.error,)
-    return ()
+    except ImportError:  # Windows, which restores them itself
+        return None
+    return termios.tcgetattr(sys.stdin.fileno())

@@ -16,6 +16,9 @@ from everturn.records import Decision, Message
 from everturn.workflows.commands import accept
 from everturn.workflows.desk import Desk, Taken
 
+MAX_INPUT_CHARS = 400_000
+"""Of one message or answer: each goes on into the next model turn's payload."""
+
 REMEMBERED = 1000
 """Message ids kept to take a repeated message once only."""
 
@@ -104,6 +107,10 @@ class Controls:
     def _message_objection(self, said: MessageIn) -> str | None:
         if self.closing:
             return "The conversation is closing and takes no more messages; start another."
+        if (size := len(said.model_dump_json())) > MAX_INPUT_CHARS:
+            return (
+                f"The message has {size:,} characters of JSON; the limit is {MAX_INPUT_CHARS:,}. Send a link instead."
+            )
         return None if said.text or said.parts else "A message needs text or parts."
 
     def _take_message(self, said: MessageIn) -> dict[str, Any]:
@@ -117,6 +124,8 @@ class Controls:
         return self.desk.objection(approval.call_id, approving=True)
 
     def _objection(self, decision: Deny | Answer) -> str | None:
+        if (size := len(decision.model_dump_json())) > MAX_INPUT_CHARS:
+            return f"It has {size:,} characters of JSON; the limit is {MAX_INPUT_CHARS:,}."
         return self.desk.objection(decision.call_id)
 
     def _take_approval(self, approval: Approve) -> dict[str, Any]:

@@ -7,10 +7,13 @@ from dataclasses import dataclass, field
 
 from everturn.models import Limits
 from everturn.payloads import CarryOver, ModelReply
-from everturn.records import Message, Text, ToolResult, Usage
+from everturn.records import Image, Message, Part, Text, ToolResult, Usage
 
 INLINE_CHARS = 2_048
 """A larger tool result is not written into the history a second time: the delta names it (decision 0003)."""
+
+MAX_DELTA_CHARS = 400_000
+"""At most 1.6 MB in UTF-8; Temporal takes payloads of 2 MB, and retries a larger one for ever in silence."""
 
 
 @dataclass
@@ -54,7 +57,9 @@ class Progress:
             for result in message.tool_results
             if result.call_id in self.recorded and _chars(result) > INLINE_CHARS
         )
-        return tuple(_without_content(message, named) if named else message for message in messages), named
+        if named:
+            messages = [_without_content(message, named) for message in messages]
+        return tuple(_fitted(messages)), named
 
     def take_reply(self, reply: ModelReply) -> None:
         self.messages.append(reply.message)
@@ -84,8 +89,44 @@ class Progress:
         return None
 
 
-def _chars(result: ToolResult) -> int:
-    return sum(len(part.text) if isinstance(part, Text) else len(part.data or "") for part in result.content)
+def _fitted(messages: list[Message]) -> list[Message]:
+    """The messages, cut where they would not fit a payload: many large answers of people can come together."""
+    room = MAX_DELTA_CHARS
+    if sum(_chars(part) for message in messages for part in message.parts) <= room:
+        return messages
+    fitted = []
+    for message in messages:
+        parts = []
+        for part in message.parts:
+            parts.append(_cut(part, room))
+            room = max(0, room - _chars(part))
+        fitted.append(message.model_copy(update={"parts": tuple(parts)}))
+    return fitted
+
+
+def _cut(part: Part, room: int) -> Part:
+    if _chars(part) <= room:
+        return part
+    if isinstance(part, ToolResult):
+        return part.model_copy(update={"content": (Text(text=_cut_text(part.text, room)),)})
+    return Text(text=_cut_text(part.text if isinstance(part, Text) else "", room))
+
+
+def _cut_text(text: str, room: int) -> str:
+    return f"{text[:room]}\n[Cut: too large. {min(room, len(text)):,} of {len(text):,} characters are shown.]"
+
+
+def _chars(part: Part) -> int:
+    """Of what a part can hold much of."""
+    match part:
+        case Text():
+            return len(part.text)
+        case Image():
+            return len(part.data or "")
+        case ToolResult():
+            return sum(map(_chars, part.content))
+        case _:
+            return 0
 
 
 def _without_content(message: Message, named: tuple[str, ...]) -> Message:

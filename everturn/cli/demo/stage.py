@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import csv
 import os
 import shutil
@@ -11,10 +10,10 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 from everturn.cli.samples import AGENT, INVOICES, MODEL, SCRIPTED, examples_folder
 from everturn.errors import EverturnError, InvalidFile
@@ -77,13 +76,16 @@ class Stage:
     def check_worker(self) -> None:
         """Raises EverturnError where the worker has ended by itself: nobody would go on."""
         if (status := self.workers[-1].poll()) is not None:
-            lines = Path(self.log.name).read_text(errors="replace").splitlines()
-            raise EverturnError(f"The worker ended by itself, status {status}: {lines[-1] if lines else 'no word'}")
+            raise EverturnError(f"The worker ended by itself, status {status}. Its last words: {self.last_words()}")
+
+    def last_words(self) -> str:
+        lines = Path(self.log.name).read_text(errors="replace").splitlines()
+        return lines[-1] if lines else "none"
 
 
 @asynccontextmanager
 async def stage() -> AsyncIterator[Stage]:
-    """Everything set up, in a temporary folder; and everything away at the end, unless something went wrong."""
+    """Everything set up, in a temporary folder; and everything away at the end."""
     examples = examples_folder()
     if examples is None:
         raise InvalidFile("The demo's example files are not installed.", cure="Run it from a checkout: make demo.")
@@ -173,6 +175,3 @@ def _stop_workers(set_up: Stage) -> None:
     for worker in set_up.workers:
         with suppress(subprocess.TimeoutExpired):
             worker.wait(timeout=5)
-
-
-__all__ = ["Stage", "stage"]

@@ -1,0 +1,145 @@
+"""Whether everything really happened: the files on the disk against the transcript, line by line.
+
+Strict on effects, whichever model played: what was reported as done is there exactly once, and nothing else is. What
+a model decides to do is known beforehand of the scripted one only.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from everturn.cli.demo.kill import JOURNAL, Kill
+from everturn.records import Message, ToolCall, ToolResult
+
+if TYPE_CHECKING:
+    from everturn.cli.demo.stage import Stage
+
+BOOKINGS: Final = {"2026-101": 20340, "2026-102": 50895, "2026-103": 17675, "2026-105": 76200}
+"""Cents, by invoice: those that add up."""
+SUM: Final = "1,651.10"
+DUE: Final = "2026-102"
+
+
+@dataclass(frozen=True)
+class Check:
+    happened: bool
+    text: str
+
+
+@dataclass(frozen=True)
+class Played:
+    """What there is to check."""
+
+    conversation_id: str
+    messages: Sequence[Message]
+    kill: Kill | None
+    second_tries: Sequence[datetime]
+
+    def of(self, tool: str) -> Iterator[tuple[ToolCall, ToolResult]]:
+        """The calls of a tool that took effect, each with its result."""
+        results = {one.call_id: one for message in self.messages for one in message.tool_results}
+        for message in self.messages:
+            for call in message.tool_calls:
+                result = results.get(call.call_id)
+                if call.name == tool and result is not None and not result.is_error:
+                    yield call, result
+
+
+def check(stage: Stage, played: Played) -> list[Check]:
+    return [
+        _kill(played),
+        _journal(stage, played),
+        _payments(stage, played),
+        _report(stage, played),
+        _transcript(played),
+    ]
+
+
+def _kill(played: Played) -> Check:
+    kill = played.kill
+    if kill is None:
+        return Check(False, "the worker was to be killed in the middle of a tool, but the moment never came")
+    after = [(moment - kill.at).total_seconds() for moment in played.second_tries]
+    if kill.status != -9 or not after:
+        return Check(False, f"the worker ended with {kill.status}, and {len(after)} calls were run again")
+    calls = "1 call was" if len(after) == 1 else f"{len(after)} calls were"
+    return Check(True, f"the worker was killed (SIGKILL); {calls} run again, {min(after):.1f} s after the kill")
+
+
+def _journal(stage: Stage, played: Played) -> Check:
+    rows = stage.rows(JOURNAL)
+    wanted = [(_key(played, call), *_arguments(call, result, "invoice", "cents")) for call, result in played.of("book")]
+    there = [(key, invoice, cents) for key, invoice, _, cents in rows]
+    booked = {invoice: int(cents) for _, invoice, cents in there}
+    once = Counter(there) == Counter(wanted) and len(wanted) > 0
+    if not once or (stage.scripted and booked != BOOKINGS):
+        return Check(False, f"{JOURNAL} has {_listed(there)}, where there should be {_listed(wanted)}, each once")
+    before = played.kill.lines_before if played.kill else 0
+    when = f"{before} before the kill, {len(rows) - before} after"
+    return Check(True, f"{len(rows)} effects in {JOURNAL} for {len(wanted)} bookings, each exactly once ({when})")
+
+
+def _payments(stage: Stage, played: Played) -> Check:
+    rows = stage.rows("payments.csv")
+    paid = list(played.of("pay"))
+    wanted = [(_key(played, call), *_arguments(call, result, "invoice", "iban", "cents")) for call, result in paid]
+    denied = any(
+        one.name == "pay" and one.decision and one.decision.verdict != "approve"
+        for message in played.messages
+        for one in message.tool_results
+    )
+    there = [tuple(row) for row in rows]
+    expected = not stage.scripted or denied or [row[1] for row in rows] == [DUE]
+    unapproved = [call.call_id for call, result in paid if not result.decision]
+    if Counter(there) != Counter(wanted) or not expected or unapproved:
+        return Check(
+            False, f"payments.csv has {_listed(there)}, where there should be {_listed(wanted)}, each approved"
+        )
+    if not rows:
+        return Check(True, "0 payments in payments.csv: none was approved")
+    count = "1 payment" if len(rows) == 1 else f"{len(rows)} payments"
+    return Check(True, f"{count} in payments.csv, approved and made exactly once")
+
+
+def _report(stage: Stage, played: Played) -> Check:
+    path = stage.books / "report.md"
+    written = [str(_arguments(call, result, "markdown")[0]) for call, result in played.of("write_report")]
+    text = path.read_text() if path.exists() else None
+    if text is None or not written or text != written[-1] or (stage.scripted and SUM not in text):
+        return Check(False, "report.md is not what the model wrote")
+    told = f", with the sum of {SUM} EUR" if SUM in text else ""
+    return Check(True, f"report.md is there, {len(text.splitlines())} lines{told}")
+
+
+def _transcript(played: Played) -> Check:
+    """Each reply's calls are answered in their order, in the very next message; and a reply in words ends it."""
+    calls = 0
+    for message, following in zip(played.messages, [*played.messages[1:], None], strict=True):
+        asked = [call.call_id for call in message.tool_calls]
+        calls += len(asked)
+        answered = [result.call_id for result in following.tool_results] if following else []
+        if asked and asked != answered:
+            return Check(False, f"the transcript lacks a pair: {asked} were asked for, {answered} came back")
+    last = played.messages[-1] if played.messages else None
+    if last is None or last.role != "assistant" or last.tool_calls or not last.text:
+        return Check(False, "the transcript does not end with a reply in words")
+    return Check(True, f"the transcript is complete: {len(played.messages)} messages, {calls} calls, {calls} results")
+
+
+def _key(played: Played, call: ToolCall) -> str:
+    return f"{played.conversation_id}:{call.call_id}"
+
+
+def _arguments(call: ToolCall, result: ToolResult, *names: str) -> tuple[str, ...]:
+    """What the call ran with: the model's arguments, or those that a human put in their place."""
+    edited = result.decision.arguments if result.decision else None
+    arguments: dict[str, Any] = call.arguments if edited is None else edited
+    return tuple(str(arguments.get(name)) for name in names)
+
+
+def _listed(rows: Sequence[tuple[str, ...]]) -> str:
+    return "; ".join(" ".join(row) for row in rows) or "nothing"

@@ -1,0 +1,157 @@
+"""The demo's show: what is played on the stage, and what people see of it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from everturn.cli.demo.checks import Check, Played, check
+from everturn.cli.demo.kill import Kill, kill_in_the_middle, second_tries
+from everturn.cli.demo.stage import Stage, stage
+from everturn.cli.render import marked, transcript_lines
+from everturn.cli.terminal import Screen
+from everturn.errors import EverturnError, Stalled
+
+if TYPE_CHECKING:
+    from everturn.conversation import Conversation
+
+AGENT = "bookkeeper"
+TASK = (
+    "Do October's books: check and book the invoices in the folder, write report.md, "
+    "and pay what is due by 10 October 2026."
+)
+LIMIT_SECONDS = 300
+
+
+async def play() -> bool:
+    """Plays it, checks it, and tells; False where something did not happen."""
+    from everturn.cli.hosts import quiet_logs
+
+    screen = Screen(to_stdout=True)
+    quiet_logs(None)
+    started = time.monotonic()
+    screen.line("everturn demo: a bookkeeper works on real files, and its worker is killed in the middle", style="bold")
+    screen.busy("starting Temporal, a model and a worker")
+    try:
+        async with stage() as set_up:
+            checks = await _play_on(set_up, screen, started)
+            await _let_look(screen)
+    finally:
+        screen.idle()
+    return all(one.happened for one in checks)
+
+
+async def _play_on(set_up: Stage, screen: Screen, started: float) -> list[Check]:
+    pid = set_up.start_worker()
+    conversation = await set_up.client.start(AGENT, TASK, id=f"october-books-{pid}")
+    _introduce(set_up, screen, pid)
+    kill = asyncio.create_task(kill_in_the_middle(set_up, conversation.id, screen))
+    async with asyncio.timeout(None if screen.can_ask else LIMIT_SECONDS):
+        await _follow(set_up, conversation, screen, kill)
+    messages = await conversation.transcript()
+    tries = await second_tries(set_up, conversation.id)
+    checks = check(set_up, Played(conversation.id, messages, _result(kill), tries))
+    _conclude(set_up, conversation, screen, messages, checks, seconds=time.monotonic() - started)
+    return checks
+
+
+async def _follow(set_up: Stage, conversation: Conversation, screen: Screen, kill: asyncio.Task[Kill]) -> None:
+    """Follows the conversation to its end. Raises what goes wrong with the worker meanwhile."""
+    from everturn.cli.follow import Follower
+
+    follower = Follower(
+        conversation,
+        screen=screen,
+        temporal=set_up.client.temporal,
+        approve_all=not screen.can_ask,
+        show_messages=True,
+    )
+    following = asyncio.create_task(_until_done(follower, screen))
+    try:
+        await asyncio.wait({following, kill}, return_when=asyncio.FIRST_COMPLETED)
+        if kill.done():
+            kill.result()
+        await following
+    finally:
+        for task in (following, kill):
+            task.cancel()
+        await asyncio.wait({following, kill})
+
+
+async def _until_done(follower: Any, screen: Screen) -> None:
+    from everturn import events
+
+    while True:
+        stop = await follower.next_stop()
+        if isinstance(stop, events.Replied):
+            screen.line(marked("assistant", stop.message.text))
+        elif isinstance(stop, events.Stalled):
+            raise Stalled(stop.cause, cure=stop.cure)
+        elif stop.outcome is None:
+            raise EverturnError(f"The conversation ended without a reply: {stop.why}")
+        else:
+            return
+
+
+def _result(kill: asyncio.Task[Kill]) -> Kill | None:
+    with suppress(asyncio.CancelledError):
+        return kill.result()
+    return None
+
+
+# ---------------------------------------------------------------- what people see
+
+
+def _introduce(set_up: Stage, screen: Screen, pid: int) -> None:
+    screen.idle()
+    model = (
+        f"{set_up.model}  (no key needed; MODEL=provider:name takes a real one)" if set_up.scripted else set_up.model
+    )
+    facts = [
+        ("Temporal", set_up.client.temporal.service_client.config.target_host),
+        ("Web UI", set_up.ui_url or "where your Temporal has it"),
+        ("Model", model),
+        ("Worker", f"process {pid}"),
+        ("Files", str(set_up.books)),
+    ]
+    for name, value in facts:
+        screen.line(f"  {name:<9} {value}")
+    screen.line()
+
+
+def _conclude(
+    set_up: Stage,
+    conversation: Conversation,
+    screen: Screen,
+    messages: Sequence[Any],
+    checks: list[Check],
+    *,
+    seconds: float,
+) -> None:
+    _heading(screen, "The transcript, as Temporal's history has it")
+    screen.lines(transcript_lines(messages, width=screen.width))
+    _heading(screen, "What really happened")
+    for one in checks:
+        screen.line(marked("done" if one.happened else "failed", one.text))
+    screen.line()
+    if all(one.happened for one in checks):
+        screen.line(f"Everything happened, in {seconds:.0f} s.", style="bold green")
+    else:
+        screen.line(f"Something did not happen. The worker's last words: {set_up.last_words()}", style="bold red")
+    if set_up.ui_url:
+        namespace = set_up.client.temporal.namespace
+        screen.line(f"Web UI: {set_up.ui_url}/namespaces/{namespace}/workflows/{conversation.id}")
+
+
+def _heading(screen: Screen, text: str) -> None:
+    screen.line()
+    screen.line(f"── {text} " + "─" * max(min(screen.width, 100) - len(text) - 4, 3), style="dim")
+
+
+async def _let_look(screen: Screen) -> None:
+    if screen.can_ask:
+        with suppress(EOFError):
+            await screen.ask("Have a look. Enter ends the demo, and its server with it. ")
