@@ -13,17 +13,22 @@ from typing import Any
 
 from benchmarks.contestants import ALL
 from benchmarks.rig import RESULTS, ROOT
-from everturn.devserver import find_binary
 
 RECORD = ROOT / "benchmarks" / "RESULTS.md"
 MARK = "<!-- Below: written by `python -m benchmarks --record`. -->"
 
 Rows = dict[str, dict[str, Any]]
+COLUMNS = {
+    "latency_ms": "latency",
+    "worker_cpu_ms": "worker CPU",
+    "events": "events",
+    "history_bytes": "history bytes",
+}
 
 
-async def machine() -> dict[str, str]:
+def machine(server: Path) -> dict[str, str]:
     """What the numbers depend on."""
-    server = subprocess.run([await find_binary(), "--version"], capture_output=True, text=True, timeout=10, check=True)
+    asked = subprocess.run([server, "--version"], capture_output=True, text=True, timeout=10, check=True)
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "everturn": _revision(),
@@ -32,13 +37,14 @@ async def machine() -> dict[str, str]:
         "system": platform.platform(terse=True),
         "python": platform.python_version(),
         "temporalio": version("temporalio"),
-        "temporal": server.stdout.strip().removeprefix("temporal version "),
+        "temporal": asked.stdout.strip().removeprefix("temporal version "),
     }
 
 
 def table(title: str, rows: Rows, *, against: tuple[str, ...]) -> str:
     """The measure `turns`: one line per contestant, with its latency as a ratio to each of `against`."""
-    heads = ["", *(f"latency / {name}" for name in against), "quartiles", "ms", "worker CPU", "CPU ms", "events", "bytes"]
+    ratios = [f"latency / {name}" for name in against]
+    heads = ["", *ratios, "quartiles", "ms", "worker CPU", "CPU ms", "events", "bytes"]
     lines = [f"### {title}", "", _line(heads), _line(["---", *["---:"] * (len(heads) - 1)])]
     for name, row in rows.items():
         low, high = row["latency_ratio_quartiles"]
@@ -51,12 +57,11 @@ def table(title: str, rows: Rows, *, against: tuple[str, ...]) -> str:
 
 def losses(rows: Rows, *, name: str, against: tuple[str, ...]) -> str:
     """Where `name` is behind: one sentence each, from the numbers."""
-    columns = {"latency_ms": "latency", "worker_cpu_ms": "worker CPU", "events": "events", "history_bytes": "history bytes"}
     own = rows[name]
     lost = [
         f"- {what}: {own[key] / rows[other][key]:.2f} times {other}'s"
         for other in against
-        for key, what in columns.items()
+        for key, what in COLUMNS.items()
         if own[key] > rows[other][key] * 1.005
     ]
     return "\n".join([f"### Where {name} loses", "", *(lost or ["- nowhere, in this run"])])

@@ -19,6 +19,7 @@ from everturn.devserver import DevServer
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
+LONGEST_START_SECONDS = 20.0
 LONGEST_STOP_SECONDS = 5.0
 
 
@@ -48,7 +49,8 @@ async def rig(contestants: Iterable[Contestant]) -> AsyncIterator[Rig]:
         server = await stack.enter_async_context(DevServer())
         model = _spawn(stack, "model", sys.executable, "-m", "everturn.testing", str(ROOT / "benchmarks/script.py"))
         assert model.stdout is not None
-        base_url = (await asyncio.to_thread(model.stdout.readline)).decode().strip()
+        async with asyncio.timeout(LONGEST_START_SECONDS):
+            base_url = (await asyncio.to_thread(model.stdout.readline)).decode().strip()
         running = Rig(await Client.connect(server.address))
         for one in contestants:
             command = (one.python, "-m", "benchmarks.host", one.name, server.address)

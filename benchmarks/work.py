@@ -7,9 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-RESULT = "0123456789abcdef" * 256
-"""What the tool returns: 4 KB."""
-
 TOOL = {
     "type": "function",
     "function": {
@@ -19,6 +16,11 @@ TOOL = {
     },
 }
 LAST_WORDS = "done"
+
+
+def looked_up(number: int) -> str:
+    """What the tool returns: 4 KB."""
+    return f"{number:016}" * 256
 
 
 def opening(turns: int) -> str:
@@ -35,4 +37,4 @@ def call_of(turn: int) -> dict[str, Any]:
 
 def result_of(turn: int) -> dict[str, Any]:
     """The tool's message in `turn`."""
-    return {"role": "tool", "tool_call_id": f"call_{turn}_0", "content": RESULT}
+    return {"role": "tool", "tool_call_id": f"call_{turn}_0", "content": looked_up(turn)}

@@ -16,13 +16,16 @@ if TYPE_CHECKING:
     from everturn.hosting import Worker
     from everturn.models import Limits, Model, ModelSettings, Patience
     from everturn.providers import generate
-    from everturn.records import Image, Message, Outcome, Reply, Text, ToolCall, ToolResult, Usage
+    from everturn.records import Document, Image, Message, Outcome, Reply, Text, ToolCall, ToolResult, Usage
+    from everturn.servertools import CodeExecution, UnsupportedParameter, WebSearch, XSearch
     from everturn.tools import Tool, ToolContext, tool
 
 _HOMES = {
     "Agent": "agent",
     "Client": "client",
+    "CodeExecution": "servertools",
     "Conversation": "conversation",
+    "Document": "records",
     "EverturnError": "errors",
     "Image": "records",
     "Limits": "models",
@@ -38,8 +41,11 @@ _HOMES = {
     "ToolContext": "tools",
     "ToolFailed": "errors",
     "ToolResult": "records",
+    "UnsupportedParameter": "servertools",
     "Usage": "records",
+    "WebSearch": "servertools",
     "Worker": "hosting",
+    "XSearch": "servertools",
     "generate": "providers",
     "tool": "tools",
 }
@@ -47,7 +53,9 @@ _HOMES = {
 __all__ = [
     "Agent",
     "Client",
+    "CodeExecution",
     "Conversation",
+    "Document",
     "EverturnError",
     "Image",
     "Limits",
@@ -63,8 +71,11 @@ __all__ = [
     "ToolContext",
     "ToolFailed",
     "ToolResult",
+    "UnsupportedParameter",
     "Usage",
+    "WebSearch",
     "Worker",
+    "XSearch",
     "generate",
     "tool",
 ]

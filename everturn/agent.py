@@ -7,32 +7,36 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import BaseModel, PydanticUserError, TypeAdapter
+from pydantic import BaseModel, JsonValue, PydanticUserError, TypeAdapter
 
 from everturn.errors import InvalidAgent, InvalidTool
 from everturn.models import Limits, Model, ModelSettings, Patience
+from everturn.outputs import Output
 from everturn.schemas import ModelArguments, SchemaArguments
+from everturn.servertools import ServerTool
 from everturn.tools import Tool, tool
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,64}")
 _DICT_KEYS = frozenset({"name", "description", "parameters", "type"})
 
-ToolItem = Callable[..., Any] | Tool | Mapping[str, Any]
+ToolItem = Callable[..., Any] | Tool | ServerTool | Mapping[str, Any]
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class Agent:
     """What a worker hosts and a conversation is held with. Frozen, and checked when it is made.
 
-    `tools` takes functions, `@tool` objects, dicts with a name (`{"name", "description", "parameters"}`, run by the
-    client) and raw provider dicts (passed through, in `raw_tools`). `output` is a type that the last reply is to
-    have. Raises InvalidAgent, InvalidTool or InvalidModel.
+    `tools` takes functions, `@tool` objects, tools that the provider runs (`WebSearch()`, in `server_tools`), dicts
+    with a name (`{"name", "description", "parameters"}`, run by the client) and raw provider dicts (passed through,
+    in `raw_tools`). `output` is a type that the last reply is to have; `output_schema` its JSON schema, of type
+    object, whatever the type is. Raises InvalidAgent, InvalidTool or InvalidModel.
     """
 
     name: str
     model: Model
     instructions: str
     tools: tuple[Tool, ...]
+    server_tools: tuple[ServerTool, ...]
     raw_tools: tuple[Mapping[str, Any], ...]
     settings: ModelSettings
     limits: Limits
@@ -64,21 +68,23 @@ class Agent:
             raise InvalidAgent(
                 f"Agent {name!r} has fallback_models={fallback_models!r}.", cure="Write fallback_models=[...]."
             )
-        made, raw = _sort_tools(name, tools)
-        adapter, schema = _read_output(name, output)
+        made, served, raw = _sort_tools(name, tools)
+        wanted = _output(name, output)
         vars(self).update(
             name=name,
             model=_model(name, "model", model),
             instructions=instructions,
             tools=made,
+            server_tools=served,
             raw_tools=raw,
             settings=settings,
             limits=limits,
             patience=patience,
             fallback_models=tuple(_model(name, "fallback_models", item) for item in fallback_models),
             output=output,
-            output_adapter=adapter,
-            output_schema=schema,
+            output_adapter=wanted and wanted.adapter,
+            output_schema=wanted and wanted.schema,
+            _output=wanted,
             _by_name={item.name: item for item in made},
         )
 
@@ -91,6 +97,11 @@ class Agent:
         """The tool of this name; None where the agent has none, for models make names up."""
         by_name: dict[str, Tool] = vars(self)["_by_name"]
         return by_name.get(name)
+
+    def read_output(self, text: str) -> JsonValue:
+        """A final reply's text as the `output` type, in JSON; None for an agent without one. Raises InvalidOutput."""
+        wanted: Output | None = vars(self)["_output"]
+        return wanted.read(text) if wanted else None
 
 
 def _check_name(name: object) -> None:
@@ -117,12 +128,11 @@ def _model(name: str, option: str, value: object) -> Model:
     )
 
 
-def _read_output(name: str, output: Any) -> tuple[TypeAdapter[Any] | None, dict[str, Any] | None]:
+def _output(name: str, output: Any) -> Output | None:
     if output is None:
-        return None, None
+        return None
     try:
-        adapter: TypeAdapter[Any] = TypeAdapter(output)
-        return adapter, adapter.json_schema()
+        return Output.of(output)
     except (PydanticUserError, NameError, TypeError, ValueError) as error:
         raise InvalidAgent(
             f"Agent {name!r} has output={output!r}: {str(error).partition(chr(10))[0]}.",
@@ -130,24 +140,32 @@ def _read_output(name: str, output: Any) -> tuple[TypeAdapter[Any] | None, dict[
         ) from error
 
 
-def _sort_tools(agent: str, items: Any) -> tuple[tuple[Tool, ...], tuple[Mapping[str, Any], ...]]:
-    """What runs by name, and the raw provider dicts."""
-    if isinstance(items, str | Mapping | Tool | Agent) or not isinstance(items, Iterable):
+def _sort_tools(
+    agent: str, items: Any
+) -> tuple[tuple[Tool, ...], tuple[ServerTool, ...], tuple[Mapping[str, Any], ...]]:
+    """What runs by name, what the provider runs, and the raw provider dicts."""
+    if isinstance(items, str | Mapping | Tool | ServerTool | Agent) or not isinstance(items, Iterable):
         raise InvalidTool(f"Agent {agent!r} has tools={items!r}, which is not a list.", cure="Write tools=[...].")
     made: dict[str, Tool] = {}
+    served: dict[type[ServerTool], ServerTool] = {}
     raw: list[Mapping[str, Any]] = []
     for index, item in enumerate(items):
         place = f"tools[{index}] of Agent {agent!r}"
         if isinstance(item, Mapping) and _is_raw(item):
             raw.append(item)
-            continue
-        one = _client_tool(item, place=place) if isinstance(item, Mapping) else _function_tool(item, place=place)
-        if one.name in made:
-            raise InvalidTool(
-                f"{place} is called {one.name!r}, as is one before it.", cure="Give one another name: tool(name='...')."
-            )
-        made[one.name] = one
-    return tuple(made.values()), tuple(raw)
+        elif isinstance(item, ServerTool):
+            if type(item) in served:
+                raise InvalidTool(f"{place} is a second {type(item).__name__}.", cure="Put all settings into one.")
+            served[type(item)] = item
+        else:
+            one = _client_tool(item, place=place) if isinstance(item, Mapping) else _function_tool(item, place=place)
+            if one.name in made:
+                raise InvalidTool(
+                    f"{place} is called {one.name!r}, as is one before it.",
+                    cure="Give one another name: tool(name='...').",
+                )
+            made[one.name] = one
+    return tuple(made.values()), tuple(served.values()), tuple(raw)
 
 
 def _is_raw(item: Mapping[str, Any]) -> bool:
@@ -165,11 +183,12 @@ def _function_tool(item: Any, *, place: str) -> Tool:
             cure="Write a tool that asks it: `return (await client.run(agent, question)).text`.",
         )
     if isinstance(item, type):
-        raise InvalidTool(f"{place}: {item.__name__} is a class.", cure=f"Write {item.__name__}(...).")
+        settings = "" if issubclass(item, ServerTool) else "..."  # all of a server tool's settings have defaults
+        raise InvalidTool(f"{place}: {item.__name__} is a class.", cure=f"Write {item.__name__}({settings}).")
     if not callable(item):
         raise InvalidTool(
             f"{place} is {item!r}, {_kind(item)}.",
-            cure="Write a function, a @tool, or a dict with name, description and parameters.",
+            cure="Write a function, a @tool, WebSearch(), or a dict with name, description and parameters.",
         )
     try:
         return tool(item)

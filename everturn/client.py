@@ -22,15 +22,18 @@ from everturn.agent import Agent
 from everturn.conversation import Conversation
 from everturn.conversion import data_converter
 from everturn.errors import AlreadyStarted, ConversationError, Ended, NotFound, Stalled, Unreachable
-from everturn.history import read_steps
 from everturn.models import Limits
-from everturn.payloads import CarryOver, Start
-from everturn.records import Message, Outcome, Part
+from everturn.packing import pack
+from everturn.payloads import CarryOver, InRun, Packed, Start
+from everturn.records import Message, Outcome, Part, Usage
 from everturn.settings import Settings, connect_options
 from everturn.standing import Standing
 
 TASK_TIMEOUT = timedelta(seconds=5)
 """What a worker that is killed in a workflow task costs. Temporal's own default is 10 s."""
+
+MAX_REVIVED_CHARS = 1_200_000
+"""Temporal takes payloads of 2 MB."""
 
 Said = str | Iterable[Part]
 
@@ -128,10 +131,10 @@ class Client:
             try:
                 await conversation.send(content, message_id=message_id)
             except Ended:
-                standing = await self._read(id)
+                standing = await conversation.standing()
                 if message_id in standing.message_ids:
                     return conversation
-                revived = start.model_copy(update={"carry": _carry(standing)})
+                revived = start.model_copy(update={"carry": await self._revived(conversation, standing)})
             except NotFound:
                 revived = start
             else:
@@ -226,23 +229,22 @@ class Client:
             raise self.unreachable(error) from error
         return self.conversation(conversation_id)
 
-    async def _read(self, conversation_id: str) -> Standing:
-        standing = Standing()
-        async for step in read_steps(self.temporal, conversation_id):
-            standing.take(step)
-        return standing
-
-
-def _carry(standing: Standing) -> CarryOver:
-    outcome = standing.finished.outcome if standing.finished else None
-    return CarryOver(
-        messages=tuple(standing.transcript.messages),
-        turn=standing.turn,
-        tool_calls=outcome.tool_calls if outcome else 0,
-        usage=outcome.usage if outcome else CarryOver().usage,
-        cost_usd=outcome.cost_usd if outcome else None,
-        message_ids=tuple(standing.message_ids),
-    )
+    async def _revived(self, conversation: Conversation, standing: Standing) -> CarryOver:
+        """What a conversation that is over hands to the run that revives it: the whole transcript, where it fits."""
+        transcript = await conversation.transcript()
+        packed = pack(transcript)
+        described = await self.temporal.get_workflow_handle(conversation.id).describe()
+        outcome = standing.finished.outcome if standing.finished else None
+        return CarryOver(
+            earlier=Packed(data=packed) if len(packed) <= MAX_REVIVED_CHARS else InRun(run_id=described.run_id or ""),
+            length=len(transcript),
+            turn=standing.turn,
+            tool_calls=outcome.tool_calls if outcome else 0,
+            usage=outcome.usage if outcome else Usage(),
+            cost_usd=outcome.cost_usd if outcome else None,
+            last_text=outcome.text if outcome else "",
+            message_ids=tuple(standing.message_ids),
+        )
 
 
 def _first_attributes(start: Start) -> TypedSearchAttributes:

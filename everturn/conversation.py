@@ -18,7 +18,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from everturn import names
 from everturn.errors import Ended, EverturnError, NotFound, Refused, Stalled, Unreachable
 from everturn.events import Event, EventReader
-from everturn.history import Step, read_steps
+from everturn.history import Step, read_steps, read_transcript
 from everturn.payloads import Status
 from everturn.records import Message, Outcome, Part
 from everturn.standing import Standing
@@ -61,10 +61,12 @@ class Conversation:
         """
         described = await self._describe()
         standing = Standing()
-        async for step in self._follow():
+        async for run, step in self._follow_runs(described.run_id):
             standing.take(step)
-            if step.id < described.history_length and standing.finished is None:
+            if run == described.run_id and step.id < described.history_length:
                 continue  # this is how it stood before; events up to there are known to follow
+            if standing.finished and standing.finished.next_run_id:
+                continue
             if standing.finished:
                 return self._outcome(standing).text
             if standing.answered:
@@ -75,9 +77,8 @@ class Conversation:
 
     async def outcome(self) -> Outcome:
         """How the conversation ended; waits for the end, through stalls and approvals."""
-        await self._describe()
         standing = Standing()
-        async for step in self._follow():
+        async for _, step in self._follow_runs((await self._describe()).run_id):
             standing.take(step)
         return self._outcome(standing)
 
@@ -96,7 +97,8 @@ class Conversation:
 
     async def transcript(self) -> tuple[Message, ...]:
         """The messages so far, in order. Reads the history: needs no worker."""
-        return tuple((await self._standing()).transcript.messages)
+        standing = await self.standing()
+        return tuple(await read_transcript(self._temporal, self.id, standing.transcript))
 
     async def events(self, since: str | None = None) -> AsyncIterator[Event]:
         """What happened and what happens, until the conversation is over.
@@ -105,7 +107,7 @@ class Conversation:
         """
         run_id, _, position = (since or "").rpartition("/")
         reader = EventReader()
-        async for run, step in self._follow_runs(run_id or None):
+        async for run, step in self._follow_runs(run_id or await self._first_run()):
             events = reader.read(step, run_id=run)
             if run == run_id and step.id <= int(position):
                 continue
@@ -180,13 +182,13 @@ class Conversation:
             raise self._explained(error) from error
         return described
 
-    async def _follow(self) -> AsyncIterator[Step]:
-        async for _, step in self._follow_runs(None):
-            yield step
+    async def _first_run(self) -> str:
+        described = await self._describe()
+        return described.raw_description.workflow_execution_info.first_run_id or described.run_id
 
-    async def _follow_runs(self, run_id: str | None) -> AsyncIterator[tuple[str, Step]]:
-        """Each step with its run's id, on through every run that the conversation continues as."""
-        run = run_id or (await self._describe()).run_id
+    async def _follow_runs(self, run_id: str) -> AsyncIterator[tuple[str, Step]]:
+        """Each step with its run's id, from this run on through every one that the conversation continues as."""
+        run = run_id
         while run:
             next_run = ""
             async for step in read_steps(self._temporal, self.id, run_id=run, follow=True):
@@ -194,7 +196,8 @@ class Conversation:
                 yield run, step
             run = next_run
 
-    async def _standing(self) -> Standing:
+    async def standing(self) -> Standing:
+        """Where it stands, by the history of its latest run."""
         standing = Standing()
         run_id = (await self._describe()).run_id
         async for step in read_steps(self._temporal, self.id, run_id=run_id):
@@ -202,7 +205,7 @@ class Conversation:
         return standing
 
     async def _final_status(self) -> Status:
-        standing = await self._standing()
+        standing = await self.standing()
         outcome = standing.finished.outcome if standing.finished else None
         if outcome is None:
             return Status(state="done", turn=standing.turn, cause=standing.finished.why if standing.finished else None)

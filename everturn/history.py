@@ -22,7 +22,9 @@ from temporalio.exceptions import ApplicationError, FailureError, TimeoutError  
 from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import names
-from everturn.payloads import MessageIn, ModelReply, ModelRequest, Start, ToolRequest
+from everturn.errors import NotFound
+from everturn.packing import unpack
+from everturn.payloads import CarryOver, Earlier, InRun, MessageIn, ModelReply, ModelRequest, Start, ToolRequest
 from everturn.records import Message, Outcome, Record, ToolResult
 
 R = TypeVar("R", bound=Record)
@@ -234,26 +236,38 @@ class HistoryReader:
 
 
 class Transcript:
-    """The fold: each turn puts its delta at its position, and its reply behind. A turn that is asked again thus
-    takes the place of the one before."""
+    """The fold: each turn puts its delta at its position, and its reply behind. A turn that is asked again thus takes
+    the place of the one before. Holds one run's messages; those of earlier runs are to be had by `read_transcript`."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
+        self.base = 0
+        """So many messages came before this run's."""
+        self.earlier: Earlier | None = None
+        """Where those are."""
         self._results: dict[str, ToolResult] = {}
 
     def take(self, step: Step) -> None:
         match step:
-            case Started() if step.start.carry:
-                self.messages = list(step.start.carry.messages)
+            case Started(start=start):
+                carry = start.carry or CarryOver()
+                self.messages, self.base, self.earlier = list(carry.unseen), carry.length, carry.earlier
+                self._results = {one.call_id: one for message in carry.unseen for one in message.tool_results}
             case ToolFinished():
                 self._results[step.result.call_id] = step.result
             case TurnStarted():
-                self.messages[step.request.position :] = filled(step.request, self._results)
+                self._put(step.request.position, filled(step.request, self._results))
             case TurnFinished():
-                end = step.request.position + len(step.request.delta)
-                self.messages[end:] = [step.reply.message]
+                self._put(step.request.position + len(step.request.delta), [step.reply.message])
             case Finished() if step.outcome:
                 self.messages += step.outcome.tail
+
+    def _put(self, position: int, messages: list[Message]) -> None:
+        self.messages[position - self.base :] = messages
+
+    def results(self, call_ids: Sequence[str]) -> dict[str, ToolResult]:
+        """The results of these calls, as far as they are known."""
+        return {call_id: self._results[call_id] for call_id in call_ids if call_id in self._results}
 
 
 def filled(request: ModelRequest, results: dict[str, ToolResult]) -> list[Message]:
@@ -291,6 +305,28 @@ async def read_steps(
             if not follow or error.status not in PASSING:
                 raise
             await asyncio.sleep(RECONNECT_SECONDS)
+
+
+async def read_transcript(client: Client, conversation_id: str, transcript: Transcript) -> list[Message]:
+    """A run's messages behind those of the runs before it. Raises NotFound where one of those is no longer there."""
+    parts = [transcript.messages]
+    while isinstance(earlier := transcript.earlier, InRun):
+        length = transcript.base
+        transcript = Transcript()
+        try:
+            async for step in read_steps(client, conversation_id, run_id=earlier.run_id):
+                transcript.take(step)
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise
+            raise NotFound(
+                f"The history of conversation {conversation_id!r} is gone from run {earlier.run_id} back: it has "
+                "outlived the namespace's retention."
+            ) from None
+        parts.append(transcript.messages[: length - transcript.base])
+    if earlier:
+        parts.append(list(unpack(earlier.data)))
+    return [message for part in reversed(parts) for message in part]
 
 
 def user_messages(messages: Sequence[Message]) -> int:

@@ -16,18 +16,59 @@ from everturn.records import Decision, Message, Part, Record, Stop, Usage
 # ---------------------------------------------------------------- the conversation
 
 
-class CarryOver(Record):
-    """What one run hands to the next: the transcript so far and the counters that go on counting."""
+class WorkerFacts(Record):
+    """What a workflow can't know by itself, and what changes only with a deploy."""
 
-    messages: tuple[Message, ...] = ()
+    model: str = ""
+    """`provider:name`, as the agent has it."""
+    limits: dict[str, JsonValue] = Field(default_factory=dict)
+    """The agent's Limits, where they differ from the defaults."""
+    indexed: bool = False
+    """The namespace has everturn's search attributes."""
+
+
+class Packed(Record):
+    """Messages in the payload itself: see packing.py."""
+
+    kind: Literal["packed"] = "packed"
+    data: str
+
+
+class InRun(Record):
+    """Messages that stand in the history of an earlier run, or before it."""
+
+    kind: Literal["in_run"] = "in_run"
+    run_id: str
+
+
+Earlier = Annotated[Packed | InRun, Field(discriminator="kind")]
+
+
+class CarryOver(Record):
+    """What one run hands to the next. Its size does not grow with the conversation."""
+
+    earlier: Earlier | None = None
+    """Where the first `length` messages are: the prefix that the model has seen."""
+    length: int = 0
     digest: str = ""
-    """Of `messages`; empty where the last of them were never sent to a model."""
+    """Of the prefix; empty where none is known."""
+    unseen: tuple[Message, ...] = ()
+    """What comes behind the prefix: results that no model has seen yet."""
+    inbox: tuple[Message, ...] = ()
+    message_ids: tuple[str, ...] = ()
+    """Messages that were taken before, so that a repeated one is taken once."""
     turn: int = 0
     tool_calls: int = 0
     usage: Usage = Usage()
     cost_usd: float | None = 0.0
-    message_ids: tuple[str, ...] = ()
-    """Messages that were taken before, so that a repeated one is taken once."""
+    last_text: str = ""
+    """What the model said last; shortened where it is long."""
+    started_at: float | None = None
+    """When the conversation began: seconds since 1970."""
+    facts: WorkerFacts | None = None
+    model: str = ""
+    """The one that somebody chose in place of the agent's own."""
+    paused: bool = False
 
 
 class Start(Record):
@@ -178,17 +219,6 @@ class RefuseCall(Record):
 PlannedCall = Annotated[RunTool | AwaitAnswer | RefuseCall, Field(discriminator="kind")]
 
 
-class WorkerFacts(Record):
-    """What a workflow can't know by itself, and what changes only with a deploy."""
-
-    model: str = ""
-    """`provider:name`, as the agent has it."""
-    limits: dict[str, JsonValue] = Field(default_factory=dict)
-    """The agent's Limits, where they differ from the defaults."""
-    indexed: bool = False
-    """The namespace has everturn's search attributes."""
-
-
 class ModelReply(Record):
     """The output of `call_model`: the reply, and the plan that the workflow follows for its calls."""
 
@@ -199,6 +229,9 @@ class ModelReply(Record):
     """Of the transcript with this reply."""
     usage: Usage = Usage()
     cost_usd: float | None = None
+    """None where the price is not known."""
+    output: JsonValue = None
+    """A final reply as the agent's `output` type; None where it has none, or where the reply does not fit it."""
     facts: WorkerFacts | None = None
     """Sent when a worker meets the conversation; None where what it said before still holds."""
 

@@ -7,8 +7,9 @@ Light to import: pydantic and the standard library only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
+from uuid import uuid4
 
 from pydantic import (
     BaseModel,
@@ -19,6 +20,8 @@ from pydantic import (
     model_serializer,
     model_validator,
 )
+
+from everturn.shapes import read_call
 
 
 class Record(BaseModel):
@@ -75,6 +78,27 @@ class Image(PartRecord):
         return self
 
 
+class Document(PartRecord):
+    """A file for the model to read, such as a PDF: either `data` (base64, with its `media_type`) or a `url`.
+
+    A model that can't read it is told so, in words, in its place.
+    """
+
+    kind: Literal["document"] = "document"
+    data: str | None = None
+    url: str | None = None
+    media_type: str | None = None
+    name: str = ""
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if (self.data is None) == (self.url is None):
+            raise ValueError("a Document takes either data= (base64) or url=, and not both")
+        if self.data is not None and not self.media_type:
+            raise ValueError("a Document with data= needs media_type=, such as 'application/pdf'")
+        return self
+
+
 class Thinking(PartRecord):
     """What the model thought, where its provider shows it. Only the provider that made it may see it again."""
 
@@ -96,6 +120,27 @@ class ToolCall(PartRecord):
     provider_id: str | None = None
     unparsed: str | None = None
 
+    @classmethod
+    def parse(cls, given: object) -> ToolCall:
+        """The tool call in what a vendor's API or SDK gave, as an object or a dict.
+
+        Takes OpenAI's Chat and Responses calls (a custom tool's text becomes the argument `input`), Anthropic's
+        tool_use and server_tool_use, Gemini's functionCall (the part, or what is in it), and a ToolCall. Where the
+        vendor gives no id, one is made up. Raises TypeError, naming what it got, for anything else.
+        """
+        if isinstance(given, ToolCall):
+            return given
+        if isinstance(given, Mapping) and given.get("kind") == "tool_call":
+            return cls.model_validate(given)
+        call = read_call(given)
+        return cls(
+            call_id=call.id or f"call_{uuid4().hex[:24]}",
+            name=call.name,
+            arguments=call.arguments or {},
+            unparsed=call.unparsed,
+            extra=call.extra,
+        )
+
 
 class Decision(Record):
     """A human's word on a tool call: taken once, bound to the call, with who and when."""
@@ -109,7 +154,7 @@ class Decision(Record):
     """The arguments that the human put in place of the model's; None where they were left alone."""
 
 
-ResultPart = Annotated[Text | Image, Field(discriminator="kind")]
+ResultPart = Annotated[Text | Image | Document, Field(discriminator="kind")]
 
 
 class ToolResult(PartRecord):
@@ -142,7 +187,9 @@ class Opaque(PartRecord):
     data: JsonValue = None
 
 
-Part = Annotated[Text | Image | Thinking | ToolCall | ToolResult | ServerToolUse | Opaque, Field(discriminator="kind")]
+Part = Annotated[
+    Text | Image | Document | Thinking | ToolCall | ToolResult | ServerToolUse | Opaque, Field(discriminator="kind")
+]
 
 
 class Message(Record):
@@ -192,8 +239,9 @@ class Usage(Record):
         return Usage(**{name: getattr(self, name) + getattr(other, name) for name in Usage.model_fields})
 
 
-Stop = Literal["end", "tool_calls", "length", "filtered", "refused"]
-"""Why the model stopped: it was done; it wants tools; it ran out of tokens; a filter or it itself refused."""
+Stop = Literal["end", "tool_calls", "length", "filtered", "refused", "paused"]
+"""Why the model stopped: it was done; it wants tools; it ran out of tokens; a filter or it itself refused; its
+provider made a pause, and goes on when it is asked again with this reply as the last message."""
 
 
 class Reply(Record):

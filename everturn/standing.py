@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from everturn import history, names
-from everturn.payloads import ModelReply
+from everturn.payloads import CarryOver, ModelReply
 
 
 class Standing:
-    """A fold over steps. What came in is counted against what the model has seen."""
+    """A fold over steps, from run to run. What came in is counted against what the model has seen."""
 
     def __init__(self) -> None:
         self.transcript = history.Transcript()
@@ -23,10 +23,10 @@ class Standing:
         self.transcript.take(step)
         match step:
             case history.Started(start=start):
-                carry = start.carry
-                self._received = history.user_messages(carry.messages) if carry else 0
-                self.message_ids = dict.fromkeys(carry.message_ids) if carry else {}
-                self.finished = None
+                carry = start.carry or CarryOver()
+                self._received = history.user_messages((*carry.unseen, *carry.inbox))
+                self.message_ids = dict.fromkeys(carry.message_ids)
+                self.reply, self.turn, self.finished = None, carry.turn, None
                 if start.message:
                     self._receive(start.message_id)
             case history.Said(said=said):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from temporalio.client import Client, WorkflowHandle
@@ -26,14 +27,18 @@ async def by_type(client: Client, contestant: Contestant, conversation_id: str, 
 
 async def by_everturn(client: Client, contestant: Contestant, conversation_id: str, turns: int) -> Handle:
     """With everturn's own client, which sets search attributes, summaries and a workflow task time-out."""
+    everturn = _everturn_client(client, contestant.name)
+    await everturn.start("clerk", work.opening(turns), id=conversation_id)
+    return client.get_workflow_handle(conversation_id)
+
+
+@cache
+def _everturn_client(client: Client, task_queue: str) -> Any:
     from everturn import Client as EverturnClient
     from everturn.conversion import data_converter
 
-    own = Client(**{**client.config(), "data_converter": data_converter})
-    everturn = EverturnClient(own, task_queue=contestant.name, by="benchmark")
-    everturn._indexed = True  # asked once for each client: the server of the rig has the search attributes
-    await everturn.start("clerk", work.opening(turns), id=conversation_id)
-    return client.get_workflow_handle(conversation_id)
+    config: dict[str, Any] = {**client.config(), "data_converter": data_converter}
+    return EverturnClient(Client(**config), task_queue=task_queue, by="benchmark")
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from everturn.settings import Settings
 @tool(effect="read")
 async def lookup(number: int) -> str:
     """Look up a number."""
-    return work.RESULT
+    return work.looked_up(number)
 
 
 clerk = Agent("clerk", model="scripted:demo", tools=[lookup], limits=Limits(max_turns=10_000))

@@ -21,7 +21,7 @@ async def ask_model(turn: int) -> dict[str, Any]:
 
 @activity.defn
 async def lookup(number: int) -> str:
-    return work.RESULT
+    return work.looked_up(number)
 
 
 @workflow.defn

@@ -36,7 +36,7 @@ class Model:
 
 @activity.defn
 async def lookup(number: int) -> str:
-    return work.RESULT
+    return work.looked_up(number)
 
 
 @workflow.defn
@@ -52,5 +52,5 @@ class FloorHttp:
 
 async def serve(address: str) -> None:
     client = await Client.connect(address)
-    activities = [Model().ask_model, lookup]
-    await Worker(client, task_queue="floor_http", workflows=[FloorHttp], activities=activities).run()
+    model = Model()
+    await Worker(client, task_queue="floor_http", workflows=[FloorHttp], activities=[model.ask_model, lookup]).run()

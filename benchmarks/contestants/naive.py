@@ -35,7 +35,7 @@ class Model:
 
 @activity.defn
 async def lookup(number: int) -> str:
-    return work.RESULT
+    return work.looked_up(number)
 
 
 @workflow.defn
@@ -44,9 +44,7 @@ class Naive:
     async def run(self, turns: int) -> str:
         messages: Messages = [{"role": "user", "content": work.opening(turns)}]
         while True:
-            message = await workflow.execute_activity_method(
-                Model.ask_model, messages, start_to_close_timeout=LIMIT
-            )
+            message = await workflow.execute_activity_method(Model.ask_model, messages, start_to_close_timeout=LIMIT)
             messages.append(message)
             if not message.get("tool_calls"):
                 return str(message["content"])

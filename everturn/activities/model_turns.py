@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 
+from pydantic import JsonValue
 from temporalio import activity
 
 from everturn import names
@@ -14,16 +15,21 @@ from everturn.activities.beat import Heart
 from everturn.activities.planning import plan_calls
 from everturn.activities.prefixes import Prefixes, digest_of
 from everturn.agent import Agent
-from everturn.errors import ConfigError, ConnectionFailed, InvalidAgent, InvalidReply, ProviderError
-from everturn.history import ToolFinished, Transcript, TurnStarted, filled, read_steps
+from everturn.errors import ConfigError, ConnectionFailed, InvalidAgent, InvalidReply, NotFound, ProviderError
+from everturn.history import Transcript, TurnStarted, filled, read_steps, read_transcript
 from everturn.logs import get_logger
 from everturn.models import Model
+from everturn.outputs import InvalidOutput
 from everturn.payloads import ModelReply, ModelRequest, WorkerFacts
+from everturn.prices import cost_usd
 from everturn.providers import Request, ToolSpec, ask
 from everturn.records import Message, Reply, ToolResult
 
 MAX_REPLY_BYTES = 1_500_000
 """Temporal takes payloads of 2 MB; a larger one would be retried for ever in silence."""
+
+MAX_OUTPUT_BYTES = 400_000
+"""An output crosses beside the text that it was read from."""
 
 _log = get_logger("everturn.turn")
 
@@ -52,6 +58,8 @@ class ModelTurns:
             stop="end" if reply.stop == "tool_calls" else reply.stop,
             digest=self._prefixes.remember(request.digest, prefix, (*delta, reply.message)),
             usage=reply.usage,
+            cost_usd=cost_usd(_model(agent, request), reply.usage),
+            output=_output(agent, request, reply),
             facts=self._facts[agent.name] if met else None,
         )
         _log.info("turn.finished", **_line(request, reply), seconds=round(time.monotonic() - started, 3))
@@ -71,13 +79,15 @@ class ModelTurns:
     async def _ask(self, agent: Agent, request: ModelRequest, messages: Sequence[Message]) -> Reply:
         info = activity.info()
         question = Request(
-            model=Model(request.model) if request.model else agent.model,
+            model=_model(agent, request),
             messages=messages,
             instructions=_instructions(agent, request),
             tools=self._specs[agent.name],
+            server_tools=agent.server_tools,
             raw_tools=agent.raw_tools,
             settings=agent.settings,
             conversation_id=info.workflow_id,
+            output_schema=agent.output_schema,
             conclude=request.conclude is not None,
         )
         limit = agent.patience.turn_timeout
@@ -114,15 +124,17 @@ class ModelTurns:
         return prefix, filled(request, results)
 
     async def _read(self, request: ModelRequest) -> tuple[Sequence[Message], dict[str, ToolResult]]:
-        info = activity.info()
-        transcript, results = Transcript(), {}
-        async for step in read_steps(activity.client(), info.workflow_id or "", run_id=info.workflow_run_id):
+        info, client = activity.info(), activity.client()
+        transcript, conversation_id = Transcript(), info.workflow_id or ""
+        async for step in read_steps(client, conversation_id, run_id=info.workflow_run_id):
             if isinstance(step, TurnStarted) and step.request.turn == request.turn:
                 break
             transcript.take(step)
-            if isinstance(step, ToolFinished):
-                results[step.result.call_id] = step.result
-        prefix = transcript.messages[: request.position]
+        results = transcript.results(request.named)
+        try:
+            prefix = (await read_transcript(client, conversation_id, transcript))[: request.position]
+        except NotFound as error:
+            raise failures.final(error) from None
         _log.info("prefix.read", turn=request.turn, messages=len(prefix))
         if request.digest and digest_of(prefix) != request.digest:
             # The history is the truth. This can happen after an upgrade that writes a record differently.
@@ -137,6 +149,23 @@ def _facts_of(agent: Agent, *, indexed: bool) -> WorkerFacts:
 
 def _specs(agent: Agent) -> tuple[ToolSpec, ...]:
     return tuple(ToolSpec(tool.name, tool.description, tool.parameters) for tool in agent.tools)
+
+
+def _model(agent: Agent, request: ModelRequest) -> Model:
+    return Model(request.model) if request.model else agent.model
+
+
+def _output(agent: Agent, request: ModelRequest, reply: Reply) -> JsonValue:
+    """A final reply as the agent's `output` type, in JSON. None for other replies, and for one that does not fit."""
+    if agent.output_adapter is None or reply.stop != "end" or reply.tool_calls:
+        return None
+    try:
+        if len(reply.text.encode("utf-8", "replace")) > MAX_OUTPUT_BYTES:
+            raise InvalidOutput(f"It has more than {MAX_OUTPUT_BYTES:,} bytes.")
+        return agent.read_output(reply.text)
+    except InvalidOutput as error:
+        _log.warning("output.refused", conversation=activity.info().workflow_id, turn=request.turn, error=str(error))
+        return None
 
 
 def _instructions(agent: Agent, request: ModelRequest) -> str:

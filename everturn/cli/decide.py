@@ -109,9 +109,14 @@ def _tell(conversation_id: str, how: Callable[[Conversation], Awaitable[None]], 
 
 async def _with_conversation(conversation_id: str, how: Callable[[Conversation], Awaitable[Any]]) -> Any:
     from everturn.cli.hosts import remote_client
+    from everturn.errors import Ended
 
     async with remote_client() as client:
-        return await how(client.conversation(conversation_id))
+        try:
+            return await how(client.conversation(conversation_id))
+        except Ended as error:
+            cure = f"`everturn chat --id {conversation_id} --agent NAME` takes it up again."
+            raise Ended(error.message, cure=cure) from None
 
 
 def _arguments(written: str | None) -> dict[str, Any] | None:

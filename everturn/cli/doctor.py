@@ -116,10 +116,12 @@ async def _server(client: Client) -> Finding:
 async def _namespace(client: Client) -> Finding:
     from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 
+    from everturn.cli.render import count
+
     name = client.temporal.namespace
     described = await client.temporal.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=name))
     days = described.config.workflow_execution_retention_ttl.ToTimedelta().days
-    return Finding("namespace", "ok", f"{name!r}; ended conversations are kept for {days} days")
+    return Finding("namespace", "ok", f"{name!r}; ended conversations are kept for {count(days, 'day')}")
 
 
 async def _search_attributes(client: Client, *, fix: bool) -> Finding:

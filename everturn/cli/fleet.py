@@ -90,25 +90,26 @@ def _as_json(one: Listed) -> dict[str, Any]:
 
 
 def _print_table(listed: list[Listed]) -> None:
-    from rich.table import Table
     from rich.text import Text
 
-    from everturn.cli.render import clean
+    from everturn.cli.render import columns
     from everturn.cli.terminal import Screen
 
-    screen = Screen(to_stdout=True)
     if not listed:
         Screen().line("There are no such conversations.")
         return
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for heading in ("ID", "STATUS", "AGENT", "MODEL", "TOKENS", "STARTED"):
-        # An id that is cut short can't be copied.
-        table.add_column(heading, justify="right" if heading == "TOKENS" else "left", no_wrap=True, overflow="ignore")
-    for one in listed:
-        status = Text(one.status, style=_STYLES.get(one.status, ""))
-        agent, model = Text(clean(one.agent)), Text(clean(one.model))
-        table.add_row(Text(clean(one.id)), status, agent, model, f"{one.tokens:,}", _ago(one.started_at))
-    screen.console.print(table, width=None if screen.console.is_terminal else 400)
+    rows = [
+        (
+            one.id,
+            Text(one.status, style=_STYLES.get(one.status, "")),
+            one.agent,
+            one.model,
+            f"{one.tokens:,}",
+            _ago(one.started_at),
+        )
+        for one in listed
+    ]
+    Screen(to_stdout=True).lines(columns(("ID", "STATUS", "AGENT", "MODEL", "TOKENS", "STARTED"), rows))
 
 
 def _ago(moment: datetime) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from contextlib import suppress
 from typing import Any
 
@@ -17,6 +18,7 @@ from everturn.records import ToolCall
 
 RETRY_GLANCE_SECONDS = 2.0
 
+OUTCOME_UNKNOWN = "outcome unknown"
 _LOST = {"activity Heartbeat timeout": "its worker was lost"}
 
 
@@ -46,6 +48,7 @@ class Follower:
         self._events = conversation.events(since)
         self._lines = EventLines(width=screen.width, announce=not screen.live)
         self._running: dict[str, str] = {}
+        self._lost: set[str] = set()
         self._turn = 0
 
     async def next_stop(self) -> events.Replied | events.Stalled | events.Done:
@@ -76,8 +79,7 @@ class Follower:
                 self._running.pop(event.result.call_id, None)
             case events.ToolLost():
                 self._running.pop(event.call_id, None)
-                # An edit that did not fit, or a `once` tool whose worker was lost: the call may wait again.
-                await self.decide(event.call_id, doubtful=True)
+                self._lost.add(event.call_id)
             case events.ApprovalRequested() | events.AnswerRequested():
                 await self.decide(event.call.call_id)
             case _:
@@ -85,27 +87,31 @@ class Follower:
         self._screen.busy(self._doing())
 
     def _doing(self) -> str:
-        return folded(", ".join(self._running.values()), 60) or f"turn {self._turn} · thinking"
+        running = Counter(self._running.values()).items()
+        tools = ", ".join(f"{tool} ×{count}" if count > 1 else tool for tool, count in running)
+        return folded(tools, 60) or f"turn {self._turn} · thinking"
 
     # ------------------------------------------------------------ decisions
 
-    async def decide(self, call_id: str, *, doubtful: bool = False) -> None:
+    async def decide(self, call_id: str) -> None:
+        """Decides on a call, or says how somebody can, if it really waits."""
         waiting = await self._waiting(call_id)
         if waiting is None:
             return  # somebody else was quicker
         call = ToolCall(call_id=call_id, name=waiting.tool, arguments=waiting.arguments)
-        wants_answer = waiting.why.endswith("as the answer")
+        wants_answer = "runs outside" in waiting.why
+        # Whether to run again what may have run already is not for a --yes to say.
+        doubtful = call_id in self._lost or waiting.why.startswith(OUTCOME_UNKNOWN)
         try:
-            # Whether to run again what may have run already is not for a --yes to say.
             if self._approve_all and not doubtful and not wants_answer:
-                await self._conversation.approve(call_id, note=None)
+                await self._conversation.approve(call_id)
             elif self._screen.can_ask:
                 await self._ask(call, waiting, wants_answer=wants_answer)
             else:
                 self._tell_how(call_id, wants_answer=wants_answer)
         except Refused as refusal:
             self._screen.line(f"    {refusal}", style="yellow")
-            await self.decide(call_id, doubtful=doubtful)
+            await self.decide(call_id)
 
     async def _waiting(self, call_id: str) -> WaitingCall | None:
         # The events run ahead of the workflow by one step of it.
@@ -133,7 +139,7 @@ class Follower:
             if wants_answer:
                 await self._conversation.answer(call.call_id, await self._screen.ask("    its result: "))
                 return
-            if waiting.why.startswith("outcome unknown"):
+            if waiting.why.startswith(OUTCOME_UNKNOWN):
                 self._screen.line("    It may have taken effect already. Yes runs it again.", style="yellow")
             await self._ask_for_approval(call)
         except EOFError:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.text import Text
 
 from everturn import events
-from everturn.records import Decision, Image, Message, Outcome, ToolCall, ToolResult
+from everturn.records import Decision, Message, Outcome, ToolCall, ToolResult
+from everturn.records import Text as RecordText
 
 MARKS = {
     "user": "▸",
@@ -72,7 +73,7 @@ def arguments_block(call: ToolCall) -> Text:
 
 
 def result_text(result: ToolResult) -> str:
-    parts = ["[image]" if isinstance(part, Image) else part.text for part in result.content]
+    parts = [part.text if isinstance(part, RecordText) else f"[{part.kind}]" for part in result.content]
     # What the model is told of an edit comes first, and says again what the decision's own line has said.
     told = parts[1:] if result.decision and len(parts) > 1 and parts[0].startswith("[Approved") else parts
     return " ".join(told) or "(nothing)"
@@ -164,11 +165,26 @@ def outcome_line(outcome: Outcome) -> str:
     facts = [outcome.status.replace("_", " ")]
     if outcome.reason:
         facts.append(folded(outcome.reason, 200))
-    facts += [_count(outcome.turns, "turn"), _count(outcome.tool_calls, "tool call")]
+    facts += [count(outcome.turns, "turn"), count(outcome.tool_calls, "tool call")]
     facts.append(f"{outcome.usage.total_tokens:,} tokens")
     if outcome.cost_usd:
         facts.append(f"{outcome.cost_usd:.4f} USD")
     return " · ".join(facts)
+
+
+def columns(heading: Sequence[str], rows: Sequence[Sequence[Text | str]]) -> list[Text]:
+    """A table whose cells are never cut, for an id that is cut can't be copied."""
+    cells = [[Text(name, style="dim") for name in heading]]
+    cells += [[cell if isinstance(cell, Text) else Text(clean(cell)) for cell in row] for row in rows]
+    widths = [max(row[index].cell_len for row in cells) for index in range(len(heading))]
+    lines = []
+    for row in cells:
+        line = Text()
+        for cell, width in zip(row, widths, strict=True):
+            line.append_text(cell).append(" " * (width - cell.cell_len + 2))
+        line.rstrip()
+        lines.append(line)
+    return lines
 
 
 def _result_line(result: ToolResult, width: int) -> Text:
@@ -194,5 +210,5 @@ def _with_result(line: Text, told: str) -> Text:
     return line.append("  ").append(told, style="dim")
 
 
-def _count(number: int, noun: str) -> str:
+def count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -46,19 +46,22 @@ def models(as_json: JsonOption = False) -> None:
     if as_json:
         print(json.dumps(rows, indent=2))
         return
-    from rich.table import Table
     from rich.text import Text
 
+    from everturn.cli.render import columns
     from everturn.cli.terminal import Screen
 
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for heading in ("PROVIDER", "READY", "KEY", "ADDRESS"):
-        table.add_column(heading, no_wrap=True)
-    for row in rows:
-        mark = Text("✓ yes", style="green") if row["ready"] else Text("– no", style="dim")
-        key = " or ".join(row["keys"]) or "(none needed)"
-        table.add_row(row["provider"] + ":", mark, key, row["base_url"] or f"set {row['base_url_variable']}")
-    Screen(to_stdout=True).console.print(table)
+    yes, no = Text("✓ yes", style="green"), Text("– no", style="dim")
+    table = [
+        (
+            f"{row['provider']}:",
+            yes if row["ready"] else no,
+            " or ".join(row["keys"]) or "(none needed)",
+            row["base_url"] or f"set {row['base_url_variable']}",
+        )
+        for row in rows
+    ]
+    Screen(to_stdout=True).lines(columns(("PROVIDER", "READY", "KEY", "ADDRESS"), table))
 
 
 def _provider(name: str) -> dict[str, Any]:

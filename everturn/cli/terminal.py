@@ -36,8 +36,22 @@ class Screen:
         return self.console.width if self.console.is_terminal else 160
 
     def line(self, text: Text | str = "", *, style: str = "") -> None:
-        """One line. Text is printed as it is: what looks like markup in it is none."""
-        self.console.print(text, style=style or None, markup=False, emoji=False)
+        """A text as it is: what looks like markup in it is none. On a terminal, its further lines stand indented."""
+        for part in self._wrapped(text) if self.live else [text]:
+            self.console.print(part, style=style or None, markup=False, emoji=False)
+
+    def _wrapped(self, text: Text | str) -> Iterator[Text]:
+        from rich.text import Text
+
+        whole = Text(text) if isinstance(text, str) else text
+        for number, line in enumerate(whole.split("\n", allow_blank=True) or [Text()]):
+            margin = len(line.plain) - len(line.plain.lstrip()) + (0 if number else 2)  # past the mark, if there is one
+            if line.cell_len <= self.width:
+                yield line
+                continue
+            for further, part in enumerate(line.wrap(self.console, max(self.width - margin, 20))):
+                part.rstrip()
+                yield Text(" " * margin).append_text(part) if further else part
 
     def lines(self, texts: list[Text]) -> None:
         for text in texts:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
+from everturn.errors import InvalidTool
 from everturn.models import Model, ModelSettings
-from everturn.records import Message, Opaque, Part, ServerToolUse, Thinking
-from everturn.servertools import ServerTool
+from everturn.records import Document, Image, Message, Opaque, Part, ServerToolUse, Thinking
+from everturn.servertools import ServerTool, UnsupportedParameter
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,3 +60,51 @@ def assistant_message(parts: Sequence[Part], *, request: Request) -> Message:
 
 
 OnDelta = Callable[[Delta], None]
+
+
+def warn_unsupported(model: Model, what: str, instead: str = "The request goes out without it.") -> None:
+    """Says that a setting has no effect with this model: `what` such as "stop"."""
+    warnings.warn(UnsupportedParameter(f"{model.name} can't do {what}. {instead}"), stacklevel=3)
+
+
+def refuse_server_tool(model: Model, tool: ServerTool, *, supported: Iterable[str], cure: str = "") -> InvalidTool:
+    """The error for a tool that the provider does not have; `supported` are the names of those it has."""
+    has = ", ".join(sorted(supported)) or "no tools of its own"
+    return InvalidTool(
+        f"{model.name} has no {type(tool).__name__}; {model.provider!r} has {has}.",
+        cure=cure or "Take it out of tools=, or use a provider that has it.",
+    )
+
+
+def placeholder(part: Image | Document, why: str = "which this model can't be shown") -> str:
+    """What stands in a text in the place of a part that can't be sent: `[document: bill.pdf, which ...]`."""
+    named = (part.name if isinstance(part, Document) else "") or part.url or part.media_type or ""
+    return f"[{part.kind}: {named}, {why}]" if named else f"[{part.kind}: {why}]"
+
+
+class Memo(Generic[T]):
+    """What was made of a message, kept as long as the message lives.
+
+    Messages are frozen, and a worker hands the same objects to every turn of a conversation: so a turn encodes its
+    delta only. Found by identity, because comparing long messages costs as much as encoding them. What is kept is
+    shared between requests: nobody may change it.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[int, tuple[weakref.ref[Message], dict[str, T]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def get(self, message: Message, variant: str) -> T | None:
+        kept = self._kept.get(id(message))
+        return kept[1].get(variant) if kept is not None and kept[0]() is message else None
+
+    def put(self, message: Message, variant: str, made: T) -> T:
+        """Keeps `made` for the message; `variant` tells apart what is made of one message for several providers."""
+        key, keep = id(message), self._kept
+        kept = keep.get(key)
+        if kept is None or kept[0]() is not message:
+            kept = keep[key] = (weakref.ref(message, lambda _: keep.pop(key, None)), {})
+        kept[1][variant] = made
+        return made

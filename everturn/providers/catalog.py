@@ -9,16 +9,16 @@ import difflib
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from pydantic import SecretStr
 
 from everturn.errors import InvalidModel, InvalidSetting, KeyMissing, KeyRefused
 from everturn.models import Model
 
-ProtocolName = Literal["openai_chat"]
+ProtocolName = Literal["openai_chat", "openai_responses", "gemini", "anthropic_messages"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +28,39 @@ class Dialect:
     max_tokens: str = "max_tokens"
     """The field that bounds the output."""
     required: str = "required"
-    """How `tool_choice='required'` is spelt; 'auto' where the server refuses to be forced."""
+    """How `tool_choice='required'` is spelt; 'auto' where the server can't be forced, to a named tool neither."""
+    parallel: bool = True
+    """Whether parallel_tool_calls is heeded."""
+    no_effort: Literal["reasoning_effort", "thinking"] = "reasoning_effort"
+    """Which field turns reasoning off."""
     stream_usage: bool = True
     """Whether stream_options.include_usage may be sent; where not, usage comes unasked."""
-    reasoning_back: bool = False
-    """Whether assistant messages with tool calls must carry their reasoning_content."""
+    reasoning_field: str = ""
+    """Where an assistant's thoughts go back with its tool calls; empty where they don't."""
+    reasoning_required: bool = False
+    """Whether that field must be there, at least empty."""
     user_after_tool: bool = True
     """Whether a user message may follow a tool message directly."""
     call_id: re.Pattern[str] | None = None
     """What the ids of calls have to look like; others are replaced on the wire."""
+    output: Literal["json_schema", "json_object", "words"] = "json_schema"
+    """How the server is held to an output's schema. Where it can't be, the model is told of it in words."""
+    files: bool = False
+    """Whether a user's message may hold files."""
+    cache_key: bool = False
+    """Whether prompt_cache_key says which requests share a prefix."""
+    server_tools: tuple[tuple[str, str], ...] = ()
+    """The tools that the server runs: our class's name, and the `type` that it goes by."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResponsesDialect:
+    """Where a server's Responses differ from each other's."""
+
+    server_tools: Literal["openai", "xai", "none"] = "none"
+    """Whose tools the server runs, in whose spelling."""
+    instructions: bool = True
+    """Whether the instructions have a field of their own; where not, they are the first system message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,33 +73,80 @@ class Row:
     key_header: str = "Authorization"
     headers: tuple[tuple[str, str], ...] = ()
     dialect: Dialect = Dialect()
+    responses: ResponsesDialect = ResponsesDialect()
+    key_optional: bool = False
 
 
 # OpenAI refuses ids of more than 40 characters, Mistral any but 9 letters and digits. Ids of other servers that
 # come along at a change of models have other lengths.
-_OPENAI = Dialect(max_tokens="max_completion_tokens", call_id=re.compile(r"[^\s]{1,40}"))
+_OPENAI = Dialect(max_tokens="max_completion_tokens", call_id=re.compile(r"[^\s]{1,40}"), files=True, cache_key=True)
+_AZURE = replace(_OPENAI, files=False, cache_key=False)
 _MISTRAL = Dialect(required="any", stream_usage=False, user_after_tool=False, call_id=re.compile(r"[a-zA-Z0-9]{9}"))
-_THINKS_BACK = Dialect(required="auto", reasoning_back=True)
+_MOONSHOT = Dialect(
+    required="auto",
+    parallel=False,
+    no_effort="thinking",
+    reasoning_field="reasoning_content",
+    reasoning_required=True,
+)
+_DEEPSEEK = replace(_MOONSHOT, output="json_object")
+# Groq takes no schema together with streaming or with tools, and answers 400.
+_GROQ = Dialect(
+    reasoning_field="reasoning",
+    output="words",
+    server_tools=(("WebSearch", "browser_search"), ("CodeExecution", "code_interpreter")),
+)
+_VLLM = Dialect(reasoning_field="reasoning")
+_OLLAMA = replace(_VLLM, required="auto", parallel=False)
 
 PROVIDERS: Mapping[str, Row] = {
-    "openai": Row(base_url="https://api.openai.com/v1", keys=("OPENAI_API_KEY",), dialect=_OPENAI),
+    "openai": Row(
+        protocol="openai_responses",
+        base_url="https://api.openai.com/v1",
+        keys=("OPENAI_API_KEY",),
+        responses=ResponsesDialect(server_tools="openai"),
+    ),
     "openai-chat": Row(base_url="https://api.openai.com/v1", keys=("OPENAI_API_KEY",), dialect=_OPENAI),
-    "groq": Row(base_url="https://api.groq.com/openai/v1", keys=("GROQ_API_KEY",)),
+    "anthropic": Row(
+        "anthropic_messages",
+        base_url="https://api.anthropic.com",
+        keys=("ANTHROPIC_API_KEY",),
+        key_header="x-api-key",
+        headers=(("anthropic-version", "2023-06-01"),),
+    ),
+    "groq": Row(base_url="https://api.groq.com/openai/v1", keys=("GROQ_API_KEY",), dialect=_GROQ),
     "mistral": Row(base_url="https://api.mistral.ai/v1", keys=("MISTRAL_API_KEY",), dialect=_MISTRAL),
-    "deepseek": Row(base_url="https://api.deepseek.com", keys=("DEEPSEEK_API_KEY",), dialect=_THINKS_BACK),
-    "moonshot": Row(base_url="https://api.moonshot.ai/v1", keys=("MOONSHOT_API_KEY",), dialect=_THINKS_BACK),
+    "deepseek": Row(base_url="https://api.deepseek.com", keys=("DEEPSEEK_API_KEY",), dialect=_DEEPSEEK),
+    "moonshot": Row(base_url="https://api.moonshot.ai/v1", keys=("MOONSHOT_API_KEY",), dialect=_MOONSHOT),
     "huggingface": Row(base_url="https://router.huggingface.co/v1", keys=("HF_TOKEN",)),
-    "openrouter": Row(base_url="https://openrouter.ai/api/v1", keys=("OPENROUTER_API_KEY",)),
-    "xai": Row(base_url="https://api.x.ai/v1", keys=("XAI_API_KEY",)),
-    "ollama": Row(base_url="http://localhost:11434/v1"),
-    "azure": Row(keys=("AZURE_OPENAI_API_KEY",), key_header="api-key", dialect=_OPENAI),
+    "openrouter": Row(
+        base_url="https://openrouter.ai/api/v1", keys=("OPENROUTER_API_KEY",), dialect=Dialect(files=True)
+    ),
+    "xai": Row(
+        protocol="openai_responses",
+        base_url="https://api.x.ai/v1",
+        keys=("XAI_API_KEY",),
+        responses=ResponsesDialect(server_tools="xai", instructions=False),
+    ),
+    "ollama": Row(base_url="http://localhost:11434/v1", dialect=_OLLAMA),
+    "vllm": Row(base_url="http://localhost:8000/v1", dialect=_VLLM),
+    "azure": Row(keys=("AZURE_OPENAI_API_KEY",), key_header="api-key", dialect=_AZURE),
+    "google": Row(
+        protocol="gemini",
+        base_url="https://generativelanguage.googleapis.com",
+        keys=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+        key_header="x-goog-api-key",
+    ),
+    "openresponses": Row(protocol="openai_responses", keys=("OPENRESPONSES_API_KEY",), key_optional=True),
     "scripted": Row(),
 }
 
-_LATER = frozenset({"anthropic", "google"})
-_ADDRESS_OF = {"openai-chat": "OPENAI_BASE_URL"}
+_LATER = frozenset[str]()
+_ADDRESS_OF = {"openai-chat": "OPENAI_BASE_URL", "azure": "AZURE_OPENAI_BASE_URL"}
 """Providers whose base URL's variable is not named after them."""
+_ADDRESS_ALSO = {"azure": "AZURE_BASE_URL"}
 _ADDRESS_EXAMPLE = {"azure": "https://NAME.openai.azure.com/openai/v1", "scripted": "the ScriptedModel's base_url"}
+_ADDRESS_EXAMPLE["openresponses"] = "http://HOST/v1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +206,7 @@ def resolve(model: Model, *, environ: Mapping[str, str] = os.environ) -> Endpoin
     name, key = next(((name, key) for name in names if (key := environ.get(name, "").strip())), ("", ""))
     if names and not key:
         # Somebody's own server often takes no key. One that does answers 401, which names the variable too.
-        if model.key_env or not (replaced and row.base_url):
+        if model.key_env or not (row.key_optional or (replaced and row.base_url)):
             raise _key_missing(model, names)
         name = names[0]
     if not (key.isascii() and key.isprintable()):
@@ -162,7 +233,8 @@ def address_variable(provider: str) -> str:
 def _base_url(model: Model, row: Row, *, environ: Mapping[str, str]) -> tuple[str, bool]:
     """The base URL, and whether it is another than the provider's own."""
     variable = address_variable(model.provider)
-    given = model.base_url or environ.get(variable, "").strip()
+    also = _ADDRESS_ALSO.get(model.provider, variable)
+    given = model.base_url or environ.get(variable, "").strip() or environ.get(also, "").strip()
     url = given or row.base_url
     if not url:
         example = _ADDRESS_EXAMPLE.get(model.provider, "an address")
@@ -172,7 +244,21 @@ def _base_url(model: Model, row: Row, *, environ: Mapping[str, str]) -> tuple[st
     if not _is_http(url):
         source = "Model(base_url=)" if model.base_url else variable
         raise InvalidSetting(f"{source} is not an HTTP address: {url!r}.", cure="Write http://HOST or https://HOST.")
-    return url, bool(given)
+    return _azure_url(url, model.model) if model.provider == "azure" else url, bool(given)
+
+
+def _azure_url(url: str, deployment: str) -> str:
+    """Azure's address as people have it: with /openai/v1, with /openai/deployments/NAME?api-version=, or the host's.
+
+    Where a path ends with /deployments, the model's name is the deployment's.
+    """
+    base, mark, query = url.partition("?")
+    base = base.rstrip("/")
+    if not urlsplit(base).path:
+        base += "/openai/v1"
+    elif base.endswith("/deployments"):
+        base += f"/{quote(deployment, safe='')}"
+    return f"{base}{mark}{query}"
 
 
 def _is_http(url: str) -> bool:

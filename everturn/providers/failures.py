@@ -50,6 +50,8 @@ class _Said:
     """Its type and codes, lower-case."""
     status: int | None = None
     """A status in the body itself: all there is when the error comes in the middle of a stream."""
+    retry_after: float | None = None
+    request_id: str | None = None
 
 
 _QUOTA = frozenset(
@@ -60,21 +62,33 @@ _QUOTA = frozenset(
         "billing_error",
         "enforced_spend_limit_reached",
         "contract_spend_limit_reached",
+        "quota_per_day",
     }
 )
 _QUOTA_WORDS = re.compile(
-    r"insufficient balance|credit balance is too low|used all available credits|spending limit", re.I
+    r"insufficient balance|credit balance is too low|used all available credits|spending limit"
+    r"|reached your specified api usage limits",
+    re.I,
 )
-_CONTEXT = frozenset({"context_length_exceeded", "exceed_context_size_error", "request_too_large"})
+_CONTEXT = frozenset(
+    {
+        "context_length_exceeded",
+        "exceed_context_size_error",
+        "request_too_large",
+        "model_context_window_exceeded",
+    }
+)
 _CONTEXT_WORDS = re.compile(
-    r"context[ _](?:length|window|size)|maximum (?:context|prompt) length|prompt is too long|input is too long"
+    r"context[ _](?:length|window|size|limit)|maximum (?:context|prompt) length|prompt is too long|input is too long"
     r"|input token count|exceeded model token limit|request too large|reduce the length of the messages"
-    r"|too large for model with|`inputs` tokens",
+    r"|too large for model with|`inputs` tokens|truncation.{0,40}disabled",
     re.I,
 )
 _NO_MODEL = frozenset({"model_not_found", "invalid_model", "not_found_error", "model_not_exist"})
 _NO_MODEL_WORDS = re.compile(r"not a valid model|invalid model:|model not exist|model .{0,100}does not exist", re.I)
-_BAD_KEY = frozenset({"invalid_api_key", "authentication_error", "permission_error", "permission_denied"})
+_BAD_KEY = frozenset(
+    {"invalid_api_key", "api_key_invalid", "authentication_error", "permission_error", "permission_denied"}
+)
 _BAD_KEY_WORDS = re.compile(r"(?:incorrect|invalid) api key|api key not valid", re.I)
 _SLIP = frozenset({"tool_use_failed"})
 _STATUS_OF = {
@@ -83,12 +97,31 @@ _STATUS_OF = {
     "too_many_requests": 429,
     "resource_exhausted": 429,
     "overloaded_error": 529,
+    "api_error": 500,
+    "timeout_error": 504,
+    "request_too_large": 413,
+    "model_context_window_exceeded": 413,
+    "billing_error": 402,
     "invalid_request_error": 400,
     "invalid_prompt": 400,
+    "data_residency_mismatch": 400,
+    "bio_policy": 400,
+    "misalignment_policy_violation": 400,
     "authentication_error": 401,
     "permission_error": 403,
     "not_found_error": 404,
 }
+_STATUS_OF |= dict.fromkeys(
+    (
+        *("invalid_image", "invalid_image_format", "invalid_base64_image", "invalid_image_url", "invalid_image_mode"),
+        *("image_too_large", "image_too_small", "image_parse_error", "image_content_policy_violation"),
+        *("image_file_too_large", "image_file_not_found", "unsupported_image_media_type", "empty_image_file"),
+        "failed_to_download_image",
+    ),
+    400,
+)
+_ITEM_WORDS = re.compile(r"items are not persisted when `?store|^item with id .{0,200} not found", re.I)
+"""OpenAI's Responses, with 404: an item of the input names what nobody stored."""
 _REQUEST_IDS = ("x-request-id", "request-id", "apim-request-id", "mistral-correlation-id", "inference-id", "cf-ray")
 
 
@@ -101,13 +134,13 @@ def of_response(endpoint: Endpoint, *, status: int, headers: Mapping[str, str], 
     if status < 300:
         status = said.status or next((_STATUS_OF[code] for code in said.codes if code in _STATUS_OF), 500)
     kind = _kind(status, said)
-    request_id = next((headers[name] for name in _REQUEST_IDS if headers.get(name)), None)
+    request_id = next((headers[name] for name in _REQUEST_IDS if headers.get(name)), said.request_id)
     error = kind(
         _message(endpoint, status, said, request_id),
         cure=_cure(kind, endpoint, status),
         provider=endpoint.provider,
         status=status,
-        retry_after=retry_after(headers),
+        retry_after=said.retry_after if (told := retry_after(headers)) is None else told,
         request_id=_sentence(request_id, endpoint)[:128] if request_id else None,
     )
     verdict = headers.get("x-should-retry", "").strip().lower()
@@ -174,6 +207,8 @@ def _kind(status: int, said: _Said) -> type[ProviderError]:
         return ContextTooLong
     if status == 402 or said.codes & _QUOTA or (status < 500 and _QUOTA_WORDS.search(said.message)):
         return QuotaExhausted
+    if _ITEM_WORDS.search(said.message):
+        return RequestRefused
     if said.codes & _SLIP:
         return InvalidReply  # Groq: the model's call did not fit the schema; asked again, it mostly does
     if status < 500 and status != 429:
@@ -183,7 +218,7 @@ def _kind(status: int, said: _Said) -> type[ProviderError]:
             return KeyRefused
     if status == 429:
         return RateLimited
-    if status in {408, 409, 425} or status >= 500:
+    if status in {408, 409, 425, 499} or status >= 500:
         return Unavailable
     return RequestRefused
 
@@ -233,7 +268,10 @@ def _read(body: object) -> _Said:
     )
     if raw := a_dict(fields.get("metadata")).get("raw"):
         message = f"{message}: {_in_words(raw)}"  # OpenRouter: what the provider behind it said
-    return _Said(message, _codes(outer, inner), _status(outer, inner))
+    codes, wait = _google(a_list(inner.get("details")))
+    return _Said(
+        message, _codes(outer, inner) | codes, _status(outer, inner), wait, a_str(outer.get("request_id")) or None
+    )
 
 
 def _codes(outer: dict[str, Any], inner: dict[str, Any]) -> frozenset[str]:
@@ -248,6 +286,18 @@ def _codes(outer: dict[str, Any], inner: dict[str, Any]) -> frozenset[str]:
 def _status(outer: dict[str, Any], inner: dict[str, Any]) -> int | None:
     given = (part.get(name) for part in (inner, outer) for name in ("status_code", "code", "status"))
     return next((code for code in given if isinstance(code, int) and 400 <= code < 600), None)
+
+
+def _google(details: list[Any]) -> tuple[frozenset[str], float | None]:
+    """What Google's details say: codes, and seconds to wait ("34.4s"). A day's quota gets a code of its own, for no
+    wait that a RetryInfo asks for brings it back."""
+    fields = [a_dict(detail) for detail in details]
+    codes = {a_str(detail.get("reason")).lower() for detail in fields} - {""}
+    violations = [a_dict(item) for detail in fields for item in a_list(detail.get("violations"))]
+    if any("PerDay" in a_str(violation.get("quotaId")) for violation in violations):
+        codes.add("quota_per_day")
+    waits = (_number(a_str(detail.get("retryDelay")).removesuffix("s")) for detail in fields)
+    return frozenset(codes), next((wait for wait in waits if wait is not None), None)
 
 
 def _in_words(value: object) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from everturn.models import Model, ModelSettings
 from everturn.providers.base import Request, ToolSpec
@@ -20,24 +20,35 @@ async def generate(
     tools: Sequence[ToolItem] = (),
     instructions: str = "",
     settings: ModelSettings | None = None,
+    output: Any = None,
 ) -> Reply:
     """One reply. Its tool calls are handed back and not run: what to do about them is the caller's business.
 
-    `messages`: a user's text, a message, or a transcript. `tools`: what Agent(tools=[...]) takes.
+    `messages`: a user's text, a message, or a transcript. `tools` and `output`: what an Agent takes; of `output`,
+    the provider is given the schema, and the reply's text is left as it is.
     Raises InvalidModel, InvalidSetting, InvalidTool and every kind of ProviderError; sends once, retries nothing.
     """
     # On demand: the module of this function comes with the package, whose Requests need neither.
     from everturn.agent import Agent
     from everturn.providers.http import ask
 
-    agent = Agent("generate", model=model, instructions=instructions, tools=tools, settings=settings or ModelSettings())
+    agent = Agent(
+        "generate",
+        model=model,
+        instructions=instructions,
+        tools=tools,
+        settings=settings or ModelSettings(),
+        output=output,
+    )
     request = Request(
         model=agent.model,
         messages=_transcript(messages),
         instructions=agent.instructions,
         tools=[ToolSpec(tool.name, tool.description, tool.parameters) for tool in agent.tools],
+        server_tools=agent.server_tools,
         raw_tools=agent.raw_tools,
         settings=agent.settings,
+        output_schema=agent.output_schema,
     )
     return await ask(request)
 

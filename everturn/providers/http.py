@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 import httpx
 
 from everturn.errors import InvalidReply
-from everturn.providers import failures, openai_chat, sse
+from everturn.providers import anthropic_messages, failures, gemini, openai_chat, openai_responses, sse
 from everturn.providers.base import Delta, OnDelta, Request
 from everturn.providers.catalog import Endpoint, ProtocolName, resolve
 from everturn.providers.connections import aclose, lent
@@ -47,7 +47,12 @@ class WireProtocol(Protocol):
     def Assembler(self, request: Request) -> Assembler: ...  # noqa: N802 - it is a class
 
 
-PROTOCOLS: Final[Mapping[ProtocolName, WireProtocol]] = {"openai_chat": openai_chat}
+PROTOCOLS: Final[Mapping[ProtocolName, WireProtocol]] = {
+    "openai_chat": openai_chat,
+    "openai_responses": openai_responses,
+    "gemini": gemini,
+    "anthropic_messages": anthropic_messages,
+}
 
 
 async def ask(request: Request, *, on_delta: OnDelta | None = None) -> Reply:

@@ -5,24 +5,24 @@ One `Assembler` reads both: a whole message is taken as a single delta, so that 
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from everturn.errors import InvalidReply
 from everturn.providers.base import Delta, Request, assistant_message
 from everturn.providers.failures import ErrorInReply
+from everturn.providers.ids import call_ids
 from everturn.providers.sse import Event
 from everturn.providers.untrusted import a_count, a_dict, a_list, a_str, mend, mended, parse, write
-from everturn.records import Part, Reply, Stop, Text, Thinking, ToolCall, Usage
+from everturn.records import Opaque, Part, Reply, ServerToolUse, Stop, Text, Thinking, ToolCall, Usage
 
 MAX_CALLS = 512
 """In one reply. More are no plan but a loop in the model."""
 MAX_NAME_CHARS = 256
 
-_CALL_ID = re.compile(r"[\w.:/-]{1,128}", re.ASCII)
-"""Ids that may stand in workflow state, activity ids and command lines. Some gateways pack kilobytes into theirs."""
+_OF_A_CALL = frozenset({"index", "id", "type", "function", "custom"})
+"""What we read of a call. Anything else beside it is kept and sent back, such as Gemini's signatures."""
 
 _STOPS: dict[str, Stop] = {
     "length": "length",
@@ -50,8 +50,11 @@ class _Call:
 
     index: int | None
     id: str
+    custom: bool = False
+    """A custom tool's, which takes a text. Nobody here declares such tools, so it is kept and never dispatched."""
     name: str = ""
     pieces: list[str] = field(default_factory=list)
+    extra: dict[str, Any] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
@@ -75,6 +78,13 @@ class Assembler:
     _thinking: list[str] = field(default_factory=list)
     _refused: bool = False
     _calls: list[_Call] = field(default_factory=list)
+    _ran: dict[Any, dict[str, Any]] = field(default_factory=dict)
+    """Groq's own tools that were run, by their numbers."""
+    _details: list[Any] = field(default_factory=list)
+    """OpenRouter's reasoning_details."""
+    _annotations: list[Any] = field(default_factory=list)
+    _beside: dict[str, Any] = field(default_factory=dict)
+    """Gemini's extra_content."""
     _usage: dict[str, Any] = field(default_factory=dict)
     _id: str = ""
 
@@ -102,22 +112,53 @@ class Assembler:
 
     def take(self, chunk: dict[str, Any], *, whole: bool = False) -> list[Delta]:
         """Takes in one chunk of a stream, or a `whole` reply."""
+        # Called for every few letters of a reply: it looks at what is there, and not for everything that could be.
         if chunk.get("error"):
             raise ErrorInReply(chunk)
-        self._id = self._id or str(chunk.get("id") or "")
-        choice = a_dict(next(iter(a_list(chunk.get("choices"))), None))
-        for usage in (choice.get("usage"), a_dict(chunk.get("x_groq")).get("usage"), chunk.get("usage")):
-            self._usage = a_dict(usage) or self._usage
+        if not self._id:
+            self._id = str(chunk.get("id") or "")
+        choices = chunk.get("choices")
+        choice = a_dict(choices[0]) if isinstance(choices, list) and choices else {}
+        if chunk.get("usage") or "usage" in choice or "x_groq" in chunk:
+            for usage in (choice.get("usage"), a_dict(chunk.get("x_groq")).get("usage"), chunk.get("usage")):
+                self._usage = a_dict(usage) or self._usage
         if not choice:
             return []
         self._answered = True
         self.done = self.done or whole
-        self._finish = a_str(choice.get("finish_reason")) or self._finish
-        delta = a_dict(choice.get("message" if whole else "delta"))
-        for entry in a_list(delta.get("tool_calls")):
-            self._take_call(a_dict(entry), whole=whole)
-        deltas = [*self._take_thinking(delta), *self._take_text(delta)]
-        return [Delta(piece.kind, mend(piece.text)) for piece in deltas if piece.text]
+        if finish := choice.get("finish_reason"):
+            self._finish = a_str(finish) or self._finish
+        delta = choice.get("message" if whole else "delta")
+        return self._take_delta(delta, whole=whole) if isinstance(delta, dict) else []
+
+    def _take_delta(self, delta: dict[str, Any], *, whole: bool) -> list[Delta]:
+        deltas: list[Delta] = []
+        for name, value in delta.items():
+            if not value:
+                continue
+            match name:
+                case "content" if isinstance(value, str):
+                    self._text.append(value)
+                    deltas.append(Delta("text", mend(value)))
+                case "content":
+                    deltas += self._take_blocks(a_list(value))
+                case "refusal" if isinstance(value, str):
+                    self._refused = True
+                    self._text.append(value)
+                    deltas.append(Delta("text", mend(value)))
+                case "reasoning_content" | "reasoning" | "reasoning_details":
+                    deltas += self._take_thinking(name, value, delta)
+                case "tool_calls":
+                    for entry in a_list(value):
+                        self._take_call(a_dict(entry), whole=whole)
+                case "executed_tools":
+                    for number, entry in enumerate(map(a_dict, a_list(value))):
+                        self._ran[str(entry.get("index", number))] = entry
+                case "annotations":
+                    self._annotations += a_list(value)
+                case "extra_content":
+                    self._beside |= a_dict(value)
+        return deltas
 
     def finish(self) -> Reply:
         """The reply. Raises InvalidReply where the stream stopped in the middle, or held no reply at all."""
@@ -127,57 +168,62 @@ class Assembler:
             raise self._invalid("the stream broke off in the middle")
         if self._finish in _GIVEN_UP:
             raise self._invalid(f"the server gave it up ({self._finish})")
-        parts: list[Part] = []
-        if thinking := mend("".join(self._thinking)):
-            parts.append(Thinking(text=thinking))
-        if text := mend("".join(self._text)):
-            parts.append(Text(text=text))
-        parts += self._tool_calls()
         return Reply(
-            message=assistant_message(parts, request=self.request),
+            message=assistant_message([*self._said(), *self._called()], request=self.request),
             stop=self._stop(),
             usage=_usage(self._usage),
             model=self.request.model.name,
             response_id=mend(self._id)[:MAX_NAME_CHARS] or None,
         )
 
-    def _take_thinking(self, delta: dict[str, Any]) -> Iterator[Delta]:
-        # Some servers send both names, with the same text.
-        text = a_str(delta.get("reasoning_content")) or a_str(delta.get("reasoning"))
-        blocks = [a_dict(block) for block in a_list(delta.get("content"))]
-        for thought in [text, *(_thought(block) for block in blocks if block.get("type") == "thinking")]:
+    def _take_thinking(self, name: str, value: Any, delta: dict[str, Any]) -> Iterator[Delta]:
+        # Some servers send two or three of these names, with the same text.
+        if name == "reasoning_details":
+            details = [detail for detail in a_list(value) if isinstance(detail, dict)]
+            for detail in details:
+                _merge(self._details, detail)
+            texts = [a_str(detail.get("text")) or a_str(detail.get("summary")) for detail in details]
+            value = "" if a_str(delta.get("reasoning")) or a_str(delta.get("reasoning_content")) else "".join(texts)
+        elif name == "reasoning" and a_str(delta.get("reasoning_content")):
+            return
+        if thought := a_str(value):
             self._thinking.append(thought)
-            yield Delta("thinking", thought)
+            yield Delta("thinking", mend(thought))
 
-    def _take_text(self, delta: dict[str, Any]) -> Iterator[Delta]:
-        content = delta.get("content")
-        texts = [a_str(content), *(a_str(a_dict(block).get("text")) for block in a_list(content))]
-        if refusal := a_str(delta.get("refusal")):
-            self._refused = True
-            texts.append(refusal)
-        for text in texts:
-            self._text.append(text)
-            yield Delta("text", text)
+    def _take_blocks(self, blocks: list[Any]) -> Iterator[Delta]:
+        """Mistral's content, where it is a list of thinking and of text."""
+        for block in map(a_dict, blocks):
+            if block.get("type") == "thinking":
+                if thought := _thought(block):
+                    self._thinking.append(thought)
+                    yield Delta("thinking", mend(thought))
+            elif text := a_str(block.get("text")):
+                self._text.append(text)
+                yield Delta("text", mend(text))
 
     def _take_call(self, entry: dict[str, Any], *, whole: bool) -> None:
         """Takes in an entry of `tool_calls`: a new call, or more of one that is there."""
-        function = entry.get("function")
-        if not isinstance(function, dict):
-            return  # a custom tool's call, which nobody declared
+        function, custom = entry.get("function"), entry.get("custom")
+        if not isinstance(function, dict) and not isinstance(custom, dict):
+            return
         index = entry.get("index")
         index = index if isinstance(index, int) else None
         call_id = str(entry["id"]) if entry.get("id") is not None else ""
-        name, arguments = a_str(function.get("name")), function.get("arguments")
+        is_custom = not isinstance(function, dict)
+        said = a_dict(custom if is_custom else function)
+        name, arguments = a_str(said.get("name")), said.get("input" if is_custom else "arguments")
         call = None if whole else self._going_on(index, call_id, name)
         if call is None:
             if len(self._calls) >= MAX_CALLS:
                 raise self._invalid(f"it holds more than {MAX_CALLS} tool calls")
-            call = _Call(index, call_id)
+            call = _Call(index, call_id, is_custom)
             self._calls.append(call)
         call.id = call.id or call_id
         call.name += name if name != call.name else ""
         if arguments is not None:
             call.pieces.append(arguments if isinstance(arguments, str) else write(arguments).decode())
+        if not entry.keys() <= _OF_A_CALL:
+            call.extra |= {name: value for name, value in entry.items() if name not in _OF_A_CALL and value is not None}
 
     def _going_on(self, index: int | None, call_id: str, name: str) -> _Call | None:
         """The call that an entry continues; None where the entry starts a new one.
@@ -198,27 +244,36 @@ class Assembler:
             return None
         return latest
 
-    def _tool_calls(self) -> list[ToolCall]:
+    def _said(self) -> Iterator[Part]:
+        """Thoughts, what the server ran, and text: each with what the server put beside it."""
+        text = mend("".join(self._text))
+        beside = {"extra_content": mended(self._beside)} if self._beside else {}
+        thoughts = {"reasoning_details": mended(self._details)} if self._details else {}
+        thoughts |= beside if not text else {}
+        if (thinking := mend("".join(self._thinking))) or thoughts:
+            yield Thinking(text=thinking, extra=thoughts)
+        for ran in self._ran.values():
+            yield ServerToolUse(name=mend(a_str(ran.get("type")))[:MAX_NAME_CHARS] or "tool", data=mended(ran))
+        if text:
+            beside |= {"annotations": mended(self._annotations)} if self._annotations else {}
+            yield Text(text=text, extra=beside)
+
+    def _called(self) -> Iterator[Part]:
         """The calls, each with an id that is new in the conversation, and the same however often this is read."""
-        messages = self.request.messages
-        used = {call.call_id for message in messages for call in message.tool_calls}
-        turn = sum(message.role == "assistant" for message in messages)
-        given: set[str] = set()
-        calls: list[ToolCall] = []
-        for number, call in enumerate(self._calls):
-            call_id, provider_id = mend(call.id), None
-            if call_id in used or not _CALL_ID.fullmatch(call_id):
-                provider_id = call_id if call_id not in given else None
-                call_id = _new_id(f"call_{turn}_{number}", used)
-            used.add(call_id)
-            given.add(mend(call.id))
-            cut_off = self._finish in _STOPS and number == len(self._calls) - 1
-            calls.append(_tool_call(call, call_id=call_id, provider_id=provider_id or None, cut_off=cut_off))
-        return calls
+        functions = [call for call in self._calls if not call.custom]
+        ids = iter(call_ids([call.id for call in functions], self.request.messages))
+        for call in self._calls:
+            if call.custom:
+                custom = {"name": mend(call.name)[:MAX_NAME_CHARS], "input": mend(call.text)}
+                yield Opaque(data={**mended(call.extra), "id": mend(call.id), "type": "custom", "custom": custom})
+                continue
+            call_id, provider_id = next(ids)
+            cut_off = self._finish in _STOPS and call is functions[-1]
+            yield _tool_call(call, call_id=call_id, provider_id=provider_id, cut_off=cut_off)
 
     def _stop(self) -> Stop:
         stop = _STOPS.get(self._finish, "end")
-        if self._calls and stop != "length":
+        if stop != "length" and any(not call.custom for call in self._calls):
             return "tool_calls"
         return "refused" if self._refused and stop == "end" else stop
 
@@ -237,15 +292,27 @@ def _tool_call(call: _Call, *, call_id: str, provider_id: str | None, cut_off: b
         arguments=arguments or {},
         provider_id=provider_id,
         unparsed=text if arguments is None else None,
+        extra=mended(call.extra),
     )
 
 
-def _new_id(wanted: str, used: set[str]) -> str:
-    new, tries = wanted, 1
-    while new in used:
-        tries += 1
-        new = f"{wanted}_{tries}"
-    return new
+def _merge(details: list[Any], detail: dict[str, Any]) -> None:
+    """Adds a piece of OpenRouter's reasoning: to the block that it continues, or as a new one.
+
+    Texts and summaries come in pieces, a signature behind its text. What is encrypted comes whole.
+    """
+    last = details[-1] if details else {}
+    going_on = detail.get("type") in {"reasoning.text", "reasoning.summary"} and all(
+        last.get(name) == detail.get(name) for name in ("type", "index")
+    )
+    if not going_on or (last.get("signature") and detail.get("text")):
+        details.append(dict(detail))
+        return
+    for name, value in detail.items():
+        if name in {"text", "summary"} and isinstance(value, str):
+            last[name] = a_str(last.get(name)) + value
+        elif value is not None:
+            last[name] = value
 
 
 def _object(text: str) -> dict[str, Any] | None:
@@ -260,7 +327,7 @@ def _object(text: str) -> dict[str, Any] | None:
 def _thought(block: dict[str, Any]) -> str:
     """The text of Mistral's thinking block, which holds text blocks of its own."""
     thinking = block.get("thinking")
-    inner: Sequence[Any] = a_list(thinking)
+    inner = a_list(thinking)
     return a_str(thinking) + "".join(a_str(a_dict(item).get("text")) for item in inner)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from temporalio import workflow
 
 from everturn import names
-from everturn.payloads import Answer, Approve, Control, Deny, MessageIn, State
+from everturn.payloads import Answer, Approve, CarryOver, Control, Deny, MessageIn, Start, State
 from everturn.records import Decision, Message
 from everturn.workflows.commands import accept
 from everturn.workflows.desk import Desk, Taken
@@ -26,19 +26,22 @@ REMEMBERED = 1000
 class Controls:
     """The inbox, the desk, and the switches: paused, stalled, closing."""
 
-    def __init__(self, *, on_change: Callable[[], None]) -> None:
-        self.inbox: list[Message] = []
+    def __init__(self, start: Start, *, on_change: Callable[[], None]) -> None:
+        carry = start.carry or CarryOver()
+        self.inbox: list[Message] = list(carry.inbox)
         self.desk = Desk(on_change)
-        self.model = ""
+        self.model = carry.model or start.model or ""
         """The model to ask instead of the agent's own; empty where nobody chose one."""
         self.idle = False
         self.closing = False
         self.cause: str | None = None
         """Why the conversation is stalled; None while it is not."""
         self.cure: str | None = None
-        self._paused = False
-        self._message_ids: dict[str, None] = {}
+        self.paused = carry.paused
+        self._message_ids = dict.fromkeys(carry.message_ids)
         self._on_change = on_change
+        if start.message:
+            self.receive(Message.user(start.message), start.message_id)
         self._accept_commands()
 
     def _accept_commands(self) -> None:
@@ -54,7 +57,7 @@ class Controls:
     def state(self) -> State:
         if self.cause is not None:
             return "stalled"
-        if self._paused:
+        if self.paused:
             return "paused"
         if self.desk.waiting:
             approvals = any(waiting.needs == "approval" for waiting in self.desk.waiting.values())
@@ -80,8 +83,8 @@ class Controls:
         await workflow.wait_condition(lambda: self.cause is None)
 
     async def unpaused(self) -> None:
-        if self._paused:
-            await workflow.wait_condition(lambda: not self._paused)
+        if self.paused:
+            await workflow.wait_condition(lambda: not self.paused)
 
     # ------------------------------------------------------------ messages
 
@@ -90,15 +93,15 @@ class Controls:
         if message_id is not None:
             if message_id in self._message_ids:
                 return False
-            self.remember((message_id,))
+            self._message_ids[message_id] = None
+            if len(self._message_ids) > REMEMBERED:
+                self._message_ids.pop(next(iter(self._message_ids)))
         self.inbox.append(message)
         return True
 
-    def remember(self, message_ids: Iterable[str]) -> None:
-        """A message with one of these ids is not taken again."""
-        self._message_ids.update(dict.fromkeys(message_ids))
-        while len(self._message_ids) > REMEMBERED:
-            self._message_ids.pop(next(iter(self._message_ids)))
+    @property
+    def message_ids(self) -> tuple[str, ...]:
+        return tuple(self._message_ids)
 
     def take_messages(self) -> list[Message]:
         taken, self.inbox = self.inbox, []
@@ -147,27 +150,27 @@ class Controls:
     # ------------------------------------------------------------ switches
 
     def _pause_objection(self, _: Control) -> str | None:
-        return "The conversation is paused already." if self._paused else None
+        return "The conversation is paused already." if self.paused else None
 
     def _pause(self, _: Control) -> dict[str, Any]:
-        self._paused = True
+        self.paused = True
         self._on_change()
         return {"state": self.state}
 
     def _resume_objection(self, _: Control) -> str | None:
-        if self.cause is None and not self._paused:
+        if self.cause is None and not self.paused:
             return "There is nothing to resume: the conversation is neither stalled nor paused."
         return None
 
     def _resume(self, control: Control) -> dict[str, Any]:
-        self._paused, self.cause, self.cure = False, None, None
+        self.paused, self.cause, self.cure = False, None, None
         self.model = control.model or self.model
         self._on_change()
         return {"state": self.state}
 
     def _close(self, control: Control) -> dict[str, Any]:
         self.closing = True
-        self._paused, self.cause = False, None
+        self.paused, self.cause = False, None
         self.desk.close(Decision(verdict="deny", by=control.by, at=now(), note="The conversation was closed."))
         return {"state": self.state}
 

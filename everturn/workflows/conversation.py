@@ -15,8 +15,8 @@ from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_
 from everturn import names
 from everturn.models import Limits
 from everturn.payloads import CarryOver, ModelReply, ModelRequest, Start, Status, TranscriptPage, WorkerFacts, explain
-from everturn.records import Message, Outcome
-from everturn.workflows import commands, display, verdicts
+from everturn.records import Outcome
+from everturn.workflows import carry, commands, display, verdicts
 from everturn.workflows.board import Board
 from everturn.workflows.calls import Calls
 from everturn.workflows.controls import Controls
@@ -29,24 +29,25 @@ OutcomeStatus = Literal["completed", "limit_reached", "cancelled", "failed"]
 @workflow.defn(name=names.CONVERSATION)
 class ConversationWorkflow:
     @workflow.init
-    def __init__(self, *_: Any) -> None:
-        self._start = Start.model_construct(agent="")
-        self._progress = Progress()
-        self._controls = Controls(on_change=self._show)
+    def __init__(self, *inputs: Any) -> None:
+        # Here and not in run(): a signal can come in before run() begins, and belongs behind what the start brings.
+        self._start, self._problem = _read_start(inputs)
+        carry_over = self._start.carry or CarryOver()
+        self._progress = Progress.from_carry(carry_over)
+        self._controls = Controls(self._start, on_change=self._show)
         self._calls = Calls(self._controls.desk)
-        self._limits = Limits()
         self._board = Board()
+        self._limits = Limits()
+        self._facts: WorkerFacts | None = None
+        if carry_over.facts:
+            self._take_facts(carry_over.facts)
+        self._started_at = carry_over.started_at or workflow.info().start_time.timestamp()
         self._ended = False
 
     @workflow.run
-    async def run(self, *inputs: Any) -> Outcome:
-        self._start = start = _read_start(inputs)
-        carry = start.carry or CarryOver()
-        self._progress = Progress.from_carry(carry)
-        self._controls.remember(carry.message_ids)
-        self._controls.model = start.model or ""
-        if start.message:
-            self._controls.receive(Message.user(start.message), start.message_id)
+    async def run(self, *_: Any) -> Outcome:
+        if self._problem:
+            raise ApplicationError(self._problem, type="InvalidStart", non_retryable=True)
         try:
             limit = await self._converse()
         except (asyncio.CancelledError, ActivityError) as error:
@@ -66,15 +67,17 @@ class ConversationWorkflow:
 
     async def _next_message(self) -> bool:
         """Waits for something to answer; False once the conversation is over."""
-        await self._controls.message_or_end(self._start.keep_open)
+        if not self._progress.unseen:
+            await self._controls.message_or_end(self._start.keep_open)
         # An update that was accepted is answered before the run ends, and it may have brought a message.
         await workflow.wait_condition(workflow.all_handlers_finished)
-        return bool(self._controls.inbox)
+        return bool(self._controls.inbox or self._progress.unseen)
 
     async def _answer(self) -> str | None:
         """Takes turns until a reply asks for no tool, or a limit is used up; returns that limit."""
         while True:
             self._progress.messages += self._controls.take_messages()
+            await self._continue_as_new_where_long()
             limit = self._limit_reached()
             reply = await self._model_turn(conclude=limit)
             if reply.plan:
@@ -106,7 +109,7 @@ class ConversationWorkflow:
         request = ModelRequest(
             agent=self._start.agent,
             turn=progress.turn,
-            position=progress.seen,
+            position=progress.position,
             digest=progress.digest,
             delta=delta,
             named=named,
@@ -129,9 +132,27 @@ class ConversationWorkflow:
         )
         self._progress.take_results(results, recorded=self._calls.recorded)
 
+    # ------------------------------------------------------------ from run to run
+
+    async def _continue_as_new_where_long(self) -> None:
+        """Goes on as a new run, at a turn boundary: replay takes time with every event, and runs in one piece."""
+        if not carry.due():
+            return
+        # A message that comes in now makes Temporal repeat this task, and so is in the inbox that is handed over.
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        handed = carry.over(
+            self._progress,
+            self._controls,
+            before=self._start.carry,
+            facts=self._facts,
+            started_at=self._started_at,
+        )
+        workflow.continue_as_new(self._start.model_copy(update={"message": (), "message_id": None, "carry": handed}))
+
     # ------------------------------------------------------------ limits and the end
 
     def _take_facts(self, facts: WorkerFacts) -> None:
+        self._facts = facts
         agents = {name: value for name, value in facts.limits.items() if name in Limits.model_fields}
         own = self._start.limits.model_dump(exclude_unset=True) if self._start.limits else {}
         self._limits = Limits(**{**agents, **own})  # what the start payload sets goes before the agent's
@@ -139,8 +160,7 @@ class ConversationWorkflow:
         self._board.indexed |= facts.indexed
 
     def _limit_reached(self) -> str | None:
-        running = workflow.now() - workflow.info().start_time
-        return self._progress.limit_reached(self._limits, seconds=running.total_seconds())
+        return self._progress.limit_reached(self._limits, seconds=workflow.time() - self._started_at)
 
     def _outcome(self, status: OutcomeStatus, *, reason: str | None) -> Outcome:
         progress = self._progress
@@ -156,7 +176,7 @@ class ConversationWorkflow:
             usage=progress.usage,
             cost_usd=progress.cost_usd,
             reason=reason,
-            tail=tuple(progress.messages[progress.seen :]) + tuple(self._controls.take_messages()),
+            tail=(*progress.unseen, *self._controls.take_messages()),
         )
 
     # ------------------------------------------------------------ what others see
@@ -183,24 +203,25 @@ class ConversationWorkflow:
     @workflow.query(name=names.TRANSCRIPT, description='A page of the messages: {"from": 0, "limit": 50}.')
     def transcript(self, *inputs: Any) -> dict[str, Any]:
         page = commands.read(TranscriptPage, inputs)
-        messages = self._progress.messages
+        progress = self._progress
+        start = max(0, page.start - progress.base)
         return {
-            "from": page.start,
-            "total": len(messages),
-            "messages": messages[page.start : page.start + page.limit],
+            "from": progress.base + start,
+            "total": progress.base + len(progress.messages),
+            "messages": progress.messages[start : start + page.limit],
         }
 
 
-def _read_start(inputs: tuple[Any, ...]) -> Start:
+def _read_start(inputs: tuple[Any, ...]) -> tuple[Start, str]:
+    """The workflow's input; and what is wrong with it, in words, which are empty where it is right."""
     try:
         start = commands.read(Start, inputs)
-        if not start.message and start.keep_open is None:
+        if not start.message and start.keep_open is None and not start.carry:
             raise ValueError("message: a conversation that is not kept open needs one")
     except ValueError as error:
-        raise ApplicationError(
+        problem = (
             f"This conversation can't start: {explain(error)}. "
-            'Its input is {"agent": "NAME", "message": "…"}; see docs/reference/wire.md.',
-            type="InvalidStart",
-            non_retryable=True,
-        ) from None
-    return start
+            'Its input is {"agent": "NAME", "message": "…"}; see docs/reference/wire.md.'
+        )
+        return Start.model_construct(agent=""), problem
+    return start, ""

@@ -19,13 +19,18 @@ MAX_DELTA_CHARS = 400_000
 @dataclass
 class Progress:
     messages: list[Message] = field(default_factory=list)
+    """Those of this run."""
+    base: int = 0
+    """So many came before them, in earlier runs."""
     seen: int = 0
-    """So many of `messages` are the prefix: the model has seen them, or said them."""
+    """So many of `messages` belong to the prefix: the model has seen them, or said them."""
     digest: str = ""
     turn: int = 0
     tool_calls: int = 0
     usage: Usage = field(default_factory=Usage)
     cost_usd: float | None = 0.0
+    last_text: str = ""
+    """What the model said last."""
     model: str = ""
     """The one that is asked, as its worker says."""
     recorded: frozenset[str] = frozenset()
@@ -34,23 +39,30 @@ class Progress:
     @classmethod
     def from_carry(cls, carry: CarryOver) -> Progress:
         return cls(
-            messages=list(carry.messages),
-            seen=len(carry.messages),
+            messages=list(carry.unseen),
+            base=carry.length,
             digest=carry.digest,
             turn=carry.turn,
             tool_calls=carry.tool_calls,
             usage=carry.usage,
             cost_usd=carry.cost_usd,
+            last_text=carry.last_text,
+            model=carry.facts.model if carry.facts else "",
         )
 
     @property
-    def last_text(self) -> str:
-        """What the model said last."""
-        return next((message.text for message in reversed(self.messages) if message.role == "assistant"), "")
+    def position(self) -> int:
+        """The prefix's length, counted through all runs."""
+        return self.base + self.seen
+
+    @property
+    def unseen(self) -> list[Message]:
+        """The messages behind the prefix."""
+        return self.messages[self.seen :]
 
     def delta(self) -> tuple[tuple[Message, ...], tuple[str, ...]]:
         """The messages since the last reply, and the ids of the calls whose results they leave out for their size."""
-        messages = self.messages[self.seen :]
+        messages = self.unseen
         named = tuple(
             result.call_id
             for message in messages
@@ -65,6 +77,7 @@ class Progress:
         self.messages.append(reply.message)
         self.seen = len(self.messages)
         self.digest = reply.digest
+        self.last_text = reply.message.text
         self.tool_calls += len(reply.message.tool_calls)
         self.usage = self.usage + reply.usage
         known = self.cost_usd is not None and reply.cost_usd is not None

@@ -75,6 +75,7 @@ async def _follow(set_up: Stage, conversation: Conversation, screen: Screen, kil
         if kill.done():
             kill.result()
         await following
+        await asyncio.wait({kill}, timeout=2)  # if it has happened, it only has to see what came of it
     finally:
         for task in (following, kill):
             task.cancel()

@@ -1,0 +1,153 @@
+"""The transcript in each of the four wire formats, and back: for people with a loop of their own.
+
+    messages = from_openai_chat(history)          # dicts, or the SDK's own objects
+    call = messages[-1].tool_calls[0]
+    result = ToolResult(call_id=call.call_id, name=call.name, content=(Text(text="14 degrees"),))
+    history += to_openai_chat([Message(role="tool", parts=(result,))])
+
+`to_...` writes exactly the messages that it is given: a message alone becomes that message alone, and a call that has
+no result yet gets none made up. `from_...` reads messages, items or contents as they stand in a request or a reply.
+What only its maker may see (signatures, encrypted reasoning) is kept on the way in, and written for that maker only:
+`model` says for whom the messages are, and so in which dialect.
+
+System messages are messages in Chat alone. Elsewhere they have a field of their own: see `instructions_of`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+from uuid import uuid4
+
+from everturn.formats.readers import read_anthropic, read_gemini, read_openai_chat, read_openai_responses
+from everturn.models import Model, ModelSettings
+from everturn.records import Message, Text, ToolCall, ToolResult
+
+__all__ = [
+    "from_anthropic",
+    "from_gemini",
+    "from_openai_chat",
+    "from_openai_responses",
+    "instructions_of",
+    "to_anthropic",
+    "to_gemini",
+    "to_openai_chat",
+    "to_openai_responses",
+]
+
+_CUT = f"cut-{uuid4().hex}"
+"""Marks what is put in so that a protocol's encoder finds each call with a result, and is taken out again."""
+
+Json = dict[str, Any]
+
+
+def to_openai_chat(messages: Iterable[Message], *, model: str | Model = "openai-chat:any") -> list[Json]:
+    """Chat Completions' `messages`, in the dialect of the model's provider."""
+    from everturn.providers import openai_chat
+
+    return _write(openai_chat, "messages", messages, model)
+
+
+def to_openai_responses(messages: Iterable[Message], *, model: str | Model = "openai:any") -> list[Json]:
+    """The Responses API's `input` items."""
+    from everturn.providers import openai_responses
+
+    return _write(openai_responses, "input", messages, model)
+
+
+def to_anthropic(messages: Iterable[Message], *, model: str | Model = "anthropic:any") -> list[Json]:
+    """The Messages API's `messages`. All results of one reply stand in one user's message, as it wants them."""
+    from everturn.providers import anthropic_messages
+
+    return _write(anthropic_messages, "messages", messages, model)
+
+
+def to_gemini(messages: Iterable[Message], *, model: str | Model = "google:any") -> list[Json]:
+    """generateContent's `contents`."""
+    from everturn.providers import gemini
+
+    return _write(gemini, "contents", messages, model)
+
+
+def from_openai_chat(messages: Iterable[Any], *, provider: str = "openai-chat") -> tuple[Message, ...]:
+    """Records of Chat Completions' `messages`, or of a reply's `choices[0].message` in a list."""
+    return read_openai_chat(messages, provider=provider)
+
+
+def from_openai_responses(items: Iterable[Any], *, provider: str = "openai") -> tuple[Message, ...]:
+    """Records of the Responses API's `input` or `output` items. Calls of one reply belong to one message."""
+    return read_openai_responses(items, provider=provider)
+
+
+def from_anthropic(messages: Iterable[Any], *, provider: str = "anthropic") -> tuple[Message, ...]:
+    """Records of the Messages API's `messages`, or of replies. A user's results come before its words."""
+    return read_anthropic(messages, provider=provider)
+
+
+def from_gemini(contents: Iterable[Any], *, provider: str = "google") -> tuple[Message, ...]:
+    """Records of generateContent's `contents`, or of a reply's `candidates[0].content` in a list."""
+    return read_gemini(contents, provider=provider)
+
+
+def instructions_of(messages: Iterable[Message]) -> str:
+    """The system messages as one text: for Anthropic's `system`, Responses' `instructions`, Gemini's own field."""
+    return "\n\n".join(message.text for message in messages if message.role == "system" and message.text)
+
+
+def _write(protocol: Any, field: str, messages: Iterable[Message], model: str | Model) -> list[Json]:
+    from everturn.providers.base import Request
+
+    given = tuple(messages)
+    paired = tuple(_paired(given))
+    request = Request(
+        model=model if isinstance(model, Model) else Model(model),
+        messages=paired,
+        settings=ModelSettings(stream=False, cache=False),
+    )
+    written: list[Json] = protocol.encode(request)[1][field]
+    return [item for item in map(_cut, written) if item is not None]
+
+
+def _paired(messages: Sequence[Message]) -> Iterator[Message]:
+    """The messages, with marked stand-ins: a call for each result that has none here, a result for each such call.
+
+    A user's message in front keeps an encoder from putting one in by itself.
+    """
+    called = {call.call_id for message in messages for call in message.tool_calls}
+    answered = {result.call_id for message in messages for result in message.tool_results}
+    if messages and messages[0].role not in {"user", "system"}:
+        yield Message.user(_CUT)
+    for message in messages:
+        missing = [result for result in message.tool_results if result.call_id not in called]
+        if missing:
+            calls = [
+                ToolCall(call_id=result.call_id, name=result.name or "tool", arguments={"cut": _CUT})
+                for result in missing
+            ]
+            yield Message(role="assistant", parts=tuple(calls))
+        yield message
+        open_calls = [call for call in message.tool_calls if call.call_id not in answered]
+        if open_calls:
+            results = [
+                ToolResult(call_id=call.call_id, name=call.name, content=(Text(text=_CUT),)) for call in open_calls
+            ]
+            yield Message(role="tool", parts=tuple(results))
+
+
+def _cut(item: Json) -> Json | None:
+    """The item without what is marked; None where nothing is left of it."""
+    if not _is_marked(item):
+        return item
+    for name in ("content", "parts", "tool_calls"):
+        pieces = item.get(name)
+        if isinstance(pieces, list) and (kept := [piece for piece in pieces if not _is_marked(piece)]):
+            return {**item, name: kept}
+    return None
+
+
+def _is_marked(value: Any) -> bool:
+    if isinstance(value, str):
+        return _CUT in value
+    if isinstance(value, dict):
+        return any(map(_is_marked, value.values()))
+    return isinstance(value, list) and any(map(_is_marked, value))

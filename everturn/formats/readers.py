@@ -1,0 +1,298 @@
+"""Messages, items and contents of the four protocols, read into records.
+
+What a model said is read by its protocol's own decoder, as if it had just come; what a user or a tool said, here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from everturn.models import Model
+from everturn.records import Document, Image, Message, Opaque, Part, Text, ToolResult
+from everturn.shapes import as_dict
+
+Json = dict[str, Any]
+
+
+def read_openai_chat(messages: Iterable[Any], *, provider: str) -> tuple[Message, ...]:
+    from everturn.providers import openai_chat
+
+    found: list[Message] = []
+    for message in map(as_dict, messages):
+        match message.get("role"):
+            case "assistant":
+                body = {"choices": [{"message": message, "finish_reason": "stop"}]}
+                found.append(_decoded(openai_chat, body, provider, found))
+            case "tool":
+                content = _result_parts(_content(message.get("content"), _openai_part))
+                _add_result(found, _answering(found, message.get("tool_call_id")), content)
+            case "user" | "system" | "developer" as role:
+                found.append(_said(role, _content(message.get("content"), _openai_part), provider))
+            case role:
+                raise _unknown("a Chat message", "role", role)
+    return tuple(found)
+
+
+def read_openai_responses(items: Iterable[Any], *, provider: str) -> tuple[Message, ...]:
+    given = [as_dict(item) for item in items]
+    # A custom tool that was answered outside is one of the caller's; others were run by the server.
+    answered = {item.get("call_id") for item in given if item.get("type") == "custom_tool_call_output"}
+    custom = [
+        {"type": "custom", "name": item.get("name")}
+        for item in given
+        if item.get("type") == "custom_tool_call" and item.get("call_id") in answered
+    ]
+    found: list[Message] = []
+    reply: list[Json] = []
+    for item in given:
+        kind, role = item.get("type", "message"), item.get("role")
+        if kind == "message" and role != "assistant":
+            _flush_items(found, reply, provider, custom)
+            if role not in {"user", "system", "developer"}:
+                raise _unknown("a Responses message", "role", role)
+            found.append(_said(role, _content(item.get("content"), _openai_part), provider))
+        elif kind in {"function_call_output", "custom_tool_call_output"}:
+            _flush_items(found, reply, provider, custom)
+            content = _result_parts(_content(item.get("output"), _openai_part))
+            _add_result(found, _answering(found, item.get("call_id")), content)
+        elif kind == "message" and isinstance(item.get("content"), str):
+            block = {"type": "output_text", "text": item["content"], "annotations": []}
+            reply.append({**item, "type": "message", "content": [block]})
+        else:
+            reply.append(item)
+    _flush_items(found, reply, provider, custom)
+    return tuple(found)
+
+
+def read_anthropic(messages: Iterable[Any], *, provider: str) -> tuple[Message, ...]:
+    from everturn.providers import anthropic_messages
+
+    found: list[Message] = []
+    for message in map(as_dict, messages):
+        content = message.get("content")
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else list(content or ())
+        match message.get("role"):
+            case "assistant":
+                body = {"type": "message", "role": "assistant", "content": blocks, "stop_reason": "end_turn"}
+                found.append(_decoded(anthropic_messages, body, provider, found))
+            case "user":
+                said: list[Part] = []
+                for block in blocks:
+                    if block.get("type") != "tool_result":
+                        said.append(_anthropic_part(block))
+                        continue
+                    parts = _result_parts(_content(block.get("content"), _anthropic_part))
+                    name = _answering(found, block.get("tool_use_id"))
+                    _add_result(found, name, parts, is_error=bool(block.get("is_error")))
+                if said:
+                    found.append(_said("user", said, provider))
+            case "system":
+                found.append(_said("system", _content(content, _anthropic_part), provider))
+            case role:
+                raise _unknown("an Anthropic message", "role", role)
+    return tuple(found)
+
+
+def read_gemini(contents: Iterable[Any], *, provider: str) -> tuple[Message, ...]:
+    from everturn.providers import gemini
+
+    found: list[Message] = []
+    for content in map(_camel, map(as_dict, contents)):
+        parts = content.get("parts") or []
+        match content.get("role"):
+            case "model":
+                body = {"candidates": [{"content": content, "finishReason": "STOP"}]}
+                found.append(_decoded(gemini, body, provider, found))
+            case "user" | "function" | None:
+                said = []
+                for part in parts:
+                    response = part.get("functionResponse")
+                    if response is None:
+                        said.append(_gemini_part(part))
+                        continue
+                    result, is_error = _gemini_result(response)
+                    _add_result(found, _answering(found, response.get("id"), response.get("name")), result, is_error)
+                if said:
+                    found.append(_said("user", said, provider))
+            case role:
+                raise _unknown("a Gemini content", "role", role)
+    return tuple(found)
+
+
+# ---------------------------------------------------------------- what a model said
+
+
+def _decoded(protocol: Any, body: Json, provider: str, before: Sequence[Message], **options: Any) -> Message:
+    from everturn.providers.base import Request
+
+    message: Message = protocol.decode(
+        body, Request(model=Model(f"{provider}:any"), messages=before, **options)
+    ).message
+    return message
+
+
+def _flush_items(found: list[Message], reply: list[Json], provider: str, custom: Sequence[Json]) -> None:
+    from everturn.providers import openai_responses
+
+    if reply:
+        body = {"status": "completed", "output": list(reply)}
+        found.append(_decoded(openai_responses, body, provider, found, raw_tools=custom))
+        reply.clear()
+
+
+# ---------------------------------------------------------------- what users and tools said
+
+
+def _said(role: str, parts: Sequence[Part], provider: str) -> Message:
+    bound = any(isinstance(part, Opaque) for part in parts)
+    known = "user" if role == "user" else "system"
+    return Message(role=known, parts=tuple(parts), provider=provider if bound else "")
+
+
+def _answering(found: Sequence[Message], wire_id: object, name: object = "") -> tuple[str, str]:
+    """Which call a result is for: its call_id and name. By the id on the wire, else the next open one of the name."""
+    answered = {result.call_id for message in found for result in message.tool_results}
+    calls = [call for message in reversed(found) for call in message.tool_calls]
+    for call in calls:
+        if wire_id and str(wire_id) in {call.provider_id, call.call_id} and call.call_id not in answered:
+            return call.call_id, call.name
+    latest = next((message.tool_calls for message in reversed(found) if message.tool_calls), ())
+    for call in latest:
+        if not wire_id and call.call_id not in answered and call.name == name:
+            return call.call_id, call.name
+    return str(wire_id or name or "unknown"), str(name or "")
+
+
+def _add_result(found: list[Message], call: tuple[str, str], content: Sequence[Part], is_error: bool = False) -> None:
+    """Adds a result: to the message with the others of the same reply, where there is one."""
+    result = ToolResult(call_id=call[0], name=call[1], content=tuple(content), is_error=is_error)
+    if found and found[-1].role == "tool":
+        found[-1] = Message(role="tool", parts=(*found[-1].parts, result))
+    else:
+        found.append(Message(role="tool", parts=(result,)))
+
+
+def _result_parts(parts: Iterable[Part]) -> list[Part]:
+    """What a ToolResult can hold; what it can't becomes JSON text."""
+    return [Text(text=_json(part.data)) if isinstance(part, Opaque) else part for part in parts]
+
+
+def _content(content: Any, read: Any) -> list[Part]:
+    if content is None:
+        return []
+    if isinstance(content, str):
+        return [Text(text=content)]
+    blocks = content if isinstance(content, list) else [content]
+    return [read(block) if isinstance(block, dict) else Text(text=str(block)) for block in blocks]
+
+
+def _openai_part(block: Json) -> Part:
+    """A content part of Chat or of Responses."""
+    match block.get("type"):
+        case "text" | "input_text" | "output_text" | "refusal":
+            return Text(text=str(block.get("text") or block.get("refusal") or ""))
+        case "image_url" | "input_image":
+            given = block.get("image_url")
+            url = given.get("url") if isinstance(given, dict) else given
+            if isinstance(url, str) and url:
+                media_type, data = _data_url(url)
+                return Image(data=data, media_type=media_type) if data else Image(url=url)
+        case "file" | "input_file":
+            file = block.get("file") if isinstance(block.get("file"), dict) else block
+            assert isinstance(file, dict)
+            name, url = str(file.get("filename") or ""), file.get("file_data") or file.get("file_url")
+            if isinstance(url, str) and url:
+                media_type, data = _data_url(url)
+                return Document(data=data, media_type=media_type, name=name) if data else Document(url=url, name=name)
+    return Opaque(data=block)
+
+
+def _anthropic_part(block: Json) -> Part:
+    source = block.get("source")
+    source = source if isinstance(source, dict) else {}
+    kind = block.get("type")
+    if kind == "text":
+        return Text(text=str(block.get("text") or ""))
+    if kind in {"image", "document"} and source.get("type") in {"base64", "url"}:
+        where = (
+            {"data": source.get("data"), "media_type": source.get("media_type")}
+            if source["type"] == "base64"
+            else {"url": source.get("url")}
+        )
+        return Image(**where) if kind == "image" else Document(**where, name=str(block.get("title") or ""))
+    return Opaque(data=block)
+
+
+def _gemini_part(part: Json) -> Part:
+    if isinstance(part.get("text"), str):
+        return Text(text=part["text"])
+    inline, file = part.get("inlineData"), part.get("fileData")
+    if isinstance(inline, dict) and inline.get("data") and inline.get("mimeType"):
+        return _media(str(inline["mimeType"]), data=inline["data"])
+    if isinstance(file, dict) and file.get("fileUri"):
+        return _media(str(file.get("mimeType") or ""), url=file["fileUri"])
+    return Opaque(data=part)
+
+
+def _gemini_result(response: Json) -> tuple[list[Part], bool]:
+    """A functionResponse's content. What we write is under `output` or `error`; others choose other keys."""
+    said = response.get("response")
+    said = said if isinstance(said, dict) else {}
+    key = next((name for name in ("output", "error", "result") if said.keys() == {name}), None)
+    value = said[key] if key else said
+    parts: list[Part] = [Text(text=value if isinstance(value, str) else _json(value))]
+    parts += _result_parts(_gemini_part(part) for part in response.get("parts") or ())
+    return parts, key == "error"
+
+
+def _media(media_type: str, **source: Any) -> Image | Document:
+    kind = Image if media_type.startswith("image/") else Document
+    return kind(media_type=media_type or None, **source)
+
+
+def _data_url(url: str) -> tuple[str | None, str | None]:
+    """The media type and the data of a `data:` URL; None for other URLs."""
+    header, comma, data = url.partition(",")
+    if not (comma and header.startswith("data:") and header.endswith(";base64")):
+        return None, None
+    return header[5:].partition(";")[0] or "application/octet-stream", data
+
+
+_SNAKE = {
+    "function_call": "functionCall",
+    "function_response": "functionResponse",
+    "inline_data": "inlineData",
+    "file_data": "fileData",
+    "mime_type": "mimeType",
+    "file_uri": "fileUri",
+    "thought_signature": "thoughtSignature",
+    "executable_code": "executableCode",
+    "code_execution_result": "codeExecutionResult",
+}
+
+
+def _camel(content: Json) -> Json:
+    """A content with REST's names, where the SDK's dicts have Python's. What a tool said is left as it is."""
+
+    def renamed(value: Any) -> Any:
+        if isinstance(value, list):
+            return [renamed(item) for item in value]
+        if not isinstance(value, dict):
+            return value
+        return {
+            _SNAKE.get(name, name): item if name in {"args", "response"} else renamed(item)
+            for name, item in value.items()
+        }
+
+    camel: Json = renamed(content)
+    return camel
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _unknown(what: str, field: str, value: object) -> ValueError:
+    return ValueError(f"{what} has {field}={value!r}, which is none that is known.")

@@ -1,0 +1,32 @@
+"""Messages in little room: JSON, compressed, as text. For what a run hands to the next."""
+
+from __future__ import annotations
+
+import zlib
+from base64 import b64decode, b64encode
+from collections.abc import Sequence
+
+from pydantic import TypeAdapter
+
+from everturn.records import Message
+
+_MESSAGES: TypeAdapter[tuple[Message, ...]] = TypeAdapter(tuple[Message, ...])
+
+MAX_UNPACKED_BYTES = 256 * 1024 * 1024
+"""More than any transcript; less than what a crafted payload could blow up to."""
+
+
+def pack(messages: Sequence[Message]) -> str:
+    return b64encode(zlib.compress(_MESSAGES.dump_json(tuple(messages)))).decode()
+
+
+def unpack(data: str) -> tuple[Message, ...]:
+    """The messages again; raises ValueError where `data` is not what `pack` made."""
+    try:
+        inflate = zlib.decompressobj()
+        written = inflate.decompress(b64decode(data, validate=True), MAX_UNPACKED_BYTES)
+    except zlib.error as error:
+        raise ValueError(f"packed messages can't be read: {error}") from None
+    if not inflate.eof:
+        raise ValueError("packed messages break off, or are larger than any transcript")
+    return _MESSAGES.validate_json(written)

@@ -1,0 +1,50 @@
+"""Which JSON schemas OpenAI's strict mode takes. Others are sent as they are, with strict off.
+
+Rewriting them instead, as some libraries do, would change what they mean: what may be left out would have to be there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+_REFUSED = frozenset(
+    {
+        *("oneOf", "allOf", "not", "if", "then", "else", "default", "prefixItems", "unevaluatedItems"),
+        *("minLength", "maxLength", "uniqueItems", "contains", "minContains", "maxContains"),
+        *("patternProperties", "propertyNames", "minProperties", "maxProperties", "unevaluatedProperties"),
+        *("dependentRequired", "dependentSchemas"),
+    }
+)
+_FORMATS = frozenset({"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"})
+_LOOKAROUND = re.compile(r"\(\?<?[=!]")
+
+
+def fits_strict(schema: Mapping[str, Any]) -> bool:
+    """Whether OpenAI takes the schema with `strict: true`, as the root of a tool's arguments or of an output."""
+    definitions = schema.get("$defs", {})
+    root = {name: value for name, value in schema.items() if name != "$defs"}
+    is_object = root.get("type") == "object" and "anyOf" not in root
+    return is_object and all(_fits(node) for node in (root, *definitions.values()))
+
+
+def _fits(schema: Any) -> bool:
+    if not isinstance(schema, Mapping) or _REFUSED & schema.keys():
+        return False
+    if "$ref" in schema:
+        return len(schema) == 1
+    if not schema.keys() & {"type", "anyOf", "enum", "const"}:
+        return False
+    if schema.get("format", "date") not in _FORMATS or _LOOKAROUND.search(schema.get("pattern", "")):
+        return False
+    kinds = schema.get("type", ())
+    kinds = (kinds,) if isinstance(kinds, str) else kinds
+    properties = schema.get("properties", {})
+    closed = schema.get("additionalProperties") is False and set(schema.get("required", ())) == set(properties)
+    return (
+        ("object" not in kinds or closed)
+        and ("array" not in kinds or _fits(schema.get("items")))
+        and all(map(_fits, properties.values()))
+        and all(map(_fits, schema.get("anyOf", ())))
+    )

@@ -1,0 +1,161 @@
+"""A tool call as any vendor writes it: Chat, Responses, Messages, Gemini, as dicts or as their SDKs' objects.
+
+Plain values in, plain values out; what they become is a ToolCall, in `records`.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+TAKES = (
+    "an OpenAI tool call (a function or a custom one), a Responses function_call or custom_tool_call item, "
+    "an Anthropic tool_use or server_tool_use block, or a Gemini functionCall"
+)
+
+# What an object without model_dump() is asked for.
+_ATTRIBUTES: tuple[str, ...] = (
+    "type",
+    "id",
+    "call_id",
+    "name",
+    "input",
+    "args",
+    "arguments",
+    "caller",
+    "namespace",
+    "function",
+)
+_ATTRIBUTES += ("custom", "functionCall", "function_call", "thoughtSignature", "thought_signature", "extra_content")
+
+_MAX_SHOWN = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """`arguments`: the JSON object, or None where `unparsed`, the text as received, holds none."""
+
+    id: str | None
+    name: str
+    arguments: dict[str, Any] | None
+    unparsed: str | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
+    """What stood beside the call, by the vendor's names; `type` where it is not the usual one."""
+
+
+def read_call(given: object) -> Call:
+    """The call in `given`; raises TypeError for anything else."""
+    fields = as_dict(given)
+    match fields.get("type"):
+        case None if inner := fields.get("functionCall") or fields.get("function_call"):
+            return _gemini(as_dict(inner), given, signature=_first(fields, "thoughtSignature", "thought_signature"))
+        case None if "function" not in fields and ("args" in fields or fields.keys() <= {"name", "id"}):
+            return _gemini(fields, given)
+        case "function" | None if "function" in fields:
+            return _openai_chat(fields, given)
+        case "custom":
+            custom = as_dict(fields.get("custom"))
+            return _call(given, fields.get("id"), custom, {"input": custom.get("input")}, extra={"type": "custom"})
+        case "function_call":
+            arguments, unparsed = read_arguments(fields.get("arguments"))
+            extra = _rest(fields, "type", "call_id", "name", "arguments")
+            return _call(given, fields.get("call_id"), fields, arguments, unparsed=unparsed, extra=extra)
+        case "custom_tool_call":
+            extra = {"type": "custom_tool_call", **_rest(fields, "type", "call_id", "name", "input")}
+            return _call(given, fields.get("call_id"), fields, {"input": fields.get("input")}, extra=extra)
+        case "tool_use" | "server_tool_use" as kind:
+            arguments, unparsed = read_arguments(fields.get("input"))
+            extra = _rest(fields, "type", "id", "name", "input") | ({} if kind == "tool_use" else {"type": kind})
+            return _call(given, fields.get("id"), fields, arguments, unparsed=unparsed, extra=extra)
+    raise _not_a_call(given)
+
+
+def read_arguments(given: object) -> tuple[dict[str, Any] | None, str | None]:
+    """A JSON object from an object or from text; where the text holds none, None and the text."""
+    if given is None or (isinstance(given, str) and not given.strip()):
+        return {}, None
+    if isinstance(given, str):
+        try:
+            value = json.loads(given, parse_constant=_refuse)
+        except (ValueError, RecursionError):
+            return None, given
+        return (value, None) if isinstance(value, dict) else (None, given)
+    fields = as_dict(given)
+    return (fields, None) if fields or isinstance(given, Mapping) else (None, json.dumps(given, default=str))
+
+
+def as_dict(value: object) -> dict[str, Any]:
+    """An object's fields: of a mapping, of what has model_dump() (every vendor's SDK), else by attributes."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, type) or value is None or isinstance(value, str | bytes | int | float | list | tuple):
+        return {}
+    dump = getattr(value, "model_dump", None)
+    if callable(dump):
+        try:
+            dumped = dump(mode="json", by_alias=True, exclude_none=True, warnings=False)
+        except TypeError:  # not pydantic's own
+            dumped = dump()
+        return as_dict(dumped)
+    found = {name: getattr(value, name, None) for name in _ATTRIBUTES}
+    return {name: item if name in {"function", "custom"} else _plain(item) for name, item in found.items() if item}
+
+
+def _plain(value: object) -> Any:
+    """JSON all the way down: SDKs put their own objects, protobuf maps and bytes into dicts."""
+    if isinstance(value, bytes):
+        return b64encode(value).decode()
+    if isinstance(value, Mapping) or hasattr(value, "model_dump"):
+        return as_dict(value)
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _openai_chat(fields: dict[str, Any], given: object) -> Call:
+    function = as_dict(fields["function"])
+    arguments, unparsed = read_arguments(function.get("arguments"))
+    extra = _rest(fields, "type", "id", "index", "function")
+    return _call(given, fields.get("id"), function, arguments, unparsed=unparsed, extra=extra)
+
+
+def _gemini(fields: dict[str, Any], given: object, *, signature: object = None) -> Call:
+    arguments, unparsed = read_arguments(fields.get("args"))
+    extra = {"thoughtSignature": signature} if signature else {}
+    return _call(given, fields.get("id"), fields, arguments, unparsed=unparsed, extra=extra)
+
+
+def _call(
+    given: object,
+    call_id: object,
+    named: Mapping[str, Any],
+    arguments: dict[str, Any] | None,
+    *,
+    unparsed: str | None = None,
+    extra: dict[str, Any],
+) -> Call:
+    name = named.get("name")
+    if not isinstance(name, str) or not name:
+        raise _not_a_call(given)
+    return Call(str(call_id) if call_id else None, name, arguments, unparsed, extra)
+
+
+def _rest(fields: Mapping[str, Any], *known: str) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if name not in known and value is not None}
+
+
+def _first(fields: Mapping[str, Any], *names: str) -> Any:
+    return next((fields[name] for name in names if fields.get(name)), None)
+
+
+def _not_a_call(given: object) -> TypeError:
+    shown = repr(given)
+    shown = shown if len(shown) <= _MAX_SHOWN else f"{shown[: _MAX_SHOWN - 1]}…"
+    return TypeError(f"ToolCall.parse got {shown}, of type {type(given).__name__}. It takes {TAKES}.")
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")

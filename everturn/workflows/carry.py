@@ -1,0 +1,73 @@
+"""What one run hands to the next, and when: so that replay stays short however long the conversation gets."""
+
+from __future__ import annotations
+
+from temporalio import workflow
+
+from everturn.packing import pack, unpack
+from everturn.payloads import CarryOver, Earlier, InRun, Packed, WorkerFacts
+from everturn.records import Message
+from everturn.workflows.controls import Controls
+from everturn.workflows.progress import Progress
+
+MAX_EVENTS = 2_000
+"""Of a run's history: about 160 turns of one call each."""
+
+MAX_HISTORY_BYTES = 8 * 1024 * 1024
+
+MAX_PACKED_CHARS = 48_000
+"""A transcript that packs into this travels with each run; a longer one stays in the histories of the earlier runs.
+What travels is written once a run, so this bounds what a run costs beyond its own events."""
+
+LIKELY_TOO_LONG = 20 * MAX_PACKED_CHARS
+"""Text hardly ever packs to a twentieth: beyond this, it is not even tried."""
+
+MAX_LAST_TEXT_CHARS = 20_000
+
+
+def due() -> bool:
+    info = workflow.info()
+    return (
+        info.is_continue_as_new_suggested()
+        or info.get_current_history_length() >= MAX_EVENTS
+        or info.get_current_history_size() >= MAX_HISTORY_BYTES
+    )
+
+
+def over(
+    progress: Progress,
+    controls: Controls,
+    *,
+    before: CarryOver | None,
+    facts: WorkerFacts | None,
+    started_at: float,
+) -> CarryOver:
+    return CarryOver(
+        earlier=_earlier(progress, before.earlier if before else None),
+        length=progress.position,
+        digest=progress.digest,
+        unseen=tuple(progress.unseen),
+        inbox=tuple(controls.inbox),
+        message_ids=controls.message_ids,
+        turn=progress.turn,
+        tool_calls=progress.tool_calls,
+        usage=progress.usage,
+        cost_usd=progress.cost_usd,
+        last_text=progress.last_text[:MAX_LAST_TEXT_CHARS],
+        started_at=started_at,
+        facts=facts,
+        model=controls.model,
+        paused=controls.paused,
+    )
+
+
+def _earlier(progress: Progress, before: Earlier | None) -> Earlier:
+    """The prefix itself where it is small; else where it stands: in this run's history, and in those before it."""
+    here = InRun(run_id=workflow.info().run_id)
+    if isinstance(before, InRun):
+        return here
+    messages: tuple[Message, ...] = (*(unpack(before.data) if before else ()), *progress.messages[: progress.seen])
+    if sum(len(message.model_dump_json()) for message in messages) > LIKELY_TOO_LONG:
+        return here
+    packed = pack(messages)
+    return Packed(data=packed) if len(packed) <= MAX_PACKED_CHARS else here

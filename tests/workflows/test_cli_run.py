@@ -1,0 +1,270 @@
+"""The command line as users have it: processes, a real server, a scripted model."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from everturn.devserver import DevServer
+from everturn.testing import ScriptedModel, call, fail
+
+TOOLS = """
+from everturn import tool
+
+def get_weather(city: str) -> str:
+    "The weather in a city."
+    return f"Sunny in {city}"
+
+@tool(needs_approval=True, effect="once")
+def refund(order: str, cents: int) -> str:
+    "Give money back."
+    return f"refunded {cents} of {order}"
+"""
+
+WEATHER = [[call("get_weather", {"city": "Paris"}), call("get_weather", {"city": "Rome"})], "Sunny in both."]
+REFUND = [call("refund", {"order": "81", "cents": 5}), "It is done."]
+
+
+class Shell:
+    """Runs `everturn` in a folder, with an environment."""
+
+    def __init__(self, folder: Path, environment: dict[str, str]) -> None:
+        self.folder = folder
+        self.environment = environment
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "everturn", *arguments],
+            cwd=self.folder,
+            env=self.environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *arguments: str, says: str = "") -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "everturn", *arguments],
+            cwd=self.folder,
+            env=self.environment,
+            input=says,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert "Traceback" not in done.stderr
+        return done
+
+    def json(self, *arguments: str) -> Any:
+        done = self.run(*arguments, "--json")
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Shell:
+    """A shell where no Temporal is configured."""
+    (tmp_path / "tools.py").write_text(TOOLS)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("EVERTURN_", "TEMPORAL_"))}
+    return Shell(tmp_path, {**kept, "XDG_STATE_HOME": str(tmp_path / "state")})
+
+
+@pytest.fixture
+def shell(alone: Shell, server: DevServer) -> Shell:
+    alone.environment["TEMPORAL_ADDRESS"] = server.address
+    return alone
+
+
+@pytest.fixture
+def model(alone: Shell, scripted: Callable[..., ScriptedModel]) -> Callable[[Any], None]:
+    def serve(script: Any) -> None:
+        alone.environment["SCRIPTED_BASE_URL"] = scripted(script).base_url
+
+    return serve
+
+
+@pytest.fixture
+def name() -> str:
+    return f"cli-{uuid4().hex[:8]}"
+
+
+AD_HOC = ["-m", "scripted:x", "--tool", "tools.py"]
+
+
+def until(condition: Callable[[], Any], *, seconds: float = 30.0) -> Any:
+    deadline = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    return value
+
+
+@pytest.fixture
+def waiting_run(shell: Shell, model: Callable[[Any], None], name: str) -> Iterator[subprocess.Popen[str]]:
+    """A `run` whose refund waits for somebody."""
+    model(REFUND)
+    with shell.start("run", "Refund order 81", *AD_HOC, "--id", name) as process:
+        try:
+            until(lambda: name in [one["id"] for one in shell.json("list", "--status", "awaiting_approval")])
+            yield process
+        finally:
+            process.kill()
+
+
+def test_a_prompt_may_come_from_a_pipe(shell: Shell, model: Callable[[Any], None]) -> None:
+    model(lambda messages: f"You said: {messages[-1]['content']}")
+    assert shell.run("run", "-", "-m", "scripted:x", says="a long\ntext\n").stdout == "You said: a long\ntext\n"
+
+
+def test_run_without_a_temporal_brings_its_own(alone: Shell, model: Callable[[Any], None]) -> None:
+    model(WEATHER)
+    done = alone.run("run", "How is the weather?", *AD_HOC)
+    assert (done.returncode, done.stdout) == (0, "Sunny in both.\n")
+    assert '✓ get_weather(city="Paris")  Sunny in Paris' in done.stderr
+    assert '✓ get_weather(city="Rome")  Sunny in Rome' in done.stderr
+
+
+def test_run_as_json_with_yes(shell: Shell, model: Callable[[Any], None], name: str) -> None:
+    model(REFUND)
+    outcome = shell.json("run", "Refund order 81", *AD_HOC, "--yes", "--id", name)
+    assert (outcome["id"], outcome["status"], outcome["text"]) == (name, "completed", "It is done.")
+    shown = shell.json("show", name)
+    assert shown["status"]["state"] == "done"
+
+
+def test_without_a_terminal_it_says_how_to_approve_and_waits(
+    shell: Shell, waiting_run: subprocess.Popen[str], name: str
+) -> None:
+    shown = shell.run("show", name).stdout
+    assert f"everturn approve {name} call_0_0" in shown
+    assert '"cents": 5' in shown
+
+    refused = shell.run("approve", name, "call_9_9")
+    assert refused.returncode == 1
+    assert "No call 'call_9_9' waits; these do: 'call_0_0'." in refused.stderr
+
+    approved = shell.run("approve", name, "call_0_0", "--arguments", '{"order": "81", "cents": 4}', "--note", "less")
+    assert (approved.returncode, approved.stdout) == (0, "approved: call_0_0\n")
+    out, err = waiting_run.communicate(timeout=30)
+    assert (waiting_run.returncode, out) == (0, "It is done.\n")
+    assert f"everturn approve {name} call_0_0" in err
+    assert "refunded 4 of 81" in err
+
+    late = shell.run("approve", name)
+    assert late.returncode == 1
+    assert "is over" in late.stderr
+    kinds = [json.loads(line)["kind"] for line in shell.run("watch", name, "--json").stdout.splitlines()]
+    assert (kinds[0], kinds[-1]) == ("message_received", "done")
+    assert "completed" in shell.run("watch", name).stdout
+
+
+def test_denied_and_answered_from_outside(shell: Shell, waiting_run: subprocess.Popen[str], name: str) -> None:
+    assert shell.json("deny", name, "--reason", "not today") == {"call_ids": ["call_0_0"]}
+    waiting_run.communicate(timeout=30)
+    assert waiting_run.returncode == 0
+    (result,) = [part for message in shell.json("show", name)["messages"] for part in message["parts"][:1]][2:3]
+    assert "not today" in result["content"][0]["text"]
+
+
+def test_ctrl_c_says_how_to_go_on(shell: Shell, waiting_run: subprocess.Popen[str], name: str) -> None:
+    waiting_run.send_signal(signal.SIGINT)
+    _, err = waiting_run.communicate(timeout=30)
+    assert waiting_run.returncode == 130
+    assert f"everturn chat --id {name} -m scripted:x --tool tools.py" in err
+    assert "Traceback" not in err
+
+
+def test_a_stall_is_cause_and_cure_in_one_line(shell: Shell, model: Callable[[Any], None]) -> None:
+    model([fail(401, "no such key")])
+    done = shell.run("run", "hi", "-m", "scripted:x")
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("everturn: ")
+    assert "401" in line
+
+
+def test_an_agent_that_nobody_hosts_is_named(shell: Shell) -> None:
+    shell.environment["EVERTURN_TASK_QUEUE"] = f"empty-{uuid4().hex[:8]}"
+    done = shell.run("run", "hi", "--agent", "clerk")
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert "No worker polls the task queue" in line
+    assert "everturn worker" in line
+
+
+@pytest.fixture
+def clerk(shell: Shell, model: Callable[[Any], None]) -> Iterator[subprocess.Popen[str]]:
+    """`everturn worker` with an agent, on a task queue of its own."""
+    model(REFUND)
+    (shell.folder / "clerk.py").write_text(
+        "from everturn import Agent\nfrom tools import refund\n"
+        "clerk = Agent('clerk', model='scripted:x', tools=[refund])\n"
+    )
+    shell.environment |= {"EVERTURN_TASK_QUEUE": f"clerk-{uuid4().hex[:8]}", "EVERTURN_AGENTS": "clerk.py"}
+    with shell.start("worker") as worker:
+        try:
+            until(lambda: shell.run("doctor").returncode == 0)
+            yield worker
+        finally:
+            worker.kill()
+
+
+def test_hosted_elsewhere(shell: Shell, clerk: subprocess.Popen[str]) -> None:
+    findings = {one["part"]: one["state"] for one in shell.json("doctor")}
+    assert {findings[part] for part in ("Temporal", "namespace", "search attributes", "workers", "agents")} == {"ok"}
+    done = shell.run("run", "Refund order 81", "--agent", "clerk", "--yes")
+    assert (done.returncode, done.stdout) == (0, "It is done.\n")
+    wrong = shell.run("run", "hi", "--agent", "clark")
+    assert wrong.returncode == 1
+    assert "No agent 'clark' on this worker; it hosts: clerk." in wrong.stderr
+    clerk.terminate()
+    assert clerk.wait(30) == 0
+
+
+def test_steering_a_conversation(shell: Shell, model: Callable[[Any], None], name: str) -> None:
+    """Pause, send, resume, close: on a chat that waits for its next message."""
+    model(["One.", "Two.", "Three."])
+    with shell.start("chat", "-m", "scripted:x", "--id", name) as chat:
+        assert chat.stdin
+        assert chat.stdout
+        chat.stdin.write("hi\n")
+        chat.stdin.flush()
+        assert chat.stdout.readline() == "One.\n"
+        assert shell.run("pause", name).returncode == 0
+        assert shell.run("send", name, "and?").stdout == f"sent: {name}\n"
+        assert shell.run("resume", name).returncode == 0
+        until(lambda: shell.json("show", name)["messages"][-1]["parts"][0]["text"] == "Two.")
+        chat.stdin.close()  # the end of the input closes it politely
+        assert chat.wait(30) == 0
+    assert shell.json("show", name)["status"]["state"] == "done"
+    assert [one["status"] for one in shell.json("list") if one["id"] == name] == ["done"]
+
+
+def test_a_chat_outlives_its_server(alone: Shell, model: Callable[[Any], None], name: str) -> None:
+    model(["One.", "Two."])
+    with alone.start("chat", "-m", "scripted:x", "--id", name) as chat:
+        assert chat.stdin
+        assert chat.stdout
+        chat.stdin.write("hi\n")
+        chat.stdin.flush()
+        assert chat.stdout.readline() == "One.\n"
+        chat.send_signal(signal.SIGINT)
+        _, err = chat.communicate(timeout=30)
+    assert chat.returncode == 130
+    assert f"everturn chat --id {name} -m scripted:x" in err
+    back = alone.run("chat", "-m", "scripted:x", "--id", name, says="and?\n/quit\n")
+    assert (back.returncode, back.stdout) == (0, "Two.\n")
+    assert "▸ hi" in back.stderr  # where it was left
+    assert not list((alone.folder / "state").rglob("*.db"))  # closed: nothing to come back to

@@ -1,0 +1,163 @@
+"""Long conversations go on as new runs, and nobody can tell."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from everturn import Client, Conversation, Limits, tool
+from everturn.testing import ScriptedModel
+from everturn.workflows import carry
+from tests.conftest import agent_on, eventually, hosting, waiting
+from tests.workflows.test_conversation import results_of
+from tests.workflows.test_one_law import page, pages
+
+Scripted = Callable[..., ScriptedModel]
+
+
+@pytest.fixture(params=["packed", "in earlier runs"])
+def short_runs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new run every few turns; the transcript travels along, or stays where it is."""
+    monkeypatch.setattr(carry, "MAX_EVENTS", 40)
+    if request.param != "packed":
+        monkeypatch.setattr(carry, "MAX_PACKED_CHARS", 0)
+
+
+async def runs_of(client: Client, conversation: Conversation) -> list[str]:
+    """The ids of its runs, the first one first."""
+    handle = client.temporal.get_workflow_handle(conversation.id)
+    runs: list[str] = []
+    described = await handle.describe()
+    history = await client.temporal.get_workflow_handle(conversation.id, run_id=described.run_id).fetch_history()
+    while True:
+        started = history.events[0].workflow_execution_started_event_attributes
+        runs.insert(0, started.original_execution_run_id)
+        if not started.continued_execution_run_id:
+            return runs
+        history = await client.temporal.get_workflow_handle(
+            conversation.id, run_id=started.continued_execution_run_id
+        ).fetch_history()
+
+
+@pytest.mark.parametrize("size", [10, 4096])
+async def test_a_long_conversation_is_many_runs_with_one_transcript(
+    client: Client, scripted: Scripted, cached_conversations: int, short_runs: None, size: int
+) -> None:
+    @tool
+    def read_page(number: int) -> str:
+        return page(number, size)
+
+    model = scripted(pages(20))
+    agent = agent_on(model, tools=[read_page], limits=Limits(max_turns=21))
+    async with hosting(client, agent, cached_conversations=cached_conversations) as worker:
+        conversation = await client.start(agent, "Read it all")
+        assert await conversation.reply() == "Read."
+        outcome = await conversation.outcome()
+        # Positions go on counting, so a warm memory stays warm; only a result that a delta names is looked up again.
+        assert worker.prefixes.misses == 0
+    assert (outcome.turns, outcome.tool_calls) == (21, 20)
+    assert len(await runs_of(client, conversation)) >= 4
+    transcript = await conversation.transcript()
+    assert [result.text for result in results_of(transcript)] == [page(number, size) for number in range(20)]
+    assert [len(request["messages"]) for request in model.requests] == list(range(1, 42, 2))
+    assert [event.kind async for event in conversation.events()].count("tool_finished") == 20
+
+
+async def test_a_worker_without_memory_finds_what_earlier_runs_hold(
+    client: Client, scripted: Scripted, short_runs: None
+) -> None:
+    hosts: list[Any] = []
+
+    @tool
+    async def read_page(number: int) -> str:
+        hosts[0].prefixes.clear()
+        return page(number)
+
+    model = scripted(pages(12))
+    agent = agent_on(model, tools=[read_page])
+    async with hosting(client, agent) as worker:
+        hosts.append(worker)
+        conversation = await client.start(agent, "Read it all")
+        assert await conversation.reply() == "Read."
+        assert worker.prefixes.misses == 12
+    assert [len(request["messages"]) for request in model.requests] == list(range(1, 26, 2))
+    told = [message["content"] for message in model.requests[-1]["messages"] if message["role"] == "tool"]
+    assert told == [page(number) for number in range(12)]
+
+
+async def test_messages_that_come_in_between_are_all_taken(
+    client: Client, scripted: Scripted, cached_conversations: int, short_runs: None
+) -> None:
+    @tool
+    async def read_page(number: int) -> str:
+        await asyncio.sleep(0.01)
+        return page(number, 10)
+
+    agent = agent_on(scripted(pages(25), order="position"), tools=[read_page])
+    async with hosting(client, agent, cached_conversations=cached_conversations):
+        conversation = await client.start(agent, "0", keep_open=timedelta(minutes=1))
+        for number in range(1, 30):
+            await conversation.send(str(number), message_id=str(number))
+            if number % 3 == 0:
+                await conversation.send(str(number), message_id=str(number))  # a repeat
+        await conversation.reply()
+        said = [message.text for message in await conversation.transcript() if message.role == "user"]
+        assert said == [str(number) for number in range(30)]
+        assert len(await runs_of(client, conversation)) >= 4
+        await conversation.close()
+        await conversation.outcome()
+
+
+async def test_approvals_and_counters_go_on_through_the_runs(
+    client: Client, scripted: Scripted, short_runs: None
+) -> None:
+    asked: list[int] = []
+
+    @tool(needs_approval=lambda arguments: arguments["number"] % 5 == 4)
+    def read_page(number: int) -> str:
+        asked.append(number)
+        return page(number, 10)
+
+    agent = agent_on(scripted(pages(100)), tools=[read_page])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Go", limits=Limits(max_turns=12))
+        for _ in range(2):
+            await conversation.approve(*await waiting(conversation))
+        await waiting_is_over(conversation)
+        outcome = await conversation.outcome()
+    assert (outcome.status, outcome.turns) == ("limit_reached", 13)
+    assert asked == list(range(12))
+
+
+async def waiting_is_over(conversation: Conversation) -> None:
+    await eventually(lambda: _no_waiting(conversation))
+
+
+async def _no_waiting(conversation: Conversation) -> bool:
+    return not (await conversation.status()).waiting
+
+
+async def test_a_revived_conversation_knows_what_was_said_long_before(
+    client: Client, scripted: Scripted, short_runs: None
+) -> None:
+    @tool
+    def read_page(number: int) -> str:
+        return page(number, 10)
+
+    model = scripted(pages(10))
+    agent = agent_on(model, tools=[read_page])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Read it all")
+        await conversation.outcome()
+        await client.send(agent, "And?", id=conversation.id)
+        assert await conversation.reply() == "Read."
+        assert (await conversation.outcome()).turns == 12
+    assert len(model.requests[-1]["messages"]) == 23
+    assert [message.text for message in await conversation.transcript() if message.role == "user"] == [
+        "Read it all",
+        "And?",
+    ]
