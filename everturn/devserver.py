@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,7 +54,9 @@ class DevServer:
         port: int = 0,
         ui_port: int = 0,
         namespace: str = "default",
+        dynamic_config: Mapping[str, str] | None = None,
     ) -> None:
+        self._dynamic_config = dynamic_config or {}
         self.db_filename = None if db_filename is None else Path(db_filename)
         self.port = port
         self.ui_port = ui_port
@@ -159,6 +161,8 @@ class DevServer:
         arguments += ["--namespace", self.namespace, "--log-level", "warn", "--ui-disable-news-fetch"]
         for queue in _QUEUES:
             arguments += ["--dynamic-config-value", f"history.{queue}ProcessorMaxPollRPS={_POLLS_PER_SECOND}"]
+        for key, value in self._dynamic_config.items():
+            arguments += ["--dynamic-config-value", f"{key}={value}"]
         for name, kind in names.SEARCH_ATTRIBUTES.items():
             arguments += ["--search-attribute", f"{name}={kind}"]
         if self.db_filename is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import signal
@@ -87,6 +88,8 @@ def run_command(arguments: Sequence[str]) -> int:
         return _failed(str(error))
     except (KeyboardInterrupt, typer.Abort):
         return 128 + signal.SIGINT
+    except asyncio.CancelledError:  # nobody cancels a command but Temporal's worker, when it can't go on
+        return _failed("Temporal refused the worker. `everturn doctor` looks at the connection.")
     except BrokenPipeError:  # whoever read our output has seen enough
         return _quiet_end()
     except Exception as error:  # noqa: BLE001 - whatever it is: no traceback here

@@ -220,4 +220,6 @@ def _print(findings: list[Finding]) -> None:
     for finding in findings:
         word, style = words[finding.state]
         line = Text(word, style=style).append(f"{finding.part:<{widest}}  ", style="bold").append(finding.detail)
-        screen.line(line.append(f" {finding.cure}" if finding.cure else "", style="yellow"))
+        if finding.cure:
+            line.append("" if finding.detail.endswith(".") else ".").append(f" {finding.cure}", style="yellow")
+        screen.line(line)

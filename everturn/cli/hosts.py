@@ -79,6 +79,7 @@ async def host(wanted: Wanted, conversation_id: str, *, screen: Screen, db: Path
         # A queue of its own: other workers don't know this agent, and this one doesn't know theirs.
         queue = f"{settings.task_queue}-{conversation_id}"
         client = await Client.connect(task_queue=queue, **endpoint.options)
+        await require_namespace(client)
         await stack.enter_async_context(Worker(client, agents=[agent], drain_timeout=DRAIN_TIMEOUT))
         yield Host(client, agent.name, None, prefix=_prefix(endpoint), lasts=endpoint.server is None)
 
@@ -111,6 +112,21 @@ async def polling_workers(client: Client) -> list[str]:
     # A poll waits for up to 60 s, and the server remembers it for minutes after its worker has gone.
     recent = time.time() - 120
     return [poller.identity for poller in described.pollers if poller.last_access_time.ToSeconds() > recent]
+
+
+async def require_namespace(client: Client) -> None:
+    """Raises Unreachable where Temporal does not know the namespace, or does not let us in: no worker could work."""
+    from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
+    from temporalio.service import RPCError
+
+    name = client.temporal.namespace
+    try:
+        await client.temporal.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=name))
+    except RPCError as error:
+        raise Unreachable(
+            f"Temporal does not let us into the namespace {name!r}: {error.message.rstrip('.')}.",
+            cure="Check TEMPORAL_NAMESPACE, and TEMPORAL_API_KEY if it needs one; `everturn doctor` looks too.",
+        ) from error
 
 
 async def require_worker(client: Client) -> None:

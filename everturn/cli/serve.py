@@ -65,11 +65,13 @@ async def _up(settings: Settings, *, port: int, ui_port: int, db: Path) -> None:
 
 
 async def _work(agents: list[Agent], settings: Settings, options: dict[str, Any]) -> None:
+    from everturn.cli.hosts import require_namespace
     from everturn.client import Client
     from everturn.hosting import Worker
 
     if agents:
         client = await Client.connect(task_queue=settings.task_queue, **options)
+        await require_namespace(client)
         await Worker(client, agents=agents).run()
     else:
         await _until_signal()

@@ -106,8 +106,8 @@ def _add(turns: list[_Turn], role: str, blocks: Iterable[_Block]) -> None:
 def _server_pairs(request: Request) -> tuple[frozenset[str], bool]:
     """The ids of the server's tool uses that may be sent, and whether one of them has no result yet.
 
-    A use goes with its result, and neither without the other. Only the last reply may have a use that is still at
-    work (it was paused, or its code called a tool of ours), and only while nothing but results came after it.
+    A use goes with its result, and neither without the other. One that is still at work (the reply was paused, or its
+    code called a tool of ours) may be sent only until a user has said something else.
     """
     uses: set[str] = set()
     done: set[str] = set()
@@ -117,8 +117,9 @@ def _server_pairs(request: Request) -> tuple[frozenset[str], bool]:
             latest = set()
         elif message.role == "assistant":
             blocks = list(_server_blocks(message)) if message.provider == request.model.provider else []
-            latest = {a_str(block.get("id")) for block in blocks if "tool_use_id" not in block}
-            uses |= latest
+            started = {a_str(block.get("id")) for block in blocks if "tool_use_id" not in block}
+            latest |= started
+            uses |= started
             done |= {a_str(block["tool_use_id"]) for block in blocks if "tool_use_id" in block}
     waiting = latest - done
     return frozenset((uses & done) | waiting), bool(waiting)

@@ -75,6 +75,7 @@ class Row:
     dialect: Dialect = Dialect()
     responses: ResponsesDialect = ResponsesDialect()
     key_optional: bool = False
+    """Whether its server may take no key: none set is then no error before the server says so."""
 
 
 # OpenAI refuses ids of more than 40 characters, Mistral any but 9 letters and digits. Ids of other servers that

@@ -1,4 +1,4 @@
-"""Google's generateContent, as the Gemini Developer API serves it: requests.
+"""Google's generateContent, as the Gemini Developer API serves it (v1beta): requests.
 
 What comes back is read in `gemini_replies`; `decode` and `Assembler` are given on from here, for a protocol is one
 module to its users: `encode(request)`, `decode(body, request)`, `Assembler(request)`.
@@ -85,16 +85,14 @@ def _is_3(request: Request) -> bool:
 
 
 def _tools(request: Request) -> list[Json]:
-    tools: list[Json] = []
-    if request.tools:
-        tools.append({"functionDeclarations": [_declaration(tool) for tool in request.tools]})
-        if request.server_tools and not _is_3(request):
-            raise InvalidTool(
-                f"{request.model.name} can't have functions and server-side tools in one request.",
-                cure="Use a model from Gemini 3 on, or only one of the two kinds.",
-            )
-    tools += [_server_tool(tool, request) for tool in request.server_tools]
-    return [*tools, *map(dict, request.raw_tools)]
+    own = [_server_tool(tool, request) for tool in request.server_tools]
+    if own and request.tools and not _is_3(request):
+        raise InvalidTool(
+            f"{request.model.name} can't have functions and server-side tools in one request.",
+            cure="Use a model from Gemini 3 on, or only one of the two kinds.",
+        )
+    declared = {"functionDeclarations": [_declaration(tool) for tool in request.tools]}
+    return [*([declared] if request.tools else []), *own, *map(dict, request.raw_tools)]
 
 
 def _declaration(tool: ToolSpec) -> Json:
@@ -121,6 +119,7 @@ def _tool_config(request: Request, tools: Sequence[Json]) -> Json:
     declaring = [tool for tool in tools if tool.keys() & {"functionDeclarations", "function_declarations"}]
     mixed = 0 < len(declaring) < len(tools) and _is_3(request)
     settings, config = request.settings, Json()
+    # Server-side tools have no mode: they stay allowed in a concluding turn, whose reply is the last one all the same.
     choice = "none" if request.conclude else settings.tool_choice
     if declaring and choice:
         mode = _MODES.get(choice, "ANY")

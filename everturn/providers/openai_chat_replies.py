@@ -82,6 +82,8 @@ class Assembler:
     """Groq's own tools that were run, by their numbers."""
     _details: list[Any] = field(default_factory=list)
     """OpenRouter's reasoning_details."""
+    _plain: bool = False
+    """Whether thoughts come as plain text, so that the details only say them again."""
     _annotations: list[Any] = field(default_factory=list)
     _beside: dict[str, Any] = field(default_factory=dict)
     """Gemini's extra_content."""
@@ -178,12 +180,14 @@ class Assembler:
 
     def _take_thinking(self, name: str, value: Any, delta: dict[str, Any]) -> Iterator[Delta]:
         # Some servers send two or three of these names, with the same text.
+        plain = bool(a_str(delta.get("reasoning_content")) or a_str(delta.get("reasoning")))
+        self._plain = self._plain or plain
         if name == "reasoning_details":
             details = [detail for detail in a_list(value) if isinstance(detail, dict)]
             for detail in details:
                 _merge(self._details, detail)
             texts = [a_str(detail.get("text")) or a_str(detail.get("summary")) for detail in details]
-            value = "" if a_str(delta.get("reasoning")) or a_str(delta.get("reasoning_content")) else "".join(texts)
+            value = "" if self._plain else "".join(texts)
         elif name == "reasoning" and a_str(delta.get("reasoning_content")):
             return
         if thought := a_str(value):

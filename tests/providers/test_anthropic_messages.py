@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from everturn.errors import InvalidTool
 from everturn.models import Model, ModelSettings
 from everturn.providers.anthropic_messages import encode
 from everturn.providers.base import Request, ToolSpec
@@ -24,7 +23,6 @@ from everturn.records import (
     ToolCall,
     ToolResult,
 )
-from everturn.servertools import CodeExecution, UnsupportedParameter, WebSearch, XSearch
 
 WEATHER = ToolSpec("weather", "The weather", {"type": "object", "properties": {"city": {"type": "string"}}})
 NEW, OLD = "anthropic:claude-opus-5", "anthropic:claude-haiku-4-5"
@@ -259,7 +257,7 @@ CALLED = PARIS.model_copy(update={"extra": {"caller": {"type": "code_execution_2
         ((), True),
         ((results(result("c1", "sun")),), True),
         ((results(result("c1", "sun")), Message.user("wait")), False),
-        ((results(result("c1", "sun")), assistant(Text(text="never mind"))), False),
+        ((results(result("c1", "sun")), assistant(ROME), results(result("c2", "rain"))), True),
     ],
 )
 def test_a_servers_tool_still_at_work_is_only_sent_while_it_can_go_on(after: tuple[Message, ...], kept: bool) -> None:
@@ -368,42 +366,6 @@ def test_the_prefix_is_the_same_from_turn_to_turn_but_for_its_breakpoints() -> N
 
     before, after = (bare(body_of(*TURNS[:end], settings={"cache": True})["messages"]) for end in (3, 5))
     assert after[: len(before)] == before
-
-
-def test_server_tools_in_its_words() -> None:
-    search = WebSearch(allowed_domains=("a.org",), max_uses=3, user_location={"city": "Bonn"})
-    assert body_of(Message.user("?"), server_tools=[search, CodeExecution()], tools=[WEATHER])["tools"] == [
-        {"name": "weather", "description": "The weather", "input_schema": WEATHER.parameters},
-        {
-            "type": "web_search_20250305",
-            "name": "web_search",
-            "allowed_domains": ["a.org"],
-            "max_uses": 3,
-            "user_location": {"type": "approximate", "city": "Bonn"},
-        },
-        {"type": "code_execution_20250825", "name": "code_execution"},
-    ]
-    blocked = body_of(Message.user("?"), server_tools=[WebSearch(blocked_domains=("b.org",))])["tools"]
-    assert blocked == [{"type": "web_search_20250305", "name": "web_search", "blocked_domains": ["b.org"]}]
-
-
-@pytest.mark.parametrize("field", [{"context_size": "low"}, {"allowed_domains": ("a",), "blocked_domains": ("b",)}])
-def test_what_a_search_can_not_do_is_warned_about(field: dict[str, Any]) -> None:
-    with pytest.warns(UnsupportedParameter, match="WebSearch"):
-        tools = body_of(Message.user("?"), server_tools=[WebSearch(**field)])["tools"]
-    assert not tools[0].keys() & {"blocked_domains", "context_size", "search_context_size"}
-
-
-def test_a_tool_that_is_not_there_is_refused_with_those_that_are() -> None:
-    with pytest.raises(InvalidTool, match=r"XSearch.*CodeExecution, WebSearch"):
-        body_of(Message.user("?"), server_tools=[XSearch()])
-    with pytest.raises(InvalidTool, match="two tools named 'web_search'"):
-        body_of(Message.user("?"), server_tools=[WebSearch()], tools=[ToolSpec("web_search")])
-
-
-def test_schemas_are_of_objects() -> None:
-    tools = body_of(Message.user("?"), tools=[ToolSpec("f", parameters={"properties": {}})])["tools"]
-    assert tools == [{"name": "f", "input_schema": {"type": "object", "properties": {}}}]
 
 
 def test_any_encoding_warns_of_nothing_by_itself() -> None:

@@ -10,7 +10,11 @@ from everturn.providers.catalog import PROVIDERS, Endpoint, address_variable, re
 
 KEY = "sk-secret-0123456789"
 KEYS = {name: KEY for row in PROVIDERS.values() for name in row.keys}
-NEEDED = {"AZURE_BASE_URL": "https://acme.openai.azure.com/openai/v1", "SCRIPTED_BASE_URL": "http://127.0.0.1:1/v1"}
+NEEDED = {
+    "AZURE_BASE_URL": "https://acme.openai.azure.com/openai/v1",
+    "SCRIPTED_BASE_URL": "http://127.0.0.1:1/v1",
+    "OPENRESPONSES_BASE_URL": "http://127.0.0.1:2/v1",
+}
 
 
 def endpoint(model: str | Model, **environ: str) -> Endpoint:
@@ -39,6 +43,15 @@ def test_a_variable_moves_the_base_url(provider: str, variable: str) -> None:
     assert endpoint(f"{provider}:m", **{variable: "http://proxy:8080/v1"}).base_url == "http://proxy:8080/v1"
 
 
+def test_an_openresponses_server_may_take_a_key_or_none() -> None:
+    with pytest.raises(InvalidSetting, match="OPENRESPONSES_BASE_URL"):
+        endpoint("openresponses:m")
+    assert endpoint("openresponses:m", OPENRESPONSES_BASE_URL="http://h/v1").secret == ""
+    assert endpoint(Model("openresponses:m", base_url="http://h/v1"), OPENRESPONSES_API_KEY=KEY).secret == KEY
+    with pytest.raises(KeyMissing, match="MY_KEY"):
+        endpoint(Model("openresponses:m", base_url="http://h/v1", key_env="MY_KEY"))
+
+
 def test_what_the_model_says_wins_over_the_environment() -> None:
     model = Model("groq:m", base_url="http://mine/v1", key_env="MY_KEY")
     found = endpoint(model, GROQ_BASE_URL="http://other/v1", GROQ_API_KEY="other", MY_KEY=KEY)
@@ -61,7 +74,7 @@ def test_the_environment_is_read_at_each_call(monkeypatch: pytest.MonkeyPatch) -
         ("groq:m", {}, KeyMissing, ["'groq:m'", "GROQ_API_KEY", "worker's environment"]),
         ("groq:m", {"GROQ_API_KEY": " \n"}, KeyMissing, ["GROQ_API_KEY"]),
         ("huggingface:m", {}, KeyMissing, ["HF_TOKEN"]),
-        ("azure:m", {"AZURE_OPENAI_API_KEY": KEY}, InvalidSetting, ["AZURE_BASE_URL", "openai.azure.com"]),
+        ("azure:m", {"AZURE_OPENAI_API_KEY": KEY}, InvalidSetting, ["AZURE_OPENAI_BASE_URL", "openai.azure.com"]),
         ("azure:m", {"AZURE_BASE_URL": "https://a/openai/v1"}, KeyMissing, ["AZURE_OPENAI_API_KEY"]),
         ("scripted:m", {}, InvalidSetting, ["SCRIPTED_BASE_URL"]),
         ("ollama:m", {"OLLAMA_BASE_URL": "localhost:11434"}, InvalidSetting, ["OLLAMA_BASE_URL", "'localhost:11434'"]),
@@ -110,3 +123,30 @@ def test_the_key_goes_into_the_header_and_never_into_a_repr() -> None:
 )
 def test_the_path_goes_behind_the_base_url_and_before_its_query(base_url: str, url: str) -> None:
     assert endpoint("ollama:m", OLLAMA_BASE_URL=base_url).url("/chat/completions") == url
+
+
+@pytest.mark.parametrize("variable", ["AZURE_OPENAI_BASE_URL", "AZURE_BASE_URL"])
+@pytest.mark.parametrize(
+    ("base_url", "url"),
+    [
+        ("https://a.openai.azure.com", "https://a.openai.azure.com/openai/v1/chat/completions"),
+        ("https://a.openai.azure.com/openai/v1/", "https://a.openai.azure.com/openai/v1/chat/completions"),
+        (
+            "https://a/openai/deployments/my-gpt?api-version=2024-10-21",
+            "https://a/openai/deployments/my-gpt/chat/completions?api-version=2024-10-21",
+        ),
+        (
+            "https://a/openai/deployments/?api-version=2024-10-21",
+            "https://a/openai/deployments/gpt%205/chat/completions?api-version=2024-10-21",
+        ),
+    ],
+)
+def test_azures_address_is_taken_in_every_form(variable: str, base_url: str, url: str) -> None:
+    found = endpoint("azure:gpt 5", AZURE_OPENAI_API_KEY=KEY, **{variable: base_url})
+    assert found.url("/chat/completions") == url
+    assert found.headers() == {"api-key": KEY}
+
+
+def test_vllm_takes_a_key_only_where_one_is_named() -> None:
+    assert endpoint("vllm:qwen3").url("/chat/completions") == "http://localhost:8000/v1/chat/completions"
+    assert endpoint(Model("vllm:qwen3", key_env="MY_KEY"), MY_KEY=KEY).secret == KEY

@@ -10,21 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everturn.errors import (
-    ContextTooLong,
-    InvalidReply,
-    KeyRefused,
-    ModelNotFound,
-    ProviderError,
-    QuotaExhausted,
-    RateLimited,
-    RequestRefused,
-    Unavailable,
-)
+from everturn.errors import InvalidReply
 from everturn.models import Model
-from everturn.providers import failures
 from everturn.providers.base import Delta, Request, ToolSpec
-from everturn.providers.catalog import resolve
 from everturn.providers.failures import ErrorInReply
 from everturn.providers.gemini import Assembler, decode, encode
 from everturn.providers.sse import Event
@@ -334,61 +322,6 @@ def test_a_gateways_last_word_ends_the_stream() -> None:
     assembler.feed(Event("[DONE]"))
     assert assembler.done
     assert assembler.finish().text == "a"
-
-
-def google(code: int, status: str, message: str = "x", *details: dict[str, Any]) -> dict[str, Any]:
-    return {"error": {"code": code, "message": message, "status": status, "details": [*details]}}
-
-
-WAIT = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.4s"}
-KEY_INVALID = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID"}
-
-
-def quota(name: str) -> dict[str, Any]:
-    return {"@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": [{"quotaId": name}]}
-
-
-@pytest.mark.parametrize(
-    ("body", "error", "retry_after"),
-    [
-        (google(400, "INVALID_ARGUMENT"), RequestRefused, None),
-        (google(400, "INVALID_ARGUMENT", "API key not valid. Please pass a valid API key."), KeyRefused, None),
-        (google(400, "INVALID_ARGUMENT", "x", KEY_INVALID), KeyRefused, None),
-        (
-            google(
-                400, "INVALID_ARGUMENT", "The input token count (9) exceeds the maximum number of tokens allowed (8)."
-            ),
-            ContextTooLong,
-            None,
-        ),
-        (google(403, "PERMISSION_DENIED"), KeyRefused, None),
-        (google(404, "NOT_FOUND", "models/x is not found for API version v1beta"), ModelNotFound, None),
-        (google(429, "RESOURCE_EXHAUSTED", "x", quota("GenerateRequestsPerMinute"), WAIT), RateLimited, 34.4),
-        (google(429, "RESOURCE_EXHAUSTED", "x", quota("GenerateRequestsPerDayPerProject"), WAIT), QuotaExhausted, 34.4),
-        (google(499, "CANCELLED"), Unavailable, None),
-        (google(500, "INTERNAL"), Unavailable, None),
-        (google(503, "UNAVAILABLE"), Unavailable, None),
-        (google(504, "DEADLINE_EXCEEDED"), Unavailable, None),
-    ],
-)
-@pytest.mark.parametrize("shape", ["object", "array", "in the stream"])
-def test_googles_errors(
-    body: dict[str, Any], error: type[ProviderError], retry_after: float | None, shape: str
-) -> None:
-    endpoint = resolve(Model("google:m"), environ={"GOOGLE_API_KEY": "k"})
-    status = 200 if shape == "in the stream" else body["error"]["code"]
-    raw = [body] if shape == "array" else body
-    found = failures.of_response(
-        endpoint, status=status, headers={}, body=raw if status == 200 else json.dumps(raw).encode()
-    )
-    assert (type(found), found.status, found.retry_after) == (error, body["error"]["code"], retry_after)
-
-
-def test_the_key_goes_in_googles_header() -> None:
-    both = {"GEMINI_API_KEY": "a", "GOOGLE_API_KEY": "b", "GOOGLE_BASE_URL": "http://x"}
-    endpoint = resolve(Model("google:m"), environ=both)
-    assert endpoint.headers() == {"x-goog-api-key": "a"}
-    assert endpoint.url("/v1beta/models/m:generateContent") == "http://x/v1beta/models/m:generateContent"
 
 
 json_values = st.recursive(

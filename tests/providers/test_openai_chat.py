@@ -223,7 +223,6 @@ def test_only_what_is_set_is_sent(options: dict[str, Any], expected: dict[str, A
         ({"settings": {"tool_choice": "auto"}}, {"tool_choice": "auto"}),
         ({"settings": {"tool_choice": "required"}}, {"tool_choice": "required"}),
         ({"settings": {"tool_choice": "required"}, "model": "mistral:m"}, {"tool_choice": "any"}),
-        ({"settings": {"tool_choice": "required"}, "model": "deepseek:m"}, {"tool_choice": "auto"}),
         (
             {"settings": {"tool_choice": "weather"}},
             {"tool_choice": {"type": "function", "function": {"name": "weather"}}},

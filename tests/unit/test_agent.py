@@ -12,10 +12,11 @@ from everturn.agent import Agent
 from everturn.errors import EverturnError, InvalidAgent, InvalidModel, InvalidTool
 from everturn.models import Limits, Model, ModelSettings, Patience
 from everturn.schemas import InvalidArguments
+from everturn.servertools import CodeExecution, WebSearch, XSearch
 from everturn.tools import tool
 
 
-class WebSearch: ...
+class Widget: ...
 
 
 class Order(BaseModel):
@@ -123,7 +124,9 @@ def test_a_dict_of_the_providers_is_kept_apart(raw: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("item", "said"),
     [
-        (WebSearch, "WebSearch is a class. Write WebSearch(...)."),
+        (WebSearch, "WebSearch is a class. Write WebSearch()."),
+        (CodeExecution, "CodeExecution is a class. Write CodeExecution()."),
+        (Widget, "Widget is a class. Write Widget(...)."),
         ("refund", "'refund', of type str"),
         (None, "None, of type NoneType"),
         (Weird(), "of type Weird"),
@@ -147,7 +150,19 @@ def test_what_is_no_tool_is_refused_by_place_and_with_a_cure(item: Any, said: st
     assert said in str(caught.value)
 
 
-@pytest.mark.parametrize("tools", [refund, pay, "refund", {"name": "ask"}, None, clerk()])
+def test_tools_that_the_provider_runs_are_kept_apart() -> None:
+    made = clerk(tools=[refund, WebSearch(max_uses=3), {"type": "file_search"}, CodeExecution()])
+    assert made.server_tools == (WebSearch(max_uses=3), CodeExecution())
+    assert [one.name for one in made.tools] == ["refund"]
+    assert made.raw_tools == ({"type": "file_search"},)
+
+
+def test_two_settings_of_one_server_tool_are_refused() -> None:
+    with pytest.raises(InvalidTool, match=r"tools\[2\] of Agent 'clerk' is a second WebSearch"):
+        clerk(tools=[WebSearch(), XSearch(), WebSearch(max_uses=1)])
+
+
+@pytest.mark.parametrize("tools", [refund, pay, "refund", {"name": "ask"}, None, clerk(), WebSearch()])
 def test_tools_are_a_list(tools: Any) -> None:
     with pytest.raises(InvalidTool, match=r"Write tools=\[\.\.\.\]"):
         clerk(tools=tools)

@@ -201,11 +201,13 @@ def test_the_process_has_the_status_too() -> None:
 
 
 def test_the_help_is_quick() -> None:
-    everturn("--help")  # byte code is there from here on
-    started = time.monotonic()
-    assert everturn("--help").returncode == 0
-    # Half of it on an idle machine; what would break it is an import of temporalio, which takes a second and more.
-    assert time.monotonic() - started < 1.0
+    def seconds() -> float:
+        started = time.monotonic()
+        assert everturn("--help").returncode == 0
+        return time.monotonic() - started
+
+    # 0.3 s on an idle machine; what would break it is an import of temporalio, which takes a second and more.
+    assert min(seconds() for _ in range(3)) < 1.0
     code = "import sys, everturn.cli; print({'temporalio', 'httpx', 'structlog'} & sys.modules.keys())"
     listed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert listed.stdout.strip() == "set()"

@@ -204,6 +204,18 @@ def test_an_agent_that_nobody_hosts_is_named(shell: Shell) -> None:
     assert "everturn worker" in line
 
 
+@pytest.mark.parametrize("command", [["run", "hi", "-m", "scripted:x"], ["worker", "--agents", "clerk.py"]], ids=str)
+def test_a_namespace_that_is_not_there_is_one_line(
+    shell: Shell, model: Callable[[Any], None], command: list[str]
+) -> None:
+    model(["One."])
+    (shell.folder / "clerk.py").write_text("from everturn import Agent\nclerk = Agent('clerk', model='scripted:x')\n")
+    shell.environment |= {"TEMPORAL_NAMESPACE": "nowhere", "EVERTURN_LOG_LEVEL": "error"}
+    done = shell.run(*command)
+    assert done.returncode == 1
+    assert "everturn doctor" in done.stderr.splitlines()[-1]
+
+
 @pytest.fixture
 def clerk(shell: Shell, model: Callable[[Any], None]) -> Iterator[subprocess.Popen[str]]:
     """`everturn worker` with an agent, on a task queue of its own."""

@@ -1,0 +1,65 @@
+"""A model turn, as an activity: what it asks with, and what it makes of the reply."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+from temporalio.testing import ActivityEnvironment
+
+from everturn import prices
+from everturn.activities import model_turns
+from everturn.activities.beat import Heart
+from everturn.activities.model_turns import ModelTurns
+from everturn.activities.prefixes import Prefixes
+from everturn.payloads import ModelReply, ModelRequest
+from everturn.records import Message
+from everturn.testing import ScriptedModel, call, say
+from tests.conftest import agent_on
+
+
+class Order(BaseModel):
+    id: str
+    state: str = "open"
+
+
+async def turn(model: ScriptedModel, **options: Any) -> ModelReply:
+    agent = agent_on(model, **options)
+    turns = ModelTurns({agent.name: agent}, prefixes=Prefixes(), heart=Heart(), indexed=False)
+    request = ModelRequest(agent=agent.name, turn=1, delta=(Message.user("?"),))
+    reply: ModelReply = await ActivityEnvironment().run(turns.call_model, request)
+    return reply
+
+
+@pytest.mark.parametrize(
+    ("text", "output"), [('{"id": "81"}', {"id": "81", "state": "open"}), ("I don't know.", None)], ids=["fits", "not"]
+)
+async def test_a_final_reply_is_read_as_the_agents_output(
+    scripted: Callable[..., ScriptedModel], text: str, output: Any
+) -> None:
+    model = scripted([text])
+    assert (await turn(model, output=Order)).output == output
+    assert model.requests[0].body["response_format"]["json_schema"]["schema"]["properties"].keys() == {"id", "state"}
+
+
+async def test_a_reply_that_wants_tools_or_was_cut_off_has_no_output(scripted: Callable[..., ScriptedModel]) -> None:
+    for reply in (call("weather"), say('{"id": "81"}', finish="length")):
+        assert (await turn(scripted([reply]), output=Order)).output is None
+
+
+async def test_an_output_too_large_for_a_payload_is_left_to_the_text(
+    scripted: Callable[..., ScriptedModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model_turns, "MAX_OUTPUT_BYTES", 5)
+    assert (await turn(scripted(['{"id": "81"}']), output=Order)).output is None
+
+
+async def test_a_turn_says_what_it_cost_or_that_nobody_knows(
+    scripted: Callable[..., ScriptedModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert (await turn(scripted(["Hello."]))).cost_usd is None
+    monkeypatch.setitem(prices._PRICED_AS, "scripted", "openai")
+    monkeypatch.setattr(prices, "_price", lambda: lambda _name, _listed, usage: usage.output_tokens / 1e6)
+    assert (await turn(scripted([say("Hello.", usage={"prompt_tokens": 1, "completion_tokens": 2})]))).cost_usd == 2e-6

@@ -1,0 +1,150 @@
+"""The type of a last reply: a schema that providers take, and a reader that says what does not fit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pytest
+from pydantic import BaseModel, Field, field_validator
+
+from everturn.agent import Agent
+from everturn.outputs import InvalidOutput
+from everturn.providers.strict import fits_strict
+
+
+class Order(BaseModel):
+    """An order."""
+
+    id: str
+    state: Literal["open", "shipped"]
+
+
+class Report(BaseModel):
+    orders: list[Order]
+    total: float = Field(ge=0)
+
+
+class Optional(BaseModel):
+    note: str = "none"
+
+
+class Tree(BaseModel):
+    name: str
+    children: list[Tree]
+
+
+class Fussy(BaseModel):
+    id: str
+
+    @field_validator("id")
+    @classmethod
+    def _known(cls, value: str) -> str:  # noqa: ARG003 - pydantic's signature
+        raise RuntimeError("the register is down")
+
+
+@dataclass
+class Point:
+    x: int
+    y: int
+
+
+def agent(output: Any) -> Agent:
+    return Agent("clerk", model="scripted:demo", output=output)
+
+
+ORDER = {"id": "81", "state": "open"}
+
+
+@pytest.mark.parametrize(
+    ("output", "text", "value"),
+    [
+        (Order, '{"id": "81", "state": "open"}', ORDER),
+        (Order, '```json\n{"id": "81", "state": "open"}\n```\n', ORDER),
+        (Optional, "{}", {"note": "none"}),
+        (Point, '{"x": 1, "y": 2}', {"x": 1, "y": 2}),
+        (Tree, '{"name": "a", "children": []}', {"name": "a", "children": []}),
+        (list[Order], '{"result": [{"id": "81", "state": "open"}]}', [ORDER]),
+        (list[Order], '[{"id": "81", "state": "open"}]', [ORDER]),
+        (bool, '{"result": true}', True),
+        (str, '{"result": "yes"}', "yes"),
+        (Order | None, '{"result": null}', None),
+        (dict[str, int], '{"a": 1}', {"a": 1}),
+    ],
+)
+def test_a_reply_becomes_a_value(output: Any, text: str, value: Any) -> None:
+    made = agent(output)
+    assert made.read_output(text) == value
+    assert made.output_schema is not None
+    assert made.output_schema["type"] == "object"
+
+
+@pytest.mark.parametrize(
+    ("output", "text", "said"),
+    [
+        (Order, '{"id": "81"}', "state: Field required"),
+        (Order, '{"id": "81", "state": "lost"}', "state: Input should be 'open' or 'shipped'"),
+        (Order, "It is open.", "Invalid JSON"),
+        (Order, "", "Invalid JSON"),
+        (list[Order], "It is open.", "expected value"),
+        (list[Order], '{"result": [{"id": "81"}]}', "0.state: Field required"),
+        (bool, '{"result": "perhaps"}', "valid boolean"),
+        (Fussy, '{"id": "1"}', "RuntimeError: the register is down"),
+        (dict[str, int], '{"a": "x"}', "a: Input should be a valid integer"),
+    ],
+)
+def test_a_reply_that_does_not_fit_is_refused_in_words_for_the_model(output: Any, text: str, said: str) -> None:
+    with pytest.raises(InvalidOutput) as caught:
+        agent(output).read_output(text)
+    assert said in str(caught.value)
+
+
+def test_problems_are_bounded() -> None:
+    with pytest.raises(InvalidOutput) as caught:
+        agent(list[Order]).read_output('{"result": [' + ",".join(["{}"] * 50) + "]}")
+    assert str(caught.value).endswith("… and 90 more")
+    assert len(str(caught.value).splitlines()) == 11
+
+
+def test_an_agent_without_an_output_type_reads_none() -> None:
+    made = agent(None)
+    assert (made.output_schema, made.output_adapter, made.read_output("{}")) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("output", "strict"),
+    [(Order, True), (list[Order], True), (Tree, True), (Point, True), (bool, True), (Optional, False), (dict, False)],
+)
+def test_a_schema_is_strict_where_openai_takes_it_so(output: Any, strict: bool) -> None:
+    schema = agent(output).output_schema
+    assert schema is not None
+    assert fits_strict(schema) is strict
+
+
+CLOSED = {"type": "object", "additionalProperties": False}
+
+
+@pytest.mark.parametrize(
+    ("schema", "strict"),
+    [
+        ({**CLOSED, "properties": {}}, True),
+        ({"type": "object", "properties": {}}, False),
+        ({**CLOSED, "properties": {"a": {"type": "string"}}}, False),
+        ({**CLOSED, "properties": {"a": {"type": "string"}}, "required": ["a"]}, True),
+        ({**CLOSED, "properties": {"a": {"type": ["string", "null"]}}, "required": ["a"]}, True),
+        ({**CLOSED, "properties": {"a": {"type": "string", "minLength": 1}}, "required": ["a"]}, False),
+        ({**CLOSED, "properties": {"a": {"type": "string", "format": "uri"}}, "required": ["a"]}, False),
+        ({**CLOSED, "properties": {"a": {"type": "string", "format": "date"}}, "required": ["a"]}, True),
+        ({**CLOSED, "properties": {"a": {"type": "string", "pattern": "(?=x)"}}, "required": ["a"]}, False),
+        ({**CLOSED, "properties": {"a": {"type": "string", "pattern": "^x$"}}, "required": ["a"]}, True),
+        ({**CLOSED, "properties": {"a": {"type": "array"}}, "required": ["a"]}, False),
+        ({**CLOSED, "properties": {"a": {}}, "required": ["a"]}, False),
+        ({**CLOSED, "properties": {"a": {"$ref": "#/$defs/A", "description": "x"}}, "required": ["a"]}, False),
+        ({**CLOSED, "properties": {"a": {"anyOf": [{"type": "null"}, {"type": "array"}]}}, "required": ["a"]}, False),
+        ({**CLOSED, "properties": {}, "anyOf": []}, False),
+        ({**CLOSED, "properties": {}, "$defs": {"A": {"type": "object"}}}, False),
+        ({"type": "array", "items": {"type": "string"}}, False),
+    ],
+)
+def test_the_strict_subset(schema: dict[str, Any], strict: bool) -> None:
+    assert fits_strict(schema) is strict

@@ -1,0 +1,139 @@
+"""ToolCall.parse: whatever shape a vendor gives a call, as dicts and as their SDKs' objects."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from anthropic.types import ServerToolUseBlock, ToolUseBlock
+from google.genai.types import FunctionCall, Part
+from openai.types.chat import ChatCompletionMessageCustomToolCall, ChatCompletionMessageFunctionToolCall
+from openai.types.responses import ResponseCustomToolCall, ResponseFunctionToolCall
+
+from everturn import ToolCall
+
+CITY = {"city": "Paris"}
+TEXT = '{"city": "Paris"}'
+
+CHAT = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": TEXT}}
+CUSTOM = {"id": "c1", "type": "custom", "custom": {"name": "weather", "input": "Paris"}}
+ITEM = {"type": "function_call", "call_id": "c1", "name": "weather", "arguments": TEXT, "id": "fc_1"}
+CUSTOM_ITEM = {"type": "custom_tool_call", "call_id": "c1", "name": "weather", "input": "Paris", "id": "ctc_1"}
+USE = {"type": "tool_use", "id": "c1", "name": "weather", "input": CITY}
+SERVER_USE = {"type": "server_tool_use", "id": "c1", "name": "web_search", "input": {"query": "x"}}
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (CHAT, ToolCall(call_id="c1", name="weather", arguments=CITY)),
+        ({name: CHAT[name] for name in ("id", "function")}, ToolCall(call_id="c1", name="weather", arguments=CITY)),
+        (ChatCompletionMessageFunctionToolCall(**CHAT), ToolCall(call_id="c1", name="weather", arguments=CITY)),  # type: ignore[arg-type]
+        (
+            CHAT | {"extra_content": {"google": {"thought_signature": "s"}}},
+            ToolCall(
+                call_id="c1",
+                name="weather",
+                arguments=CITY,
+                extra={"extra_content": {"google": {"thought_signature": "s"}}},
+            ),
+        ),
+        (CUSTOM, ToolCall(call_id="c1", name="weather", arguments={"input": "Paris"}, extra={"type": "custom"})),
+        (
+            ChatCompletionMessageCustomToolCall(**CUSTOM),  # type: ignore[arg-type]
+            ToolCall(call_id="c1", name="weather", arguments={"input": "Paris"}, extra={"type": "custom"}),
+        ),
+        (ITEM, ToolCall(call_id="c1", name="weather", arguments=CITY, extra={"id": "fc_1"})),
+        (
+            ResponseFunctionToolCall(**ITEM),
+            ToolCall(call_id="c1", name="weather", arguments=CITY, extra={"id": "fc_1"}),
+        ),  # type: ignore[arg-type]
+        (
+            ResponseCustomToolCall(**CUSTOM_ITEM),  # type: ignore[arg-type]
+            ToolCall(
+                call_id="c1",
+                name="weather",
+                arguments={"input": "Paris"},
+                extra={"type": "custom_tool_call", "id": "ctc_1"},
+            ),
+        ),
+        (USE, ToolCall(call_id="c1", name="weather", arguments=CITY)),
+        (ToolUseBlock(**USE), ToolCall(call_id="c1", name="weather", arguments=CITY)),  # type: ignore[arg-type]
+        (
+            ServerToolUseBlock(**SERVER_USE),  # type: ignore[arg-type]
+            ToolCall(call_id="c1", name="web_search", arguments={"query": "x"}, extra={"type": "server_tool_use"}),
+        ),
+        (
+            {"functionCall": {"id": "c1", "name": "weather", "args": CITY}, "thoughtSignature": "c2ln"},
+            ToolCall(call_id="c1", name="weather", arguments=CITY, extra={"thoughtSignature": "c2ln"}),
+        ),
+        (
+            {"function_call": {"id": "c1", "name": "weather", "args": CITY}, "thought_signature": b"sig"},
+            ToolCall(call_id="c1", name="weather", arguments=CITY, extra={"thoughtSignature": "c2ln"}),
+        ),
+        (
+            Part(function_call=FunctionCall(id="c1", name="weather", args=CITY), thought_signature=b"sig"),
+            ToolCall(call_id="c1", name="weather", arguments=CITY, extra={"thoughtSignature": "c2ln"}),
+        ),
+        (FunctionCall(id="c1", name="weather", args=CITY), ToolCall(call_id="c1", name="weather", arguments=CITY)),
+        ({"id": "c1", "name": "weather"}, ToolCall(call_id="c1", name="weather")),
+        (
+            SimpleNamespace(id="c1", type="function", function=SimpleNamespace(name="weather", arguments=TEXT)),
+            ToolCall(call_id="c1", name="weather", arguments=CITY),
+        ),
+        ({"kind": "tool_call", "call_id": "c1", "name": "weather"}, ToolCall(call_id="c1", name="weather")),
+        (ToolCall(call_id="c1", name="weather"), ToolCall(call_id="c1", name="weather")),
+    ],
+)
+def test_every_vendors_call_is_read(given: Any, expected: ToolCall) -> None:
+    assert ToolCall.parse(given) == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "read", "unparsed"),
+    [
+        ("", {}, None),
+        (None, {}, None),
+        ('{"city": "Par', {}, '{"city": "Par'),
+        ("[1]", {}, "[1]"),
+        ('{"a": NaN}', {}, '{"a": NaN}'),
+        ("[" * 100_000, {}, "[" * 100_000),
+        (CITY, CITY, None),
+    ],
+)
+def test_arguments_that_are_no_object_are_kept_as_they_came(arguments: Any, read: Any, unparsed: str | None) -> None:
+    call = ToolCall.parse({"id": "c1", "type": "function", "function": {"name": "f", "arguments": arguments}})
+    assert (call.arguments, call.unparsed) == (read, unparsed)
+
+
+def test_a_call_without_an_id_gets_one_of_its_own() -> None:
+    given = {"functionCall": {"name": "weather", "args": CITY}}
+    first, second = ToolCall.parse(given), ToolCall.parse(given)
+    assert first.call_id.startswith("call_")
+    assert first.call_id != second.call_id
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        None,
+        7,
+        "weather",
+        [],
+        {},
+        {"type": "text", "text": "hi"},
+        {"type": "tool_use", "id": "c1"},
+        {"type": "function", "function": {"arguments": "{}"}},
+        {"type": "function_call_output", "call_id": "c1", "output": "x"},
+        {"kind": "text", "text": "hi"},
+        SimpleNamespace(),
+        ToolCall,
+    ],
+)
+def test_anything_else_is_a_type_error_that_says_what_it_got_and_what_it_takes(given: Any) -> None:
+    with pytest.raises(TypeError) as caught:
+        ToolCall.parse(given)
+    assert f"of type {type(given).__name__}" in str(caught.value)
+    assert "tool_use" in str(caught.value)
+    assert len(str(caught.value)) < 500
