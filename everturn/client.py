@@ -202,7 +202,7 @@ class Client:
     def unreachable(self, error: RPCError) -> Unreachable:
         address = self.temporal.service_client.config.target_host
         return Unreachable(
-            f"The Temporal server at {address} did not do its part: {error.message}.",
+            f"The Temporal server at {address} did not do its part: {error.message.rstrip('.')}.",
             cure="`everturn doctor` looks at the connection.",
         )
 

@@ -224,7 +224,7 @@ class Conversation:
         assert standing.stall is not None
         return Stalled(
             f"Conversation {self.id!r} is stalled in turn {standing.turn}: {standing.stall.cause}",
-            cure=f"{standing.stall.cure} Then: everturn resume {self.id}".strip(),
+            cure=f"{standing.stall.cure} Then: `everturn resume {self.id}`.".strip(),
         )
 
     def _no_worker(self, what: str) -> Unreachable:
@@ -236,7 +236,9 @@ class Conversation:
     def _explained(self, error: RPCError) -> EverturnError:
         if error.status is RPCStatusCode.NOT_FOUND:
             if "completed" in error.message:
-                return Ended(f"Conversation {self.id!r} is over.", cure="client.send() revives it with its transcript.")
+                return Ended(
+                    f"Conversation {self.id!r} is over.", cure="A new message through client.send() revives it."
+                )
             return NotFound(f"There is no conversation {self.id!r}.", cure="`everturn list` shows those there are.")
         if error.status in (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED):
             return self._no_worker("request")

@@ -28,15 +28,17 @@ class _Json(PydanticJSONPlainPayloadConverter):
             ) from None
 
 
+# One for all: the SDK makes a converter for each activation and activity, and this one keeps its type adapters.
+_JSON = _Json()
+_CONVERTERS = tuple(
+    _JSON if isinstance(converter, JSONPlainPayloadConverter) else converter
+    for converter in DefaultPayloadConverter.default_encoding_payload_converters
+)
+
+
 class _Payloads(CompositePayloadConverter):
     def __init__(self) -> None:
-        json = _Json()
-        super().__init__(
-            *(
-                json if isinstance(converter, JSONPlainPayloadConverter) else converter
-                for converter in DefaultPayloadConverter.default_encoding_payload_converters
-            )
-        )
+        super().__init__(*_CONVERTERS)
 
 
 data_converter = DataConverter(payload_converter_class=_Payloads)

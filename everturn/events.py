@@ -200,7 +200,7 @@ def _command(name: str, payload: dict[str, Any], place: dict[str, Any]) -> Event
 
 
 def _reply(turn: int, reply: ModelReply, place: dict[str, Any]) -> list[Event]:
-    replied = Replied(turn=turn, message=reply.message, usage=reply.usage, final=not reply.plan, **place)
+    replied = Replied(turn=turn, message=reply.message, usage=reply.usage, final=reply.final, **place)
     events: list[Event] = [replied]
     plans = {plan.call_id: plan for plan in reply.plan}
     for call in reply.message.tool_calls:

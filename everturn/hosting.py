@@ -20,7 +20,7 @@ from everturn.activities.prefixes import Prefixes
 from everturn.activities.tool_calls import ToolCalls
 from everturn.agent import Agent
 from everturn.client import Client
-from everturn.errors import InvalidAgent
+from everturn.errors import InvalidAgent, Unreachable
 from everturn.logs import get_logger
 from everturn.workflows import ConversationWorkflow
 
@@ -66,6 +66,7 @@ class Worker:
         self._threads = max_concurrent_activities
         self.prefixes = Prefixes(max_prefix_bytes)
         self._stack = AsyncExitStack()
+        self._fatal: BaseException | None = None
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
@@ -83,6 +84,7 @@ class Worker:
                     sticky_queue_schedule_to_start_timeout=STICKY_TIMEOUT,
                     max_heartbeat_throttle_interval=BEAT_THROTTLE,
                     default_heartbeat_throttle_interval=BEAT_THROTTLE,
+                    on_fatal_error=self._remember,
                     **self._options,
                 )
             )
@@ -94,6 +96,9 @@ class Worker:
         await self._stack.aclose()
         _log.info("worker.stopped")
 
+    async def _remember(self, error: BaseException) -> None:
+        self._fatal = error
+
     async def run(self) -> None:
         """Works until SIGINT or SIGTERM, then drains: what runs may finish, or is handed over; nothing new starts."""
         stop = asyncio.Event()
@@ -104,6 +109,13 @@ class Worker:
             async with self:
                 await stop.wait()
                 _log.info("worker.draining")
+        except asyncio.CancelledError:
+            # Temporal's worker cancels whoever runs it when the server will not have it.
+            if self._fatal is None:
+                raise
+            raise Unreachable(
+                f"Temporal does not take this worker: {self._fatal}.", cure="`everturn doctor` looks at the connection."
+            ) from self._fatal
         finally:
             for number in (signal.SIGINT, signal.SIGTERM):
                 loop.remove_signal_handler(number)

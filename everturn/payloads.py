@@ -95,6 +95,7 @@ class WaitingCall(Record):
     call_id: str
     tool: str
     arguments: dict[str, JsonValue] = Field(default_factory=dict)
+    needs: Literal["approval", "answer"] = "approval"
     why: str = ""
     since: str = ""
     expires_at: str | None = None
@@ -234,6 +235,11 @@ class ModelReply(Record):
     """A final reply as the agent's `output` type; None where it has none, or where the reply does not fit it."""
     facts: WorkerFacts | None = None
     """Sent when a worker meets the conversation; None where what it said before still holds."""
+
+    @property
+    def final(self) -> bool:
+        """Nothing is left to be done for it: it has no calls, and its model did not just pause."""
+        return not self.plan and self.stop != "paused"
 
 
 # ---------------------------------------------------------------- a tool call

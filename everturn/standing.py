@@ -46,7 +46,7 @@ class Standing:
     def answered(self) -> bool:
         """All that was said is answered by a final reply."""
         seen = history.user_messages(self.transcript.messages)
-        return self.reply is not None and not self.reply.plan and seen >= self._received
+        return self.reply is not None and self.reply.final and seen >= self._received
 
     def _receive(self, message_id: str | None) -> None:
         if message_id is None or message_id not in self.message_ids:

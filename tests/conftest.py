@@ -32,7 +32,7 @@ def _no_settings_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 async def server() -> AsyncIterator[DevServer]:
     # A run that continues as new within a second is held back until that is over: for tests, that is a long time.
-    async with DevServer(dynamic_config={"history.continueAsNewMinInterval": '"0s"'}) as running:
+    async with DevServer(dynamic_config={"history.workflowIdReuseMinimalInterval": '"0s"'}) as running:
         yield running
 
 

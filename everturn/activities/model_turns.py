@@ -72,7 +72,7 @@ class ModelTurns:
         raise failures.final(
             InvalidAgent(
                 f"No agent {name!r} on this worker; it hosts: {hosted}.",
-                cure="Start a worker that hosts it on this task queue, then resume the conversation.",
+                cure="Start a worker that hosts it on this task queue.",
             )
         )
 

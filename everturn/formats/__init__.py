@@ -98,6 +98,8 @@ def _write(protocol: Any, field: str, messages: Iterable[Message], model: str | 
     from everturn.providers.base import Request
 
     given = tuple(messages)
+    if not given:
+        return []
     paired = tuple(_paired(given))
     request = Request(
         model=model if isinstance(model, Model) else Model(model),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from itertools import groupby
 from typing import Any
 
 from everturn.models import Model
@@ -57,9 +58,6 @@ def read_openai_responses(items: Iterable[Any], *, provider: str) -> tuple[Messa
             _flush_items(found, reply, provider, custom)
             content = _result_parts(_content(item.get("output"), _openai_part))
             _add_result(found, _answering(found, item.get("call_id")), content)
-        elif kind == "message" and isinstance(item.get("content"), str):
-            block = {"type": "output_text", "text": item["content"], "annotations": []}
-            reply.append({**item, "type": "message", "content": [block]})
         else:
             reply.append(item)
     _flush_items(found, reply, provider, custom)
@@ -127,19 +125,26 @@ def read_gemini(contents: Iterable[Any], *, provider: str) -> tuple[Message, ...
 def _decoded(protocol: Any, body: Json, provider: str, before: Sequence[Message], **options: Any) -> Message:
     from everturn.providers.base import Request
 
-    message: Message = protocol.decode(
-        body, Request(model=Model(f"{provider}:any"), messages=before, **options)
-    ).message
+    asked = Request(model=Model(f"{provider}:any"), messages=before, **options)
+    message: Message = protocol.decode(body, asked).message
     return message
 
 
 def _flush_items(found: list[Message], reply: list[Json], provider: str, custom: Sequence[Json]) -> None:
+    """Adds what one reply's items say, as one message."""
     from everturn.providers import openai_responses
+    from everturn.providers.base import Request, assistant_message
 
-    if reply:
-        body = {"status": "completed", "output": list(reply)}
-        found.append(_decoded(openai_responses, body, provider, found, raw_tools=custom))
-        reply.clear()
+    parts: list[Part] = []
+    for plain, items in groupby(reply, key=lambda item: isinstance(item.get("content"), str)):
+        if plain:  # {"role": "assistant", "content": "..."}, which the API takes but never gives
+            parts += [Text(text=item["content"]) for item in items]
+        else:
+            body = {"status": "completed", "output": list(items)}
+            parts += _decoded(openai_responses, body, provider, found, raw_tools=custom).parts
+    if parts:
+        found.append(assistant_message(parts, request=Request(model=Model(f"{provider}:any"), messages=())))
+    reply.clear()
 
 
 # ---------------------------------------------------------------- what users and tools said

@@ -34,6 +34,8 @@ class Controls:
         """The model to ask instead of the agent's own; empty where nobody chose one."""
         self.idle = False
         self.closing = False
+        self.abandoned = False
+        """It was closed while it was stalled or paused: what is unanswered stays so."""
         self.cause: str | None = None
         """Why the conversation is stalled; None while it is not."""
         self.cure: str | None = None
@@ -170,6 +172,7 @@ class Controls:
 
     def _close(self, control: Control) -> dict[str, Any]:
         self.closing = True
+        self.abandoned = self.paused or self.cause is not None
         self.paused, self.cause = False, None
         self.desk.close(Decision(verdict="deny", by=control.by, at=now(), note="The conversation was closed."))
         return {"state": self.state}

@@ -71,6 +71,8 @@ class ConversationWorkflow:
             await self._controls.message_or_end(self._start.keep_open)
         # An update that was accepted is answered before the run ends, and it may have brought a message.
         await workflow.wait_condition(workflow.all_handlers_finished)
+        if self._controls.closing:
+            return bool(self._controls.inbox) and not self._controls.abandoned
         return bool(self._controls.inbox or self._progress.unseen)
 
     async def _answer(self) -> str | None:
@@ -80,16 +82,23 @@ class ConversationWorkflow:
             await self._continue_as_new_where_long()
             limit = self._limit_reached()
             reply = await self._model_turn(conclude=limit)
+            if reply is None:
+                return None
             if reply.plan:
                 await self._settle(reply)
-            if limit or not reply.plan or self._controls.closing:
+            if limit or reply.final or self._controls.closing:
                 return limit
 
-    async def _model_turn(self, *, conclude: str | None) -> ModelReply:
-        """One reply of the model, however long that takes: what retries can't cure waits for a person."""
+    async def _model_turn(self, *, conclude: str | None) -> ModelReply | None:
+        """One reply of the model, however long that takes: what retries can't cure waits for a person.
+
+        None where that person closed the conversation instead.
+        """
         self._progress.turn += 1
         while True:
             await self._controls.unpaused()
+            if self._controls.abandoned:
+                return None
             self._show()
             try:
                 reply = await self._call_model(conclude)
@@ -171,6 +180,7 @@ class ConversationWorkflow:
         return Outcome(
             status=status,
             text=progress.last_text,
+            output=progress.output,
             turns=progress.turn,
             tool_calls=progress.tool_calls,
             usage=progress.usage,

@@ -30,7 +30,12 @@ class Waiting:
     def shown(self) -> WaitingCall:
         call = self.call
         return WaitingCall(
-            call_id=call.call_id, tool=call.name, arguments=call.arguments, why=self.why, since=self.since
+            call_id=call.call_id,
+            tool=call.name,
+            arguments=call.arguments,
+            needs=self.needs,
+            why=self.why,
+            since=self.since,
         )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from pydantic import JsonValue
+
 from everturn.models import Limits
 from everturn.payloads import CarryOver, ModelReply
 from everturn.records import Image, Message, Part, Text, ToolResult, Usage
@@ -31,6 +33,8 @@ class Progress:
     cost_usd: float | None = 0.0
     last_text: str = ""
     """What the model said last."""
+    output: JsonValue = None
+    """The same as the agent's output type, where it has one."""
     model: str = ""
     """The one that is asked, as its worker says."""
     recorded: frozenset[str] = frozenset()
@@ -78,6 +82,7 @@ class Progress:
         self.seen = len(self.messages)
         self.digest = reply.digest
         self.last_text = reply.message.text
+        self.output = reply.output
         self.tool_calls += len(reply.message.tool_calls)
         self.usage = self.usage + reply.usage
         known = self.cost_usd is not None and reply.cost_usd is not None

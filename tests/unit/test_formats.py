@@ -290,7 +290,7 @@ def test_a_recorded_history_is_read_and_its_writing_is_stable(name: str) -> None
     written = write(messages)
     assert write(read(written)) == written
     # Nothing opaque is lost on the way: what was signed or encrypted is there, byte for byte.
-    text = json.dumps(written)
+    text = json.dumps(written, ensure_ascii=False)
     for secret in secrets_in(given):
         assert secret in text
 

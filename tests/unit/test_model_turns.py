@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pydantic import BaseModel
+from temporalio.client import Client
 from temporalio.testing import ActivityEnvironment
 
 from everturn import prices
@@ -27,7 +28,7 @@ class Order(BaseModel):
 
 async def turn(model: ScriptedModel, **options: Any) -> ModelReply:
     agent = agent_on(model, **options)
-    turns = ModelTurns({agent.name: agent}, prefixes=Prefixes(), heart=Heart(), indexed=False)
+    turns = ModelTurns({agent.name: agent}, prefixes=Prefixes(), heart=Heart(cast("Client", None)), indexed=False)
     request = ModelRequest(agent=agent.name, turn=1, delta=(Message.user("?"),))
     reply: ModelReply = await ActivityEnvironment().run(turns.call_model, request)
     return reply
@@ -41,7 +42,7 @@ async def test_a_final_reply_is_read_as_the_agents_output(
 ) -> None:
     model = scripted([text])
     assert (await turn(model, output=Order)).output == output
-    assert model.requests[0].body["response_format"]["json_schema"]["schema"]["properties"].keys() == {"id", "state"}
+    assert model.requests[0]["response_format"]["json_schema"]["schema"]["properties"].keys() == {"id", "state"}
 
 
 async def test_a_reply_that_wants_tools_or_was_cut_off_has_no_output(scripted: Callable[..., ScriptedModel]) -> None:

@@ -319,3 +319,38 @@ async def test_pause_holds_the_next_turn(client: Client, scripted: Scripted, cac
 async def _has_result(conversation: Any) -> bool:
     history = await conversation._temporal.get_workflow_handle(conversation.id).fetch_history()
     return any("worked" in str(event.activity_task_completed_event_attributes.result) for event in history.events)
+
+
+@pytest.mark.parametrize("held_by", ["stall", "pause"])
+async def test_a_conversation_that_is_held_up_can_be_closed_and_asks_no_model_again(
+    client: Client, scripted: Scripted, held_by: str
+) -> None:
+    running, may_end = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def work() -> str:
+        running.set()
+        await may_end.wait()
+        return "worked"
+
+    model = scripted([fail(400)] if held_by == "stall" else [call("work"), "never"], order="arrival")
+    agent = agent_on(model, tools=[work])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Go", keep_open=timedelta(minutes=1))
+        if held_by == "pause":
+            await running.wait()
+            await conversation.pause()
+            may_end.set()
+            await eventually(lambda: _has_result(conversation))
+        await eventually(lambda: _held(conversation))
+        await conversation.close()
+        outcome = await conversation.outcome()
+    assert outcome.status == "completed"
+    assert len(model.requests) == 1
+    assert [message.role for message in await conversation.transcript()][-1] == (
+        "user" if held_by == "stall" else "tool"
+    )
+
+
+async def _held(conversation: Any) -> bool:
+    return (await conversation.status()).state in ("stalled", "paused")
