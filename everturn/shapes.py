@@ -52,7 +52,7 @@ def read_call(given: object) -> Call:
     match fields.get("type"):
         case None if inner := fields.get("functionCall") or fields.get("function_call"):
             return _gemini(as_dict(inner), given, signature=_first(fields, "thoughtSignature", "thought_signature"))
-        case None if "function" not in fields and ("args" in fields or fields.keys() <= {"name", "id"}):
+        case None if "function" not in fields and "name" in fields:
             return _gemini(fields, given)
         case "function" | None if "function" in fields:
             return _openai_chat(fields, given)
@@ -123,9 +123,10 @@ def _openai_chat(fields: dict[str, Any], given: object) -> Call:
 
 
 def _gemini(fields: dict[str, Any], given: object, *, signature: object = None) -> Call:
-    arguments, unparsed = read_arguments(fields.get("args"))
+    # `arguments` is what OpenAI's oldest calls have, MCP's, and those of many a local model.
+    arguments, unparsed = read_arguments(fields["args"] if fields.get("args") else fields.get("arguments"))
     extra = {"thoughtSignature": signature} if signature else {}
-    return _call(given, fields.get("id"), fields, arguments, unparsed=unparsed, extra=extra)
+    return _call(given, fields.get("id") or fields.get("call_id"), fields, arguments, unparsed=unparsed, extra=extra)
 
 
 def _call(

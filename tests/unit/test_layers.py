@@ -27,7 +27,7 @@ class Rule:
 EVERYTHING = (
     "agent client cli conversation devserver hosting logs models names payloads records results schemas serving"
 )
-EVERYTHING += " settings testing toolfiles tools errors activities providers workflows"
+EVERYTHING += " settings testing toolfiles tools errors activities providers workflows formats outputs prices"
 
 
 def everything_but(*kept: str) -> str:

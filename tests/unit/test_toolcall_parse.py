@@ -78,6 +78,7 @@ SERVER_USE = {"type": "server_tool_use", "id": "c1", "name": "web_search", "inpu
         ),
         (FunctionCall(id="c1", name="weather", args=CITY), ToolCall(call_id="c1", name="weather", arguments=CITY)),
         ({"id": "c1", "name": "weather"}, ToolCall(call_id="c1", name="weather")),
+        ({"id": "c1", "name": "weather", "arguments": TEXT}, ToolCall(call_id="c1", name="weather", arguments=CITY)),
         (
             SimpleNamespace(id="c1", type="function", function=SimpleNamespace(name="weather", arguments=TEXT)),
             ToolCall(call_id="c1", name="weather", arguments=CITY),

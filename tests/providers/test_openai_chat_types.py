@@ -1,0 +1,158 @@
+"""Any transcript that a loop can produce gives a body that the openai SDK's own types accept, and that adds up."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from openai.types.chat import completion_create_params as types
+from pydantic import TypeAdapter
+
+from everturn.models import Model, ModelSettings
+from everturn.providers.base import Request, ToolSpec
+from everturn.providers.openai_chat import decode, encode
+from everturn.records import (
+    Document,
+    Image,
+    Message,
+    Opaque,
+    Part,
+    ServerToolUse,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
+
+PLAIN = TypeAdapter(types.CompletionCreateParamsNonStreaming)
+STREAMING = TypeAdapter(types.CompletionCreateParamsStreaming)
+OPENAI = "openai-chat:gpt-5.5"
+
+texts = st.text(max_size=20)
+pictures = st.sampled_from([Image(data="AAAA", media_type="image/png"), Image(url="https://x/y.png")])
+files = st.sampled_from(
+    [
+        Document(data="AAAA", media_type="application/pdf"),
+        Document(url="https://x/y.pdf", name="y"),
+        Document(data="!", media_type="text/plain"),
+    ]
+)
+said = st.lists(st.one_of(st.builds(Text, text=texts), pictures, files), max_size=3).map(tuple)
+values = st.dictionaries(texts, st.one_of(st.none(), st.integers(), texts, st.lists(texts, max_size=2)), max_size=3)
+names = st.one_of(st.sampled_from(["weather", "functions.weather"]), st.text(max_size=80))
+ids = st.one_of(st.none(), st.text(max_size=60))
+
+entries = st.one_of(
+    st.fixed_dictionaries(
+        {
+            "id": ids,
+            "type": st.just("function"),
+            "function": st.fixed_dictionaries({"name": names, "arguments": st.one_of(values.map(json.dumps), texts)}),
+        },
+        optional={"extra_content": values, "index": st.integers(0, 3)},
+    ),
+    st.fixed_dictionaries(
+        {
+            "id": ids,
+            "type": st.just("custom"),
+            "custom": st.fixed_dictionaries({"name": names, "input": texts}),
+        }
+    ),
+)
+replies = st.fixed_dictionaries(
+    {"role": st.just("assistant"), "content": st.one_of(st.none(), texts)},
+    optional={
+        "tool_calls": st.lists(entries, max_size=4),
+        "reasoning": texts,
+        "reasoning_details": st.lists(st.just({"type": "reasoning.text", "text": "hm"}), max_size=2),
+        "annotations": st.lists(st.just({"type": "url_citation"}), max_size=1),
+        "refusal": texts,
+    },
+)
+foreign: st.SearchStrategy[list[Part]] = st.lists(
+    st.one_of(
+        st.builds(Text, text=texts),
+        st.builds(Thinking, text=texts),
+        st.builds(ServerToolUse, name=texts, data=values),
+        st.builds(Opaque, data=values),
+        st.builds(ToolCall, call_id=st.uuids().map(str), name=names, arguments=values),
+        pictures,
+    ),
+    max_size=4,
+)
+
+
+@st.composite
+def transcripts(draw: st.DrawFn) -> list[Message]:
+    messages = [Message(role="user", parts=draw(said))]
+    for _ in range(draw(st.integers(0, 4))):
+        if draw(st.booleans()):
+            body = {"choices": [{"message": draw(replies), "finish_reason": "stop"}]}
+            messages.append(decode(body, Request(model=Model(OPENAI), messages=messages)).message)
+        else:
+            provider = draw(st.sampled_from(["", "anthropic"]))
+            messages.append(Message(role="assistant", parts=tuple(draw(foreign)), provider=provider))
+        results = [
+            ToolResult(call_id=call.call_id, name=call.name, content=draw(said), is_error=draw(st.booleans()))
+            for call in messages[-1].tool_calls
+            if draw(st.booleans())
+        ]
+        messages.append(Message(role="tool", parts=tuple(results)))
+        if draw(st.booleans()):
+            messages.append(Message(role="user", parts=draw(said)))
+    return messages
+
+
+options = st.fixed_dictionaries(
+    {},
+    optional={
+        "max_output_tokens": st.integers(1, 99),
+        "temperature": st.floats(0, 2),
+        "reasoning_effort": st.sampled_from(["none", "low", "max"]),
+        "tool_choice": st.sampled_from(["auto", "none", "required", "weather"]),
+        "parallel_calls": st.booleans(),
+        "stream": st.booleans(),
+    },
+)
+
+
+def drawn_out(value: Any) -> Any:
+    """pydantic checks what is an Iterable only as it is drawn from: so draw from all of it."""
+    if isinstance(value, Mapping):
+        return {name: drawn_out(inner) for name, inner in value.items()}
+    if isinstance(value, str | bytes | int | float | None):
+        return value
+    return [drawn_out(inner) for inner in value] if isinstance(value, list | Iterator) else value
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(messages=transcripts(), given_settings=options, conclude=st.booleans(), tools=st.booleans())
+def test_the_sdks_types_accept_what_we_send(
+    messages: list[Message], given_settings: dict[str, Any], conclude: bool, tools: bool
+) -> None:
+    schema = {"type": "object", "properties": {"city": {"type": "string"}}}
+    asked = Request(
+        model=Model(OPENAI),
+        messages=messages,
+        instructions="Be brief.",
+        tools=[ToolSpec("weather", "The weather", schema)] if tools else (),
+        settings=ModelSettings(**given_settings),
+        conversation_id="order-81",
+        output_schema=schema,
+        conclude=conclude,
+    )
+    body = json.loads(json.dumps(encode(asked)[1]))
+    drawn_out((STREAMING if body.get("stream") else PLAIN).validate_python(body))
+    # The servers' own rule: right behind its message, each call has one result, and there are no others.
+    open_calls: list[str] = []
+    for message in body["messages"]:
+        if message["role"] == "tool":
+            assert open_calls.pop(0) == message["tool_call_id"]
+            continue
+        assert not open_calls
+        open_calls = [entry["id"] for entry in message.get("tool_calls", ())]
+    assert not open_calls
+    assert encode(asked)[1] == encode(asked)[1]
