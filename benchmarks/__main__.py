@@ -1,54 +1,77 @@
-"""`python -m benchmarks`: runs all measures, prints the tables, and ends within 3 minutes."""
+"""`python -m benchmarks [MEASURE ...]`: measures, prints tables, saves JSON and plots; 8 minutes at most."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import subprocess
 import sys
 import time
-from dataclasses import asdict
+from pathlib import Path
 
-from benchmarks import report
-from benchmarks.contestants import ALL, EVERTURN, FLOOR, FLOOR_HTTP
-from benchmarks.measures import turns
-from benchmarks.rig import rig
+from benchmarks import peers, report
+from benchmarks.contestants import ALL, FLOOR
+from benchmarks.measures import Measured, Plan, history, latency, replay, resume, startup, throughput
+from benchmarks.rig import ROOT, rig
 from everturn.devserver import find_binary
 
-BUDGET_SECONDS = 150.0
-"""No new round starts later. A hard stop comes LAST_SECONDS after it."""
-LAST_SECONDS = 25.0
+MEASURES = {
+    "latency": latency,
+    "history": history,
+    "throughput": throughput,
+    "startup": startup,
+    "resume": resume,
+    "replay": replay,
+}
+LONGEST_MEASURE_SECONDS = 260.0
 
 
 async def main(arguments: argparse.Namespace) -> None:
     wanted = arguments.only or [one.name for one in ALL]
     contestants = [one for one in ALL if one.name in {*wanted, FLOOR.name}]
+    if any(one.python == peers.PYTHON for one in contestants) or not arguments.only:
+        peers.make()
+    plan = Plan(contestants, arguments.rounds, arguments.turns, to_death=arguments.to_death, whole=arguments.whole)
     facts = report.machine(await find_binary())
-    until = time.monotonic() + arguments.seconds
-    async with asyncio.timeout(arguments.seconds + LAST_SECONDS), rig(contestants) as running:
-        samples = await turns.measure(running, contestants, turns=arguments.turns, rounds=arguments.rounds, until=until)
-    rows = turns.summary(samples, against=FLOOR.name)
-    against = tuple(one.name for one in (FLOOR, FLOOR_HTTP) if one.name in rows)
-    title = f"One conversation of {arguments.turns} turns, per turn ({len(samples[FLOOR.name])} rounds)"
-    sections = [report.table(title, rows, against=against)]
-    if EVERTURN.name in rows:
-        sections.append(report.losses(rows, name=EVERTURN.name, against=against))
-    print("\n\n".join(sections))
-    raw = {name: [asdict(sample) for sample in own] for name, own in samples.items()}
-    path = report.save({"machine": facts, "turns": arguments.turns, "summary": rows, "samples": raw})
+    longest = LONGEST_MEASURE_SECONDS * (10 if plan.to_death or plan.whole else 1)
+    every: dict[str, Measured] = {}
+    for name in arguments.measures or MEASURES:
+        started = time.monotonic()
+        # A server each: what one measure leaves behind (histories, timers) is no load of the next one.
+        async with asyncio.timeout(longest), rig() as running:
+            every[name] = await MEASURES[name].measure(running, plan)
+        print(f"{report.table(every[name])}\n\n({time.monotonic() - started:.0f} s)\n", flush=True)
+    lost = report.losses([*every.values()])
+    print(lost)
+    path = report.save("run", facts, every)
     print(f"\nSaved as {path}")
+    if peers.INSTALLED.exists():
+        await asyncio.to_thread(draw, path)
     if arguments.record:
-        report.record(facts, *sections, report.legend())
+        drawn = [f"![{name}](plots/{name}.png)" for name in every if name != "replay"]
+        report.record("run", facts, *map(report.table, every.values()), lost, *drawn, report.legend())
         print(f"Recorded in {report.RECORD}")
 
 
+def draw(path: Path) -> None:
+    subprocess.run([peers.PYTHON, "-m", "benchmarks.plots", str(path)], cwd=ROOT, check=True, timeout=60)
+    print(f"Drawn into {ROOT / 'benchmarks/plots'}")
+
+
 def parse(words: list[str]) -> argparse.Namespace:
+    names = [one.name for one in ALL]
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=15, help="conversations of each contestant (15)")
-    parser.add_argument("--turns", type=int, default=20, help="turns of each conversation (20)")
-    parser.add_argument("--only", nargs="+", choices=[one.name for one in ALL], help="these contestants, and the floor")
-    parser.add_argument("--seconds", type=float, default=BUDGET_SECONDS, help="no new round after (150)")
+    parser.add_argument("measures", nargs="*", metavar="MEASURE", help=f"of {', '.join(MEASURES)} (all)")
+    parser.add_argument("--only", nargs="+", choices=names, help="these contestants, and the floor")
+    parser.add_argument("--rounds", type=int, default=12, help="of the latency (12)")
+    parser.add_argument("--turns", type=int, default=20, help="of the latency's conversations (20)")
+    parser.add_argument("--to-death", action="store_true", help="history: 200 turns for all, whoever dies on the way")
+    parser.add_argument("--whole", action="store_true", help="throughput: no window, and twice (20 minutes)")
     parser.add_argument("--record", action="store_true", help="write the numbers into benchmarks/RESULTS.md")
-    return parser.parse_args(words)
+    arguments = parser.parse_args(words)
+    if unknown := {*arguments.measures} - {*MEASURES}:
+        parser.error(f"no measure {', '.join(unknown)}: choose from {', '.join(MEASURES)}")
+    return arguments
 
 
 if __name__ == "__main__":

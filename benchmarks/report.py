@@ -6,24 +6,20 @@ import json
 import os
 import platform
 import subprocess
+from collections.abc import Iterator
+from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from benchmarks.contestants import ALL
+from benchmarks.contestants import ALL, EVERTURN
+from benchmarks.measures import Column, Measured, Rows
 from benchmarks.rig import RESULTS, ROOT
 
 RECORD = ROOT / "benchmarks" / "RESULTS.md"
-MARK = "<!-- Below: written by `python -m benchmarks --record`. -->"
-
-Rows = dict[str, dict[str, Any]]
-COLUMNS = {
-    "latency_ms": "latency",
-    "worker_cpu_ms": "worker CPU",
-    "events": "events",
-    "history_bytes": "history bytes",
-}
+WORTH_SAYING = 1.02
+"""Behind by less than this is noise."""
 
 
 def machine(server: Path) -> dict[str, str]:
@@ -41,29 +37,17 @@ def machine(server: Path) -> dict[str, str]:
     }
 
 
-def table(title: str, rows: Rows, *, against: tuple[str, ...]) -> str:
-    """The measure `turns`: one line per contestant, with its latency as a ratio to each of `against`."""
-    ratios = [f"latency / {name}" for name in against]
-    heads = ["", *ratios, "quartiles", "ms", "worker CPU", "CPU ms", "events", "bytes"]
-    lines = [f"### {title}", "", _line(heads), _line(["---", *["---:"] * (len(heads) - 1)])]
-    for name, row in rows.items():
-        low, high = row["latency_ratio_quartiles"]
-        ratios = [f"**{row['latency_ms'] / rows[other]['latency_ms']:.2f}**" for other in against]
-        cells = [name, *ratios, f"{low:.2f} to {high:.2f}", f"{row['latency_ms']:.1f}"]
-        cells += [f"{row['worker_cpu_ratio']:.2f}", f"{row['worker_cpu_ms']:.1f}"]
-        lines.append(_line([*cells, f"{row['events']:.1f}", f"{row['history_bytes']:,.0f}"]))
-    return "\n".join(lines)
+def table(measured: Measured) -> str:
+    heads = ["", *(_head(column) for column in measured.columns)]
+    lines = [f"### {measured.title}", "", _line(heads), _line(["---", *["---:"] * len(measured.columns)])]
+    for name, row in measured.rows.items():
+        lines.append(_line([name, *(_cell(measured.rows, row, column) for column in measured.columns)]))
+    return "\n".join([*lines, *(f"\n{note}" for note in measured.notes)])
 
 
-def losses(rows: Rows, *, name: str, against: tuple[str, ...]) -> str:
-    """Where `name` is behind: one sentence each, from the numbers."""
-    own = rows[name]
-    lost = [
-        f"- {what}: {own[key] / rows[other][key]:.2f} times {other}'s"
-        for other in against
-        for key, what in COLUMNS.items()
-        if own[key] > rows[other][key] * 1.005
-    ]
+def losses(every: list[Measured], *, name: str = EVERTURN.name) -> str:
+    """Where `name` is behind somebody: one line each, from the numbers."""
+    lost = [line for measured in every if name in measured.rows for line in _losses(measured, name)]
     return "\n".join([f"### Where {name} loses", "", *(lost or ["- nowhere, in this run"])])
 
 
@@ -71,17 +55,52 @@ def legend() -> str:
     return "\n".join(["### Who is who", "", *(f"- **{one.name}**: {one.what}" for one in ALL)])
 
 
-def save(run: dict[str, Any]) -> Path:
-    path = RESULTS / f"{datetime.now(UTC):%Y%m%d-%H%M%S}.json"
-    path.write_text(json.dumps(run, indent=1))
+def save(kind: str, facts: dict[str, str], every: dict[str, Any]) -> Path:
+    """`every`: dataclasses by name."""
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{kind}-{datetime.now(UTC):%Y%m%d-%H%M%S}.json"
+    path.write_text(json.dumps({"machine": facts, **{name: asdict(one) for name, one in every.items()}}, indent=1))
     return path
 
 
-def record(facts: dict[str, str], *sections: str) -> None:
-    """Puts the run into RESULTS.md, below what people wrote there."""
-    by_hand = RECORD.read_text().partition(MARK)[0].rstrip() if RECORD.exists() else "# Results"
+def record(kind: str, facts: dict[str, str], *sections: str) -> None:
+    """Puts a run into RESULTS.md, in the place of the last one of its kind."""
+    begin, end = f"<!-- {kind}: begin -->", f"<!-- {kind}: end -->"
+    before, _, rest = RECORD.read_text().partition(begin)
+    after = rest.partition(end)[2]
     about = "\n".join(_line(cells) for cells in (["", ""], ["---", "---"], *([*fact] for fact in facts.items())))
-    RECORD.write_text("\n\n".join([by_hand, MARK, about, *sections]) + "\n")
+    body = "\n\n".join([begin, about, *sections, end])
+    RECORD.write_text(f"{before.rstrip()}\n\n{body}\n{after.rstrip()}".rstrip() + "\n")
+
+
+def _head(column: Column) -> str:
+    return f"{column.head} (/ {column.against})" if column.against else column.head
+
+
+def _cell(rows: Rows, row: dict[str, Any], column: Column) -> str:
+    value = row.get(column.key)
+    if value is None:
+        return "-"
+    text = format(value, column.form)
+    base = rows.get(column.against, {}).get(column.key)
+    return f"{text} (**{value / base:.2f}**)" if base else text
+
+
+def _losses(measured: Measured, name: str) -> Iterator[str]:
+    told = set()
+    for column in measured.columns:
+        own = measured.rows[name].get(column.key)
+        if column.better is None or own is None or column.key in told:
+            continue
+        told.add(column.key)
+        for other, row in measured.rows.items():
+            value = row.get(column.key)
+            if other == name or not value:
+                continue
+            behind = own / value if column.better == "low" else value / own
+            if behind > WORTH_SAYING:
+                what = f"{measured.title.partition(':')[0]}, {column.head}"
+                yield f"- {what}: {own / value:.2f} times {other}'s"
 
 
 def _line(cells: list[str]) -> str:

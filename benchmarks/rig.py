@@ -1,4 +1,4 @@
-"""The processes of a benchmark: a Temporal server in memory, the scripted model, and a worker for each contestant."""
+"""The processes of a benchmark: a Temporal server, the scripted model, and workers of the contestants."""
 
 from __future__ import annotations
 
@@ -6,59 +6,127 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
+from temporalio.api.enums.v1 import TaskQueueType
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import Client
 
+from benchmarks import work
 from benchmarks.contestants import Contestant, Handle
 from everturn.devserver import DevServer
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-LONGEST_START_SECONDS = 20.0
+LONGEST_START_SECONDS = 30.0
 LONGEST_STOP_SECONDS = 5.0
+
+
+@dataclass(eq=False)
+class Worker:
+    contestant: Contestant
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def cpu_seconds(self) -> float:
+        return cpu_seconds(self.process.pid)
+
+    def peak_rss_mb(self) -> float:
+        return status_mb(self.process.pid, "VmHWM")
+
+    def check(self) -> None:
+        if (status := self.process.poll()) is not None:
+            last = "\n".join(self.log.read_text(errors="replace").splitlines()[-8:])
+            raise RuntimeError(f"The worker of {self.contestant.name!r} ended with {status}. {self.log} ends:\n{last}")
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
 
 
 @dataclass(eq=False)
 class Rig:
     client: Client
-    workers: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    server_pid: int
+    base_url: str
 
-    async def start(self, contestant: Contestant, *, turns: int) -> Handle:
-        return await contestant.start(self.client, contestant, f"{contestant.name}-{uuid4().hex[:8]}", turns)
+    async def start(self, contestant: Contestant, *, turns: int, slow: str = "", name: str = "") -> Handle:
+        conversation_id = name or f"{contestant.name}-{uuid4().hex[:8]}"
+        return await contestant.start(self.client, contestant, conversation_id, work.opening(turns, slow=slow))
 
-    def cpu_seconds(self, contestant: Contestant) -> float:
-        """User and system time of its worker so far, all threads, in steps of 10 ms. NaN where there is no /proc."""
-        return cpu_seconds(self.workers[contestant.name].pid)
+    async def hold(self, contestant: Contestant, *, turns: int, seconds: float = 60.0) -> Handle:
+        """A whole conversation: raises TimeoutError, and RuntimeError where the contestant did not do its work."""
+        async with asyncio.timeout(seconds):
+            handle = await self.start(contestant, turns=turns)
+            check_result(handle, await handle.result())
+        return handle
 
-    def check(self, contestant: Contestant) -> None:
-        if (status := self.workers[contestant.name].poll()) is not None:
-            log = log_of(contestant.name)
-            last = "\n".join(log.read_text(errors="replace").splitlines()[-8:])
-            raise RuntimeError(f"The worker of {contestant.name!r} ended with {status}. {log} ends so:\n{last}")
+    @asynccontextmanager
+    async def worker(self, contestant: Contestant, *, warm: bool = True) -> AsyncIterator[Worker]:
+        """A worker process of its own. With `warm`, it has held a conversation before the block begins."""
+        log = RESULTS / f"{contestant.name}.log"
+        command = (
+            contestant.python,
+            "-m",
+            "benchmarks.host",
+            contestant.name,
+            self.client.service_client.config.target_host,
+        )
+        process = spawn(*command, log=log, SCRIPTED_BASE_URL=self.base_url)
+        worker = Worker(contestant, process, log)
+        try:
+            if warm:
+                await self._warm(worker)
+            yield worker
+        finally:
+            stop(process)
+
+    async def _warm(self, worker: Worker) -> None:
+        try:
+            await self.hold(worker.contestant, turns=2, seconds=LONGEST_START_SECONDS)
+        except TimeoutError:
+            worker.check()
+            raise
+
+    async def pollers(self, contestant: Contestant) -> set[int]:
+        """The process ids that ask for its workflow tasks."""
+        request = DescribeTaskQueueRequest(namespace="default", task_queue=TaskQueue(name=contestant.name))
+        request.task_queue_type = TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW
+        described = await self.client.workflow_service.describe_task_queue(request)
+        return {int(poller.identity.partition("@")[0]) for poller in described.pollers}
 
 
 @asynccontextmanager
-async def rig(contestants: Iterable[Contestant]) -> AsyncIterator[Rig]:
+async def rig(*, db_filename: Path | None = None, model_log: Path | None = None) -> AsyncIterator[Rig]:
     RESULTS.mkdir(exist_ok=True)
     async with AsyncExitStack() as stack:
-        server = await stack.enter_async_context(DevServer())
-        model = _spawn(stack, "model", sys.executable, "-m", "everturn.testing", str(ROOT / "benchmarks/script.py"))
+        server = await stack.enter_async_context(DevServer(db_filename=db_filename))
+        more = {"MODEL_LOG": str(model_log)} if model_log else {}
+        script = str(ROOT / "benchmarks/script.py")
+        log = RESULTS / "model.log"
+        model = spawn(sys.executable, "-m", "everturn.testing", script, log=log, stdout=subprocess.PIPE, **more)
+        stack.callback(stop, model)
         assert model.stdout is not None
+        assert server._process is not None
         async with asyncio.timeout(LONGEST_START_SECONDS):
             base_url = (await asyncio.to_thread(model.stdout.readline)).decode().strip()
-        running = Rig(await Client.connect(server.address))
-        for one in contestants:
-            command = (one.python, "-m", "benchmarks.host", one.name, server.address)
-            running.workers[one.name] = _spawn(stack, one.name, *command, SCRIPTED_BASE_URL=base_url)
-        yield running
+        yield Rig(await Client.connect(server.address), server._process.pid, base_url)
+
+
+def check_result(handle: Handle, result: Any) -> None:
+    text = result["text"] if isinstance(result, dict) else result
+    if text != work.LAST_WORDS:
+        raise RuntimeError(f"{handle.id} did not do its work: it ended with {result!r:.300}")
 
 
 def cpu_seconds(pid: int) -> float:
+    """User and system time so far, all threads, in steps of 10 ms. NaN where there is no /proc."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except FileNotFoundError:
@@ -66,27 +134,30 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def log_of(name: str) -> Path:
-    return RESULTS / f"{name}.log"
+def status_mb(pid: int, field: str) -> float:
+    """VmHWM (the peak of the resident memory) or VmRSS. NaN where there is no /proc."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except FileNotFoundError:
+        return float("nan")
+    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith(f"{field}:")), float("nan"))
 
 
-def _spawn(stack: AsyncExitStack, name: str, *command: str, **environment: str) -> subprocess.Popen[bytes]:
+def spawn(*command: str, log: Path, stdout: int | None = None, **environment: str) -> subprocess.Popen[bytes]:
     # No TEMPORAL_ or EVERTURN_ variable of the person who runs this: the workers belong to our own server.
     clean = {key: value for key, value in os.environ.items() if not key.startswith(("TEMPORAL_", "EVERTURN_"))}
-    with log_of(name).open("wb") as log:
-        process = subprocess.Popen(
+    with log.open("wb") as file:
+        return subprocess.Popen(
             command,
             cwd=ROOT,
             env={**clean, **environment},
             stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE if name == "model" else log,
-            stderr=log,
+            stdout=stdout or file,
+            stderr=file,
         )
-    stack.callback(_stop, process)
-    return process
 
 
-def _stop(process: subprocess.Popen[bytes]) -> None:
+def stop(process: subprocess.Popen[bytes]) -> None:
     process.terminate()
     try:
         process.wait(LONGEST_STOP_SECONDS)

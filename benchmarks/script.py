@@ -1,13 +1,31 @@
-"""What the scripted model says: `python -m everturn.testing benchmarks/script.py`."""
+"""What the scripted model says: `python -m everturn.testing benchmarks/script.py`.
+
+With MODEL_LOG in the environment, it writes a line for each request there: the time and the turn.
+"""
 
 from __future__ import annotations
 
+import os
+import time
+from pathlib import Path
 from typing import Any
 
-from everturn.testing import Reply, call
+from benchmarks import work
+from everturn.testing import Reply, call, slow
+
+SLOW_SECONDS = 300.0
+
+seen: set[str] = set()
+log = Path(path).open("a", buffering=1) if (path := os.environ.get("MODEL_LOG")) else None  # noqa: SIM115 - for good
 
 
 def script(messages: list[dict[str, Any]]) -> Reply:
-    said = next(message["content"] for message in messages if message["role"] == "user")
+    said: str = next(message["content"] for message in messages if message["role"] == "user")
     turn = sum(message["role"] == "assistant" for message in messages)
-    return call("lookup", {"number": turn}) if turn < int(said.split()[0]) else "done"
+    if log:
+        log.write(f"{time.time():.3f} {turn}\n")
+    reply = call("lookup", {"number": turn}) if turn < work.turns_of(said) else work.LAST_WORDS
+    if work.SLOW in said and turn == work.SLOW_TURN and said not in seen:
+        seen.add(said)
+        return slow(reply, seconds=SLOW_SECONDS)
+    return reply

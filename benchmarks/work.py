@@ -16,6 +16,8 @@ TOOL = {
     },
 }
 LAST_WORDS = "done"
+SLOW = "slowly"
+SLOW_TURN = 1
 
 
 def looked_up(number: int) -> str:
@@ -23,9 +25,16 @@ def looked_up(number: int) -> str:
     return f"{number:016}" * 256
 
 
-def opening(turns: int) -> str:
-    """The user's message. The scripted model reads from it how many calls to make."""
-    return f"{turns} turns, please"
+def opening(turns: int, *, slow: str = "") -> str:
+    """The user's message. The scripted model reads from it how many calls to make.
+
+    With `slow`, a word that is used once: the first time it is asked for turn SLOW_TURN, it takes minutes.
+    """
+    return f"{turns} turns, please" + (f", {SLOW}: {slow}" if slow else "")
+
+
+def turns_of(said: str) -> int:
+    return int(said.split(maxsplit=1)[0])
 
 
 def call_of(turn: int) -> dict[str, Any]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from everturn.conversation import Conversation
     from everturn.errors import EverturnError, ToolFailed
     from everturn.hosting import Worker
-    from everturn.models import Limits, Model, ModelSettings, Patience
+    from everturn.models import Approvals, Limits, Model, ModelSettings, Patience
     from everturn.providers import generate
     from everturn.records import Document, Image, Message, Outcome, Reply, Text, ToolCall, ToolResult, Usage
     from everturn.servertools import CodeExecution, UnsupportedParameter, WebSearch, XSearch
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Agent": "agent",
+    "Approvals": "models",
     "Client": "client",
     "CodeExecution": "servertools",
     "Conversation": "conversation",
@@ -52,6 +53,7 @@ _HOMES = {
 
 __all__ = [
     "Agent",
+    "Approvals",
     "Client",
     "CodeExecution",
     "Conversation",

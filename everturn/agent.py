@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, JsonValue, PydanticUserError, TypeAdapter
 
 from everturn.errors import InvalidAgent, InvalidTool
-from everturn.models import Limits, Model, ModelSettings, Patience
+from everturn.models import Approvals, Limits, Model, ModelSettings, Patience
 from everturn.outputs import Output
+from everturn.records import Decision, ToolCall
 from everturn.schemas import ModelArguments, SchemaArguments
 from everturn.servertools import ServerTool
 from everturn.tools import Tool, tool
@@ -22,6 +23,10 @@ _DICT_KEYS = frozenset({"name", "description", "parameters", "type"})
 ToolItem = Callable[..., Any] | Tool | ServerTool | Mapping[str, Any]
 
 
+Approvers = Callable[[ToolCall, Decision], bool | str | Awaitable[bool | str]]
+"""Whether the person of a decision may take it (`decision.by`); False, or why not in words. Runs on a worker."""
+
+
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class Agent:
     """What a worker hosts and a conversation is held with. Frozen, and checked when it is made.
@@ -29,7 +34,8 @@ class Agent:
     `tools` takes functions, `@tool` objects, tools that the provider runs (`WebSearch()`, in `server_tools`), dicts
     with a name (`{"name", "description", "parameters"}`, run by the client) and raw provider dicts (passed through,
     in `raw_tools`). `output` is a type that the last reply is to have; `output_schema` its JSON schema, of type
-    object, whatever the type is. Raises InvalidAgent, InvalidTool or InvalidModel.
+    object, whatever the type is. `approvals`: when waiting calls
+    expire; `approvers`: who may decide. Raises InvalidAgent, InvalidTool or InvalidModel.
     """
 
     name: str
@@ -42,6 +48,8 @@ class Agent:
     limits: Limits
     patience: Patience
     fallback_models: tuple[Model, ...]
+    approvals: Approvals
+    approvers: Approvers | None
     output: Any
     output_adapter: TypeAdapter[Any] | None
     output_schema: dict[str, Any] | None
@@ -57,6 +65,8 @@ class Agent:
         limits: Limits = Limits(),  # noqa: B008 - frozen
         patience: Patience = Patience(),  # noqa: B008 - frozen
         fallback_models: Sequence[str | Model] = (),
+        approvals: Approvals = Approvals(),  # noqa: B008 - frozen
+        approvers: Approvers | None = None,
         output: Any = None,
     ) -> None:
         _check_name(name)
@@ -64,6 +74,7 @@ class Agent:
         _check_type(name, "settings", settings, ModelSettings)
         _check_type(name, "limits", limits, Limits)
         _check_type(name, "patience", patience, Patience)
+        _check_type(name, "approvals", approvals, Approvals)
         if isinstance(fallback_models, str) or not isinstance(fallback_models, Sequence):
             raise InvalidAgent(
                 f"Agent {name!r} has fallback_models={fallback_models!r}.", cure="Write fallback_models=[...]."
@@ -78,6 +89,8 @@ class Agent:
             server_tools=served,
             raw_tools=raw,
             settings=settings,
+            approvals=approvals,
+            approvers=approvers,
             limits=limits,
             patience=patience,
             fallback_models=tuple(_model(name, "fallback_models", item) for item in fallback_models),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from pydantic import JsonValue
 from temporalio.client import (
@@ -31,12 +32,14 @@ WORKER_TIMEOUT = timedelta(seconds=10)
 
 
 class Conversation:
-    """One conversation, by its id. Holds no state: any process may have any number of handles on the same one."""
+    """One conversation, by its id. Any process may have any number of handles on the same one."""
 
     def __init__(self, client: Client, conversation_id: str) -> None:
         self.id = conversation_id
         self._client = client
         self._temporal = client.temporal
+        self._sent: set[str] = set()
+        """What was sent from here. The server may have it and not show it yet: reply() waits until it does."""
 
     def __repr__(self) -> str:
         return f"<Conversation {self.id!r}>"
@@ -46,12 +49,14 @@ class Conversation:
     async def send(self, message: str | Iterable[Part], *, message_id: str | None = None) -> None:
         """Says something more. Returns once the server has it, whether or not a worker runs; the conversation takes it
         at its next turn boundary. With a `message_id`, it is safe to repeat."""
-        said: dict[str, Any] = {"message_id": message_id} if message_id else {}
+        message_id = message_id or uuid4().hex
+        said: dict[str, Any] = {"message_id": message_id}
         if isinstance(message, str):
             said["text"] = message
         else:
             said["parts"] = tuple(message)
         await self._signal(names.MESSAGE, said)
+        self._sent.add(message_id)
 
     async def reply(self) -> str:
         """The text of the final reply to all that was said so far; waits for it.
@@ -69,10 +74,14 @@ class Conversation:
                 continue
             if standing.finished:
                 return self._outcome(standing).text
+            if not self._sent <= standing.message_ids.keys():
+                continue
             if standing.answered:
                 return standing.transcript.messages[-1].text
             if standing.stall:
                 raise self._stalled(standing)
+            if standing.cancelled:
+                raise Ended(f"The turn of conversation {self.id!r} was cancelled.", cure="Say something new.")
         raise Ended(f"The history of conversation {self.id!r} breaks off.")
 
     async def outcome(self) -> Outcome:
@@ -117,13 +126,20 @@ class Conversation:
     # ------------------------------------------------------------ deciding
 
     async def approve(
-        self, call_id: str = names.EVERY_CALL, arguments: dict[str, JsonValue] | None = None, note: str | None = None
+        self,
+        call_id: str = names.EVERY_CALL,
+        arguments: dict[str, JsonValue] | None = None,
+        note: str | None = None,
+        *,
+        expected: dict[str, JsonValue] | None = None,
     ) -> tuple[str, ...]:
         """Lets a call run, with `arguments` in place of the model's where given; returns the ids of the calls.
 
+        `expected`: the arguments that you saw; the decision is refused where the call has others now.
+
         This and all below: raises Refused, with the reason, where the conversation does not take it.
         """
-        return await self._decide(names.APPROVE, call_id=call_id, arguments=arguments, note=note)
+        return await self._decide(names.APPROVE, call_id=call_id, arguments=arguments, note=note, expected=expected)
 
     async def deny(self, call_id: str = names.EVERY_CALL, reason: str | None = None) -> tuple[str, ...]:
         """Lets a call not run; the model is told, and why."""
@@ -140,6 +156,10 @@ class Conversation:
     async def resume(self, *, model: str | None = None) -> None:
         """Goes on after a pause or a stall, with another `model` where given."""
         await self._update(names.RESUME, {"model": model})
+
+    async def cancel_turn(self, reason: str | None = None) -> None:
+        """Stops the model call and the tools that run; the conversation is then ready for the next message."""
+        await self._update(names.CANCEL_TURN, {"reason": reason})
 
     async def close(self, reason: str | None = None) -> None:
         """Ends the conversation: the reply at hand is finished, what waits is denied, no message is taken any more."""

@@ -101,6 +101,22 @@ class Stalled(_Event):
     cure: str = ""
 
 
+class FellBack(_Event):
+    """A model failed, and the next one in line goes on."""
+
+    kind: Literal["fell_back"] = "fell_back"
+    turn: int
+    cause: str
+    model: str
+
+
+class ApprovalReminder(_Event):
+    """A call that waits is about to expire."""
+
+    kind: Literal["approval_reminder"] = "approval_reminder"
+    call_id: str
+
+
 class Switched(_Event):
     """Somebody paused, resumed or closed the conversation."""
 
@@ -130,6 +146,8 @@ Event = Annotated[
     | ToolFinished
     | ToolLost
     | Stalled
+    | FellBack
+    | ApprovalReminder
     | Switched
     | Done,
     Field(discriminator="kind"),
@@ -178,6 +196,10 @@ def _events(step: history.Step, place: dict[str, Any]) -> list[Event]:
             return [TurnStarted(turn=request.turn, **place)]
         case history.TurnFinished(request=request, reply=reply):
             return _reply(request.turn, reply, place)
+        case history.TurnFailed(request=request, cause=cause, fallback=str(model)) if model:
+            return [FellBack(turn=request.turn, cause=cause, model=model, **place)]
+        case history.Reminded(call_id=call_id):
+            return [ApprovalReminder(call_id=call_id, **place)]
         case history.TurnFailed(request=request, cause=cause, cure=cure):
             return [Stalled(turn=request.turn, cause=cause, cure=cure, **place)]
         case history.ToolStarted(tool=tool, request=call):

@@ -78,6 +78,15 @@ class TurnFailed(Step):
     request: ModelRequest
     cause: str
     cure: str
+    fallback: str = ""
+    """The model that goes on in its place; without one, the conversation is stalled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reminded(Step):
+    """A call that waits is about to expire."""
+
+    call_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +130,7 @@ class HistoryReader:
         self._converter = converter
         self._turns: dict[int, ModelRequest] = {}
         self._tools: dict[int, tuple[str, ToolRequest]] = {}
+        self._reminders: dict[int, str] = {}
 
     async def read(self, event: HistoryEvent) -> Step:
         """The step that this event is."""
@@ -149,6 +159,8 @@ class HistoryReader:
             case EventType.EVENT_TYPE_ACTIVITY_TASK_TIMED_OUT:
                 late = event.activity_task_timed_out_event_attributes
                 return await self._failed(event.event_id, at, late.scheduled_event_id, late.failure)
+            case EventType.EVENT_TYPE_TIMER_STARTED | EventType.EVENT_TYPE_TIMER_FIRED:
+                return await self._timer(event, at)
             case _:
                 return await self._finished(event, at)
 
@@ -181,12 +193,23 @@ class HistoryReader:
         return None
 
     async def _failed(self, event_id: int, at: datetime, scheduled_id: int, failure: Failure) -> Step | None:
-        kind, cause, cure = await self._explain(failure)
+        told = await self._explain(failure)
         if turn := self._turns.pop(scheduled_id, None):
-            return TurnFailed(event_id, at, turn, cause, cure)
+            return TurnFailed(event_id, at, turn, told.cause, told.cure, told.fallback)
         if tool := self._tools.pop(scheduled_id, None):
-            return ToolLost(event_id, at, *tool, cause, kind)
+            return ToolLost(event_id, at, *tool, told.cause, told.kind)
         return None
+
+    async def _timer(self, event: HistoryEvent, at: datetime) -> Step | None:
+        if event.event_type == EventType.EVENT_TYPE_TIMER_STARTED:
+            written = [event.user_metadata.summary] if event.user_metadata.HasField("summary") else []
+            summary = str((await self._converter.decode(written))[0]) if written else ""
+            if summary.startswith(names.REMINDER):
+                self._reminders[event.event_id] = summary.removeprefix(names.REMINDER)
+            return None
+        fired = event.timer_fired_event_attributes.started_event_id
+        call_id = self._reminders.pop(fired, None)
+        return Reminded(event.event_id, at, call_id) if call_id else None
 
     async def _finished(self, event: HistoryEvent, at: datetime) -> Step | None:
         match event.event_type:
@@ -195,7 +218,7 @@ class HistoryReader:
                 return Finished(event.event_id, at, await self._record(completed.result, Outcome))
             case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED:
                 failure = event.workflow_execution_failed_event_attributes.failure
-                return Finished(event.event_id, at, None, (await self._explain(failure))[1])
+                return Finished(event.event_id, at, None, (await self._explain(failure)).cause)
             case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW:
                 run_id = event.workflow_execution_continued_as_new_event_attributes.new_execution_run_id
                 return Finished(event.event_id, at, None, next_run_id=run_id)
@@ -220,19 +243,28 @@ class HistoryReader:
     async def _decode(self, payloads: Payloads, types: list[type] | None) -> list[Any]:
         return await self._converter.decode(payloads.payloads, types) if payloads.payloads else []
 
-    async def _explain(self, failure: Failure) -> tuple[str, str, str]:
-        """Type, cause and cure of a failure, in words."""
+    async def _explain(self, failure: Failure) -> _Told:
         error = await self._converter.decode_failure(failure)
         while isinstance(error, FailureError) and isinstance(error.cause, FailureError):
             error = error.cause
         if isinstance(error, TimeoutError):
             kind = error.type.name.lower().replace("_", " ") if error.type else "unknown"
-            return "", f"its worker was lost or took too long ({kind} time-out)", ""
-        cure = ""
-        if isinstance(error, ApplicationError) and error.details and isinstance(error.details[0], dict):
-            cure = str(error.details[0].get("cure") or "")
-        kind = (error.type or "") if isinstance(error, ApplicationError) else ""
-        return kind, getattr(error, "message", str(error)), cure
+            return _Told(cause=f"its worker was lost or took too long ({kind} time-out)")
+        if not isinstance(error, ApplicationError):
+            return _Told(cause=str(error))
+        details = error.details[0] if error.details and isinstance(error.details[0], dict) else {}
+        cure, fallback = str(details.get("cure") or ""), str(details.get("fallback") or "")
+        return _Told(kind=error.type or "", cause=error.message, cure=cure, fallback=fallback)
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What a failure says, in words."""
+
+    cause: str
+    kind: str = ""
+    cure: str = ""
+    fallback: str = ""
 
 
 class Transcript:
@@ -330,4 +362,5 @@ async def read_transcript(client: Client, conversation_id: str, transcript: Tran
 
 
 def user_messages(messages: Sequence[Message]) -> int:
-    return sum(message.role == "user" for message in messages)
+    """How many of them people said."""
+    return sum(message.role == "user" and not message.author for message in messages)

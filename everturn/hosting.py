@@ -15,6 +15,7 @@ import temporalio.worker
 from temporalio.worker import UnsandboxedWorkflowRunner
 
 from everturn.activities.beat import Heart
+from everturn.activities.decisions import Decisions
 from everturn.activities.model_turns import ModelTurns
 from everturn.activities.prefixes import Prefixes
 from everturn.activities.tool_calls import ToolCalls
@@ -78,7 +79,7 @@ class Worker:
                 temporalio.worker.Worker(
                     self._client.temporal,
                     workflows=[ConversationWorkflow],
-                    activities=[turns.call_model, *calls.activities()],
+                    activities=[turns.call_model, Decisions(self._agents).check_decision, *calls.activities()],
                     # The sandbox guards user code from itself. There is none in this workflow, and a test holds that.
                     workflow_runner=UnsandboxedWorkflowRunner(),
                     sticky_queue_schedule_to_start_timeout=STICKY_TIMEOUT,

@@ -72,6 +72,15 @@ class Limits(Setting):
     max_duration: timedelta | None = None
 
 
+class Approvals(Setting):
+    """How long calls wait for a person. None: as long as it takes."""
+
+    expire_after: timedelta | None = None
+    on_expiry: Literal["deny", "approve"] = "deny"
+    remind_before: timedelta | None = None
+    """So long before the expiry, a reminder is put among the events."""
+
+
 class Patience(Setting):
     """How long to go on trying what fails. A time and not a count, so that deploys and crashes don't use it up."""
 

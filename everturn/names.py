@@ -9,6 +9,9 @@ CONVERSATION: Final = "Conversation"
 
 TASK_QUEUE: Final = "everturn"
 
+CHECK_DECISION: Final = "check_decision"
+"""The activity that asks an agent's `approvers` whether a person may decide."""
+
 CALL_MODEL: Final = "call_model"
 """The activity of a model turn. A tool's activity has the tool's own name, so no tool may be called this."""
 
@@ -21,6 +24,9 @@ PAUSE: Final = "pause"
 RESUME: Final = "resume"
 CANCEL_TURN: Final = "cancel_turn"
 CLOSE: Final = "close"
+
+REMINDER: Final = "reminder of "
+"""How the summary of the timer begins that reminds of a call before it expires; the call_id follows."""
 
 EVERY_CALL: Final = "*"
 """As a call_id: every call that waits now."""
@@ -45,4 +51,4 @@ SEARCH_ATTRIBUTES: Final = {
 }
 """With their types, as the Temporal CLI writes them."""
 
-RESERVED_TOOL_NAMES: Final = frozenset({CALL_MODEL})
+RESERVED_TOOL_NAMES: Final = frozenset({CALL_MODEL, CHECK_DECISION})

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, JsonValue, ValidationError
 
 from everturn.models import Limits
-from everturn.records import Decision, Message, Part, Record, Stop, Usage
+from everturn.records import Decision, Message, Part, Record, Stop, ToolCall, Usage
 
 # ---------------------------------------------------------------- the conversation
 
@@ -69,6 +69,8 @@ class CarryOver(Record):
     model: str = ""
     """The one that somebody chose in place of the agent's own."""
     paused: bool = False
+    repairs: int = 0
+    """Final replies in a row that did not fit the agent's output type."""
 
 
 class Start(Record):
@@ -143,6 +145,8 @@ class MessageIn(Record):
 class Approve(Record):
     call_id: str
     arguments: dict[str, JsonValue] | None = None
+    expected: dict[str, JsonValue] | None = None
+    """The arguments that the person saw: refused where the call's are others."""
     note: str | None = None
     by: str = ""
 
@@ -163,7 +167,7 @@ class Answer(Record):
 
 
 class Control(Record):
-    """`pause`, `resume` and `close`."""
+    """`pause`, `resume`, `cancel_turn` and `close`."""
 
     reason: str | None = None
     by: str = ""
@@ -190,6 +194,14 @@ class ModelRequest(Record):
     """Why the model gets this last turn without tools."""
 
 
+class Expiry(Record):
+    """What happens to a call that nobody decides on: after so many seconds, this verdict."""
+
+    after: float
+    verdict: Literal["deny", "approve"] = "deny"
+    remind_before: float | None = None
+
+
 class RunTool(Record):
     """Plan for a call: run the tool, after a human's approval where `approval` says why."""
 
@@ -199,6 +211,9 @@ class RunTool(Record):
     timeout: float = 600.0
     patience: float = 1800.0
     approval: str | None = None
+    expiry: Expiry | None = None
+    policy: bool = False
+    """The agent says who may decide: ask it."""
 
 
 class AwaitAnswer(Record):
@@ -207,6 +222,7 @@ class AwaitAnswer(Record):
     kind: Literal["await"] = "await"
     call_id: str
     why: str = ""
+    expiry: Expiry | None = None
 
 
 class RefuseCall(Record):
@@ -233,6 +249,8 @@ class ModelReply(Record):
     """None where the price is not known."""
     output: JsonValue = None
     """A final reply as the agent's `output` type; None where it has none, or where the reply does not fit it."""
+    output_problem: str | None = None
+    """What is wrong with a final reply that does not fit the agent's `output` type, for the model to mend."""
     facts: WorkerFacts | None = None
     """Sent when a worker meets the conversation; None where what it said before still holds."""
 
@@ -254,6 +272,14 @@ class ToolRequest(Record):
     arguments: dict[str, JsonValue] = Field(default_factory=dict)
     decision: Decision | None = None
     """A human's approval, where one was asked for."""
+
+
+class DecisionCheck(Record):
+    """The input of `check_decision`; its output is why the person may not decide, or an empty text."""
+
+    agent: str
+    call: ToolCall
+    decision: Decision
 
 
 INVALID_EDIT = "InvalidEdit"

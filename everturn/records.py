@@ -200,6 +200,8 @@ class Message(Record):
 
     role: Literal["system", "user", "assistant", "tool"]
     parts: tuple[Part, ...]
+    author: str = ""
+    """Who wrote a user's message, where it was not a user: 'everturn'."""
     provider: str = ""
     """Who made an assistant's message, such as 'anthropic'; only set where a part holds what nobody else may see:
     thinking, opaque parts, the provider's own tools, or an `extra`."""

@@ -16,6 +16,8 @@ class Standing:
         """Of the turn at hand; None while it is awaited."""
         self.turn = 0
         self.stall: history.TurnFailed | None = None
+        self.cancelled = False
+        """The turn at hand was cancelled, and nothing was said since."""
         self.finished: history.Finished | None = None
         self._received = 0
 
@@ -33,11 +35,13 @@ class Standing:
                 self._receive(said.message_id)
             case history.Commanded(name=names.RESUME):
                 self.stall = None
+            case history.Commanded(name=names.CANCEL_TURN) if not self.answered:
+                self.cancelled, self._received = True, history.user_messages(self.transcript.messages)
             case history.TurnStarted(request=request):
-                self.turn, self.stall, self.reply = request.turn, None, None
+                self.turn, self.stall, self.reply, self.cancelled = request.turn, None, None, False
             case history.TurnFinished(reply=reply):
                 self.reply = reply
-            case history.TurnFailed():
+            case history.TurnFailed(fallback=""):
                 self.stall = step
             case history.Finished():
                 self.finished = step
@@ -51,5 +55,6 @@ class Standing:
     def _receive(self, message_id: str | None) -> None:
         if message_id is None or message_id not in self.message_ids:
             self._received += 1
+            self.cancelled = False
         if message_id is not None:
             self.message_ids[message_id] = None

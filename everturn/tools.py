@@ -45,6 +45,10 @@ R = TypeVar("R", default=Any)
 _log = get_logger("everturn.tool")
 
 
+def _never() -> bool:
+    return False
+
+
 def _no_heartbeat(progress: Any = None) -> None: ...
 
 
@@ -62,6 +66,8 @@ class ToolContext:
     turn: int = 1
     heartbeat: Callable[..., None] = _no_heartbeat
     """`heartbeat(progress)` says that the tool is alive, and how far it is. Safe to call from any thread."""
+    is_cancelled: Callable[[], bool] = _never
+    """Whether the turn was cancelled: a sync tool can't be interrupted, but it can look, and end early."""
     log: Any = field(default_factory=partial(get_logger, "everturn.tool"), repr=False)
     """A structlog logger, with conversation, turn, call and attempt bound."""
 

@@ -14,26 +14,25 @@ from typing import Any
 
 from temporalio.client import Client, WorkflowHandle
 
-from benchmarks import work
+from benchmarks import peers
 
 Handle = WorkflowHandle[Any, Any]
 
 
-async def by_type(client: Client, contestant: Contestant, conversation_id: str, turns: int) -> Handle:
+async def by_type(client: Client, contestant: Contestant, conversation_id: str, said: str) -> Handle:
     return await client.start_workflow(
-        contestant.workflow, turns, id=conversation_id, task_queue=contestant.name, result_type=str
+        contestant.workflow, said, id=conversation_id, task_queue=contestant.name, result_type=str
     )
 
 
-async def by_everturn(client: Client, contestant: Contestant, conversation_id: str, turns: int) -> Handle:
+async def by_everturn(client: Client, contestant: Contestant, conversation_id: str, said: str) -> Handle:
     """With everturn's own client, which sets search attributes, summaries and a workflow task time-out."""
-    everturn = _everturn_client(client, contestant.name)
-    await everturn.start("clerk", work.opening(turns), id=conversation_id)
+    await everturn_client(client, contestant.name).start("clerk", said, id=conversation_id)
     return client.get_workflow_handle(conversation_id)
 
 
 @cache
-def _everturn_client(client: Client, task_queue: str) -> Any:
+def everturn_client(client: Client, task_queue: str = "everturn") -> Any:
     from everturn import Client as EverturnClient
     from everturn.conversion import data_converter
 
@@ -49,8 +48,11 @@ class Contestant:
     workflow: str
     what: str
     """What it does, precisely: no ratio means anything without it."""
-    start: Callable[[Client, Contestant, str, int], Awaitable[Handle]] = by_type
+    start: Callable[[Client, Contestant, str, str], Awaitable[Handle]] = by_type
     python: str = sys.executable
+    http: bool = True
+    quadratic: bool = False
+    """Its history grows with the square of the turns: it dies on the way to 200."""
 
 
 FLOOR = Contestant(
@@ -58,6 +60,7 @@ FLOOR = Contestant(
     "Floor",
     "hand-written: two activities a turn with constant payloads, and no HTTP: the model activity answers by itself. "
     "Default converter, sandbox and worker options; no heartbeats, no summaries, no transcript.",
+    http=False,
 )
 FLOOR_HTTP = Contestant(
     "floor_http",
@@ -70,6 +73,7 @@ NAIVE = Contestant(
     "Naive",
     "the loop as one writes it first: the whole transcript, as dicts, is the input of each model activity. "
     "The same HTTP as floor_http.",
+    quadratic=True,
 )
 EVERTURN = Contestant(
     "everturn",
@@ -78,4 +82,21 @@ EVERTURN = Contestant(
     "the Web UI, search attributes, a log line for each turn and each tool.",
     start=by_everturn,
 )
-ALL = (FLOOR, FLOOR_HTTP, NAIVE, EVERTURN)
+PYDANTIC_AI = Contestant(
+    "pydantic_ai",
+    "PydanticAi",
+    f"pydantic-ai-slim {peers.version_of('pydantic-ai-slim')}: Agent with TemporalDurability and PydanticAIPlugin, as "
+    "its documentation begins (no continue-as-new handler, which users may write); replies not streamed.",
+    python=peers.PYTHON,
+    quadratic=True,
+)
+OPENAI_AGENTS = Contestant(
+    "openai_agents",
+    "OpenaiAgents",
+    f"openai-agents {peers.version_of('openai-agents')} in temporalio-openai-agents "
+    f"{peers.version_of('temporalio-openai-agents')}: its plugin, activity_as_tool, Chat Completions, tracing off; "
+    "replies not streamed.",
+    python=peers.PYTHON,
+    quadratic=True,
+)
+ALL = (FLOOR, FLOOR_HTTP, NAIVE, EVERTURN, PYDANTIC_AI, OPENAI_AGENTS)

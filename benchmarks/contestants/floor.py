@@ -27,7 +27,8 @@ async def lookup(number: int) -> str:
 @workflow.defn
 class Floor:
     @workflow.run
-    async def run(self, turns: int) -> str:
+    async def run(self, said: str) -> str:
+        turns = work.turns_of(said)
         for turn in range(turns):
             await workflow.execute_activity(ask_model, turn, start_to_close_timeout=LIMIT)
             await workflow.execute_activity(lookup, turn, start_to_close_timeout=LIMIT)

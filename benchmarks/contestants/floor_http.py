@@ -23,8 +23,8 @@ class Model:
         self.http = httpx.AsyncClient(base_url=os.environ["SCRIPTED_BASE_URL"], timeout=60)
 
     @activity.defn
-    async def ask_model(self, turns: int, turn: int) -> dict[str, Any]:
-        messages: list[dict[str, Any]] = [{"role": "user", "content": work.opening(turns)}]
+    async def ask_model(self, said: str, turn: int) -> dict[str, Any]:
+        messages: list[dict[str, Any]] = [{"role": "user", "content": said}]
         for past in range(turn):
             messages += [work.call_of(past), work.result_of(past)]
         body = {"model": "demo", "messages": messages, "tools": [work.TOOL]}
@@ -42,11 +42,12 @@ async def lookup(number: int) -> str:
 @workflow.defn
 class FloorHttp:
     @workflow.run
-    async def run(self, turns: int) -> str:
+    async def run(self, said: str) -> str:
+        turns = work.turns_of(said)
         for turn in range(turns):
-            await workflow.execute_activity_method(Model.ask_model, args=[turns, turn], start_to_close_timeout=LIMIT)
+            await workflow.execute_activity_method(Model.ask_model, args=[said, turn], start_to_close_timeout=LIMIT)
             await workflow.execute_activity(lookup, turn, start_to_close_timeout=LIMIT)
-        await workflow.execute_activity_method(Model.ask_model, args=[turns, turns], start_to_close_timeout=LIMIT)
+        await workflow.execute_activity_method(Model.ask_model, args=[said, turns], start_to_close_timeout=LIMIT)
         return work.LAST_WORDS
 
 

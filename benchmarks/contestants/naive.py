@@ -41,8 +41,8 @@ async def lookup(number: int) -> str:
 @workflow.defn
 class Naive:
     @workflow.run
-    async def run(self, turns: int) -> str:
-        messages: Messages = [{"role": "user", "content": work.opening(turns)}]
+    async def run(self, said: str) -> str:
+        messages: Messages = [{"role": "user", "content": said}]
         while True:
             message = await workflow.execute_activity_method(Model.ask_model, messages, start_to_close_timeout=LIMIT)
             messages.append(message)

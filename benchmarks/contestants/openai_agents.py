@@ -30,9 +30,7 @@ async def lookup(number: int) -> str:
 class OpenaiAgents:
     @workflow.run
     async def run(self, said: str) -> str:
-        clerk = Agent(
-            name="clerk", model="demo", tools=[activity_as_tool(lookup, start_to_close_timeout=LIMIT)]
-        )
+        clerk = Agent(name="clerk", model="demo", tools=[activity_as_tool(lookup, start_to_close_timeout=LIMIT)])
         config = RunConfig(tracing_disabled=True)
         result = await Runner.run(clerk, input=said, max_turns=100_000, run_config=config)
         return str(result.final_output)
@@ -43,4 +41,4 @@ async def serve(address: str) -> None:
     openai = AsyncOpenAI(base_url=os.environ["SCRIPTED_BASE_URL"], api_key="none")
     plugin = OpenAIAgentsPlugin(model_provider=OpenAIProvider(openai_client=openai, use_responses=False))
     client = await Client.connect(address, plugins=[plugin])
-    await Worker(client, task_queue="openai_agents", workflows=[OpenaiAgents]).run()
+    await Worker(client, task_queue="openai_agents", workflows=[OpenaiAgents], activities=[lookup]).run()

@@ -38,6 +38,7 @@ class Beat:
     progress: Any = None
     """What the activity last said of itself; each beat carries it."""
     last: float = field(default_factory=time.monotonic)
+    cancelled: bool = False
     timer: asyncio.TimerHandle | None = None
 
     def report(self, progress: Any) -> None:

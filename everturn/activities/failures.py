@@ -17,21 +17,22 @@ INVALID_REPLIES = timedelta(minutes=1)
 """How long a reply that can't be read is asked for again."""
 
 
-def final(error: EverturnError) -> ApplicationError:
-    """No retry: the conversation stalls with this cause and cure."""
-    return ApplicationError(error.message, {"cure": error.cure}, type=type(error).__name__, non_retryable=True)
+def final(error: EverturnError, *, fallback: str | None = None) -> ApplicationError:
+    """No retry: the conversation goes on with the `fallback` model, or stalls with this cause and cure."""
+    details = {"cure": error.cure} | ({"fallback": fallback} if fallback else {})
+    return ApplicationError(error.message, details, type=type(error).__name__, non_retryable=True)
 
 
-def of_provider(error: ProviderError, patience: Patience) -> ApplicationError:
+def of_provider(error: ProviderError, patience: Patience, *, fallback: str | None) -> ApplicationError:
     """A retry after the delay that the provider asks for, or ours; final where none helps or patience runs out."""
     if not error.retry:
-        return final(error)
+        return final(error, fallback=fallback)
     delay = retry_delay(error.retry_after, attempt=activity.info().attempt, longest=patience.max_retry_delay)
     # A server that does not speak the protocol is wrongly set up more often than passing ill.
     longest = min(patience.model, INVALID_REPLIES) if isinstance(error, InvalidReply) else patience.model
     if waited() + delay > longest:
         error.message = f"{error.message} (tried for {longest}, {activity.info().attempt} times)"
-        return final(error)
+        return final(error, fallback=fallback)
     return ApplicationError(error.message, {"cure": error.cure}, type=type(error).__name__, next_retry_delay=delay)
 
 

@@ -51,6 +51,7 @@ class ModelTurns:
             prefix, delta = await self._messages(request)
             reply = await self._ask(agent, request, (*prefix, *delta))
             plan = await plan_calls(agent, reply.tool_calls, conclude=request.conclude)
+        output, problem = _output(agent, request, reply)
         turn = ModelReply(
             message=reply.message,
             plan=plan,
@@ -59,7 +60,8 @@ class ModelTurns:
             digest=self._prefixes.remember(request.digest, prefix, (*delta, reply.message)),
             usage=reply.usage,
             cost_usd=cost_usd(_model(agent, request), reply.usage),
-            output=_output(agent, request, reply),
+            output=output,
+            output_problem=problem,
             facts=self._facts[agent.name] if met else None,
         )
         _log.info("turn.finished", **_line(request, reply), seconds=round(time.monotonic() - started, 3))
@@ -90,22 +92,20 @@ class ModelTurns:
             output_schema=agent.output_schema,
             conclude=request.conclude is not None,
         )
-        limit = agent.patience.turn_timeout
+        limit, fallback = agent.patience.turn_timeout, _fallback(agent, question.model)
         try:
             async with asyncio.timeout(limit.total_seconds()):
                 reply = await ask(question)
             if (size := len(reply.model_dump_json())) > MAX_REPLY_BYTES:
                 raise InvalidReply(f"The reply has {size:,} bytes; the limit is {MAX_REPLY_BYTES:,}.")
         except TimeoutError:
-            raise failures.of_provider(
-                ConnectionFailed(f"The model turn took longer than {limit}.", cure="See Patience(turn_timeout=)."),
-                agent.patience,
-            ) from None
+            late = ConnectionFailed(f"The model turn took longer than {limit}.", cure="See Patience(turn_timeout=).")
+            raise failures.of_provider(late, agent.patience, fallback=fallback) from None
         except ProviderError as error:
             _log.warning("turn.failed", turn=request.turn, attempt=info.attempt, error=str(error))
-            raise failures.of_provider(error, agent.patience) from None
+            raise failures.of_provider(error, agent.patience, fallback=fallback) from None
         except ConfigError as error:
-            raise failures.final(error) from None
+            raise failures.final(error, fallback=fallback) from None
         except asyncio.CancelledError:
             if activity.is_worker_shutdown():
                 raise failures.handed_over() from None
@@ -152,20 +152,31 @@ def _specs(agent: Agent) -> tuple[ToolSpec, ...]:
 
 
 def _model(agent: Agent, request: ModelRequest) -> Model:
-    return Model(request.model) if request.model else agent.model
+    """The agent's own, unless the conversation was put on another: a fallback, or one that a person chose."""
+    if not request.model:
+        return agent.model
+    known = {model.name: model for model in (agent.model, *agent.fallback_models)}
+    return known.get(request.model) or Model(request.model)
 
 
-def _output(agent: Agent, request: ModelRequest, reply: Reply) -> JsonValue:
-    """A final reply as the agent's `output` type, in JSON. None for other replies, and for one that does not fit."""
+def _fallback(agent: Agent, failed: Model) -> str | None:
+    """The name of the next model in line; None behind the last one, and for a model that is not in line."""
+    line = [agent.model.name, *(model.name for model in agent.fallback_models)]
+    behind = line[line.index(failed.name) + 1 :] if failed.name in line else []
+    return behind[0] if behind else None
+
+
+def _output(agent: Agent, request: ModelRequest, reply: Reply) -> tuple[JsonValue, str | None]:
+    """A final reply as the agent's `output` type, in JSON, and what is wrong with it; None for other replies."""
     if agent.output_adapter is None or reply.stop != "end" or reply.tool_calls:
-        return None
+        return None, None
     try:
         if len(reply.text.encode("utf-8", "replace")) > MAX_OUTPUT_BYTES:
             raise InvalidOutput(f"It has more than {MAX_OUTPUT_BYTES:,} bytes.")
-        return agent.read_output(reply.text)
+        return agent.read_output(reply.text), None
     except InvalidOutput as error:
         _log.warning("output.refused", conversation=activity.info().workflow_id, turn=request.turn, error=str(error))
-        return None
+        return None, str(error)
 
 
 def _instructions(agent: Agent, request: ModelRequest) -> str:

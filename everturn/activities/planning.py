@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from everturn.agent import Agent
-from everturn.payloads import AwaitAnswer, PlannedCall, RefuseCall, RunTool
+from everturn.payloads import AwaitAnswer, Expiry, PlannedCall, RefuseCall, RunTool
 from everturn.records import ToolCall
 from everturn.schemas import InvalidArguments
 
@@ -33,11 +33,29 @@ async def _plan(agent: Agent, call: ToolCall) -> PlannedCall:
     except InvalidArguments as error:
         return RefuseCall(call_id=call.call_id, text=f"The arguments of {call.name} do not fit its schema:\n{error}")
     if tool.runs_on == "client":
-        return AwaitAnswer(call_id=call.call_id, why=f"{tool.name} runs outside: send its result as the answer")
+        why = f"{tool.name} runs outside: send its result as the answer"
+        return AwaitAnswer(call_id=call.call_id, why=why, expiry=_expiry(agent))
+    asked = await tool.needs_decision(call.arguments)
+    # A once tool may have to ask a person later, when its worker is lost.
+    may_wait = asked or tool.effect == "once"
     return RunTool(
         call_id=call.call_id,
         effect=tool.effect,
         timeout=tool.timeout.total_seconds(),
         patience=tool.patience.total_seconds(),
-        approval=f"{tool.name} needs approval" if await tool.needs_decision(call.arguments) else None,
+        approval=f"{tool.name} needs approval" if asked else None,
+        expiry=_expiry(agent) if asked else None,
+        policy=may_wait and agent.approvers is not None,
+    )
+
+
+def _expiry(agent: Agent) -> Expiry | None:
+    approvals = agent.approvals
+    if approvals.expire_after is None:
+        return None
+    remind = approvals.remind_before
+    return Expiry(
+        after=approvals.expire_after.total_seconds(),
+        verdict=approvals.on_expiry,
+        remind_before=remind.total_seconds() if remind else None,
     )

@@ -59,7 +59,7 @@ class ToolCalls:
         if tool is None:  # gone with a deploy, after the call was planned
             return _result(name, request, (Text(text=f"The tool {name} is no longer available."),), is_error=True)
         with self._heart.beating() as beat:
-            content, failed = await self._outcome(tool, request, self._context(tool, request, beat))
+            content, failed = await self._outcome(tool, request, beat)
         result = _result(name, request, content, is_error=failed)
         self._prefixes.remember_result(activity.info().workflow_run_id or "", result)
         _log.info("tool.finished", **_facts(tool, request), failed=failed, seconds=round(time.monotonic() - started, 3))
@@ -71,11 +71,12 @@ class ToolCalls:
         # Another worker of this task queue planned the call, so another can run it.
         raise ApplicationError(f"No agent {request.agent!r} on this worker.", type="InvalidAgent")
 
-    async def _outcome(self, tool: Tool, request: ToolRequest, context: ToolContext) -> tuple[Content, bool]:
+    async def _outcome(self, tool: Tool, request: ToolRequest, beat: Beat) -> tuple[Content, bool]:
         """What the model is told, and whether it is an error. Raises only what is not the tool's own doing."""
         try:
-            content = await self._in_time(tool, request, context)
+            content = await self._in_time(tool, request, self._context(tool, request, beat))
         except asyncio.CancelledError:
+            beat.cancelled = True
             if activity.is_worker_shutdown():
                 raise failures.handed_over() from None
             raise
@@ -114,6 +115,7 @@ class ToolCalls:
             attempt=info.attempt,
             turn=request.turn,
             heartbeat=beat.report,
+            is_cancelled=lambda: beat.cancelled,
             log=get_logger("everturn.tool", tool=tool.name),
         )
 

@@ -8,11 +8,21 @@ from typing import assert_never
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
-from everturn.payloads import INVALID_EDIT, AwaitAnswer, ModelReply, PlannedCall, RefuseCall, RunTool, ToolRequest
+from everturn import names
+from everturn.payloads import (
+    INVALID_EDIT,
+    AwaitAnswer,
+    DecisionCheck,
+    ModelReply,
+    PlannedCall,
+    RefuseCall,
+    RunTool,
+    ToolRequest,
+)
 from everturn.records import Decision, ToolCall, ToolResult
 from everturn.workflows import display, verdicts
 from everturn.workflows.desk import Desk
-from everturn.workflows.policy import tool_options
+from everturn.workflows.policy import check_options, or_cancelled, tool_options
 
 
 class Calls:
@@ -25,14 +35,17 @@ class Calls:
         self.recorded: set[str] = set()
         """Those whose result stands in the event of its tool's activity."""
 
-    async def settle(self, reply: ModelReply, *, agent: str, turn: int, at_once: int) -> tuple[ToolResult, ...]:
-        """A result for every call of the reply, at most `at_once` tools running at a time."""
-        self._open = reply.message.tool_calls
-        self._results, self.recorded = {}, set()
+    async def settle(self, planned: tuple[PlannedCall, ...], *, agent: str, turn: int, at_once: int) -> tuple[ToolResult, ...]:
+        """A result for every open call, at most `at_once` tools running at a time."""
         self._agent, self._turn, self._slots = agent, turn, asyncio.Semaphore(at_once)
-        plans = {plan.call_id: plan for plan in reply.plan}
+        plans = {plan.call_id: plan for plan in planned}
         await asyncio.gather(*(self._settle_one(call, plans[call.call_id]) for call in self._open))
         return self.close("")
+
+    def open(self, reply: ModelReply) -> None:
+        """Takes the reply's calls in hand: from here on, each will have a result."""
+        self._open = reply.message.tool_calls
+        self._results, self.recorded = {}, set()
 
     def close(self, why: str) -> tuple[ToolResult, ...]:
         """The results, in order; a call that has none is told that it was cut short, and why."""
@@ -48,7 +61,7 @@ class Calls:
             case RefuseCall():
                 return verdicts.answered(call, plan.text)
             case AwaitAnswer():
-                taken = await self._desk.ask(call, needs="answer", why=plan.why)
+                taken = await self._desk.ask(call, needs="answer", why=plan.why, expiry=plan.expiry)
                 return verdicts.of(call, taken)
             case RunTool():
                 return await self._run_when_allowed(call, plan)
@@ -61,7 +74,11 @@ class Calls:
         decision: Decision | None = None
         while True:
             if why:
-                taken = await self._desk.ask(call, needs="approval", why=why)
+                taken = await self._desk.ask(call, needs="approval", why=why, expiry=None if doubtful else plan.expiry)
+                if plan.policy and (refusal := await self._refusal(call, taken.decision)):
+                    self._desk.take_back(call.call_id)
+                    why = f"{plan.approval or why} ({taken.decision.by or 'somebody'} may not decide: {refusal})"
+                    continue
                 if taken.decision.verdict != "approve":
                     return verdicts.outcome_unknown(call, taken) if doubtful else verdicts.of(call, taken)
                 decision = taken.decision
@@ -77,6 +94,14 @@ class Calls:
                 else:
                     return verdicts.could_not_run(call, error)
 
+    async def _refusal(self, call: ToolCall, decision: Decision) -> str:
+        """Why this person may not decide, as the agent's own policy says; empty where they may."""
+        check = DecisionCheck(agent=self._agent, call=call, decision=decision)
+        refusal: str = await workflow.execute_activity(
+            names.CHECK_DECISION, check, result_type=str, summary=f"may {decision.by} decide?", **check_options()
+        )
+        return refusal
+
     async def _run(self, call: ToolCall, plan: RunTool, decision: Decision | None) -> ToolResult:
         edited = decision.arguments if decision else None
         arguments = call.arguments if edited is None else edited
@@ -86,12 +111,13 @@ class Calls:
         async with self._slots:
             if self._desk.closed:
                 return verdicts.cut_short(call, "the conversation was closed")
-            result: ToolResult = await workflow.execute_activity(
+            handle = workflow.start_activity(
                 call.name,
                 request,
                 result_type=ToolResult,
                 summary=display.call_summary(call.name, arguments),
                 **tool_options(plan),
             )
+            result: ToolResult = await or_cancelled(handle)
         self.recorded.add(call.call_id)
         return result

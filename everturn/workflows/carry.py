@@ -8,7 +8,7 @@ from everturn.packing import pack, unpack
 from everturn.payloads import CarryOver, Earlier, InRun, Packed, WorkerFacts
 from everturn.records import Message
 from everturn.workflows.controls import Controls
-from everturn.workflows.progress import Progress
+from everturn.workflows.progress import MAX_DELTA_CHARS, Progress, chars
 
 MAX_EVENTS = 2_000
 """Of a run's history: about 160 turns of one call each."""
@@ -25,9 +25,11 @@ LIKELY_TOO_LONG = 20 * MAX_PACKED_CHARS
 MAX_LAST_TEXT_CHARS = 20_000
 
 
-def due() -> bool:
+def due(progress: Progress, controls: Controls) -> bool:
+    """Whether the run is long enough, and what it would hand over fits a payload; else the next boundary will do."""
     info = workflow.info()
-    return (
+    handed = sum(chars(part) for message in (*progress.unseen, *controls.inbox) for part in message.parts)
+    return handed <= MAX_DELTA_CHARS and (
         info.is_continue_as_new_suggested()
         or info.get_current_history_length() >= MAX_EVENTS
         or info.get_current_history_size() >= MAX_HISTORY_BYTES
@@ -58,6 +60,7 @@ def over(
         facts=facts,
         model=controls.model,
         paused=controls.paused,
+        repairs=progress.repairs,
     )
 
 

@@ -14,7 +14,8 @@ from everturn import names
 from everturn.payloads import Answer, Approve, CarryOver, Control, Deny, MessageIn, Start, State
 from everturn.records import Decision, Message
 from everturn.workflows.commands import accept
-from everturn.workflows.desk import Desk, Taken
+from everturn.workflows.desk import Desk, Taken, iso
+from everturn.workflows.progress import MAX_DELTA_CHARS, chars
 
 MAX_INPUT_CHARS = 400_000
 """Of one message or answer: each goes on into the next model turn's payload."""
@@ -33,6 +34,10 @@ class Controls:
         self.model = carry.model or start.model or ""
         """The model to ask instead of the agent's own; empty where nobody chose one."""
         self.idle = False
+        self.turn: asyncio.Task[str | None] | None = None
+        """The answer at hand, from a message to its final reply."""
+        self.turn_cancelled = ""
+        """Why the last answer was cut short, in words; empty where it was not."""
         self.closing = False
         self.abandoned = False
         """It was closed while it was stalled or paused: what is unanswered stays so."""
@@ -53,6 +58,7 @@ class Controls:
         accept(names.ANSWER, Answer, objection=self._objection, take=self._take_answer)
         accept(names.PAUSE, Control, objection=self._pause_objection, take=self._pause)
         accept(names.RESUME, Control, objection=self._resume_objection, take=self._resume)
+        accept(names.CANCEL_TURN, Control, objection=self._cancel_objection, take=self._cancel_turn)
         accept(names.CLOSE, Control, objection=lambda _: None, take=self._close)
 
     @property
@@ -106,7 +112,14 @@ class Controls:
         return tuple(self._message_ids)
 
     def take_messages(self) -> list[Message]:
-        taken, self.inbox = self.inbox, []
+        """As many as go into one model turn's payload, and at least one where there is any."""
+        size = count = 0
+        for message in self.inbox:
+            size += sum(map(chars, message.parts))
+            if count and size > MAX_DELTA_CHARS:
+                break
+            count += 1
+        taken, self.inbox = self.inbox[:count], self.inbox[count:]
         return taken
 
     def _message_objection(self, said: MessageIn) -> str | None:
@@ -126,7 +139,7 @@ class Controls:
     def _approve_objection(self, approval: Approve) -> str | None:
         if approval.call_id == names.EVERY_CALL and approval.arguments is not None:
             return "Edited arguments go with one call: name its call_id."
-        return self.desk.objection(approval.call_id, approving=True)
+        return self.desk.objection(approval.call_id, approving=True, expected=approval.expected)
 
     def _objection(self, decision: Deny | Answer) -> str | None:
         if (size := len(decision.model_dump_json())) > MAX_INPUT_CHARS:
@@ -170,6 +183,17 @@ class Controls:
         self._on_change()
         return {"state": self.state}
 
+    def _cancel_objection(self, _: Control) -> str | None:
+        return None if self.turn and not self.turn.done() else "No turn runs now."
+
+    def _cancel_turn(self, control: Control) -> dict[str, Any]:
+        assert self.turn is not None
+        by = f" by {control.by}" if control.by else ""
+        self.turn_cancelled = f"the turn was cancelled{by}" + (f" ({control.reason})" if control.reason else "")
+        self.paused, self.cause, self.cure = False, None, None
+        self.turn.cancel()
+        return {"state": self.state}
+
     def _close(self, control: Control) -> dict[str, Any]:
         self.closing = True
         self.abandoned = self.paused or self.cause is not None
@@ -179,5 +203,4 @@ class Controls:
 
 
 def now() -> str:
-    """The conversation's time: ISO 8601, UTC, to the second."""
-    return workflow.now().isoformat(timespec="seconds")
+    return iso(workflow.now())

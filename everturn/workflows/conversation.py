@@ -20,7 +20,7 @@ from everturn.workflows import carry, commands, display, verdicts
 from everturn.workflows.board import Board
 from everturn.workflows.calls import Calls
 from everturn.workflows.controls import Controls
-from everturn.workflows.policy import model_options
+from everturn.workflows.policy import model_options, or_cancelled, stop_if_cancelled
 from everturn.workflows.progress import Progress
 
 OutcomeStatus = Literal["completed", "limit_reached", "cancelled", "failed"]
@@ -42,6 +42,8 @@ class ConversationWorkflow:
         if carry_over.facts:
             self._take_facts(carry_over.facts)
         self._started_at = carry_over.started_at or workflow.info().start_time.timestamp()
+        self._owed = bool(carry_over.unseen)
+        """The run before this one ended in the middle of an answer."""
         self._ended = False
 
     @workflow.run
@@ -54,26 +56,40 @@ class ConversationWorkflow:
             if not is_cancelled_exception(error):
                 raise
             return self._outcome("cancelled", reason="the workflow was cancelled")
-        return self._outcome("limit_reached" if limit else "completed", reason=limit)
+        if limit:
+            return self._outcome("limit_reached", reason=limit)
+        if problem := self._progress.output_problem:
+            return self._outcome("failed", reason=f"the last reply does not fit the output type: {problem}")
+        if cut := self._controls.turn_cancelled:
+            return self._outcome("cancelled", reason=cut)
+        return self._outcome("completed", reason=None)
 
     # ------------------------------------------------------------ the loop
 
     async def _converse(self) -> str | None:
         """Answers message after message; returns the limit that ended it, None where it came to its natural end."""
         while await self._next_message():
-            if limit := await self._answer():
-                return limit
+            self._controls.turn_cancelled = ""
+            self._controls.turn = asyncio.create_task(self._answer())
+            try:
+                if limit := await self._controls.turn:
+                    return limit
+            except (asyncio.CancelledError, ActivityError) as error:
+                # Somebody cancelled the turn; or the workflow, which is not ours to survive.
+                if not (self._controls.turn_cancelled and is_cancelled_exception(error)):
+                    raise
+                self._cut_short(self._controls.turn_cancelled)
         return None
 
     async def _next_message(self) -> bool:
         """Waits for something to answer; False once the conversation is over."""
-        if not self._progress.unseen:
-            await self._controls.message_or_end(self._start.keep_open)
+        if self._owed:
+            self._owed = False
+            return True
+        await self._controls.message_or_end(self._start.keep_open)
         # An update that was accepted is answered before the run ends, and it may have brought a message.
         await workflow.wait_condition(workflow.all_handlers_finished)
-        if self._controls.closing:
-            return bool(self._controls.inbox) and not self._controls.abandoned
-        return bool(self._controls.inbox or self._progress.unseen)
+        return bool(self._controls.inbox) and not self._controls.abandoned
 
     async def _answer(self) -> str | None:
         """Takes turns until a reply asks for no tool, or a limit is used up; returns that limit."""
@@ -86,7 +102,7 @@ class ConversationWorkflow:
                 return None
             if reply.plan:
                 await self._settle(reply)
-            if limit or reply.final or self._controls.closing:
+            if limit or self._controls.closing or (reply.final and not self._progress.ask_for_repair()):
                 return limit
 
     async def _model_turn(self, *, conclude: str | None) -> ModelReply | None:
@@ -105,11 +121,16 @@ class ConversationWorkflow:
             except ActivityError as error:
                 if is_cancelled_exception(error):
                     raise
-                await self._controls.stalled(verdicts.cause_of(error), verdicts.cure_of(error))
+                if fallback := verdicts.detail(error, "fallback"):
+                    self._controls.model = fallback
+                else:
+                    await self._controls.stalled(verdicts.cause_of(error), verdicts.detail(error, "cure"))
             else:
                 self._progress.take_reply(reply)
+                self._calls.open(reply)
                 if reply.facts:
                     self._take_facts(reply.facts)
+                stop_if_cancelled()
                 return reply
 
     async def _call_model(self, conclude: str | None) -> ModelReply:
@@ -125,19 +146,19 @@ class ConversationWorkflow:
             model=self._controls.model or None,
             conclude=conclude,
         )
-        reply: ModelReply = await workflow.execute_activity(
+        handle = workflow.start_activity(
             names.CALL_MODEL,
             request,
             result_type=ModelReply,
             summary=display.turn_summary(progress.turn, self._controls.model or progress.model),
             **model_options(),
         )
-        return reply
+        return await or_cancelled(handle)
 
     async def _settle(self, reply: ModelReply) -> None:
         """Gets a result for every call of the reply, and puts them into the transcript in the order of the calls."""
         results = await self._calls.settle(
-            reply, agent=self._start.agent, turn=self._progress.turn, at_once=self._limits.max_parallel_calls
+            reply.plan, agent=self._start.agent, turn=self._progress.turn, at_once=self._limits.max_parallel_calls
         )
         self._progress.take_results(results, recorded=self._calls.recorded)
 
@@ -145,7 +166,7 @@ class ConversationWorkflow:
 
     async def _continue_as_new_where_long(self) -> None:
         """Goes on as a new run, at a turn boundary: replay takes time with every event, and runs in one piece."""
-        if not carry.due():
+        if not carry.due(self._progress, self._controls):
             return
         # A message that comes in now makes Temporal repeat this task, and so is in the inbox that is handed over.
         await workflow.wait_condition(workflow.all_handlers_finished)
@@ -171,10 +192,14 @@ class ConversationWorkflow:
     def _limit_reached(self) -> str | None:
         return self._progress.limit_reached(self._limits, seconds=workflow.time() - self._started_at)
 
+    def _cut_short(self, why: str) -> None:
+        """Gives every call that is open a result that says so."""
+        if cut := self._calls.close(why):
+            self._progress.take_results(cut, recorded=self._calls.recorded)
+
     def _outcome(self, status: OutcomeStatus, *, reason: str | None) -> Outcome:
         progress = self._progress
-        if cut := self._calls.close(reason or "the conversation ended"):
-            progress.take_results(cut)
+        self._cut_short(reason or "the conversation ended")
         self._ended = True
         self._show()
         return Outcome(
@@ -186,7 +211,7 @@ class ConversationWorkflow:
             usage=progress.usage,
             cost_usd=progress.cost_usd,
             reason=reason,
-            tail=(*progress.unseen, *self._controls.take_messages()),
+            tail=(*progress.unseen, *self._controls.inbox),
         )
 
     # ------------------------------------------------------------ what others see

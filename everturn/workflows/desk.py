@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Literal
 
 from temporalio import workflow
 
 from everturn import names
-from everturn.payloads import WaitingCall
+from everturn.payloads import Expiry, WaitingCall
 from everturn.records import Decision, ToolCall
 
 REMEMBERED = 256
@@ -24,7 +25,8 @@ class Waiting:
     call: ToolCall
     needs: Literal["approval", "answer"]
     why: str
-    since: str
+    since: datetime
+    expires: datetime | None
     decided: asyncio.Future[Taken]
 
     def shown(self) -> WaitingCall:
@@ -35,7 +37,8 @@ class Waiting:
             arguments=call.arguments,
             needs=self.needs,
             why=self.why,
-            since=self.since,
+            since=iso(self.since),
+            expires_at=iso(self.expires) if self.expires else None,
         )
 
 
@@ -58,25 +61,46 @@ class Desk:
         self._closing = Decision(verdict="deny")
         self._on_change = on_change
 
-    async def ask(self, call: ToolCall, *, needs: Literal["approval", "answer"], why: str) -> Taken:
-        """Waits until somebody decides on this call."""
+    async def ask(
+        self, call: ToolCall, *, needs: Literal["approval", "answer"], why: str, expiry: Expiry | None = None
+    ) -> Taken:
+        """Waits until somebody decides on this call, or until it expires."""
         if self.closed:
             return Taken(self._closing)
-        since = workflow.now().isoformat(timespec="seconds")
-        waiting = Waiting(call, needs, why, since, asyncio.get_running_loop().create_future())
+        now = workflow.now()
+        expires = now + timedelta(seconds=expiry.after) if expiry else None
+        waiting = Waiting(call, needs, why, now, expires, asyncio.get_running_loop().create_future())
         self.waiting[call.call_id] = waiting
         self._on_change()
+        clock = asyncio.create_task(self._expire(waiting, expiry)) if expiry else None
         try:
             return await waiting.decided
         finally:
             self.waiting.pop(call.call_id, None)
+            if clock:
+                clock.cancel()
+
+    async def _expire(self, waiting: Waiting, expiry: Expiry) -> None:
+        call = waiting.call
+        remind = min(expiry.remind_before or 0.0, expiry.after)
+        if remind:
+            await workflow.sleep(expiry.after - remind, summary=f"{names.REMINDER}{call.call_id}")
+        await workflow.sleep(remind or expiry.after, summary=f"expiry of {call.call_id}")
+        verdict = "deny" if waiting.needs == "answer" else expiry.verdict
+        after = timedelta(seconds=expiry.after)
+        note = f"Nobody decided within {after}."
+        self.decide(call.call_id, Taken(Decision(verdict=verdict, by="the clock", at=iso(workflow.now()), note=note)))
+
+    def take_back(self, call_id: str) -> None:
+        """Forgets a decision that turned out not to be that person's to take."""
+        self._decisions.pop(call_id, None)
 
     def close(self, closing: Decision) -> None:
         """Denies what waits now and what would wait later."""
         self.closed, self._closing = True, closing
         self.decide(names.EVERY_CALL, Taken(closing))
 
-    def objection(self, call_id: str, *, approving: bool = False) -> str | None:
+    def objection(self, call_id: str, *, approving: bool = False, expected: object = None) -> str | None:
         """Why a decision on this call can't be taken; None where it can."""
         if call_id == names.EVERY_CALL:
             return None if any(self._addressed(call_id, approving)) else f"No call waits{self._who_waits()}"
@@ -88,6 +112,8 @@ class Desk:
             return f"No call {call_id!r} waits{self._who_waits()}"
         if approving and waiting.needs == "answer":
             return f"Call {call_id!r} ({waiting.call.name}) runs outside: answer or deny it."
+        if expected is not None and expected != waiting.call.arguments:
+            return f"Call {call_id!r} has other arguments now: {waiting.call.arguments}. Look again, then decide."
         return None
 
     def decide(self, call_id: str, taken: Taken) -> tuple[str, ...]:
@@ -108,3 +134,8 @@ class Desk:
 
     def _who_waits(self) -> str:
         return f"; these do: {', '.join(map(repr, self.waiting))}." if self.waiting else "; none does now."
+
+
+def iso(time: datetime) -> str:
+    """ISO 8601, UTC, to the second."""
+    return time.isoformat(timespec="seconds")

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
+from temporalio import workflow
 from temporalio.common import RetryPolicy
 
 from everturn.payloads import RunTool
 
+R = TypeVar("R")
+
 HEARTBEAT_TIMEOUT = timedelta(seconds=5)
 """A worker that is silent for so long is lost. Workers beat every 1.5 s, from where blocking code can't stop it."""
+
+SETTLING_STEPS = 3
+"""Turns of the event loop in which a result that is there reaches its handle."""
 
 LONGEST_TURN = timedelta(hours=6)
 """A backstop. The activity keeps its agent's own, shorter Patience.turn_timeout."""
@@ -27,6 +34,37 @@ _ONCE = RetryPolicy(maximum_attempts=1)
 def model_options() -> dict[str, Any]:
     return {
         "start_to_close_timeout": LONGEST_TURN,
+        "heartbeat_timeout": HEARTBEAT_TIMEOUT,
+        "retry_policy": _RETRY,
+    }
+
+
+async def or_cancelled(handle: workflow.ActivityHandle[R]) -> R:
+    """The activity's result, even where the cancellation of this task comes in together with it.
+
+    History has that result, so it counts: a transcript without it would not be the fold over the history.
+    """
+    try:
+        return await asyncio.shield(handle)
+    except asyncio.CancelledError:
+        for _ in range(SETTLING_STEPS):
+            await asyncio.sleep(0)
+        if not handle.done():
+            handle.cancel()
+            raise
+        return handle.result()
+
+
+def stop_if_cancelled() -> None:
+    """Raises where this task was cancelled, and a result that came in together with that was taken first."""
+    task = asyncio.current_task()
+    if task and task.cancelling():
+        raise asyncio.CancelledError
+
+
+def check_options() -> dict[str, Any]:
+    return {
+        "start_to_close_timeout": timedelta(seconds=30),
         "heartbeat_timeout": HEARTBEAT_TIMEOUT,
         "retry_policy": _RETRY,
     }

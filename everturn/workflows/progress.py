@@ -14,6 +14,9 @@ from everturn.records import Image, Message, Part, Text, ToolResult, Usage
 INLINE_CHARS = 2_048
 """A larger tool result is not written into the history a second time: the delta names it (decision 0003)."""
 
+MAX_REPAIRS = 2
+"""Times that the model is asked to mend a final reply."""
+
 MAX_DELTA_CHARS = 400_000
 """At most 1.6 MB in UTF-8; Temporal takes payloads of 2 MB, and retries a larger one for ever in silence."""
 
@@ -35,6 +38,8 @@ class Progress:
     """What the model said last."""
     output: JsonValue = None
     """The same as the agent's output type, where it has one."""
+    output_problem: str | None = None
+    repairs: int = 0
     model: str = ""
     """The one that is asked, as its worker says."""
     recorded: frozenset[str] = frozenset()
@@ -51,6 +56,7 @@ class Progress:
             usage=carry.usage,
             cost_usd=carry.cost_usd,
             last_text=carry.last_text,
+            repairs=carry.repairs,
             model=carry.facts.model if carry.facts else "",
         )
 
@@ -71,7 +77,7 @@ class Progress:
             result.call_id
             for message in messages
             for result in message.tool_results
-            if result.call_id in self.recorded and _chars(result) > INLINE_CHARS
+            if result.call_id in self.recorded and chars(result) > INLINE_CHARS
         )
         if named:
             messages = [_without_content(message, named) for message in messages]
@@ -82,11 +88,21 @@ class Progress:
         self.seen = len(self.messages)
         self.digest = reply.digest
         self.last_text = reply.message.text
-        self.output = reply.output
+        self.output, self.output_problem = reply.output, reply.output_problem
         self.tool_calls += len(reply.message.tool_calls)
         self.usage = self.usage + reply.usage
         known = self.cost_usd is not None and reply.cost_usd is not None
         self.cost_usd = (self.cost_usd or 0) + (reply.cost_usd or 0) if known else None
+
+    def ask_for_repair(self) -> bool:
+        """Tells the model what is wrong with a reply that does not fit the agent's output type; bounded."""
+        if self.output_problem is None or self.repairs >= MAX_REPAIRS:
+            self.repairs = 0
+            return False
+        self.repairs += 1
+        text = f"Your reply does not fit the output's schema:\n{self.output_problem}\nReply again, with the JSON only."
+        self.messages.append(Message.user(text).model_copy(update={"author": "everturn"}))
+        return True
 
     def take_results(self, results: tuple[ToolResult, ...], *, recorded: Iterable[str] = ()) -> None:
         self.messages.append(Message(role="tool", parts=results))
@@ -110,20 +126,20 @@ class Progress:
 def _fitted(messages: list[Message]) -> list[Message]:
     """The messages, cut where they would not fit a payload: many large answers of people can come together."""
     room = MAX_DELTA_CHARS
-    if sum(_chars(part) for message in messages for part in message.parts) <= room:
+    if sum(chars(part) for message in messages for part in message.parts) <= room:
         return messages
     fitted = []
     for message in messages:
         parts = []
         for part in message.parts:
             parts.append(_cut(part, room))
-            room = max(0, room - _chars(part))
+            room = max(0, room - chars(part))
         fitted.append(message.model_copy(update={"parts": tuple(parts)}))
     return fitted
 
 
 def _cut(part: Part, room: int) -> Part:
-    if _chars(part) <= room:
+    if chars(part) <= room:
         return part
     if isinstance(part, ToolResult):
         return part.model_copy(update={"content": (Text(text=_cut_text(part.text, room)),)})
@@ -134,7 +150,7 @@ def _cut_text(text: str, room: int) -> str:
     return f"{text[:room]}\n[Cut: too large. {min(room, len(text)):,} of {len(text):,} characters are shown.]"
 
 
-def _chars(part: Part) -> int:
+def chars(part: Part) -> int:
     """Of what a part can hold much of."""
     match part:
         case Text():
@@ -142,7 +158,7 @@ def _chars(part: Part) -> int:
         case Image():
             return len(part.data or "")
         case ToolResult():
-            return sum(map(_chars, part.content))
+            return sum(map(chars, part.content))
         case _:
             return 0
 

@@ -63,9 +63,9 @@ def cause_of(error: ActivityError) -> str:
     return cause.message if isinstance(cause, ApplicationError) else str(cause or error)
 
 
-def cure_of(error: ActivityError) -> str | None:
-    """The next step, where the activity that failed knew one."""
+def detail(error: ActivityError, name: str) -> str | None:
+    """What the activity that failed said beside its message: a `cure`, or the `fallback` to go on with."""
     cause = error.cause
     if isinstance(cause, ApplicationError) and cause.details and isinstance(cause.details[0], dict):
-        return cause.details[0].get("cure")
+        return cause.details[0].get(name)
     return None

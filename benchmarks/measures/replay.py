@@ -1,0 +1,36 @@
+"""What it costs to replay a conversation, as a worker does that has it no longer in memory: milliseconds per turn."""
+
+from __future__ import annotations
+
+import time
+from statistics import median
+
+from benchmarks import replaying
+from benchmarks.contestants import EVERTURN, FLOOR
+from benchmarks.histories import marks_of, runs_of
+from benchmarks.measures import Column, Measured, Plan
+from benchmarks.rig import Rig
+
+TURNS = 100
+ROUNDS = 5
+
+
+async def measure(rig: Rig, plan: Plan) -> Measured:
+    names = {contestant.name for contestant in plan.contestants}
+    histories, turns = {}, {}
+    for contestant in (FLOOR, EVERTURN):
+        if contestant.name in names:
+            async with rig.worker(contestant):
+                handle = await rig.hold(contestant, turns=TURNS)
+            runs = await runs_of(rig.client, handle.id)
+            histories[contestant.name] = runs[0].history
+            turns[contestant.name] = len(marks_of(runs[:1]))
+    samples: dict[str, list[float]] = {name: [] for name in histories}
+    for _ in range(ROUNDS):
+        for name, history in histories.items():
+            started = time.perf_counter()
+            await replaying.replayer(name).replay_workflow(history)
+            samples[name].append((time.perf_counter() - started) * 1000 / turns[name])
+    rows = {name: {"ms": median(own)} for name, own in samples.items()}
+    columns = [Column("ms", "ms per turn", ".2f", against=FLOOR.name)]
+    return Measured(f"Replay: a conversation of {TURNS} turns", columns, rows, samples=samples)

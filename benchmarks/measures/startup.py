@@ -1,0 +1,36 @@
+"""From the start of a worker process until it has completed its first workflow task, of a conversation that waits."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from statistics import median
+
+from temporalio.api.enums.v1 import EventType
+
+from benchmarks.contestants import FLOOR, Contestant
+from benchmarks.measures import Column, Measured, Plan
+from benchmarks.rig import LONGEST_START_SECONDS, Rig
+
+ROUNDS = 3
+
+
+async def measure(rig: Rig, plan: Plan) -> Measured:
+    samples: dict[str, list[float]] = {contestant.name: [] for contestant in plan.contestants}
+    for number in range(ROUNDS):
+        for contestant in plan.rotated(number):
+            samples[contestant.name].append(await _one(rig, contestant))
+    rows = {name: {"seconds": median(own)} for name, own in samples.items()}
+    columns = [Column("seconds", "seconds", ".2f", against=FLOOR.name)]
+    return Measured("Start-up: process start to first workflow task done", columns, rows, samples=samples)
+
+
+async def _one(rig: Rig, contestant: Contestant) -> float:
+    handle = await rig.start(contestant, turns=0)
+    started = time.time()
+    async with rig.worker(contestant, warm=False) as worker, asyncio.timeout(LONGEST_START_SECONDS):
+        async for event in handle.fetch_history_events(wait_new_event=True):
+            if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
+                return event.event_time.ToNanoseconds() / 1e9 - started
+        worker.check()
+    raise RuntimeError(f"{handle.id} ended without a workflow task")

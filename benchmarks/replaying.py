@@ -1,0 +1,17 @@
+"""Replayers for the contestants that run in this environment."""
+
+from __future__ import annotations
+
+from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
+
+from benchmarks.contestants.floor import Floor
+from everturn.conversion import data_converter
+from everturn.workflows import ConversationWorkflow
+
+
+def replayer(contestant: str) -> Replayer:
+    """As the contestant's worker is set up."""
+    if contestant == "everturn":
+        runner = UnsandboxedWorkflowRunner()
+        return Replayer(workflows=[ConversationWorkflow], workflow_runner=runner, data_converter=data_converter)
+    return Replayer(workflows=[Floor])

@@ -1,0 +1,194 @@
+"""Steering: turns are cancelled, approvals expire, policies say who may decide, fallbacks take over."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from everturn import Approvals, Client, Model, ToolContext, tool
+from everturn.errors import Ended, Refused
+from everturn.records import Decision, ToolCall
+from everturn.testing import ScriptedModel, call, fail, say, slow
+from tests.conftest import agent_on, eventually, hosting, waiting
+from tests.workflows.test_approvals import ONE, refund
+from tests.workflows.test_conversation import results_of
+
+Scripted = Callable[..., ScriptedModel]
+
+
+async def test_a_cancelled_turn_leaves_the_conversation_ready_and_every_call_with_a_result(
+    client: Client, scripted: Scripted, cached_conversations: int
+) -> None:
+    cancelled = asyncio.Event()
+    looked: list[bool] = []
+
+    @tool
+    async def sleep() -> str:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+        return "never"
+
+    @tool
+    def look(context: ToolContext) -> str:
+        deadline = time.monotonic() + 20
+        while not context.is_cancelled() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        looked.append(context.is_cancelled())
+        return "never"
+
+    agent = agent_on(scripted([[call("sleep"), call("look")], "Ready again."]), tools=[sleep, look])
+    async with hosting(client, agent, cached_conversations=cached_conversations):
+        conversation = await client.start(agent, "Go", keep_open=timedelta(minutes=1))
+        await eventually(lambda: _running(client, conversation.id, 2))
+        await conversation.cancel_turn("wrong order")
+        with pytest.raises(Ended, match="was cancelled"):
+            await conversation.reply()
+        with pytest.raises(Refused, match="No turn runs now"):
+            await conversation.cancel_turn()
+        await asyncio.wait_for(cancelled.wait(), 20)
+        await eventually(lambda: looked == [True])
+        await conversation.send("Again")
+        assert await conversation.reply() == "Ready again."
+        await conversation.close()
+        await conversation.outcome()
+        results = results_of(await conversation.transcript())
+    assert [result.text for result in results] == [
+        "This call was cut short: the turn was cancelled by tester (wrong order)."
+    ] * 2
+
+
+async def _running(client: Client, conversation_id: str, activities: int) -> bool:
+    described = await client.temporal.get_workflow_handle(conversation_id).describe()
+    started = [one for one in described.raw_description.pending_activities if one.HasField("last_started_time")]
+    return len(started) == activities
+
+
+async def test_a_cancelled_model_call_is_stopped_and_what_was_said_is_kept(client: Client, scripted: Scripted) -> None:
+    model = scripted([slow("never", seconds=30), "Both heard."], order="arrival")
+    agent = agent_on(model)
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "One", keep_open=timedelta(minutes=1))
+        await eventually(lambda: model.requests)
+        await conversation.cancel_turn()
+        await conversation.send("Two")
+        assert await conversation.reply() == "Both heard."
+        await conversation.close()
+        await conversation.outcome()
+        roles = [(message.role, message.text) for message in await conversation.transcript()]
+    assert roles == [("user", "One"), ("user", "Two"), ("assistant", "Both heard.")]
+
+
+async def test_a_cancelled_turn_ends_a_conversation_that_is_not_kept_open(client: Client, scripted: Scripted) -> None:
+    agent = agent_on(scripted(ONE), tools=[refund])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Go")
+        await waiting(conversation)
+        await conversation.cancel_turn()
+        outcome = await conversation.outcome()
+        (result,) = results_of(await conversation.transcript())
+    assert (outcome.status, outcome.reason) == ("cancelled", "the turn was cancelled by tester")
+    assert "cut short" in result.text
+
+
+@pytest.mark.parametrize(
+    ("on_expiry", "text"), [("deny", "Nobody decided within 0:00:01"), ("approve", "5 back for 81")]
+)
+async def test_an_approval_that_nobody_gives_expires_into_its_default(
+    client: Client, scripted: Scripted, cached_conversations: int, on_expiry: Any, text: str
+) -> None:
+    approvals = Approvals(
+        expire_after=timedelta(seconds=1), on_expiry=on_expiry, remind_before=timedelta(milliseconds=500)
+    )
+    agent = agent_on(scripted(ONE), tools=[refund], approvals=approvals)
+    async with hosting(client, agent, cached_conversations=cached_conversations):
+        conversation = await client.start(agent, "Go")
+        await waiting(conversation)
+        (call_waiting,) = (await conversation.status()).waiting or [None]
+        assert call_waiting is None or call_waiting.expires_at
+        await conversation.outcome()
+        (result,) = results_of(await conversation.transcript())
+        kinds = [event.kind async for event in conversation.events()]
+    assert text in result.text
+    assert result.decision is not None
+    assert result.decision.by == "the clock"
+    assert kinds.count("approval_reminder") == 1
+
+
+async def test_only_those_may_decide_whom_the_policy_lets(
+    client: Client, scripted: Scripted, cached_conversations: int
+) -> None:
+    async def approvers(call: ToolCall, decision: Decision) -> bool | str:
+        return decision.by == "boss" or f"{call.name} is the boss's to decide"
+
+    agent = agent_on(scripted(ONE), tools=[refund], approvers=approvers)
+    boss = Client(client.temporal, task_queue=client.task_queue, by="boss")
+    async with hosting(client, agent, cached_conversations=cached_conversations):
+        conversation = await client.start(agent, "Go")
+        await waiting(conversation)
+        await conversation.approve("a")
+        await eventually(lambda: _why(conversation, "tester may not decide: refund is the boss's to decide"))
+        await boss.conversation(conversation.id).approve("a")
+        await conversation.outcome()
+        (result,) = results_of(await conversation.transcript())
+    assert result.text == "5 back for 81"
+    assert result.decision is not None
+    assert result.decision.by == "boss"
+
+
+async def _why(conversation: Any, text: str) -> bool:
+    return any(text in call_waiting.why for call_waiting in (await conversation.status()).waiting)
+
+
+async def test_a_decision_on_other_arguments_than_the_calls_is_refused(client: Client, scripted: Scripted) -> None:
+    agent = agent_on(scripted(ONE), tools=[refund])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Go")
+        await waiting(conversation)
+        with pytest.raises(Refused, match="has other arguments now"):
+            await conversation.approve("a", expected={"order_id": "81", "cents": 500})
+        await conversation.approve("a", expected={"order_id": "81", "cents": 5})
+        await conversation.outcome()
+
+
+async def test_fallback_models_take_over_in_order_and_then_a_person(client: Client, scripted: Scripted) -> None:
+    refusing, ill, well = scripted([fail(401)]), scripted([fail(400)]), scripted(["Here.", "And here."])
+    agent = agent_on(
+        refusing,
+        fallback_models=[Model("scripted:ill", base_url=ill.base_url), Model("scripted:well", base_url=well.base_url)],
+    )
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Go", keep_open=timedelta(minutes=1))
+        assert await conversation.reply() == "Here."
+        await conversation.send("More")
+        assert await conversation.reply() == "And here."
+        await conversation.close()
+        await conversation.outcome()
+    assert [len(model.requests) for model in (refusing, ill, well)] == [1, 1, 2]
+
+
+async def test_a_final_reply_that_does_not_fit_the_output_type_is_mended_by_the_model(
+    client: Client, scripted: Scripted
+) -> None:
+    class Order(BaseModel):
+        number: int
+
+    model = scripted(["about eighty", say('{"number": "x"}'), say('{"number": 81}')])
+    agent = agent_on(model, output=Order)
+    async with hosting(client, agent):
+        outcome = await client.run(agent, "Which order?")
+        assert (outcome.status, outcome.output, outcome.turns) == ("completed", {"number": 81}, 3)
+        assert "does not fit the output's schema" in str(model.requests[-1]["messages"][-1])
+
+        hopeless = agent_on(scripted(["no"] * 5), output=Order, name="hopeless")
+    async with hosting(client, hopeless):
+        outcome = await client.run(hopeless, "Which order?")
+    assert (outcome.status, outcome.text, outcome.turns) == ("failed", "no", 3)
