@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, Self
 
 import temporalio.worker
@@ -22,6 +23,7 @@ from everturn.activities.tool_calls import ToolCalls
 from everturn.agent import Agent
 from everturn.client import Client
 from everturn.errors import InvalidAgent, Unreachable
+from everturn.journal import Journal, default_folder
 from everturn.logs import get_logger
 from everturn.workflows import ConversationWorkflow
 
@@ -41,6 +43,7 @@ class Worker:
 
     All workers of a task queue host the same agents. `cached_conversations`: how many keep their state in memory;
     it should exceed those that run at the same time. `max_prefix_bytes`: the memory for transcripts.
+    `journals`: a folder that outlives the process, where a worker that is started again finds what it had in hand.
     """
 
     def __init__(
@@ -53,6 +56,7 @@ class Worker:
         max_prefix_bytes: int = 256 * 1024 * 1024,
         max_concurrent_activities: int = 200,
         drain_timeout: timedelta = DRAIN_TIMEOUT,
+        journals: Path | None = None,
     ) -> None:
         self._client = client
         self._agents = _by_name(agents)
@@ -64,6 +68,7 @@ class Worker:
             # It stands in six events of each turn; the SDK's own would be a hash of 32 characters.
             "build_id": f"everturn-{version('everturn')}",
         }
+        self._journals = journals or default_folder()
         self._threads = max_concurrent_activities
         self.prefixes = Prefixes(max_prefix_bytes)
         self._stack = AsyncExitStack()
@@ -72,7 +77,9 @@ class Worker:
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
             threads = stack.enter_context(ThreadPoolExecutor(self._threads, thread_name_prefix="everturn-tool"))
-            heart = stack.enter_context(Heart(self._client.temporal))
+            journal = stack.enter_context(Journal(self._journals, scope=self._scope()))
+            await journal.hand_back(self._client.temporal)
+            heart = stack.enter_context(Heart(self._client.temporal, journal))
             turns = ModelTurns(self._agents, prefixes=self.prefixes, heart=heart, indexed=await self._client.indexed())
             calls = ToolCalls(self._agents, prefixes=self.prefixes, heart=heart, threads=threads)
             await stack.enter_async_context(
@@ -96,6 +103,11 @@ class Worker:
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
         _log.info("worker.stopped")
+
+    def _scope(self) -> dict[str, str]:
+        temporal, task_queue = self._client.temporal, str(self._options["task_queue"])
+        server = temporal.service_client.config.target_host
+        return {"server": server, "namespace": temporal.namespace, "task_queue": task_queue}
 
     async def _remember(self, error: BaseException) -> None:
         self._fatal = error

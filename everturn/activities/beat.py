@@ -19,6 +19,7 @@ from temporalio import activity
 from temporalio.client import AsyncActivityCancelledError, Client
 from temporalio.service import RPCError, RPCStatusCode
 
+from everturn.journal import Journal, task_of
 from everturn.logs import get_logger
 
 INTERVAL_SECONDS = 1.5
@@ -59,8 +60,9 @@ class Beat:
 class Heart:
     """Beats for all activities of a worker; start and stop it with the worker."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, journal: Journal) -> None:
         self._client = client
+        self._journal = journal
         self._running: set[Beat] = set()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="everturn-heart", daemon=True)
@@ -80,7 +82,8 @@ class Heart:
         beat.timer = beat.loop.call_later(INTERVAL_SECONDS, beat._beat_on)
         self._running.add(beat)
         try:
-            yield beat
+            with self._journal.holding(task_of(activity.info())):
+                yield beat
         finally:
             self._running.discard(beat)
             if beat.timer:

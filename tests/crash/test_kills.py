@@ -192,3 +192,20 @@ async def test_the_server_is_killed_and_comes_back_and_nobody_notices(
             await server.restart()
             assert await reply == "Done."
             assert len(results_of(await conversation.transcript())) == 8
+
+
+async def test_a_worker_that_is_started_again_hands_back_at_once_what_it_had_in_hand(
+    client: Client, start: Start, script: dict[int, Any], folder: Path
+) -> None:
+    script.update({0: [call("work", id="w"), call("pay", id="p")], 1: "Done."})
+    worker = await started(start())
+    conversation = await client.start("clerk", "Go")
+    await eventually(lambda: len(effects(folder)) == 2)
+    worker.kill()
+    (folder / "may-end").touch()
+    successor = await started(start())
+    assert "worker.handed_back" in successor.log.read_text()
+    assert await waiting(conversation) == ("p",), "an outcome that is unknown is asked for, not tried again"
+    await conversation.answer("p", "paid")
+    assert await conversation.reply() == "Done."
+    assert sorted(tool for tool, *_ in effects(folder)) == ["pay", "work", "work"]

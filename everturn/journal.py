@@ -1,0 +1,159 @@
+"""What a worker has in hand, on disk: so that its successor on the same machine can hand it back at once.
+
+Temporal notices a lost worker by its silence, which takes seconds. A worker that is started again knows at once: its
+predecessor's journal names the activities that were running, and these are failed for it, to be run again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import json
+import os
+import tempfile
+from base64 import b64decode, b64encode
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import IO, Any, Self
+
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.workflowservice.v1 import ResetStickyTaskQueueRequest
+from temporalio.client import AsyncActivityCancelledError, Client
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError
+
+from everturn.logs import get_logger
+
+_log = get_logger("everturn.worker")
+
+MAX_BYTES = 1024 * 1024
+"""A journal that gets longer is written anew, with what is in hand."""
+
+Task = dict[str, str]
+"""token, conversation, run, activity."""
+
+
+def default_folder() -> Path:
+    return Path(tempfile.gettempdir()) / f"everturn-{os.getuid()}" / "journals"
+
+
+class Journal:
+    """One file for each worker, locked as long as the worker lives. The kernel keeps what a killed process wrote."""
+
+    def __init__(self, folder: Path, *, scope: dict[str, str]) -> None:
+        self._folder = folder
+        self._scope = scope
+        """Server, namespace and task queue: only a worker of the same ones is a successor."""
+        self._file: IO[str] | None = None
+        self._held: dict[str, Task] = {}
+
+    def __enter__(self) -> Self:
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            name = tempfile.mkstemp(prefix=f"{os.getpid()}-", suffix=".jsonl", dir=self._folder)[1]
+            self._file = Path(name).open("w", buffering=1, encoding="utf-8")
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+            self._write(self._scope)
+        except OSError as error:
+            # A read-only disk costs seconds after a crash, and nothing else.
+            _log.info("journal.off", folder=str(self._folder), error=str(error))
+            self._file = None
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file:
+            Path(self._file.name).unlink(missing_ok=True)
+            self._file.close()
+
+    @contextmanager
+    def holding(self, task: Task) -> Iterator[None]:
+        """Says on disk that this worker runs the task, until the block is left."""
+        self._held[task["token"]] = task
+        self._write(task)
+        try:
+            yield
+        finally:
+            del self._held[task["token"]]
+            self._write({"done": task["token"]})
+
+    def _write(self, line: dict[str, str]) -> None:
+        if self._file is None:
+            return
+        if self._file.tell() > MAX_BYTES:
+            self._file.seek(0)
+            self._file.truncate()
+            for held in (self._scope, *self._held.values()):
+                self._file.write(json.dumps(held) + "\n")
+        self._file.write(json.dumps(line) + "\n")
+
+    async def hand_back(self, client: Client) -> int:
+        """Fails what dead predecessors had in hand, and returns how many tasks that were."""
+        tasks = list(self._orphans())
+        await asyncio.gather(*(_hand_back(client, task) for task in tasks))
+        if tasks:
+            _log.info("worker.handed_back", activities=len(tasks))
+        return len(tasks)
+
+    def _orphans(self) -> Iterator[Task]:
+        for file in self._folder.glob("*.jsonl") if self._folder.is_dir() else ():
+            yield from self._read_dead(file)
+
+    def _read_dead(self, file: Path) -> list[Task]:
+        """The open tasks of a journal whose worker is dead, which is then removed. None of one who lives."""
+        try:
+            with file.open(encoding="utf-8") as journal:
+                fcntl.flock(journal, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                tasks, scope = _open_tasks(journal)
+                if scope != self._scope:
+                    return []
+                file.unlink()
+                return tasks
+        except OSError:
+            return []  # its worker lives, or somebody else was quicker
+
+
+def task_of(info: Any) -> Task:
+    return {
+        "token": b64encode(info.task_token).decode(),
+        "conversation": info.workflow_id,
+        "run": info.workflow_run_id,
+        "activity": info.activity_type,
+    }
+
+
+def _open_tasks(journal: IO[str]) -> tuple[list[Task], dict[str, str]]:
+    scope: dict[str, str] = {}
+    tasks: dict[str, Task] = {}
+    for text in journal:
+        try:
+            line = json.loads(text)
+        except ValueError:
+            continue  # the last line of a killed process may be half a line
+        if "done" in line:
+            tasks.pop(line["done"], None)
+        elif "token" in line:
+            tasks[line["token"]] = line
+        else:
+            scope = line
+    return list(tasks.values()), scope
+
+
+async def _hand_back(client: Client, task: Task) -> None:
+    lost = ApplicationError(
+        "its worker was lost while it ran", type="WorkerLost", next_retry_delay=timedelta(milliseconds=1)
+    )
+    handle = client.get_async_activity_handle(task_token=b64decode(task["token"]))
+    try:
+        await handle.fail(lost)
+        # The conversation's next step would wait for the dead worker's own queue first.
+        await client.workflow_service.reset_sticky_task_queue(
+            ResetStickyTaskQueueRequest(
+                namespace=client.namespace,
+                execution=WorkflowExecution(workflow_id=task["conversation"], run_id=task["run"]),
+            )
+        )
+    except (RPCError, AsyncActivityCancelledError) as error:
+        # Temporal noticed before us, or the conversation is over.
+        _log.debug("worker.not_handed_back", activity=task["activity"], error=str(error))
