@@ -63,10 +63,10 @@ def parse(words: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("measures", nargs="*", metavar="MEASURE", help=f"of {', '.join(MEASURES)} (all)")
     parser.add_argument("--only", nargs="+", choices=names, help="these contestants, and the floor")
-    parser.add_argument("--rounds", type=int, default=12, help="of the latency (12)")
+    parser.add_argument("--rounds", type=int, default=10, help="of the latency (10)")
     parser.add_argument("--turns", type=int, default=20, help="of the latency's conversations (20)")
     parser.add_argument("--to-death", action="store_true", help="history: 200 turns for all, whoever dies on the way")
-    parser.add_argument("--whole", action="store_true", help="throughput: no window, and twice (20 minutes)")
+    parser.add_argument("--whole", action="store_true", help="throughput: no window (20 minutes)")
     parser.add_argument("--record", action="store_true", help="write the numbers into benchmarks/RESULTS.md")
     arguments = parser.parse_args(words)
     if unknown := {*arguments.measures} - {*MEASURES}:

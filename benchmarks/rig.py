@@ -13,9 +13,6 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from temporalio.api.enums.v1 import TaskQueueType
-from temporalio.api.taskqueue.v1 import TaskQueue
-from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import Client
 
 from benchmarks import work
@@ -93,13 +90,6 @@ class Rig:
         except TimeoutError:
             worker.check()
             raise
-
-    async def pollers(self, contestant: Contestant) -> set[int]:
-        """The process ids that ask for its workflow tasks."""
-        request = DescribeTaskQueueRequest(namespace="default", task_queue=TaskQueue(name=contestant.name))
-        request.task_queue_type = TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW
-        described = await self.client.workflow_service.describe_task_queue(request)
-        return {int(poller.identity.partition("@")[0]) for poller in described.pollers}
 
 
 @asynccontextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -110,6 +111,19 @@ class Agent:
         """The tool of this name; None where the agent has none, for models make names up."""
         by_name: dict[str, Tool] = vars(self)["_by_name"]
         return by_name.get(name)
+
+    def with_tools(self, *more: Tool) -> Agent:
+        """The same agent with more tools. Raises InvalidAgent where a name is taken."""
+        for item in more:
+            if self.tool(item.name):
+                raise InvalidAgent(
+                    f"Agent {self.name!r} has a tool {item.name!r} of its own, and so has its worker.",
+                    cure="Give the agent's another name: tool(name='...').",
+                )
+        made = copy(self)
+        tools = (*self.tools, *more)
+        vars(made).update(tools=tools, _by_name={item.name: item for item in tools})
+        return made
 
     def read_output(self, text: str) -> JsonValue:
         """A final reply's text as the `output` type, in JSON; None for an agent without one. Raises InvalidOutput."""

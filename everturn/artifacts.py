@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Protocol
 from urllib.parse import quote, unquote, urlsplit
 
 from pydantic import Field
 
 from everturn.bounds import described
 from everturn.errors import InvalidSetting, ToolFailed
-from everturn.logs import get_logger
 from everturn.records import Record, Text, ToolResult
 from everturn.tools import Tool, ToolContext, tool
 
@@ -29,8 +28,6 @@ AROUND_CHARS = 100
 
 SEGMENT_CHARS = 200
 """File systems take names of 255 bytes."""
-
-_log = get_logger("everturn.artifacts")
 
 
 class Kept(Record):
@@ -90,7 +87,7 @@ def owner_of(name: str) -> tuple[str, str]:
 
 def _segments(text: str) -> str:
     # A dot could make `..`; and + is never in what quote() gives, so it can say that a long name goes on.
-    quoted = quote(text, safe="").replace(".", "%2E") or "%"
+    quoted = quote(text, safe="").replace(".", "%2E")
     return "+/".join(quoted[start : start + SEGMENT_CHARS] for start in range(0, len(quoted), SEGMENT_CHARS))
 
 
@@ -101,7 +98,8 @@ class Directory:
             self.root.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InvalidSetting(
-                f"{str(root)!r} can't hold artifacts: {error.strerror}.", cure="Name a directory that can be written to."
+                f"{str(root)!r} can't hold artifacts: {error.strerror}.",
+                cure="Name a directory that can be written to.",
             ) from None
 
     def write(self, name: str, data: bytes) -> None:
@@ -118,7 +116,9 @@ class Remote:
         try:
             import fsspec
         except ImportError:
-            raise InvalidSetting(f"Artifacts at {url!r} need fsspec.", cure="pip install 'everturn[artifacts]'") from None
+            raise InvalidSetting(
+                f"Artifacts at {url!r} need fsspec.", cure="pip install 'everturn[artifacts]'"
+            ) from None
         try:
             self._files, self._root = fsspec.core.url_to_fs(url)
         except (ImportError, ValueError) as error:
@@ -159,15 +159,15 @@ def reader(artifacts: Artifacts, *, max_result_chars: int) -> Tool:
         call_id: Annotated[str, Field(description="The call whose result was cut, as its notice names it.")],
         context: ToolContext,
         offset: Annotated[int, Field(ge=0, description="The character to start at.")] = 0,
-        limit: Annotated[int, Field(ge=1, description=f"How many characters; at most {page}.")] = min(
-            PAGE_CHARS, page
-        ),
+        limit: Annotated[int, Field(ge=1, description="How many characters; fewer may come.")] = PAGE_CHARS,
         search: Annotated[str, Field(description="Instead of a page: the places where this text stands.")] = "",
     ) -> str:
         """Read on in an earlier tool result that was cut for its size, or search in it."""
         text = _text_of(artifacts, context, call_id)
         if offset > len(text):
-            raise ToolFailed(f"The result of {call_id} has {len(text):,} characters: offset={offset} is behind its end.")
+            raise ToolFailed(
+                f"The result of {call_id} has {len(text):,} characters: offset={offset} is behind its end."
+            )
         shown = min(limit, page)
         return _found(text, search, offset, shown) if search else _page(text, call_id, offset, shown)
 
@@ -213,18 +213,3 @@ def _found(text: str, search: str, offset: int, limit: int) -> str:
         at = lowered.find(wanted, at + len(wanted))
     told = f"[{len(places)} found from offset {offset} on; {len(text)} characters in all.]"
     return "\n".join([told, *places])
-
-
-def opened(given: Artifacts | str | Path | None) -> Artifacts | None:
-    return Artifacts.at(given) if isinstance(given, str | Path) else given
-
-
-async def kept(artifacts: Artifacts, conversation_id: str, result: ToolResult, *, in_thread: Any) -> str | None:
-    """Keeps a result; its name, or None where that failed: no tool call fails because its result can't be kept."""
-    try:
-        name: str = await in_thread(artifacts.keep, conversation_id, result)
-    except Exception as error:  # noqa: BLE001 - file systems raise all kinds
-        why = f"{type(error).__name__}: {error}"
-        _log.warning("artifact.lost", conversation=conversation_id, call=result.call_id, error=why)
-        return None
-    return name

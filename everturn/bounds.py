@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic_core import to_json
@@ -25,33 +26,36 @@ def fits(content: Sequence[ResultPart], *, max_chars: int, max_bytes: int = MAX_
     return chars_of(content) <= max_chars and size_of(content) <= max_bytes
 
 
-def bounded(
-    content: Sequence[ResultPart], *, max_chars: int, more: str, max_bytes: int = MAX_RESULT_BYTES
-) -> tuple[ResultPart, ...]:
-    """The content, cut to what fits, with a notice that the model can read in the place of what is missing.
+@dataclass(frozen=True)
+class Notice:
+    """What the model is told, beside the sizes, in the place of what is missing."""
 
-    `more` ends each notice: what can be done about it; `{shown}` in it becomes the number of characters shown.
-    """
+    text: str = "Ask for less, or for a part."
+    """Of a text that was cut; `{shown}` becomes the number of characters shown."""
+    other: str = "Ask for a smaller one."
+    """Of an image or document that was left out."""
+
+
+def bounded(
+    content: Sequence[ResultPart], *, max_chars: int, notice: Notice, max_bytes: int = MAX_RESULT_BYTES
+) -> tuple[ResultPart, ...]:
+    """The content, cut to what fits. Behind the text that was cut, there is no more text."""
     total, shown, room = chars_of(content), 0, max_bytes
     kept: list[ResultPart] = []
-    ended = False
     for part in content:
-        if isinstance(part, Text):
-            if ended:
-                continue
-            whole = len(part.text) <= max_chars - shown and size_of(part) <= room
-            new = part if whole else Text(text=_fitted(part.text, max_chars - shown, room))
-            shown += len(new.text)
-            if not whole:
-                ended = True
-                room -= size_of(new)
-                new = Text(text=new.text + _notice(f"Cut: {shown:,} of {total:,} characters are shown.", more, shown))
-                kept.append(new)
-                continue
-        else:
-            new = part
+        new: ResultPart = part
+        if not isinstance(part, Text):
             if size_of(part) > room:
-                new = Text(text=_notice(f"Left out, for it is too large: {described(part)}.", more, shown))
+                new = Text(text=f"\n[Left out, for it is too large: {described(part)}. {notice.other}]")
+        elif max_chars < 0:
+            continue
+        elif len(part.text) <= max_chars and size_of(part) <= room:
+            shown, max_chars = shown + len(part.text), max_chars - len(part.text)
+        else:
+            text = _fitted(part.text, max_chars, room)
+            shown, max_chars = shown + len(text), -1
+            more = notice.text.replace("{shown}", str(shown))
+            new = Text(text=f"{text}\n[Cut: {shown:,} of {total:,} characters are shown. {more}]")
         kept.append(new)
         room = max(0, room - size_of(new))
     return tuple(kept)
@@ -70,14 +74,8 @@ def chars_of(content: Sequence[ResultPart]) -> int:
     return sum(len(part.text) for part in content if isinstance(part, Text))
 
 
-def _notice(what: str, more: str, shown: int) -> str:
-    return f"\n[{what} {more.replace('{shown}', str(shown))}]"
-
-
 def _fitted(text: str, max_chars: int, max_bytes: int) -> str:
-    text = text[: max(0, max_chars)]
-    while (size := size_of(text)) > max_bytes:
+    text = text[:max_chars]
+    while text and (size := size_of(text)) > max_bytes:
         text = text[: len(text) * max_bytes // size]
-        if max_bytes <= 2:
-            return ""
     return text

@@ -7,6 +7,7 @@ import socket
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any, Self
 from uuid import uuid4
 
@@ -14,13 +15,14 @@ import temporalio.client
 from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
 from temporalio.client import WorkflowExecution, WorkflowExecutionStatus
 from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes, WorkflowIDConflictPolicy
+from temporalio.converter import ExternalStorage
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import names
 from everturn.agent import Agent
 from everturn.conversation import Conversation
-from everturn.conversion import data_converter
+from everturn.conversion import data_converter, stored
 from everturn.errors import AlreadyStarted, ConversationError, Ended, NotFound, Stalled, Unreachable
 from everturn.models import Limits
 from everturn.packing import pack
@@ -65,11 +67,20 @@ class Client:
 
     @classmethod
     async def connect(
-        cls, address: str | None = None, *, task_queue: str | None = None, by: str | None = None, **options: Any
+        cls,
+        address: str | None = None,
+        *,
+        task_queue: str | None = None,
+        by: str | None = None,
+        storage: ExternalStorage | Path | str | None = None,
+        **options: Any,
     ) -> Self:
         """Connects to the Temporal server that the environment names (TEMPORAL_ADDRESS and its like; else
-        localhost:7233), or to `address`. `options` are temporalio's own. Raises Unreachable."""
+        localhost:7233), or to `address`. `storage`: where large payloads go (None: EVERTURN_STORAGE, if set), the same
+        for all that share conversations. `options` are temporalio's own. Raises Unreachable and InvalidSetting."""
         merged: dict[str, Any] = {"data_converter": data_converter, **connect_options(), **options}
+        if stores := storage or Settings.load().storage:
+            merged["data_converter"] = stored(merged["data_converter"], stores)
         if address:
             merged["target_host"] = address
         try:

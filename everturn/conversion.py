@@ -1,7 +1,10 @@
-"""How payloads become bytes and back: plain JSON, checked against the records' types."""
+"""How payloads become bytes and back: plain JSON, measured before it is sent, checked against types when it comes."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from temporalio.api.common.v1 import Payload
@@ -10,11 +13,16 @@ from temporalio.converter import (
     CompositePayloadConverter,
     DataConverter,
     DefaultPayloadConverter,
+    ExternalStorage,
     JSONPlainPayloadConverter,
 )
 from temporalio.exceptions import ApplicationError
 
+from everturn.bounds import MAX_PAYLOAD_BYTES
 from everturn.payloads import explain
+
+TOO_LARGE = "PayloadTooLarge"
+"""Error type of what can't be sent for its size."""
 
 
 class _Json(PydanticJSONPlainPayloadConverter):
@@ -36,9 +44,41 @@ _CONVERTERS = tuple(
 )
 
 
-class _Payloads(CompositePayloadConverter):
+class StoredPayloads(CompositePayloadConverter):
+    """For clients and workers with external storage, which takes what is too large."""
+
     def __init__(self) -> None:
         super().__init__(*_CONVERTERS)
 
 
-data_converter = DataConverter(payload_converter_class=_Payloads)
+class Payloads(StoredPayloads):
+    """Refuses what Temporal would not take: sent all the same, it would be tried again for ever, in silence."""
+
+    def to_payloads(self, values: Sequence[Any]) -> list[Payload]:
+        payloads = super().to_payloads(values)
+        for payload in payloads:
+            if (size := payload.ByteSize()) > MAX_PAYLOAD_BYTES:
+                raise ApplicationError(
+                    f"A payload has {size:,} bytes; the limit is {MAX_PAYLOAD_BYTES:,}.",
+                    {"cure": "Set EVERTURN_STORAGE on all workers and clients, or say it in less."},
+                    type=TOO_LARGE,
+                    non_retryable=True,
+                )
+        return payloads
+
+
+data_converter = DataConverter(payload_converter_class=Payloads)
+
+
+def stored(converter: DataConverter, storage: ExternalStorage | Path | str) -> DataConverter:
+    """The converter with external storage for what is large. Raises InvalidSetting."""
+    if not isinstance(storage, ExternalStorage):
+        from everturn.storage import open_storage
+
+        storage = open_storage(storage)
+    known = converter.payload_converter_class
+    return replace(
+        converter,
+        payload_converter_class=StoredPayloads if known is Payloads else known,
+        external_storage=storage,
+    )

@@ -21,10 +21,12 @@ from everturn.activities.model_turns import ModelTurns
 from everturn.activities.prefixes import Prefixes
 from everturn.activities.tool_calls import ToolCalls
 from everturn.agent import Agent
+from everturn.artifacts import Artifacts, reader
 from everturn.client import Client
 from everturn.errors import InvalidAgent, Unreachable
 from everturn.journal import Journal, default_folder
 from everturn.logs import get_logger
+from everturn.settings import Settings
 from everturn.workflows import ConversationWorkflow
 
 STICKY_TIMEOUT = timedelta(seconds=2)
@@ -44,6 +46,8 @@ class Worker:
     All workers of a task queue host the same agents. `cached_conversations`: how many keep their state in memory;
     it should exceed those that run at the same time. `max_prefix_bytes`: the memory for transcripts.
     `journals`: a folder that outlives the process, where a worker that is started again finds what it had in hand.
+    `artifacts`: where tool results are kept whole that are too large for a transcript: a directory or a URL for fsspec;
+    None: where EVERTURN_ARTIFACTS says, if it does.
     """
 
     def __init__(
@@ -57,9 +61,12 @@ class Worker:
         max_concurrent_activities: int = 200,
         drain_timeout: timedelta = DRAIN_TIMEOUT,
         journals: Path | None = None,
+        artifacts: Artifacts | Path | str | None = None,
     ) -> None:
         self._client = client
-        self._agents = _by_name(agents)
+        kept_at = artifacts or Settings.load().artifacts
+        self._artifacts = Artifacts.at(kept_at) if isinstance(kept_at, str | Path) else kept_at
+        self._agents = {name: self._with_reader(agent) for name, agent in _by_name(agents).items()}
         self._options: dict[str, Any] = {
             "task_queue": task_queue or client.task_queue,
             "max_cached_workflows": cached_conversations,
@@ -81,7 +88,9 @@ class Worker:
             await journal.hand_back(self._client.temporal)
             heart = stack.enter_context(Heart(self._client.temporal, journal))
             turns = ModelTurns(self._agents, prefixes=self.prefixes, heart=heart, indexed=await self._client.indexed())
-            calls = ToolCalls(self._agents, prefixes=self.prefixes, heart=heart, threads=threads)
+            calls = ToolCalls(
+                self._agents, prefixes=self.prefixes, heart=heart, threads=threads, artifacts=self._artifacts
+            )
             await stack.enter_async_context(
                 temporalio.worker.Worker(
                     self._client.temporal,
@@ -103,6 +112,12 @@ class Worker:
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
         _log.info("worker.stopped")
+
+    def _with_reader(self, agent: Agent) -> Agent:
+        """The agent with the tool that reads what the store keeps, where there is one."""
+        if self._artifacts is None:
+            return agent
+        return agent.with_tools(reader(self._artifacts, max_result_chars=agent.limits.max_result_chars))
 
     def _scope(self) -> dict[str, str]:
         temporal, task_queue = self._client.temporal, str(self._options["task_queue"])

@@ -70,6 +70,10 @@ class Limits(Setting):
     max_total_tokens: int | None = Field(default=None, ge=1)
     max_cost_usd: float | None = Field(default=None, gt=0)
     max_duration: timedelta | None = None
+    conclude: bool = True
+    """At a limit, the model gets one last turn without tools. False: the conversation just ends."""
+    max_result_chars: int = Field(default=200_000, ge=1_000)
+    """Of one tool result: what is longer is cut, with a notice that the model can read."""
 
 
 class Approvals(Setting):

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from everturn import names
@@ -26,6 +26,12 @@ class Settings(BaseSettings):
     """`module:agent` or paths of Python files: with commas between them in the environment."""
     log: Literal["console", "json"] = "console"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    artifacts: str | None = None
+    """Where workers keep tool results that are too large: a directory, or a URL for fsspec."""
+    storage: str | None = None
+    """Where large payloads go instead of the history: a directory, s3://bucket or gs://bucket."""
+    metrics: Annotated[str | None, Field(pattern=r"^[^\s/]+:\d{1,5}$")] = None
+    """host:port of a worker's Prometheus endpoint."""
 
     @classmethod
     def load(cls) -> Self:

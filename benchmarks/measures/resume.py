@@ -11,7 +11,7 @@ import time
 from contextlib import AsyncExitStack
 from uuid import uuid4
 
-from benchmarks.contestants import Contestant, Handle
+from benchmarks.contestants import Handle
 from benchmarks.measures import Column, Measured, Plan
 from benchmarks.rig import LONGEST_START_SECONDS, Rig, Worker, check_result
 
@@ -24,19 +24,18 @@ LONGEST_SECONDS = 100.0
 async def measure(rig: Rig, plan: Plan) -> Measured:
     talking = [contestant for contestant in plan.contestants if contestant.http]  # the others have no model to wait for
     async with AsyncExitStack() as stack:
-        doomed: list[Worker] = []
-        handles: list[Handle] = []
+        workers: dict[int, Worker] = {}
         for contestant in talking:
-            doomed.append(await stack.enter_async_context(rig.worker(contestant)))
-            handle = await rig.start(contestant, turns=2, slow=uuid4().hex)
-            await _until_it_waits(handle)
-            handles.append(handle)
-        for contestant in talking:
-            second = await stack.enter_async_context(rig.worker(contestant, warm=False))
-            await _until_it_polls(rig, contestant, second)
-        seconds = await asyncio.gather(*(_resume(one, handle) for one, handle in zip(doomed, handles, strict=True)))
+            for _ in range(2):
+                worker = await stack.enter_async_context(rig.worker(contestant))
+                workers[worker.process.pid] = worker
+        handles = [await rig.start(contestant, turns=2, slow=uuid4().hex) for contestant in talking]
+        holding = await asyncio.gather(*map(_until_it_waits, handles))
+        seconds = await asyncio.gather(
+            *(_resume(workers[pid], handle) for pid, handle in zip(holding, handles, strict=True))
+        )
     rows = {contestant.name: {"seconds": took} for contestant, took in zip(talking, seconds, strict=True)}
-    notes = ["None: it had not resumed after 100 s."] if None in seconds else []
+    notes = [f"-: it had not resumed after {LONGEST_SECONDS:.0f} s."] if None in seconds else []
     columns = [Column("seconds", "seconds")]
     return Measured("Resume: after SIGKILL in a model turn, a second worker standing by", columns, rows, notes=notes)
 
@@ -52,20 +51,16 @@ async def _resume(worker: Worker, handle: Handle) -> float | None:
     return time.perf_counter() - started
 
 
-async def _until_it_waits(handle: Handle) -> None:
-    """Until the slow model turn has been running for a second."""
+async def _until_it_waits(handle: Handle) -> int:
+    """Until the slow model turn has been running for a second; the process id of the worker that runs it."""
     async with asyncio.timeout(LONGEST_START_SECONDS):
-        since, length = time.monotonic(), 0
+        since, length, identity = time.monotonic(), 0, ""
         while time.monotonic() - since < IN_THE_TURN_SECONDS:
             await asyncio.sleep(0.1)
             described = await handle.describe()
             pending = described.raw_description.pending_activities
             if described.history_length != length or not pending or pending[0].state != STARTED:
                 since, length = time.monotonic(), described.history_length
-
-
-async def _until_it_polls(rig: Rig, contestant: Contestant, worker: Worker) -> None:
-    async with asyncio.timeout(LONGEST_START_SECONDS):
-        while worker.process.pid not in await rig.pollers(contestant):
-            worker.check()
-            await asyncio.sleep(0.1)
+            elif pending:
+                identity = pending[0].last_worker_identity
+    return int(identity.partition("@")[0])

@@ -17,9 +17,10 @@ from benchmarks.contestants import FLOOR, FLOOR_HTTP, Contestant, Handle
 from benchmarks.measures import Column, Measured, Plan
 from benchmarks.rig import Rig, cpu_seconds
 
-WINDOWS = {50: 12.0, 200: 16.0}
+WINDOWS = {50: 7.0, 200: 9.0}
 """Seconds, by the number of conversations."""
 LONGEST_SECONDS = 400.0
+ROUNDS = 2
 TURNS = 20
 EVENTS_PER_TURN = 12
 EVENTS_OF_THE_START = 4
@@ -37,7 +38,7 @@ class Sample:
 
 async def measure(rig: Rig, plan: Plan) -> Measured:
     samples: dict[str, list[Sample]] = {contestant.name: [] for contestant in plan.contestants}
-    for number in range(2 if plan.whole else 1):
+    for number in range(ROUNDS):
         for conversations, window in WINDOWS.items():
             for contestant in plan.rotated(number):
                 seconds = LONGEST_SECONDS if plan.whole else window

@@ -36,6 +36,8 @@ class Beat:
 
     task_token: bytes
     loop: asyncio.AbstractEventLoop
+    spent: Any = None
+    """What the tries before this one left in the first heartbeat detail."""
     progress: Any = None
     """What the activity last said of itself; each beat carries it."""
     last: float = field(default_factory=time.monotonic)
@@ -54,7 +56,10 @@ class Beat:
 
     @property
     def details(self) -> tuple[Any, ...]:
-        return () if self.progress is None else (self.progress,)
+        """What has been spent of patience comes first, since the next try needs it; then the progress, if any."""
+        if self.progress is None:
+            return () if self.spent is None else (self.spent,)
+        return (self.spent, self.progress)
 
 
 class Heart:
@@ -78,11 +83,12 @@ class Heart:
     @contextmanager
     def beating(self) -> Iterator[Beat]:
         """Beats for the activity that runs here until the block is left."""
-        beat = Beat(activity.info().task_token, asyncio.get_running_loop())
+        info = activity.info()
+        beat = Beat(info.task_token, asyncio.get_running_loop(), spent=next(iter(info.heartbeat_details), None))
         beat.timer = beat.loop.call_later(INTERVAL_SECONDS, beat._beat_on)
         self._running.add(beat)
         try:
-            with self._journal.holding(task_of(activity.info())):
+            with self._journal.holding(task_of(info)):
                 yield beat
         finally:
             self._running.discard(beat)

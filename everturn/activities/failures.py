@@ -1,9 +1,15 @@
-"""How a failed activity tells Temporal what to do: try again and when, or give up and why."""
+"""How a failed activity tells Temporal what to do: try again and when, or give up and why.
+
+Patience is a time, and only failures spend it: each reported failure adds how long its try took and the wait that
+follows. A worker that is lost, a deploy or an outage of the workers reports nothing and so spends nothing. What is spent
+goes from try to try in the heartbeat details, which Temporal keeps outside the history.
+"""
 
 from __future__ import annotations
 
 import random
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
@@ -14,7 +20,10 @@ from everturn.models import Patience
 FIRST_DELAY_SECONDS = 0.5
 LONGEST_OWN_DELAY_SECONDS = 30.0
 INVALID_REPLIES = timedelta(minutes=1)
-"""How long a reply that can't be read is asked for again."""
+"""How long a reply that can't be read is asked for again: a server that does not speak the protocol is wrongly set up
+more often than passing ill."""
+
+SPENT = "everturn_spent_seconds"
 
 
 def final(error: EverturnError, *, fallback: str | None = None) -> ApplicationError:
@@ -27,11 +36,11 @@ def of_provider(error: ProviderError, patience: Patience, *, fallback: str | Non
     """A retry after the delay that the provider asks for, or ours; final where none helps or patience runs out."""
     if not error.retry:
         return final(error, fallback=fallback)
-    delay = retry_delay(error.retry_after, attempt=activity.info().attempt, longest=patience.max_retry_delay)
-    # A server that does not speak the protocol is wrongly set up more often than passing ill.
+    attempt = activity.info().attempt
+    delay = retry_delay(error.retry_after, attempt=attempt, longest=patience.max_retry_delay)
     longest = min(patience.model, INVALID_REPLIES) if isinstance(error, InvalidReply) else patience.model
-    if waited() + delay > longest:
-        error.message = f"{error.message} (tried for {longest}, {activity.info().attempt} times)"
+    if not spend(delay, longest):
+        error.message = f"{error.message} (tried {attempt} times, for {longest})"
         return final(error, fallback=fallback)
     return ApplicationError(error.message, {"cure": error.cure}, type=type(error).__name__, next_retry_delay=delay)
 
@@ -41,9 +50,20 @@ def handed_over() -> ApplicationError:
     return ApplicationError("The worker shut down.", type="WorkerShutdown", next_retry_delay=timedelta(milliseconds=1))
 
 
-def waited() -> timedelta:
-    """How long ago this activity was first scheduled."""
-    return datetime.now(UTC) - activity.info().scheduled_time
+def spend(delay: timedelta, longest: timedelta) -> bool:
+    """Spends this try and the delay behind it; False where that is more patience than there is."""
+    this_try = datetime.now(UTC) - activity.info().started_time
+    total = spent() + max(this_try, timedelta()) + delay
+    if total > longest:
+        return False
+    activity.heartbeat({SPENT: total.total_seconds()})
+    return True
+
+
+def spent() -> timedelta:
+    """What the tries before this one have spent."""
+    details: Any = next(iter(activity.info().heartbeat_details), None)
+    return timedelta(seconds=details.get(SPENT, 0.0) if isinstance(details, dict) else 0.0)
 
 
 def retry_delay(retry_after: float | None, *, attempt: int, longest: timedelta) -> timedelta:

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Executor
+from datetime import timedelta
 from typing import Any
 
 from temporalio import activity
@@ -15,26 +16,36 @@ from everturn.activities import failures
 from everturn.activities.beat import Beat, Heart
 from everturn.activities.prefixes import Prefixes
 from everturn.agent import Agent
+from everturn.artifacts import READ_RESULT, Artifacts
+from everturn.bounds import MAX_RESULT_BYTES, Notice, bounded, fits, size_of
 from everturn.logs import get_logger
 from everturn.payloads import INVALID_EDIT, ToolRequest
-from everturn.records import Image, Text, ToolResult
+from everturn.records import ResultPart, Text, ToolResult
 from everturn.results import error_text, to_json
 from everturn.schemas import InvalidArguments
 from everturn.tools import Tool, ToolContext
 
 _log = get_logger("everturn.tool")
 
-MAX_RESULT_CHARS = 200_000
-MAX_IMAGE_CHARS = 1_000_000
-"""Base64. Temporal takes payloads of 2 MB; a larger one would be retried for ever in silence."""
+KEEP_SECONDS = 30.0
+"""How long a result may take to be kept."""
 
-Content = tuple[Text | Image, ...]
+Content = tuple[ResultPart, ...]
 ToolActivity = Callable[[ToolRequest], Coroutine[Any, Any, ToolResult]]
 
 
 class ToolCalls:
-    def __init__(self, agents: Mapping[str, Agent], *, prefixes: Prefixes, heart: Heart, threads: Executor) -> None:
+    def __init__(
+        self,
+        agents: Mapping[str, Agent],
+        *,
+        prefixes: Prefixes,
+        heart: Heart,
+        threads: Executor,
+        artifacts: Artifacts | None = None,
+    ) -> None:
         self._agents = agents
+        self._artifacts = artifacts
         self._prefixes = prefixes
         self._heart = heart
         self._threads = threads
@@ -60,7 +71,8 @@ class ToolCalls:
             return _result(name, request, (Text(text=f"The tool {name} is no longer available."),), is_error=True)
         with self._heart.beating() as beat:
             content, failed = await self._outcome(tool, request, beat)
-        result = _result(name, request, content, is_error=failed)
+            whole = _result(name, request, content, is_error=failed)
+            result = await self._fitting(whole, request, until=started + tool.timeout.total_seconds())
         self._prefixes.remember_result(activity.info().workflow_run_id or "", result)
         _log.info("tool.finished", **_facts(tool, request), failed=failed, seconds=round(time.monotonic() - started, 3))
         return result
@@ -86,7 +98,7 @@ class ToolCalls:
             return _refused(request, error), True
         except Exception as error:  # noqa: BLE001 - a tool may raise anything, and the model may know what to do
             return (Text(text=error_text(error)),), True
-        return bounded((*_edit_notice(request), *content)), False
+        return (*_edit_notice(request), *content), False
 
     async def _in_time(self, tool: Tool, request: ToolRequest, context: ToolContext) -> Content:
         try:
@@ -98,12 +110,45 @@ class ToolCalls:
                 raise _TookTooLong from None
             raise
 
+    async def _fitting(self, result: ToolResult, request: ToolRequest, *, until: float) -> ToolResult:
+        """The result; where it is too large, kept whole if there is a store, and cut."""
+        max_chars = self._agents[request.agent].limits.max_result_chars
+        max_bytes = MAX_RESULT_BYTES - size_of(result.decision)
+        if fits(result.content, max_chars=max_chars, max_bytes=max_bytes):
+            return result
+        notice = await self._keep(result, until=until) if self._artifacts else Notice()
+        content = bounded(result.content, max_chars=max_chars, max_bytes=max_bytes, notice=notice)
+        return result.model_copy(update={"content": content})
+
+    async def _keep(self, result: ToolResult, *, until: float) -> Notice:
+        """Keeps the whole result, and says how it is found. Whatever goes wrong here, the tool has run."""
+        assert self._artifacts is not None
+        conversation_id, call_id = activity.info().workflow_id or "", result.call_id
+        # Behind the tool's own time-out comes the server's.
+        limit = min(KEEP_SECONDS, max(1.0, until + 2 - time.monotonic()))
+        try:
+            name = await asyncio.wait_for(
+                asyncio.get_running_loop().run_in_executor(
+                    self._threads, self._artifacts.keep, conversation_id, result
+                ),
+                limit,
+            )
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - file systems raise all kinds
+            why = f"{type(error).__name__}: {error}"
+            _log.warning("artifact.lost", conversation=conversation_id, call=call_id, error=why)
+            lost = "The rest is lost, for it could not be kept."
+            return Notice(text=f"{lost} {Notice.text}", other=f"{lost} {Notice.other}")
+        read_on = f'{READ_RESULT}(call_id="{call_id}", offset={{shown}})'
+        return Notice(
+            text=f"All of it is kept as {name}: {read_on} reads on, and search= finds.", other=f"It is kept as {name}."
+        )
+
     def _late(self, tool: Tool) -> Content:
         """The tool's own time-out: another try while patience lasts, then the model is told."""
         text = f"{tool.name} did not finish within {tool.timeout}."
         if tool.effect == "once":
             raise ApplicationError(text, type="TimedOut", non_retryable=True)
-        if failures.waited() + tool.timeout <= tool.patience:
+        if failures.spend(timedelta(), tool.patience):
             raise ApplicationError(text, type="TimedOut")
         return (Text(text=text),)
 
@@ -121,23 +166,6 @@ class ToolCalls:
 
 
 class _TookTooLong(Exception): ...
-
-
-def bounded(content: Content) -> Content:
-    """The content, cut to what a payload and a model can take, with a notice that the model can read."""
-    room = MAX_RESULT_CHARS
-    kept: list[Text | Image] = []
-    for part in content:
-        if isinstance(part, Image) and len(part.data or "") > MAX_IMAGE_CHARS:
-            kept.append(Text(text=f"[An image of {len(part.data or ''):,} base64 characters was left out: too large.]"))
-        elif isinstance(part, Text) and len(part.text) > room:
-            notice = f"\n[Cut: {room:,} of {len(part.text):,} characters are shown. Ask for less, or for a part.]"
-            kept.append(Text(text=part.text[:room] + notice))
-            room = 0
-        else:
-            kept.append(part)
-            room -= len(part.text) if isinstance(part, Text) else 0
-    return tuple(kept)
 
 
 def _edit_notice(request: ToolRequest) -> Content:

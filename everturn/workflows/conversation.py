@@ -97,6 +97,8 @@ class ConversationWorkflow:
             self._progress.messages += self._controls.take_messages()
             await self._continue_as_new_where_long()
             limit = self._limit_reached()
+            if limit and not self._limits.conclude:
+                return limit
             reply = await self._model_turn(conclude=limit)
             if reply is None:
                 return None

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from everturn import Approvals, Client, Model, ToolContext, tool
-from everturn.errors import Ended, Refused
+from everturn import Approvals, Client, Limits, Model, Patience, ToolContext, tool
+from everturn.errors import Ended, Refused, Stalled
 from everturn.records import Decision, ToolCall
 from everturn.testing import ScriptedModel, call, fail, say, slow
 from tests.conftest import agent_on, eventually, hosting, waiting
@@ -192,3 +192,37 @@ async def test_a_final_reply_that_does_not_fit_the_output_type_is_mended_by_the_
     async with hosting(client, hopeless):
         outcome = await client.run(hopeless, "Which order?")
     assert (outcome.status, outcome.text, outcome.turns) == ("failed", "no", 3)
+
+
+async def test_only_failures_spend_patience_and_then_the_conversation_stalls(
+    client: Client, scripted: Scripted
+) -> None:
+    model = scripted(lambda messages: fail(503))
+    agent = agent_on(model, patience=Patience(model=timedelta(seconds=3)))
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Go", keep_open=timedelta(minutes=1))
+        with pytest.raises(Stalled, match=r"tried \d times, for 0:00:03"):
+            await conversation.reply()
+    assert len(model.requests) in (2, 3, 4, 5)
+
+
+async def test_an_outage_of_the_workers_spends_no_patience(client: Client, scripted: Scripted) -> None:
+    model = scripted(lambda messages: fail(503) if len(model.requests) < 3 else "Back.")
+    agent = agent_on(model, patience=Patience(model=timedelta(seconds=4)))
+    async with hosting(client, agent, drain_timeout=timedelta(0)):
+        conversation = await client.start(agent, "Go")
+        await eventually(lambda: len(model.requests) >= 1)
+    await asyncio.sleep(4)  # the outage itself, longer than all patience
+    async with hosting(client, agent):
+        assert await conversation.reply() == "Back."
+
+
+async def test_a_limit_can_end_a_conversation_without_a_last_word(client: Client, scripted: Scripted) -> None:
+    model = scripted([call("nothing")] * 5)
+    agent = agent_on(model, limits=Limits(max_turns=2, conclude=False))
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Go")
+        outcome = await conversation.outcome()
+        assert len(results_of(await conversation.transcript())) == 2, "every call has its result"
+    assert (outcome.status, outcome.turns) == ("limit_reached", 2)
+    assert len(model.requests) == 2

@@ -1,0 +1,208 @@
+"""Where payloads go that are too large for a history, by Temporal's external storage: the history holds references.
+
+A directory for one machine; S3 and Google Cloud Storage by the SDK's own drivers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import AsyncGenerator, Callable, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+from urllib.parse import urlsplit
+
+from temporalio.api.common.v1 import Payload
+from temporalio.converter import (
+    ExternalStorage,
+    StorageDriver,
+    StorageDriverClaim,
+    StorageDriverRetrieveContext,
+    StorageDriverStoreContext,
+)
+
+from everturn.artifacts import write_atomically
+from everturn.errors import InvalidSetting
+
+C = TypeVar("C")
+
+_DIGEST = re.compile("[0-9a-f]{64}")
+
+
+def open_storage(place: str | Path) -> ExternalStorage:
+    """The storage at a directory, `s3://bucket` or `gs://bucket`. Raises InvalidSetting.
+
+    Takes payloads of 256 KiB or more, the SDK's own default: make an ExternalStorage yourself for another.
+    """
+    return ExternalStorage(drivers=[_driver(str(place))])
+
+
+def _driver(place: str) -> StorageDriver:
+    if "://" not in place:
+        return DirectoryDriver(Path(place))
+    url = urlsplit(place)
+    if not url.netloc or url.path.strip("/") or url.query:
+        raise InvalidSetting(f"The storage {place!r} is no bucket.", cure="Write s3://bucket or gs://bucket.")
+    match url.scheme:
+        case "s3":
+            return _s3(url.netloc)
+        case "gs":
+            return _gcs(url.netloc)
+        case _:
+            raise InvalidSetting(
+                f"The storage {place!r} is of no kind that we know.",
+                cure="Name a directory, s3://bucket or gs://bucket.",
+            )
+
+
+class DirectoryDriver(StorageDriver):
+    """Files named by what is in them, in one directory: for one machine, or a file system that all workers share."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.expanduser().absolute()
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InvalidSetting(
+                f"{str(root)!r} can't hold payloads: {error.strerror}.", cure="Name a directory that we may write to."
+            ) from None
+
+    def name(self) -> str:
+        return "everturn.directory"
+
+    def type(self) -> str:
+        return "everturn.directory"
+
+    async def store(
+        self,
+        context: StorageDriverStoreContext,  # noqa: ARG002 - content is named by itself, whosever it is
+        payloads: Sequence[Payload],
+    ) -> list[StorageDriverClaim]:
+        return [await asyncio.to_thread(self._store, payload) for payload in payloads]
+
+    async def retrieve(
+        self,
+        context: StorageDriverRetrieveContext,  # noqa: ARG002
+        claims: Sequence[StorageDriverClaim],
+    ) -> list[Payload]:
+        return [await asyncio.to_thread(self._retrieve, claim) for claim in claims]
+
+    def _store(self, payload: Payload) -> StorageDriverClaim:
+        # Deterministic: the same payload is stored once, also when a workflow task is repeated.
+        data = payload.SerializeToString(deterministic=True)
+        digest = sha256(data).hexdigest()
+        path = self._path(digest)
+        try:
+            os.utime(path)  # in use again, for whoever clears out by age
+        except FileNotFoundError:
+            write_atomically(path, data)
+        return StorageDriverClaim({"sha256": digest})
+
+    def _retrieve(self, claim: StorageDriverClaim) -> Payload:
+        digest = claim.claim_data.get("sha256", "")
+        # A claim comes from a history, which others can write: it must not name any other file.
+        if not _DIGEST.fullmatch(digest):
+            raise ValueError(f"{dict(claim.claim_data)!r:.200} is no claim of the storage in {str(self.root)!r}")
+        try:
+            data = self._path(digest).read_bytes()
+        except FileNotFoundError:
+            raise FileNotFoundError(
+                f"The storage in {str(self.root)!r} lacks the payload {digest}: it was deleted, or stored elsewhere"
+            ) from None
+        if sha256(data).hexdigest() != digest:
+            raise ValueError(f"The file of payload {digest} in {str(self.root)!r} was changed")
+        return Payload.FromString(data)
+
+    def _path(self, digest: str) -> Path:
+        return self.root / digest[:2] / digest
+
+
+# ---------------------------------------------------------------- buckets
+
+
+class _Held(Generic[C]):
+    """A client of a bucket's, opened when it is first needed, and closed with the event loop."""
+
+    def __init__(self, opened: Callable[[], AsyncGenerator[C]]) -> None:
+        self._opened = opened
+        self._opening: asyncio.Task[C] | None = None
+        self._generator: AsyncGenerator[C] | None = None
+
+    async def get(self) -> C:
+        if self._opening is None or self._opening.get_loop() is not asyncio.get_running_loop():
+            self._opening = asyncio.create_task(self._open())
+        return await asyncio.shield(self._opening)
+
+    async def _open(self) -> C:
+        # A loop that shuts down closes its generators, and with that what they hold open.
+        self._generator = self._opened()
+        try:
+            return await anext(self._generator)
+        except BaseException:
+            self._opening = None  # the next one tries again
+            raise
+
+
+def _s3(bucket: str) -> StorageDriver:
+    """Address, region and credentials come as for all of AWS's tools: AWS_ENDPOINT_URL_S3, AWS_PROFILE and the like."""
+    try:
+        import aioboto3
+        from temporalio.contrib.aws.s3driver import S3StorageDriver, S3StorageDriverClient
+        from temporalio.contrib.aws.s3driver.aioboto3 import new_aioboto3_client
+    except ImportError as error:
+        raise _lacking(f"s3://{bucket}", "s3", error) from None
+
+    async def opened() -> AsyncGenerator[S3StorageDriverClient]:
+        async with aioboto3.Session().client("s3") as client:
+            yield new_aioboto3_client(client)
+
+    held = _Held(opened)
+
+    class Client(S3StorageDriverClient):
+        async def object_exists(self, **of: Any) -> bool:
+            return await (await held.get()).object_exists(**of)
+
+        async def put_object(self, **of: Any) -> None:
+            await (await held.get()).put_object(**of)
+
+        async def get_object(self, **of: Any) -> bytes:
+            return await (await held.get()).get_object(**of)
+
+    return S3StorageDriver(Client(), bucket)
+
+
+def _gcs(bucket: str) -> StorageDriver:
+    """Credentials come as for all of Google's tools: GOOGLE_APPLICATION_CREDENTIALS and the like."""
+    try:
+        from gcloud.aio.storage import Storage
+        from temporalio.contrib.gcp.gcsdriver import GCSStorageDriver, GCSStorageDriverClient
+        from temporalio.contrib.gcp.gcsdriver.gcloud_aio import new_gcloud_aio_client
+    except ImportError as error:
+        raise _lacking(f"gs://{bucket}", "gcs", error) from None
+
+    async def opened() -> AsyncGenerator[GCSStorageDriverClient]:
+        async with Storage() as client:
+            yield new_gcloud_aio_client(client)
+
+    held = _Held(opened)
+
+    class Client(GCSStorageDriverClient):
+        async def object_exists(self, **of: Any) -> bool:
+            return await (await held.get()).object_exists(**of)
+
+        async def put_object(self, **of: Any) -> None:
+            await (await held.get()).put_object(**of)
+
+        async def get_object(self, **of: Any) -> bytes:
+            return await (await held.get()).get_object(**of)
+
+    return GCSStorageDriver(Client(), bucket)
+
+
+def _lacking(place: str, extra: str, error: ImportError) -> InvalidSetting:
+    return InvalidSetting(
+        f"The storage {place} needs {error.name or 'a package'}, which is not installed.",
+        cure=f"pip install 'everturn[{extra}]'",
+    )
