@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel, JsonValue, PydanticUserError, TypeAdapter
 
 from everturn.errors import InvalidAgent, InvalidTool
-from everturn.models import Approvals, Limits, Model, ModelSettings, Patience
+from everturn.models import Approvals, Compaction, Limits, Model, ModelSettings, Patience
 from everturn.outputs import Output
 from everturn.records import Decision, ToolCall
 from everturn.schemas import ModelArguments, SchemaArguments
@@ -49,6 +49,7 @@ class Agent:
     limits: Limits
     patience: Patience
     fallback_models: tuple[Model, ...]
+    compaction: Compaction | None
     approvals: Approvals
     approvers: Approvers | None
     output: Any
@@ -66,6 +67,7 @@ class Agent:
         limits: Limits = Limits(),  # noqa: B008 - frozen
         patience: Patience = Patience(),  # noqa: B008 - frozen
         fallback_models: Sequence[str | Model] = (),
+        compaction: Compaction | None = None,
         approvals: Approvals = Approvals(),  # noqa: B008 - frozen
         approvers: Approvers | None = None,
         output: Any = None,
@@ -76,6 +78,8 @@ class Agent:
         _check_type(name, "limits", limits, Limits)
         _check_type(name, "patience", patience, Patience)
         _check_type(name, "approvals", approvals, Approvals)
+        if compaction is not None:
+            _check_type(name, "compaction", compaction, Compaction)
         if isinstance(fallback_models, str) or not isinstance(fallback_models, Sequence):
             raise InvalidAgent(
                 f"Agent {name!r} has fallback_models={fallback_models!r}.", cure="Write fallback_models=[...]."
@@ -90,6 +94,7 @@ class Agent:
             server_tools=served,
             raw_tools=raw,
             settings=settings,
+            compaction=compaction,
             approvals=approvals,
             approvers=approvers,
             limits=limits,

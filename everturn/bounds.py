@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
+from everturn.errors import Refused
 from everturn.records import ResultPart, Text
 
 MAX_PAYLOAD_BYTES = 2_000_000
@@ -15,6 +16,20 @@ MAX_PAYLOAD_BYTES = 2_000_000
 
 MAX_RESULT_BYTES = 1_500_000
 """Of a result's content: texts, images and documents together."""
+
+
+MAX_INPUT_CHARS = 400_000
+"""JSON of one message, decision or answer: each goes on into the next model turn's payload."""
+
+
+def check_input(what: str, value: Any) -> None:
+    """Raises Refused for what a conversation would not take for its size, before it is sent."""
+    # In characters, as the workflow counts: it is told the limit by the same number.
+    if (size := len(to_json(value, inf_nan_mode="constants", fallback=str).decode())) > MAX_INPUT_CHARS:
+        raise Refused(
+            f"The {what} has {size:,} characters of JSON; the limit is {MAX_INPUT_CHARS:,}.",
+            cure="Put it where a tool can read it, and send its name or a link.",
+        )
 
 
 def size_of(value: Any) -> int:

@@ -21,6 +21,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import names
 from everturn.agent import Agent
+from everturn.bounds import check_input
 from everturn.conversation import Conversation
 from everturn.conversion import data_converter, stored
 from everturn.errors import AlreadyStarted, ConversationError, Ended, NotFound, Stalled, Unreachable
@@ -34,8 +35,11 @@ from everturn.standing import Standing
 TASK_TIMEOUT = timedelta(seconds=5)
 """What a worker that is killed in a workflow task costs. Temporal's own default is 10 s."""
 
-MAX_REVIVED_CHARS = 1_200_000
-"""Temporal takes payloads of 2 MB."""
+MAX_REVIVED_CHARS = 1_000_000
+"""Temporal takes payloads of 2 MB, and the message that revives comes beside it."""
+
+MAX_LAST_TEXT_CHARS = 20_000
+REMEMBERED_IDS = 1000
 
 Said = str | Iterable[Part]
 
@@ -218,6 +222,7 @@ class Client:
         )
 
     async def _start(self, start: Start, conversation_id: str) -> Conversation:
+        check_input("message", start.message)
         message = start.message if isinstance(start.message, str) else Message.user(start.message).text
         try:
             await self.temporal.start_workflow(
@@ -253,8 +258,8 @@ class Client:
             tool_calls=outcome.tool_calls if outcome else 0,
             usage=outcome.usage if outcome else Usage(),
             cost_usd=outcome.cost_usd if outcome else None,
-            last_text=outcome.text if outcome else "",
-            message_ids=tuple(standing.message_ids),
+            last_text=outcome.text[:MAX_LAST_TEXT_CHARS] if outcome else "",
+            message_ids=tuple(standing.message_ids)[-REMEMBERED_IDS:],
         )
 
 

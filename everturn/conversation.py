@@ -17,6 +17,7 @@ from temporalio.client import (
 from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import names
+from everturn.bounds import check_input
 from everturn.errors import Ended, EverturnError, NotFound, Refused, Stalled, Unreachable
 from everturn.events import Event, EventReader
 from everturn.history import Step, read_steps, read_transcript
@@ -177,6 +178,7 @@ class Conversation:
 
     async def _update(self, name: str, payload: dict[str, Any]) -> dict[str, Any]:
         given = {key: value for key, value in payload.items() if value is not None}
+        check_input(name, given)
         try:
             answer: dict[str, Any] = await self._handle.execute_update(
                 name, {**given, "by": self._client.by}, rpc_timeout=WORKER_TIMEOUT
@@ -190,6 +192,7 @@ class Conversation:
         return answer
 
     async def _signal(self, name: str, payload: dict[str, Any]) -> None:
+        check_input(name, payload)
         try:
             await self._handle.signal(name, payload)
         except RPCError as error:

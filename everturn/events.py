@@ -101,6 +101,14 @@ class Stalled(_Event):
     cure: str = ""
 
 
+class Compacted(_Event):
+    """From now on the model is shown less: old tool results as notices, or old parts as a `summary`."""
+
+    kind: Literal["compacted"] = "compacted"
+    turn: int
+    summary: str | None = None
+
+
 class FellBack(_Event):
     """A model failed, and the next one in line goes on."""
 
@@ -147,6 +155,7 @@ Event = Annotated[
     | ToolLost
     | Stalled
     | FellBack
+    | Compacted
     | ApprovalReminder
     | Switched
     | Done,
@@ -194,12 +203,17 @@ def _events(step: history.Step, place: dict[str, Any]) -> list[Event]:
             return [_command(name, payload, place)]
         case history.TurnStarted(request=request):
             return [TurnStarted(turn=request.turn, **place)]
+        case history.TurnFinished(request=request, reply=reply) if request.summarise:
+            return [Compacted(turn=request.turn, summary=reply.message.text, **place)]
         case history.TurnFinished(request=request, reply=reply):
-            return _reply(request.turn, reply, place)
+            trimmed: list[Event] = [Compacted(turn=request.turn, **place)] if reply.view else []
+            return _reply(request.turn, reply, place) + trimmed
         case history.TurnFailed(request=request, cause=cause, fallback=str(model)) if model:
             return [FellBack(turn=request.turn, cause=cause, model=model, **place)]
         case history.Reminded(call_id=call_id):
             return [ApprovalReminder(call_id=call_id, **place)]
+        case history.TurnFailed(passing=True):
+            return []
         case history.TurnFailed(request=request, cause=cause, cure=cure):
             return [Stalled(turn=request.turn, cause=cause, cure=cure, **place)]
         case history.ToolStarted(tool=tool, request=call):

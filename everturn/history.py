@@ -22,7 +22,7 @@ from temporalio.exceptions import ApplicationError, FailureError, TimeoutError  
 from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import names
-from everturn.errors import NotFound
+from everturn.errors import InvalidSetting, NotFound
 from everturn.packing import unpack
 from everturn.payloads import CarryOver, Earlier, InRun, MessageIn, ModelReply, ModelRequest, Start, ToolRequest
 from everturn.records import Message, Outcome, Record, ToolResult
@@ -79,7 +79,9 @@ class TurnFailed(Step):
     cause: str
     cure: str
     fallback: str = ""
-    """The model that goes on in its place; without one, the conversation is stalled."""
+    """The model that goes on in its place."""
+    passing: bool = False
+    """The conversation mends it by itself, and is not stalled: it shows the model less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +197,8 @@ class HistoryReader:
     async def _failed(self, event_id: int, at: datetime, scheduled_id: int, failure: Failure) -> Step | None:
         told = await self._explain(failure)
         if turn := self._turns.pop(scheduled_id, None):
-            return TurnFailed(event_id, at, turn, told.cause, told.cure, told.fallback)
+            passing = told.too_long and not turn.summarise
+            return TurnFailed(event_id, at, turn, told.cause, told.cure, told.fallback, passing)
         if tool := self._tools.pop(scheduled_id, None):
             return ToolLost(event_id, at, *tool, told.cause, told.kind)
         return None
@@ -241,7 +244,20 @@ class HistoryReader:
         return values[0] if values and isinstance(values[0], record) else None
 
     async def _decode(self, payloads: Payloads, types: list[type] | None) -> list[Any]:
-        return await self._converter.decode(payloads.payloads, types) if payloads.payloads else []
+        if not payloads.payloads:
+            return []
+        try:
+            return await self._converter.decode(payloads.payloads, types)
+        except ApplicationError:
+            raise
+        except Exception as error:
+            if not any(payload.external_payloads for payload in payloads.payloads):
+                raise
+            # Not the sender's doing: the input may be fine, and we can't see it.
+            raise InvalidSetting(
+                f"A payload of this conversation is in external storage, and can't be had from there: {error}.",
+                cure="Set EVERTURN_STORAGE (or connect(storage=)) as it is set where the conversation runs.",
+            ) from error
 
     async def _explain(self, failure: Failure) -> _Told:
         error = await self._converter.decode_failure(failure)
@@ -254,7 +270,8 @@ class HistoryReader:
             return _Told(cause=str(error))
         details = error.details[0] if error.details and isinstance(error.details[0], dict) else {}
         cure, fallback = str(details.get("cure") or ""), str(details.get("fallback") or "")
-        return _Told(kind=error.type or "", cause=error.message, cure=cure, fallback=fallback)
+        too_long = bool(details.get("too_long"))
+        return _Told(kind=error.type or "", cause=error.message, cure=cure, fallback=fallback, too_long=too_long)
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,6 +282,7 @@ class _Told:
     kind: str = ""
     cure: str = ""
     fallback: str = ""
+    too_long: bool = False
 
 
 class Transcript:
@@ -289,10 +307,12 @@ class Transcript:
                 self._results[step.result.call_id] = step.result
             case TurnStarted():
                 self._put(step.request.position, filled(step.request, self._results))
-            case TurnFinished():
+            case TurnFinished() if step.reply.message.parts or not step.request.summarise:
                 self._put(step.request.position + len(step.request.delta), [step.reply.message])
             case Finished() if step.outcome:
-                self.messages += step.outcome.tail
+                # A result that stands in its tool's own event is not written into the outcome again.
+                bare = [one.call_id for message in step.outcome.tail for one in message.tool_results if not one.content]
+                self.messages += _filled(step.outcome.tail, tuple(self.results(bare)), self._results)
 
     def _put(self, position: int, messages: list[Message]) -> None:
         self.messages[position - self.base :] = messages
@@ -304,18 +324,22 @@ class Transcript:
 
 def filled(request: ModelRequest, results: dict[str, ToolResult]) -> list[Message]:
     """The delta of a request, with the results that it only names put in."""
-    if not request.named:
-        return list(request.delta)
+    return _filled(request.delta, request.named, results)
+
+
+def _filled(messages: Sequence[Message], named: Sequence[str], results: dict[str, ToolResult]) -> list[Message]:
+    if not named:
+        return list(messages)
     return [
         message.model_copy(
             update={
                 "parts": tuple(
-                    results[part.call_id] if isinstance(part, ToolResult) and part.call_id in request.named else part
+                    results[part.call_id] if isinstance(part, ToolResult) and part.call_id in named else part
                     for part in message.parts
                 )
             }
         )
-        for message in request.delta
+        for message in messages
     ]
 
 

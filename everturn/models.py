@@ -85,6 +85,22 @@ class Approvals(Setting):
     """So long before the expiry, a reminder is put among the events."""
 
 
+class Compaction(Setting):
+    """How a transcript is shown that nears the model's window: old tool results trimmed, then old parts summarised.
+
+    Off unless an Agent has one. The transcript itself stays whole.
+    """
+
+    window_tokens: int = Field(ge=100)
+    """The model's context window."""
+    at: float = Field(default=0.75, gt=0, le=1)
+    """The part of the window from which on less is shown."""
+    keep_messages: int = Field(default=12, ge=1)
+    """The last messages, which stay as they are."""
+    worthwhile: float = Field(default=0.2, gt=0, lt=1)
+    """Trimming has to save at least this part of what is shown; else a summary is written."""
+
+
 class Patience(Setting):
     """How long to go on trying what fails. A time and not a count, so that deploys and crashes don't use it up."""
 

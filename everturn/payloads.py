@@ -44,6 +44,16 @@ class InRun(Record):
 Earlier = Annotated[Packed | InRun, Field(discriminator="kind")]
 
 
+class View(Record):
+    """How a transcript is shown to the model; all three are positions in it."""
+
+    trim_before: int = 0
+    """Tool results before this one are shown as notices."""
+    summary_at: int | None = None
+    """The message that stands for those before `keep_from`."""
+    keep_from: int = 0
+
+
 class CarryOver(Record):
     """What one run hands to the next. Its size does not grow with the conversation."""
 
@@ -69,6 +79,8 @@ class CarryOver(Record):
     model: str = ""
     """The one that somebody chose in place of the agent's own."""
     paused: bool = False
+    view: View | None = None
+    summary_due: bool = False
     repairs: int = 0
     """Final replies in a row that did not fit the agent's output type."""
 
@@ -192,6 +204,9 @@ class ModelRequest(Record):
     model: str | None = None
     conclude: str | None = None
     """Why the model gets this last turn without tools."""
+    view: View | None = None
+    summarise: bool = False
+    """No turn of the conversation: the model writes the summary that the next view shows."""
 
 
 class Expiry(Record):
@@ -251,6 +266,10 @@ class ModelReply(Record):
     """A final reply as the agent's `output` type; None where it has none, or where the reply does not fit it."""
     output_problem: str | None = None
     """What is wrong with a final reply that does not fit the agent's `output` type, for the model to mend."""
+    view: View | None = None
+    """How the transcript is to be shown from now on; None where nothing changes."""
+    summary_due: bool = False
+    """It nears the model's window, and trimming no longer helps."""
     facts: WorkerFacts | None = None
     """Sent when a worker meets the conversation; None where what it said before still holds."""
 

@@ -11,7 +11,7 @@ from pydantic import PydanticUserError
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from everturn.errors import ToolFailed
-from everturn.records import Image, Text
+from everturn.records import Document, Image, Text
 from everturn.schemas import InvalidArguments
 
 NO_OUTPUT = "(no output)"
@@ -21,20 +21,20 @@ an empty text."""
 MAX_ERROR_CHARS = 2_000
 
 
-def to_parts(value: Any) -> tuple[Text | Image, ...]:
-    """What a tool returned, as parts: a text, an image, a list of these, or anything else as compact JSON.
+def to_parts(value: Any) -> tuple[Text | Image | Document, ...]:
+    """What a tool returned, as parts: a text, an image, a document, a list of these, or anything else as compact JSON.
 
     NaN and infinities are written as `NaN` and `Infinity`, lone surrogates are replaced. Raises TypeError for what
     JSON can't hold: bytes, structures that contain themselves, objects of classes that pydantic does not know.
     """
-    if isinstance(value, Text | Image | str):
+    if isinstance(value, Text | Image | Document | str):
         return (_part(value),)
-    if isinstance(value, list | tuple) and any(isinstance(item, Text | Image) for item in value):
+    if isinstance(value, list | tuple) and any(isinstance(item, Text | Image | Document) for item in value):
         for index, item in enumerate(value):
-            if not isinstance(item, Text | Image | str):
+            if not isinstance(item, Text | Image | Document | str):
                 raise TypeError(
                     f"The tool returned a list with parts, but its item {index} is {_kind(item)}. "
-                    "Put only Text, Image and str in it."
+                    "Put only Text, Image, Document and str in it."
                 )
         return tuple(_part(item) for item in value)
     return (_part(NO_OUTPUT if value is None else to_json(value)),)
@@ -88,8 +88,9 @@ def _dump(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Image):
-        raise ValueError("an Image can only be returned by itself or in a list of Text and Image")
+    if isinstance(value, Image | Document):
+        kind = type(value).__name__
+        raise ValueError(f"{kind} can only be returned by itself or in a list of Text, Image and Document")
     return to_jsonable_python(value, inf_nan_mode="constants", fallback=_fallback)
 
 
@@ -103,8 +104,8 @@ def _fallback(value: Any) -> Any:
     raise ValueError(f"{_kind(value)} is not JSON")
 
 
-def _part(value: Text | Image | str) -> Text | Image:
-    if isinstance(value, Image):
+def _part(value: Text | Image | Document | str) -> Text | Image | Document:
+    if isinstance(value, Image | Document):
         return value
     # str.__str__: a StrEnum's own value, where str() may give its name.
     return Text(text=well_formed(value.text if isinstance(value, Text) else str.__str__(value)) or NO_OUTPUT)

@@ -39,9 +39,9 @@ class Standing:
                 self.cancelled, self._received = True, history.user_messages(self.transcript.messages)
             case history.TurnStarted(request=request):
                 self.turn, self.stall, self.reply, self.cancelled = request.turn, None, None, False
-            case history.TurnFinished(reply=reply):
+            case history.TurnFinished(request=request, reply=reply) if not request.summarise:
                 self.reply = reply
-            case history.TurnFailed(fallback=""):
+            case history.TurnFailed(fallback="", passing=False):
                 self.stall = step
             case history.Finished():
                 self.finished = step

@@ -26,9 +26,11 @@ more often than passing ill."""
 SPENT = "everturn_spent_seconds"
 
 
-def final(error: EverturnError, *, fallback: str | None = None) -> ApplicationError:
-    """No retry: the conversation goes on with the `fallback` model, or stalls with this cause and cure."""
-    details = {"cure": error.cure} | ({"fallback": fallback} if fallback else {})
+def final(error: EverturnError, *, fallback: str | None = None, too_long: bool = False) -> ApplicationError:
+    """No retry: the conversation goes on with the `fallback` model, or shows the model less where it was `too_long`;
+    without either it stalls with this cause and cure."""
+    details: dict[str, Any] = {"cure": error.cure}
+    details |= {"too_long": True} if too_long else {"fallback": fallback} if fallback else {}
     return ApplicationError(error.message, details, type=type(error).__name__, non_retryable=True)
 
 

@@ -9,21 +9,21 @@ from collections.abc import Mapping, Sequence
 from pydantic import JsonValue
 from temporalio import activity
 
-from everturn import names
+from everturn import compaction, names
 from everturn.activities import failures
 from everturn.activities.beat import Heart
 from everturn.activities.planning import plan_calls
 from everturn.activities.prefixes import Prefixes, digest_of
 from everturn.agent import Agent
-from everturn.errors import ConfigError, ConnectionFailed, InvalidAgent, InvalidReply, NotFound, ProviderError
+from everturn.errors import ConfigError, ConnectionFailed, ContextTooLong, InvalidAgent, InvalidReply, NotFound, ProviderError
 from everturn.history import Transcript, TurnStarted, filled, read_steps, read_transcript
 from everturn.logs import get_logger
 from everturn.models import Model
 from everturn.outputs import InvalidOutput
-from everturn.payloads import ModelReply, ModelRequest, WorkerFacts
+from everturn.payloads import ModelReply, ModelRequest, View, WorkerFacts
 from everturn.prices import cost_usd
 from everturn.providers import Request, ToolSpec, ask
-from everturn.records import Message, Reply, ToolResult
+from everturn.records import Message, Reply, ToolResult, Usage
 
 MAX_REPLY_BYTES = 1_500_000
 """Temporal takes payloads of 2 MB; a larger one would be retried for ever in silence."""
@@ -49,9 +49,12 @@ class ModelTurns:
         with self._heart.beating():
             met = not self._prefixes.knows(request.digest)
             prefix, delta = await self._messages(request)
+            if request.summarise:
+                return await self._summary(agent, request, prefix)
             reply = await self._ask(agent, request, (*prefix, *delta))
             plan = await plan_calls(agent, reply.tool_calls, conclude=request.conclude)
         output, problem = _output(agent, request, reply)
+        view, summary_due = _next_view(agent, request, (*prefix, *delta, reply.message), reply.usage)
         turn = ModelReply(
             message=reply.message,
             plan=plan,
@@ -62,6 +65,8 @@ class ModelTurns:
             cost_usd=cost_usd(_model(agent, request), reply.usage),
             output=output,
             output_problem=problem,
+            view=view,
+            summary_due=summary_due,
             facts=self._facts[agent.name] if met else None,
         )
         _log.info("turn.finished", **_line(request, reply), seconds=round(time.monotonic() - started, 3))
@@ -78,19 +83,37 @@ class ModelTurns:
             )
         )
 
+    async def _summary(self, agent: Agent, request: ModelRequest, prefix: Sequence[Message]) -> ModelReply:
+        """The model's summary of what is old, as the message that stands for it from now on."""
+        wanted = agent.compaction
+        old, keep_from = compaction.to_summarise(prefix, request.view, wanted) if wanted else ([], 0)
+        if not old:
+            return ModelReply(message=Message(role="user", parts=()), digest=request.digest)
+        reply = await self._ask(agent, request, [*old, Message.user(compaction.ASK)])
+        summary = Message.user(compaction.SUMMARY + reply.text).model_copy(update={"author": "everturn"})
+        trimmed = request.view.trim_before if request.view else 0
+        _log.info("transcript.summarised", **_line(request, reply), messages=len(old))
+        return ModelReply(
+            message=summary,
+            digest=self._prefixes.remember(request.digest, prefix, (summary,)),
+            usage=reply.usage,
+            cost_usd=cost_usd(_model(agent, request), reply.usage),
+            view=View(trim_before=trimmed, summary_at=len(prefix), keep_from=keep_from),
+        )
+
     async def _ask(self, agent: Agent, request: ModelRequest, messages: Sequence[Message]) -> Reply:
         info = activity.info()
         question = Request(
             model=_model(agent, request),
-            messages=messages,
+            messages=messages if request.summarise else compaction.shown(messages, request.view),
             instructions=_instructions(agent, request),
             tools=self._specs[agent.name],
             server_tools=agent.server_tools,
             raw_tools=agent.raw_tools,
             settings=agent.settings,
             conversation_id=info.workflow_id,
-            output_schema=agent.output_schema,
-            conclude=request.conclude is not None,
+            output_schema=None if request.summarise else agent.output_schema,
+            conclude=request.conclude is not None or request.summarise,
         )
         limit, fallback = agent.patience.turn_timeout, _fallback(agent, question.model)
         try:
@@ -101,6 +124,10 @@ class ModelTurns:
         except TimeoutError:
             late = ConnectionFailed(f"The model turn took longer than {limit}.", cure="See Patience(turn_timeout=).")
             raise failures.of_provider(late, agent.patience, fallback=fallback) from None
+        except ContextTooLong as error:
+            wanted = agent.compaction
+            helps = wanted is not None and bool(compaction.to_summarise(messages, request.view, wanted)[0])
+            raise failures.final(error, fallback=fallback, too_long=helps and not request.summarise) from None
         except ProviderError as error:
             _log.warning("turn.failed", turn=request.turn, attempt=info.attempt, error=str(error))
             raise failures.of_provider(error, agent.patience, fallback=fallback) from None
@@ -177,6 +204,18 @@ def _output(agent: Agent, request: ModelRequest, reply: Reply) -> tuple[JsonValu
     except InvalidOutput as error:
         _log.warning("output.refused", conversation=activity.info().workflow_id, turn=request.turn, error=str(error))
         return None, str(error)
+
+
+def _next_view(
+    agent: Agent, request: ModelRequest, messages: Sequence[Message], usage: Usage
+) -> tuple[View | None, bool]:
+    """How the transcript is to be shown next, where that changes; and whether only a summary would help."""
+    wanted = agent.compaction
+    if wanted is None or not compaction.due(usage, wanted):
+        return None, False
+    if view := compaction.trimmed_view(messages, request.view, wanted):
+        return view, False
+    return None, bool(compaction.to_summarise(messages, request.view, wanted)[0])
 
 
 def _instructions(agent: Agent, request: ModelRequest) -> str:

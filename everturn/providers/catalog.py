@@ -36,7 +36,9 @@ class Dialect:
     stream_usage: bool = True
     """Whether stream_options.include_usage may be sent; where not, usage comes unasked."""
     reasoning_field: str = ""
-    """Where an assistant's thoughts go back with its tool calls; empty where they don't."""
+    """Where an assistant's thoughts go back with its tool calls; empty: where they came, if in a field at all."""
+    thinking_blocks: bool = False
+    """Whether thoughts are blocks of a message's content, to and fro."""
     reasoning_required: bool = False
     """Whether that field must be there, at least empty."""
     user_after_tool: bool = True
@@ -45,8 +47,8 @@ class Dialect:
     """What the ids of calls have to look like; others are replaced on the wire."""
     output: Literal["json_schema", "json_object", "words"] = "json_schema"
     """How the server is held to an output's schema. Where it can't be, the model is told of it in words."""
-    files: bool = False
-    """Whether a user's message may hold files."""
+    files: Literal["none", "data", "data_or_url", "document_url"] = "none"
+    """How a user's message holds files: not; as `file` with data, or with a URL too; as Mistral's `document_url`."""
     cache_key: bool = False
     """Whether prompt_cache_key says which requests share a prefix."""
     server_tools: tuple[tuple[str, str], ...] = ()
@@ -80,9 +82,16 @@ class Row:
 
 # OpenAI refuses ids of more than 40 characters, Mistral any but 9 letters and digits. Ids of other servers that
 # come along at a change of models have other lengths.
-_OPENAI = Dialect(max_tokens="max_completion_tokens", call_id=re.compile(r"[^\s]{1,40}"), files=True, cache_key=True)
-_AZURE = replace(_OPENAI, files=False, cache_key=False)
-_MISTRAL = Dialect(required="any", stream_usage=False, user_after_tool=False, call_id=re.compile(r"[a-zA-Z0-9]{9}"))
+_OPENAI = Dialect(max_tokens="max_completion_tokens", call_id=re.compile(r"[^\s]{1,40}"), files="data", cache_key=True)
+_AZURE = replace(_OPENAI, files="none", cache_key=False)
+_MISTRAL = Dialect(
+    required="any",
+    stream_usage=False,
+    thinking_blocks=True,
+    user_after_tool=False,
+    call_id=re.compile(r"[a-zA-Z0-9]{9}"),
+    files="document_url",
+)
 _MOONSHOT = Dialect(
     required="auto",
     parallel=False,
@@ -121,7 +130,7 @@ PROVIDERS: Mapping[str, Row] = {
     "moonshot": Row(base_url="https://api.moonshot.ai/v1", keys=("MOONSHOT_API_KEY",), dialect=_MOONSHOT),
     "huggingface": Row(base_url="https://router.huggingface.co/v1", keys=("HF_TOKEN",)),
     "openrouter": Row(
-        base_url="https://openrouter.ai/api/v1", keys=("OPENROUTER_API_KEY",), dialect=Dialect(files=True)
+        base_url="https://openrouter.ai/api/v1", keys=("OPENROUTER_API_KEY",), dialect=Dialect(files="data_or_url")
     ),
     "xai": Row(
         protocol="openai_responses",
@@ -173,8 +182,9 @@ class Endpoint:
 
     def url(self, path: str) -> str:
         """The address of `path` (which starts with a slash); a query in the base URL, such as Azure's, stays last."""
-        base, mark, query = self.base_url.partition("?")
-        return f"{base.rstrip('/')}{path}{mark}{query}"
+        base, _, query = self.base_url.partition("?")
+        joined = "&" if "?" in path else "?"
+        return f"{base.rstrip('/')}{path}{joined if query else ''}{query}"
 
     def headers(self) -> dict[str, str]:
         """The headers that carry the key: not for logs."""

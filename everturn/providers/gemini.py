@@ -30,6 +30,9 @@ NO_RESULT: Final = "this call has no result"
 UNPARSED: Final = "INVALID_JSON"
 """The key under which a model reads arguments of its own that were no JSON object."""
 
+NOTHING: Final = "(empty)"
+"""What the model reads for a user's message without content, which the API refuses."""
+
 NO_SIGNATURE: Final = "skip_thought_signature_validator"
 """In place of the signature of a call that Gemini did not make. Gemini 3 answers 400 to a first call without one."""
 
@@ -190,11 +193,11 @@ def _contents(request: Request) -> list[Json]:
     is_3 = _is_3(request)
     contents: list[Json] = []
     for message in request.messages:
+        own = message.provider == request.model.provider
         if message.role == "user":
-            if parts := list(_user_parts(message.parts)):
-                contents.append({"role": "user", "parts": parts})
+            contents.append({"role": "user", "parts": list(_user_parts(message.parts, own=own)) or [{"text": NOTHING}]})
         elif message.role == "assistant":
-            parts = list(_model_parts(message, own=message.provider == request.model.provider))
+            parts = list(_model_parts(message, own=own))
             parts = _signed(parts) if is_3 else parts
             if not parts:
                 continue  # a content without parts is refused
@@ -203,16 +206,22 @@ def _contents(request: Request) -> list[Json]:
             else:
                 contents.append({"role": "model", "parts": parts})
             contents += _results(message.tool_calls, results, is_3=is_3)
+    if not contents or contents[0]["role"] == "model":
+        contents.insert(0, {"role": "user", "parts": [{"text": NOTHING}]})
     return contents
 
 
-def _user_parts(parts: Sequence[Part]) -> Iterator[Json]:
+def _user_parts(parts: Sequence[Part], *, own: bool) -> Iterator[Json]:
+    """What a user said. A part's `extra`, such as videoMetadata, and parts of other kinds are for `own` only."""
     for part in parts:
+        extra = part.extra if own else {}
         if isinstance(part, Text):
-            if part.text or len(parts) == 1:
-                yield {"text": part.text}
+            if part.text:
+                yield {"text": part.text, **extra}
         elif isinstance(part, Image | Document):
-            yield _media(part)
+            yield {**_media(part), **extra}
+        elif isinstance(part, Opaque) and own and _is_part(part.data):
+            yield part.data
 
 
 def _model_parts(message: Message, *, own: bool) -> Iterator[Json]:

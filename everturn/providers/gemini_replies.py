@@ -159,7 +159,7 @@ class Assembler:
             raise self._invalid("it holds no candidate")
         if not self.complete:
             raise self._invalid("the stream broke off in the middle")
-        if self._finish in _SLIPS:
+        if self._finish in _SLIPS and not self._can_be_told:
             raise self._invalid(f"the model went wrong ({self._finish})")
         parts = self._finished_parts()
         # Nothing but thoughts: models do that now and then, and rarely twice. A signed text says something, even an
@@ -271,6 +271,11 @@ class Assembler:
             unparsed=None if whole else mend(arguments if isinstance(arguments, str) else write(arguments).decode()),
             extra=mended(call.extra),
         )
+
+    @property
+    def _can_be_told(self) -> bool:
+        """Whether the slip is a call of a tool that is not there: a result says so, which is better than asking again."""
+        return self._finish == "UNEXPECTED_TOOL_CALL" and bool(self.request.tools) and self._stop() == "tool_calls"
 
     def _stop(self) -> Stop:
         stop = "filtered" if self._blocked else _STOPS.get(self._finish, "end")

@@ -14,13 +14,15 @@ from everturn.providers import anthropic_messages, failures, gemini, openai_chat
 from everturn.providers.base import Delta, OnDelta, Request
 from everturn.providers.catalog import Endpoint, ProtocolName, resolve
 from everturn.providers.connections import aclose, lent
-from everturn.providers.untrusted import parse, write
+from everturn.providers.untrusted import a_dict, parse, write
 from everturn.records import Reply
 
 __all__ = ["aclose", "ask"]
 
 MAX_REPLY_BYTES: Final = 64 * 1024 * 1024
 MAX_ERROR_BYTES: Final = 1024 * 1024
+EXTRA_HEADERS: Final = "extra_headers"
+"""In ModelSettings(extra=): headers, such as anthropic-beta. They stand in histories: no place for a key."""
 _END_SECONDS: Final = 1.0
 """How long a stream that said its last word may take to end, so that its connection can serve again."""
 
@@ -63,8 +65,10 @@ async def ask(request: Request, *, on_delta: OnDelta | None = None) -> Reply:
     endpoint = resolve(request.model)
     protocol = PROTOCOLS[endpoint.row.protocol]
     path, body = protocol.encode(request)
+    extra_headers = {str(name): str(value) for name, value in a_dict(body.pop(EXTRA_HEADERS, None)).items()}
     content = write(body)
-    headers = {"Content-Type": "application/json", **endpoint.headers()}
+    headers = httpx.Headers({"Content-Type": "application/json", **extra_headers})
+    headers.update(endpoint.headers())  # last: the key's is ours
     try:
         with lent() as client:
             async with client.stream("POST", endpoint.url(path), content=content, headers=headers) as answer:

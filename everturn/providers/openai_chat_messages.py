@@ -24,6 +24,9 @@ UNPARSED = "INVALID_JSON"
 """The key under which a model reads arguments of its own that were no JSON object. Servers parse the arguments of
 past calls, and refuse the whole request if they can't."""
 
+CAME_IN = "came_in"
+"""In a thought's `extra`: the field that it came in, of a server whose dialect names none."""
+
 MESSAGE_FIELDS = ("reasoning_details", "extra_content")
 """What servers put beside a message and want back with it: OpenRouter's reasoning, Gemini's signatures."""
 
@@ -73,7 +76,7 @@ def encode_messages(
             case "user":
                 user = _USERS.get(message, provider)
                 if user is None:
-                    user = _user(message, dialect)
+                    user = _user(message, dialect, own=message.provider == provider)
                     if isinstance(user.get("content"), str):
                         _USERS.put(message, provider, user)
                 if user:
@@ -85,9 +88,7 @@ def encode_messages(
     return encoded if dialect.user_after_tool else list(_bridged(encoded))
 
 
-def _turn(
-    message: Message, results: Mapping[str, ToolResult], *, dialect: Dialect, provider: str
-) -> _Turn:
+def _turn(message: Message, results: Mapping[str, ToolResult], *, dialect: Dialect, provider: str) -> _Turn:
     """The assistant's message, the results of its calls in their order, and the pictures in these results."""
     calls = message.tool_calls
     answered = tuple((call.call_id, results.get(call.call_id)) for call in calls)
@@ -107,16 +108,20 @@ def _turn(
 
 def _assistant(message: Message, *, dialect: Dialect, own: bool) -> Encoded:
     text = "".join(_words(part) for part in message.parts)
+    # Another provider's thoughts stay with it.
+    thinking = [part for part in message.parts if own and isinstance(part, Thinking)]
+    thoughts = "".join(part.text for part in thinking)
     encoded: Encoded = {"role": "assistant", "content": text}
     entries = [_call(part, dialect, own=own) for part in message.parts if isinstance(part, ToolCall)]
     entries += _customs(message) if own else []
     if entries:
         encoded |= {"content": text or None, "tool_calls": entries}
-        if field := dialect.reasoning_field:
-            # Another provider's thoughts stay with it. Where the field is required, an empty one will do.
-            thoughts = "".join(part.text for part in message.parts if own and isinstance(part, Thinking))
-            if thoughts or dialect.reasoning_required:
-                encoded[field] = thoughts
+        came_in = next((part.extra[CAME_IN] for part in thinking if CAME_IN in part.extra), "")
+        if (field := dialect.reasoning_field or str(came_in)) and (thoughts or dialect.reasoning_required):
+            encoded[field] = thoughts  # where it is required, an empty one will do
+    if dialect.thinking_blocks and thoughts:
+        thought = {"type": "thinking", "thinking": [{"type": "text", "text": thoughts}]}
+        encoded["content"] = [thought, *([{"type": "text", "text": text}] if text else [])]
     if own:
         for part in message.parts:
             if part.extra and not isinstance(part, ToolCall):
@@ -173,31 +178,41 @@ def _shown_apart(result: ToolResult, dialect: Dialect) -> tuple[Image | Document
 
 
 def _is_file(part: Document, dialect: Dialect) -> bool:
-    return dialect.files and part.data is not None and not _TEXTUAL.fullmatch(part.media_type or "")
+    if part.data is None:
+        return dialect.files in {"data_or_url", "document_url"}
+    return dialect.files != "none" and not _TEXTUAL.fullmatch(part.media_type or "")
 
 
-def _user(message: Message, dialect: Dialect) -> Encoded:
-    """A user's message; empty where nothing in it can be sent."""
-    parts = [part for part in message.parts if isinstance(part, Text | Image | Document)]
-    return {"role": "user", "content": _content(parts, dialect)} if parts else {}
+def _user(message: Message, dialect: Dialect, *, own: bool) -> Encoded:
+    """A user's message; empty where nothing in it can be sent. `own`: what only this server knows may be in it."""
+    kinds = (Text, Image, Document, Opaque) if own else (Text, Image, Document)
+    parts = [part for part in message.parts if isinstance(part, kinds)]
+    return {"role": "user", "content": _content(parts, dialect, own=own)} if parts else {}
 
 
-def _content(parts: Sequence[Part], dialect: Dialect) -> str | list[Encoded]:
+def _content(parts: Sequence[Part], dialect: Dialect, *, own: bool = False) -> str | list[Encoded]:
     if all(isinstance(part, Text) for part in parts):
         return "".join(part.text for part in parts if isinstance(part, Text))
-    return [_shown(part, dialect) for part in parts]
+    return [_shown(part, dialect, own=own) for part in parts]
 
 
-def _shown(part: Part, dialect: Dialect) -> Encoded:
-    if isinstance(part, Image):
-        return {"type": "image_url", "image_url": {"url": part.url or f"data:{part.media_type};base64,{part.data}"}}
-    if isinstance(part, Document) and _is_file(part, dialect):
-        name = part.name or f"document.{(part.media_type or '').rpartition('/')[2] or 'bin'}"
-        return {
-            "type": "file",
-            "file": {"filename": name, "file_data": f"data:{part.media_type};base64,{part.data}"},
-        }
-    return {"type": "text", "text": _words(part)}
+def _shown(part: Part, dialect: Dialect, *, own: bool) -> Encoded:
+    match part:
+        case Image():
+            return {"type": "image_url", "image_url": {"url": _url(part)} | (part.extra if own else {})}
+        case Document() if _is_file(part, dialect) and dialect.files == "document_url":
+            return {"type": "document_url", "document_url": _url(part)}
+        case Document() if _is_file(part, dialect):
+            name = part.name or f"document.{(part.media_type or '').rpartition('/')[2] or 'bin'}"
+            return {"type": "file", "file": {"filename": name, "file_data": _url(part)}}
+        case Opaque(data=dict() as data):
+            return data
+        case _:
+            return {"type": "text", "text": _words(part)}
+
+
+def _url(part: Image | Document) -> str:
+    return part.url or f"data:{part.media_type};base64,{part.data}"
 
 
 def _words(part: Part) -> str:

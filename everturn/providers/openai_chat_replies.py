@@ -11,8 +11,10 @@ from typing import Any
 
 from everturn.errors import InvalidReply
 from everturn.providers.base import Delta, Request, assistant_message
+from everturn.providers.catalog import row_of
 from everturn.providers.failures import ErrorInReply
 from everturn.providers.ids import call_ids
+from everturn.providers.openai_chat_messages import CAME_IN
 from everturn.providers.sse import Event
 from everturn.providers.untrusted import a_count, a_dict, a_list, a_str, mend, mended, parse, write
 from everturn.records import Opaque, Part, Reply, ServerToolUse, Stop, Text, Thinking, ToolCall, Usage
@@ -82,8 +84,8 @@ class Assembler:
     """Groq's own tools that were run, by their numbers."""
     _details: list[Any] = field(default_factory=list)
     """OpenRouter's reasoning_details."""
-    _plain: bool = False
-    """Whether thoughts come as plain text, so that the details only say them again."""
+    _came_in: str = ""
+    """The field that thoughts come in as plain text, so that the details only say them again."""
     _annotations: list[Any] = field(default_factory=list)
     _beside: dict[str, Any] = field(default_factory=dict)
     """Gemini's extra_content."""
@@ -180,14 +182,14 @@ class Assembler:
 
     def _take_thinking(self, name: str, value: Any, delta: dict[str, Any]) -> Iterator[Delta]:
         # Some servers send two or three of these names, with the same text.
-        plain = bool(a_str(delta.get("reasoning_content")) or a_str(delta.get("reasoning")))
-        self._plain = self._plain or plain
+        plain = next((field for field in ("reasoning_content", "reasoning") if a_str(delta.get(field))), "")
+        self._came_in = self._came_in or plain
         if name == "reasoning_details":
             details = [detail for detail in a_list(value) if isinstance(detail, dict)]
             for detail in details:
                 _merge(self._details, detail)
             texts = [a_str(detail.get("text")) or a_str(detail.get("summary")) for detail in details]
-            value = "" if self._plain else "".join(texts)
+            value = "" if self._came_in else "".join(texts)
         elif name == "reasoning" and a_str(delta.get("reasoning_content")):
             return
         if thought := a_str(value):
@@ -254,6 +256,8 @@ class Assembler:
         beside = {"extra_content": mended(self._beside)} if self._beside else {}
         thoughts = {"reasoning_details": mended(self._details)} if self._details else {}
         thoughts |= beside if not text else {}
+        if self._came_in and not thoughts and not row_of(self.request.model.provider).dialect.reasoning_field:
+            thoughts = {CAME_IN: self._came_in}
         if (thinking := mend("".join(self._thinking))) or thoughts:
             yield Thinking(text=thinking, extra=thoughts)
         for ran in self._ran.values():

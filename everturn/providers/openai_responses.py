@@ -12,13 +12,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from everturn.errors import RequestRefused
 from everturn.providers.base import Memo, Request, warn_unsupported
 from everturn.providers.catalog import row_of
 from everturn.providers.openai_responses_items import Item, others_items, own_items
 from everturn.providers.openai_responses_replies import Assembler, decode
 from everturn.providers.openai_responses_tools import choice, includes, tools
 from everturn.providers.strict import fits_strict
-from everturn.records import Document, Image, Message, Part, Text, ToolCall, ToolResult
+from everturn.records import Document, Image, Message, Opaque, Part, Text, ToolCall, ToolResult
 
 __all__ = ["Assembler", "decode", "encode"]
 
@@ -36,7 +37,8 @@ _memo: Memo[tuple[list[Item], bool]] = Memo()
 
 
 def encode(request: Request) -> tuple[str, dict[str, Any]]:
-    """The path under the base URL, and the body. Raises InvalidTool for a server-side tool that is not there."""
+    """The path under the base URL, and the body. Raises InvalidTool for a server-side tool that is not there, and
+    RequestRefused for a reply in the background: asked again, it would only be paid for again."""
     settings, provider = request.settings, request.model.provider
     stored = bool(settings.extra.get("store"))
     body: dict[str, Any] = {"model": request.model.model, "input": [], "store": False}
@@ -53,6 +55,12 @@ def encode(request: Request) -> tuple[str, dict[str, Any]]:
         body |= {"tools": offered, **choice(request)}
     if settings.stop:
         warn_unsupported(request.model, f"stop={settings.stop!r}")
+    if settings.extra.get("background"):
+        raise RequestRefused(
+            f"{request.model.name} is asked with background=True, whose reply comes to those who ask for it later.",
+            cure="Take `background` out of ModelSettings(extra=): a turn waits for its reply, as long as it takes.",
+            provider=provider,
+        )
     body |= _settings(request)
     return PATH, _merged(body, settings.extra)
 
@@ -110,8 +118,7 @@ def _input(messages: Sequence[Message], *, provider: str, stored: bool) -> Itera
                 for call in message.tool_calls:
                     yield _output(call, results.get(call.call_id), wire_id=wire_ids[call.call_id], own=own)
             case "user":
-                if content := _user_content(message.parts):
-                    yield {"role": "user", "content": content}
+                yield {"role": "user", "content": _user_content(message.parts, own=message.provider == provider)}
             case "system":
                 yield {"role": "system", "content": message.text}
             case "tool":
@@ -182,24 +189,30 @@ def _result_content(result: ToolResult) -> str | list[dict[str, Any]]:
     return [{"type": "input_text", "text": prefix.rstrip()}, *content] if prefix else content
 
 
-def _user_content(parts: Sequence[Part]) -> str | list[dict[str, Any]]:
-    if any(isinstance(part, Image | Document) for part in parts):
-        return [*_content(parts)]
-    return "".join(part.text for part in parts if isinstance(part, Text))
+def _user_content(parts: Sequence[Part], *, own: bool) -> str | list[dict[str, Any]]:
+    content = [*_content(parts, own=own)]
+    if all(block.keys() == {"type", "text"} for block in content):
+        return "".join(block["text"] for block in content)
+    return content
 
 
-def _content(parts: Sequence[Part]) -> Iterator[dict[str, Any]]:
+def _content(parts: Sequence[Part], *, own: bool = False) -> Iterator[dict[str, Any]]:
+    """What a user's message or a result says. A part's `extra`, such as an image's detail, and blocks of other kinds,
+    such as a stored file, are for this provider's `own`."""
     for part in parts:
+        extra = part.extra if own else {}
         match part:
             case Text(text=text) if text:
-                yield {"type": "input_text", "text": text}
+                yield {"type": "input_text", "text": text} | extra
             case Image():
-                yield {"type": "input_image", "image_url": _url(part), "detail": "auto"}
+                yield {"type": "input_image", "image_url": _url(part), "detail": "auto"} | extra
             case Document(url=str(url)):
-                yield {"type": "input_file", "file_url": url}
+                yield {"type": "input_file", "file_url": url} | extra
             case Document():
                 # A file's data is refused without a name.
-                yield {"type": "input_file", "filename": part.name or "document", "file_data": _url(part)}
+                yield {"type": "input_file", "filename": part.name or "document", "file_data": _url(part)} | extra
+            case Opaque(data=dict() as data) if own and "type" in data:
+                yield dict(data)
             case _:
                 pass
 

@@ -61,6 +61,8 @@ def over(
         model=controls.model,
         paused=controls.paused,
         repairs=progress.repairs,
+        view=progress.view,
+        summary_due=progress.summary_due,
     )
 
 

@@ -99,6 +99,8 @@ class ConversationWorkflow:
             limit = self._limit_reached()
             if limit and not self._limits.conclude:
                 return limit
+            if self._progress.summary_due:
+                await self._summarise()
             reply = await self._model_turn(conclude=limit)
             if reply is None:
                 return None
@@ -107,8 +109,25 @@ class ConversationWorkflow:
             if limit or self._controls.closing or (reply.final and not self._progress.ask_for_repair()):
                 return limit
 
+    async def _summarise(self) -> None:
+        """Lets the model write a summary of what is old, to be shown in its place."""
+        reply = await self._ask_model(summarise=True)
+        if reply:
+            self._progress.take_summary(reply)
+
     async def _model_turn(self, *, conclude: str | None) -> ModelReply | None:
-        """One reply of the model, however long that takes: what retries can't cure waits for a person.
+        """The conversation's next reply; None where a person closed the conversation instead."""
+        reply = await self._ask_model(conclude=conclude)
+        if reply:
+            self._progress.take_reply(reply)
+            self._calls.open(reply)
+            if reply.facts:
+                self._take_facts(reply.facts)
+            stop_if_cancelled()
+        return reply
+
+    async def _ask_model(self, *, conclude: str | None = None, summarise: bool = False) -> ModelReply | None:
+        """A reply of the model, however long that takes: what retries and fallbacks can't cure waits for a person.
 
         None where that person closed the conversation instead.
         """
@@ -119,25 +138,20 @@ class ConversationWorkflow:
                 return None
             self._show()
             try:
-                reply = await self._call_model(conclude)
+                return await self._call_model(conclude, summarise=summarise)
             except ActivityError as error:
                 if is_cancelled_exception(error):
                     raise
                 if fallback := verdicts.detail(error, "fallback"):
                     self._controls.model = fallback
+                elif verdicts.detail(error, "too_long") and not summarise:
+                    await self._summarise()
                 else:
                     await self._controls.stalled(verdicts.cause_of(error), verdicts.detail(error, "cure"))
-            else:
-                self._progress.take_reply(reply)
-                self._calls.open(reply)
-                if reply.facts:
-                    self._take_facts(reply.facts)
-                stop_if_cancelled()
-                return reply
 
-    async def _call_model(self, conclude: str | None) -> ModelReply:
+    async def _call_model(self, conclude: str | None, *, summarise: bool) -> ModelReply:
         progress = self._progress
-        delta, named = progress.delta()
+        delta, named = ((), ()) if summarise else progress.delta()
         request = ModelRequest(
             agent=self._start.agent,
             turn=progress.turn,
@@ -147,12 +161,14 @@ class ConversationWorkflow:
             named=named,
             model=self._controls.model or None,
             conclude=conclude,
+            view=progress.view,
+            summarise=summarise,
         )
         handle = workflow.start_activity(
             names.CALL_MODEL,
             request,
             result_type=ModelReply,
-            summary=display.turn_summary(progress.turn, self._controls.model or progress.model),
+            summary=display.turn_summary(progress.turn, self._controls.model or progress.model, summarise=summarise),
             **model_options(),
         )
         return await or_cancelled(handle)
@@ -213,7 +229,7 @@ class ConversationWorkflow:
             usage=progress.usage,
             cost_usd=progress.cost_usd,
             reason=reason,
-            tail=(*progress.unseen, *self._controls.inbox),
+            tail=progress.tail(self._controls.inbox),
         )
 
     # ------------------------------------------------------------ what others see
@@ -245,7 +261,7 @@ class ConversationWorkflow:
         return {
             "from": progress.base + start,
             "total": progress.base + len(progress.messages),
-            "messages": progress.messages[start : start + page.limit],
+            "messages": progress.page(start, page.limit),
         }
 
 

@@ -33,8 +33,9 @@ def call_summary(tool: str, arguments: Mapping[str, JsonValue]) -> str:
     return shortened(f"{tool}({written})")
 
 
-def turn_summary(turn: int, model: str) -> str:
-    return shortened(f"turn {turn} · {model}" if model else f"turn {turn}")
+def turn_summary(turn: int, model: str, *, summarise: bool = False) -> str:
+    what = "a summary" if summarise else f"turn {turn}"
+    return shortened(f"{what} · {model}" if model else what)
 
 
 def current_details(status: Status, *, conversation_id: str, agent: str, last_said: str) -> str:

@@ -7,15 +7,21 @@ from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
+from everturn.bounds import size_of
 from everturn.models import Limits
-from everturn.payloads import CarryOver, ModelReply
-from everturn.records import Image, Message, Part, Text, ToolResult, Usage
+from everturn.payloads import CarryOver, ModelReply, View
+from everturn.records import Document, Image, Message, Part, Text, ToolResult, Usage
 
 INLINE_CHARS = 2_048
 """A larger tool result is not written into the history a second time: the delta names it (decision 0003)."""
 
 MAX_REPAIRS = 2
 """Times that the model is asked to mend a final reply."""
+
+MAX_PAGE_CHARS = 300_000
+"""Of the messages in one answer to the `transcript` query."""
+
+MAX_OUTCOME_BYTES = 1_900_000
 
 MAX_DELTA_CHARS = 400_000
 """At most 1.6 MB in UTF-8; Temporal takes payloads of 2 MB, and retries a larger one for ever in silence."""
@@ -40,6 +46,9 @@ class Progress:
     """The same as the agent's output type, where it has one."""
     output_problem: str | None = None
     repairs: int = 0
+    view: View | None = None
+    """How the transcript is shown to the model."""
+    summary_due: bool = False
     model: str = ""
     """The one that is asked, as its worker says."""
     recorded: frozenset[str] = frozenset()
@@ -57,6 +66,8 @@ class Progress:
             cost_usd=carry.cost_usd,
             last_text=carry.last_text,
             repairs=carry.repairs,
+            view=carry.view,
+            summary_due=carry.summary_due,
             model=carry.facts.model if carry.facts else "",
         )
 
@@ -72,7 +83,25 @@ class Progress:
 
     def delta(self) -> tuple[tuple[Message, ...], tuple[str, ...]]:
         """The messages since the last reply, and the ids of the calls whose results they leave out for their size."""
-        messages = self.unseen
+        return self._sent(self.unseen, room=MAX_DELTA_CHARS)
+
+    def tail(self, inbox: list[Message]) -> tuple[Message, ...]:
+        """What no model has seen, as an outcome can carry it beside its text and output: like a delta."""
+        room = (MAX_OUTCOME_BYTES - size_of(self.last_text) - size_of(self.output)) // 4
+        return self._sent([*self.unseen, *inbox], room=max(0, room))[0]
+
+    def page(self, start: int, limit: int) -> list[Message]:
+        """This run's messages from `start` on: as many as fit an answer, and at least one, cut where it has to be."""
+        page: list[Message] = []
+        room = MAX_PAGE_CHARS
+        for message in self.messages[start : start + limit]:
+            room -= sum(map(chars, message.parts))
+            if page and room < 0:
+                break
+            page.append(message)
+        return _fitted(page, room=MAX_DELTA_CHARS)
+
+    def _sent(self, messages: list[Message], *, room: int) -> tuple[tuple[Message, ...], tuple[str, ...]]:
         named = tuple(
             result.call_id
             for message in messages
@@ -81,14 +110,27 @@ class Progress:
         )
         if named:
             messages = [_without_content(message, named) for message in messages]
-        return tuple(_fitted(messages)), named
+        return tuple(_fitted(messages, room=room)), named
 
     def take_reply(self, reply: ModelReply) -> None:
         self.messages.append(reply.message)
         self.seen = len(self.messages)
-        self.digest = reply.digest
         self.last_text = reply.message.text
         self.output, self.output_problem = reply.output, reply.output_problem
+        self.summary_due = reply.summary_due
+        self._count(reply)
+
+    def take_summary(self, reply: ModelReply) -> None:
+        """It stands behind what the model has seen, and before what it has not."""
+        self.summary_due = False
+        if reply.message.parts:
+            self.messages.insert(self.seen, reply.message)
+            self.seen += 1
+            self._count(reply)
+
+    def _count(self, reply: ModelReply) -> None:
+        self.digest = reply.digest
+        self.view = reply.view or self.view
         self.tool_calls += len(reply.message.tool_calls)
         self.usage = self.usage + reply.usage
         known = self.cost_usd is not None and reply.cost_usd is not None
@@ -123,9 +165,8 @@ class Progress:
         return None
 
 
-def _fitted(messages: list[Message]) -> list[Message]:
+def _fitted(messages: list[Message], *, room: int) -> list[Message]:
     """The messages, cut where they would not fit a payload: many large answers of people can come together."""
-    room = MAX_DELTA_CHARS
     if sum(chars(part) for message in messages for part in message.parts) <= room:
         return messages
     fitted = []
@@ -142,7 +183,8 @@ def _cut(part: Part, room: int) -> Part:
     if chars(part) <= room:
         return part
     if isinstance(part, ToolResult):
-        return part.model_copy(update={"content": (Text(text=_cut_text(part.text, room)),)})
+        decision = part.decision and part.decision.model_copy(update={"arguments": None, "note": None})
+        return part.model_copy(update={"content": (Text(text=_cut_text(part.text, room)),), "decision": decision})
     return Text(text=_cut_text(part.text if isinstance(part, Text) else "", room))
 
 
@@ -155,17 +197,20 @@ def chars(part: Part) -> int:
     match part:
         case Text():
             return len(part.text)
-        case Image():
-            return len(part.data or "")
+        case Image() | Document():
+            return len(part.data or part.url or "")
         case ToolResult():
-            return sum(map(chars, part.content))
+            decision = len(part.decision.model_dump_json()) if part.decision else 0
+            return decision + sum(map(chars, part.content))
         case _:
-            return 0
+            return len(part.model_dump_json())
 
 
 def _without_content(message: Message, named: tuple[str, ...]) -> Message:
     parts = tuple(
-        part.model_copy(update={"content": ()}) if isinstance(part, ToolResult) and part.call_id in named else part
+        part.model_copy(update={"content": (), "decision": None})
+        if isinstance(part, ToolResult) and part.call_id in named
+        else part
         for part in message.parts
     )
     return Message(role=message.role, parts=parts)

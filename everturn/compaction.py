@@ -1,0 +1,93 @@
+"""What the model is shown of a transcript that nears its window. Pure functions.
+
+The transcript itself stays whole: a view only says how it is shown. First old tool results become notices; then what is
+old becomes a summary, which a model turn writes and which stands in the transcript as a message of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from everturn.models import Compaction
+from everturn.payloads import View
+from everturn.records import Message, Part, Text, ToolResult, Usage
+
+TRIMMED_OVER_CHARS = 200
+"""A shorter result costs hardly more than the notice in its place."""
+
+ASK = (
+    "The conversation has grown long, and what stands above will be replaced by a summary that you write now. "
+    "Write it for yourself: what was asked, what was found and decided, exact names, ids and numbers that are still "
+    "needed, what is open. Do not answer anything yet, and call no tools."
+)
+
+SUMMARY = "[Summary of the conversation before this point]\n"
+
+
+def shown(messages: Sequence[Message], view: View | None) -> Sequence[Message]:
+    """The messages as the model sees them."""
+    if view is None:
+        return messages
+    return [_trimmed(message) if place < view.trim_before else message for place, message in _seen(messages, view)]
+
+
+def _seen(messages: Sequence[Message], view: View) -> list[tuple[int, Message]]:
+    """The messages with their places: the summary first, then what it does not stand for."""
+    kept = [(place, messages[place]) for place in range(view.keep_from, len(messages)) if place != view.summary_at]
+    return kept if view.summary_at is None else [(len(messages), messages[view.summary_at]), *kept]
+
+
+def due(usage: Usage, wanted: Compaction | None) -> bool:
+    """Whether the next turn should be shown less."""
+    return wanted is not None and usage.total_tokens >= wanted.at * wanted.window_tokens
+
+
+def trimmed_view(messages: Sequence[Message], view: View | None, wanted: Compaction) -> View | None:
+    """A view with more results trimmed; None where that would not change what is shown."""
+    view = view or View()
+    keep_from = _boundary(messages, wanted)
+    longer = view.model_copy(update={"trim_before": max(view.trim_before, keep_from)})
+    before, after = (sum(map(_chars, shown(messages, one))) for one in (view, longer))
+    return longer if before - after > before * wanted.worthwhile else None
+
+
+def to_summarise(messages: Sequence[Message], view: View | None, wanted: Compaction) -> tuple[list[Message], int]:
+    """What the summary is to be written of, and where the messages begin that stay; nothing where all is to stay."""
+    view, keep_from = view or View(), _boundary(messages, wanted)
+    old = [(place, message) for place, message in _seen(messages, view) if not keep_from <= place < len(messages)]
+    if not any(place < len(messages) for place, _ in old):
+        return [], keep_from
+    # Trimmed in any case: what is summarised has to fit the window that it has just outgrown.
+    return [_trimmed(message) for _, message in old], keep_from
+
+
+def _boundary(messages: Sequence[Message], wanted: Compaction) -> int:
+    """Where the last messages begin that stay as they are; never between calls and their results."""
+    place = max(0, len(messages) - wanted.keep_messages)
+    while place > 0 and messages[place].role == "tool":
+        place -= 1
+    return place
+
+
+def _trimmed(message: Message) -> Message:
+    if message.role != "tool":
+        return message
+    return message.model_copy(update={"parts": tuple(map(_notice, message.parts))})
+
+
+def _notice(part: Part) -> Part:
+    if not isinstance(part, ToolResult) or (size := _result_chars(part)) <= TRIMMED_OVER_CHARS:
+        return part
+    return part.model_copy(
+        update={"content": (Text(text=f"[Trimmed: a result of {size:,} characters, seen before.]"),)}
+    )
+
+
+def _result_chars(result: ToolResult) -> int:
+    return sum(len(part.text) if isinstance(part, Text) else len(part.model_dump_json()) for part in result.content)
+
+
+def _chars(message: Message) -> int:
+    return sum(
+        _result_chars(part) if isinstance(part, ToolResult) else len(part.model_dump_json()) for part in message.parts
+    )

@@ -1,0 +1,141 @@
+"""Transcripts that near the model's window are shown shorter, and stay whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from everturn import Client, tool
+from everturn.models import Compaction
+from everturn.testing import ScriptedModel, call, fail, say
+from everturn.workflows import carry
+from tests.conftest import agent_on, hosting
+from tests.workflows.test_conversation import results_of
+
+Scripted = Callable[..., ScriptedModel]
+SIZE = 3_000
+
+
+@tool
+def read_page(number: int) -> str:
+    return f"page {number:04}: ".ljust(SIZE, "x")
+
+
+@tool
+def note(number: int) -> str:
+    return f"noted {number}"
+
+
+def tokens_of(messages: list[dict[str, Any]]) -> int:
+    return sum(len(str(message)) for message in messages) // 4
+
+
+def reader(turns: int, *, wordy: bool = False, window: int = 10**9) -> Callable[[list[dict[str, Any]]], Any]:
+    """Reads page after page; summarises when it is asked to; says how many pages it read so far."""
+
+    def script(messages: list[dict[str, Any]]) -> Any:
+        usage = {"prompt_tokens": tokens_of(messages), "completion_tokens": 10, "total_tokens": 0}
+        if tokens_of(messages) > window:
+            return fail(400, body={"error": {"message": "too long", "code": "context_length_exceeded"}})
+        if "replaced by a summary" in str(messages[-1]["content"]):
+            return say(f"SUMMARY after page {last_page(messages)}.", usage=usage)
+        page = last_page(messages) + 1
+        if page >= turns:
+            return say("Read.", usage=usage)
+        text = "so I go on " * 100 if wordy else ""
+        return [say(text, usage=usage), call("note" if wordy else "read_page", {"number": page}, id=f"c{page}")]
+
+    return script
+
+
+def last_page(messages: list[dict[str, Any]]) -> int:
+    import re
+
+    numbers = [
+        int(found)
+        for message in messages
+        for found in re.findall(
+            r"\"number\": ?(\d+)|after page (\d+)",
+            str(
+                [call["function"]["arguments"] for call in message.get("tool_calls") or ()] + [message.get("content")]
+            ).replace("\\", ""),
+        )
+        for found in found
+        if found
+    ]
+    return max(numbers, default=-1)
+
+
+async def read_it(
+    client: Client, model: ScriptedModel, compaction: Compaction | None, **options: Any
+) -> tuple[Any, list[str], list[Any]]:
+    agent = agent_on(model, tools=[read_page, note], compaction=compaction)
+    async with hosting(client, agent, **options):
+        conversation = await client.start(agent, "Read it all")
+        assert await conversation.reply() == "Read."
+        transcript = await conversation.transcript()
+        kinds = [event async for event in conversation.events()]
+    return transcript, [event.kind for event in kinds], model.requests
+
+
+async def test_old_results_are_trimmed_first_and_the_transcript_stays_whole(
+    client: Client, scripted: Scripted, cached_conversations: int
+) -> None:
+    compaction = Compaction(window_tokens=8_000, keep_messages=4)
+    transcript, kinds, requests = await read_it(
+        client, scripted(reader(25)), compaction, cached_conversations=cached_conversations
+    )
+    assert [len(result.text) for result in results_of(transcript)] == [SIZE] * 25
+    assert max(tokens_of(request["messages"]) for request in requests) < 8_000
+    assert "compacted" in kinds
+    tools = [message for message in requests[-1]["messages"] if message["role"] == "tool"]
+    assert tools[0]["content"] == "[Trimmed: a result of 3,000 characters, seen before.]"
+    assert len(tools[-1]["content"]) == SIZE
+
+
+@pytest.mark.parametrize("short_runs", [False, True])
+async def test_then_what_is_old_is_summarised_with_calls_and_results_kept_together(
+    client: Client,
+    scripted: Scripted,
+    cached_conversations: int,
+    monkeypatch: pytest.MonkeyPatch,
+    short_runs: bool,
+) -> None:
+    if short_runs:
+        monkeypatch.setattr(carry, "MAX_EVENTS", 60)
+    compaction = Compaction(window_tokens=6_000, keep_messages=5)
+    transcript, kinds, requests = await read_it(
+        client, scripted(reader(40, wordy=True)), compaction, cached_conversations=cached_conversations
+    )
+    assert kinds.count("compacted") >= 2
+    assert max(tokens_of(request["messages"]) for request in requests) < 6_500
+    assert [result.text for result in results_of(transcript)] == [f"noted {number}" for number in range(40)]
+    for request in requests:
+        called = [call["id"] for message in request["messages"] for call in message.get("tool_calls") or ()]
+        answered = [message["tool_call_id"] for message in request["messages"] if message["role"] == "tool"]
+        assert called == answered
+    last = requests[-1]["messages"]
+    assert last[0]["content"].startswith("[Summary of the conversation before this point]\nSUMMARY after page")
+
+
+async def test_an_overflow_that_the_provider_reports_is_mended_too(client: Client, scripted: Scripted) -> None:
+    compaction = Compaction(window_tokens=1_000_000, keep_messages=5)
+    transcript, kinds, _ = await read_it(client, scripted(reader(40, wordy=True, window=5_000)), compaction)
+    assert "compacted" in kinds
+    assert "stalled" not in kinds
+    assert len(results_of(transcript)) == 40
+
+
+async def test_without_compaction_it_stalls_and_says_why(client: Client, scripted: Scripted) -> None:
+    from everturn.errors import Stalled
+
+    agent = agent_on(scripted(reader(40, wordy=True, window=5_000)), tools=[note])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Read it all", keep_open=timedelta(minutes=1))
+        with pytest.raises(Stalled, match="too long"):
+            await conversation.reply()
+        await conversation.close()
+        await conversation.outcome()
