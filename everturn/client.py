@@ -13,6 +13,7 @@ from uuid import uuid4
 
 import temporalio.client
 from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import WorkflowExecution, WorkflowExecutionStatus
 from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes, WorkflowIDConflictPolicy
 from temporalio.converter import ExternalStorage
@@ -213,6 +214,15 @@ class Client:
                 # Some servers keep this call to operators. Without an answer, none are written.
                 self._indexed = False
         return self._indexed
+
+    async def retention(self) -> float | None:
+        """Seconds for which the namespace keeps the history of a run that is over; None where it does not say."""
+        request = DescribeNamespaceRequest(namespace=self.temporal.namespace)
+        try:
+            described = await self.temporal.workflow_service.describe_namespace(request)
+        except RPCError:
+            return None
+        return described.config.workflow_execution_retention_ttl.ToTimedelta().total_seconds() or None
 
     def unreachable(self, error: RPCError) -> Unreachable:
         address = self.temporal.service_client.config.target_host

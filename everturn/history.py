@@ -24,7 +24,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from everturn import names
 from everturn.errors import InvalidSetting, NotFound
 from everturn.packing import unpack
-from everturn.payloads import CarryOver, Earlier, InRun, MessageIn, ModelReply, ModelRequest, Start, ToolRequest
+from everturn.payloads import CarryOver, Earlier, InRun, MessageIn, ModelReply, ModelRequest, Packed, Start, ToolRequest
 from everturn.records import Message, Outcome, Record, ToolResult
 
 R = TypeVar("R", bound=Record)
@@ -85,6 +85,13 @@ class TurnFailed(Step):
 
 
 @dataclass(frozen=True, slots=True)
+class Kept(Step):
+    """The messages of earlier runs were brought into this one."""
+
+    messages: Packed
+
+
+@dataclass(frozen=True, slots=True)
 class Reminded(Step):
     """A call that waits is about to expire."""
 
@@ -133,6 +140,7 @@ class HistoryReader:
         self._turns: dict[int, ModelRequest] = {}
         self._tools: dict[int, tuple[str, ToolRequest]] = {}
         self._reminders: dict[int, str] = {}
+        self._keeping: set[int] = set()
 
     async def read(self, event: HistoryEvent) -> Step:
         """The step that this event is."""
@@ -161,6 +169,8 @@ class HistoryReader:
             case EventType.EVENT_TYPE_ACTIVITY_TASK_TIMED_OUT:
                 late = event.activity_task_timed_out_event_attributes
                 return await self._failed(event.event_id, at, late.scheduled_event_id, late.failure)
+            case EventType.EVENT_TYPE_MARKER_RECORDED:
+                return await self._local(event, at)
             case EventType.EVENT_TYPE_TIMER_STARTED | EventType.EVENT_TYPE_TIMER_FIRED:
                 return await self._timer(event, at)
             case _:
@@ -179,6 +189,8 @@ class HistoryReader:
             if request := await self._record(scheduled.input, ModelRequest):
                 self._turns[event.event_id] = request
                 return TurnStarted(event.event_id, at, request)
+        elif scheduled.activity_type.name == names.KEEP_TRANSCRIPT:
+            self._keeping.add(event.event_id)
         elif tool_request := await self._record(scheduled.input, ToolRequest):
             self._tools[event.event_id] = (scheduled.activity_type.name, tool_request)
             return ToolStarted(event.event_id, at, scheduled.activity_type.name, tool_request)
@@ -189,6 +201,9 @@ class HistoryReader:
         if turn := self._turns.pop(completed.scheduled_event_id, None):
             reply = await self._record(completed.result, ModelReply)
             return TurnFinished(event.event_id, at, turn, reply) if reply else None
+        if completed.scheduled_event_id in self._keeping:
+            packed = await self._record(completed.result, Packed)
+            return Kept(event.event_id, at, packed) if packed else None
         if tool := self._tools.pop(completed.scheduled_event_id, None):
             result = await self._record(completed.result, ToolResult)
             return ToolFinished(event.event_id, at, *tool, result) if result else None
@@ -202,6 +217,15 @@ class HistoryReader:
         if tool := self._tools.pop(scheduled_id, None):
             return ToolLost(event_id, at, *tool, told.cause, told.kind)
         return None
+
+    async def _local(self, event: HistoryEvent, at: datetime) -> Step | None:
+        """A tool that ran as a local activity: its one event is a marker."""
+        details = event.marker_recorded_event_attributes.details
+        result = await self._record(details["result"], ToolResult) if "result" in details else None
+        if result is None:
+            return None
+        request = ToolRequest(agent="", turn=0, call_id=result.call_id)
+        return ToolFinished(event.event_id, at, result.name, request, result)
 
     async def _timer(self, event: HistoryEvent, at: datetime) -> Step | None:
         if event.event_type == EventType.EVENT_TYPE_TIMER_STARTED:
@@ -303,6 +327,8 @@ class Transcript:
                 carry = start.carry or CarryOver()
                 self.messages, self.base, self.earlier = list(carry.unseen), carry.length, carry.earlier
                 self._results = {one.call_id: one for message in carry.unseen for one in message.tool_results}
+            case Kept():
+                self.earlier = step.messages
             case ToolFinished():
                 self._results[step.result.call_id] = step.result
             case TurnStarted():
@@ -365,7 +391,12 @@ async def read_steps(
 
 async def read_transcript(client: Client, conversation_id: str, transcript: Transcript) -> list[Message]:
     """A run's messages behind those of the runs before it. Raises NotFound where one of those is no longer there."""
-    parts = [transcript.messages]
+    return [*await read_earlier(client, conversation_id, transcript), *transcript.messages]
+
+
+async def read_earlier(client: Client, conversation_id: str, transcript: Transcript) -> list[Message]:
+    """The messages of the runs before this one. Raises NotFound."""
+    parts: list[list[Message]] = []
     while isinstance(earlier := transcript.earlier, InRun):
         length = transcript.base
         transcript = Transcript()

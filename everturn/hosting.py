@@ -17,6 +17,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner
 
 from everturn.activities.beat import Heart
 from everturn.activities.decisions import Decisions
+from everturn.activities.keeping import Keeping
 from everturn.activities.model_turns import ModelTurns
 from everturn.activities.prefixes import Prefixes
 from everturn.activities.tool_calls import ToolCalls
@@ -26,6 +27,7 @@ from everturn.client import Client
 from everturn.errors import InvalidAgent, Unreachable
 from everturn.journal import Journal, default_folder
 from everturn.logs import get_logger
+from everturn.metrics import Metrics
 from everturn.settings import Settings
 from everturn.workflows import ConversationWorkflow
 
@@ -67,8 +69,9 @@ class Worker:
         kept_at = artifacts or Settings.load().artifacts
         self._artifacts = Artifacts.at(kept_at) if isinstance(kept_at, str | Path) else kept_at
         self._agents = {name: self._with_reader(agent) for name, agent in _by_name(agents).items()}
+        self._task_queue = task_queue or client.task_queue
         self._options: dict[str, Any] = {
-            "task_queue": task_queue or client.task_queue,
+            "task_queue": self._task_queue,
             "max_cached_workflows": cached_conversations,
             "max_concurrent_activities": max_concurrent_activities,
             "graceful_shutdown_timeout": drain_timeout,
@@ -87,7 +90,13 @@ class Worker:
             journal = stack.enter_context(Journal(self._journals, scope=self._scope()))
             await journal.hand_back(self._client.temporal)
             heart = stack.enter_context(Heart(self._client.temporal, journal))
-            turns = ModelTurns(self._agents, prefixes=self.prefixes, heart=heart, indexed=await self._client.indexed())
+            turns = ModelTurns(
+                self._agents,
+                prefixes=self.prefixes,
+                heart=heart,
+                indexed=await self._client.indexed(),
+                retention=await self._client.retention(),
+            )
             calls = ToolCalls(
                 self._agents, prefixes=self.prefixes, heart=heart, threads=threads, artifacts=self._artifacts
             )
@@ -95,18 +104,24 @@ class Worker:
                 temporalio.worker.Worker(
                     self._client.temporal,
                     workflows=[ConversationWorkflow],
-                    activities=[turns.call_model, Decisions(self._agents).check_decision, *calls.activities()],
+                    activities=[
+                        turns.call_model,
+                        Decisions(self._agents).check_decision,
+                        Keeping(heart).keep_transcript,
+                        *calls.activities(),
+                    ],
                     # The sandbox guards user code from itself. There is none in this workflow, and a test holds that.
                     workflow_runner=UnsandboxedWorkflowRunner(),
                     sticky_queue_schedule_to_start_timeout=STICKY_TIMEOUT,
                     max_heartbeat_throttle_interval=BEAT_THROTTLE,
                     default_heartbeat_throttle_interval=BEAT_THROTTLE,
+                    interceptors=[Metrics(self._client.temporal, task_queue=self._task_queue, prefixes=self.prefixes)],
                     on_fatal_error=self._remember,
                     **self._options,
                 )
             )
             self._stack = stack.pop_all()
-        _log.info("worker.started", agents=sorted(self._agents), task_queue=self._options["task_queue"])
+        _log.info("worker.started", agents=sorted(self._agents), task_queue=self._task_queue)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -120,9 +135,9 @@ class Worker:
         return agent.with_tools(reader(self._artifacts, max_result_chars=agent.limits.max_result_chars))
 
     def _scope(self) -> dict[str, str]:
-        temporal, task_queue = self._client.temporal, str(self._options["task_queue"])
+        temporal = self._client.temporal
         server = temporal.service_client.config.target_host
-        return {"server": server, "namespace": temporal.namespace, "task_queue": task_queue}
+        return {"server": server, "namespace": temporal.namespace, "task_queue": self._task_queue}
 
     async def _remember(self, error: BaseException) -> None:
         self._fatal = error

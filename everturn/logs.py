@@ -73,11 +73,17 @@ def forward_core_logs() -> None:
 
     Call it before the process's first Temporal client.
     """
-    from temporalio.runtime import LogForwardingConfig, LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
+    from temporalio.runtime import Runtime, TelemetryConfig
+
+    Runtime.set_default(Runtime(telemetry=TelemetryConfig(logging=core_logs())), error_if_already_set=False)
+
+
+def core_logs() -> Any:
+    """Temporal's LoggingConfig for that."""
+    from temporalio.runtime import LogForwardingConfig, LoggingConfig, TelemetryFilter
 
     forwarding = LogForwardingConfig(logger=logging.getLogger("temporalio.core"), append_target_to_name=False)
-    logs = LoggingConfig(filter=TelemetryFilter(core_level="WARN", other_level="ERROR"), forwarding=forwarding)
-    Runtime.set_default(Runtime(telemetry=TelemetryConfig(logging=logs)), error_if_already_set=False)
+    return LoggingConfig(filter=TelemetryFilter(core_level="WARN", other_level="ERROR"), forwarding=forwarding)
 
 
 def _processors() -> list[Any]:

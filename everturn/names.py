@@ -12,6 +12,9 @@ TASK_QUEUE: Final = "everturn"
 CHECK_DECISION: Final = "check_decision"
 """The activity that asks an agent's `approvers` whether a person may decide."""
 
+KEEP_TRANSCRIPT: Final = "keep_transcript"
+"""The activity that brings the messages of earlier runs into this one before their histories are deleted."""
+
 CALL_MODEL: Final = "call_model"
 """The activity of a model turn. A tool's activity has the tool's own name, so no tool may be called this."""
 
@@ -51,4 +54,4 @@ SEARCH_ATTRIBUTES: Final = {
 }
 """With their types, as the Temporal CLI writes them."""
 
-RESERVED_TOOL_NAMES: Final = frozenset({CALL_MODEL, CHECK_DECISION})
+RESERVED_TOOL_NAMES: Final = frozenset({CALL_MODEL, CHECK_DECISION, KEEP_TRANSCRIPT})

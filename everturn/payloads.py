@@ -25,6 +25,8 @@ class WorkerFacts(Record):
     """The agent's Limits, where they differ from the defaults."""
     indexed: bool = False
     """The namespace has everturn's search attributes."""
+    retention: float | None = None
+    """Seconds for which the namespace keeps the history of a run that is over; None where that is not known."""
 
 
 class Packed(Record):
@@ -59,6 +61,8 @@ class CarryOver(Record):
 
     earlier: Earlier | None = None
     """Where the first `length` messages are: the prefix that the model has seen."""
+    keep_by: float | None = None
+    """Seconds since 1970: by then, what stands in earlier runs is brought into the current one."""
     length: int = 0
     digest: str = ""
     """Of the prefix; empty where none is known."""
@@ -227,6 +231,8 @@ class RunTool(Record):
     patience: float = 1800.0
     approval: str | None = None
     expiry: Expiry | None = None
+    local: bool = False
+    """Run it as a local activity: quicker, and not for what takes long or must not be repeated."""
     policy: bool = False
     """The agent says who may decide: ask it."""
 

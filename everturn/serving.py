@@ -16,8 +16,7 @@ _POLL_SECONDS: Final = 120
 
 async def serve(settings: Settings) -> None:
     """Host the agents that the settings name until SIGINT or SIGTERM, and drain. Raises EverturnError."""
-    logs.configure(format=settings.log, level=settings.log_level)
-    logs.forward_core_logs()
+    prepare(settings)
     if not settings.agents:
         raise InvalidSetting(
             "No agents to host.", cure="Set EVERTURN_AGENTS to module:agent or to Python files, with commas between."
@@ -30,6 +29,17 @@ async def serve(settings: Settings) -> None:
     agents = [agent for spec in settings.agents for agent in load_agents(spec)]
     client = await Client.connect()
     await Worker(client, agents=agents, task_queue=settings.task_queue).run()
+
+
+def prepare(settings: Settings) -> None:
+    """Logs and metrics, as a process needs them before its first Temporal client. Raises InvalidSetting."""
+    logs.configure(format=settings.log, level=settings.log_level)
+    if settings.metrics:
+        from everturn.metrics import expose
+
+        expose(settings.metrics)
+    else:
+        logs.forward_core_logs()
 
 
 async def check(settings: Settings) -> None:

@@ -34,6 +34,9 @@ Predicate = Callable[[dict[str, Any]], bool | Awaitable[bool]]
 """Whether a call needs a decision: given the arguments by name, after validation, with defaults filled in."""
 
 DEFAULT_TIMEOUT = timedelta(minutes=10)
+LONGEST_LOCAL = timedelta(seconds=10)
+"""A local tool holds up its conversation's workflow task, and is run again with it when the worker is lost."""
+
 DEFAULT_PATIENCE = timedelta(minutes=30)
 
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
@@ -101,6 +104,7 @@ class Tool(Generic[P, R]):
     timeout: timedelta = DEFAULT_TIMEOUT
     patience: timedelta = DEFAULT_PATIENCE
     runs_on: RunsOn = "worker"
+    local: bool = False
     module: str = ""
 
     def __post_init__(self) -> None:
@@ -113,6 +117,11 @@ class Tool(Generic[P, R]):
             raise InvalidTool(
                 f"Tool {self.name!r} has patience={self.patience}, less than its timeout={self.timeout} for one try.",
                 cure="Raise patience or lower timeout.",
+            )
+        if self.local and (self.effect != "read" or self.timeout > LONGEST_LOCAL):
+            raise InvalidTool(
+                f"Tool {self.name!r} is local, with effect={self.effect!r} and timeout={self.timeout}.",
+                cure=f"A local tool has effect='read' and a timeout of {LONGEST_LOCAL} at the most.",
             )
         _check_approval(self)
         if self.function is not None:  # so that help() and inspect see the function
@@ -182,6 +191,7 @@ def tool(
     timeout: timedelta = DEFAULT_TIMEOUT,
     patience: timedelta | None = None,
     runs_on: RunsOn = "worker",
+    local: bool = False,
 ) -> Tool[P, R]: ...
 
 
@@ -195,6 +205,7 @@ def tool(
     timeout: timedelta = DEFAULT_TIMEOUT,
     patience: timedelta | None = None,
     runs_on: RunsOn = "worker",
+    local: bool = False,
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 
 
@@ -203,7 +214,9 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
     `name`, `description`: where the function's own name and docstring won't do. `needs_approval`: True, or a
     predicate, sync or async, that gets the dict of arguments. `timeout`: of one try, 10 minutes unless given.
-    `patience`: of all tries together, 30 minutes or, where that is longer, one timeout. Raises InvalidTool.
+    `patience`: of all tries together, 30 minutes or, where that is longer, one timeout. `local`: run it
+    within the conversation's own workflow task: quicker, for `read` tools that take up to a few seconds.
+    Raises InvalidTool.
     """
     # A tool belongs to the module that made it, wherever its function comes from.
     options.setdefault("_module", sys._getframe(1).f_globals.get("__name__", ""))

@@ -9,7 +9,7 @@ The second and third command go into terminals of their own.
 
 import os
 
-from everturn import Agent, ToolContext, tool
+from everturn import Agent, tool
 
 
 @tool(effect="read")
@@ -19,9 +19,8 @@ def look_up(order_id: str) -> dict[str, str | int]:
 
 
 @tool(needs_approval=True, effect="once")
-def refund(order_id: str, cents: int, context: ToolContext) -> str:
+def refund(order_id: str, cents: int) -> str:
     """Refund an order, or a part of it."""
-    # A payment service would be given context.idempotency_key here: it is the same for every try at this call.
     return f"Refunded {cents / 100:.2f} EUR for order {order_id}."
 
 

@@ -15,6 +15,7 @@ from everturn.activities.beat import Heart
 from everturn.activities.planning import plan_calls
 from everturn.activities.prefixes import Prefixes, digest_of
 from everturn.agent import Agent
+from everturn.bounds import size_of
 from everturn.errors import ConfigError, ConnectionFailed, ContextTooLong, InvalidAgent, InvalidReply, NotFound, ProviderError
 from everturn.history import Transcript, TurnStarted, filled, read_steps, read_transcript
 from everturn.logs import get_logger
@@ -35,12 +36,20 @@ _log = get_logger("everturn.turn")
 
 
 class ModelTurns:
-    def __init__(self, agents: Mapping[str, Agent], *, prefixes: Prefixes, heart: Heart, indexed: bool) -> None:
+    def __init__(
+        self,
+        agents: Mapping[str, Agent],
+        *,
+        prefixes: Prefixes,
+        heart: Heart,
+        indexed: bool,
+        retention: float | None,
+    ) -> None:
         self._agents = agents
         self._prefixes = prefixes
         self._heart = heart
         self._specs = {agent.name: _specs(agent) for agent in agents.values()}
-        self._facts = {agent.name: _facts_of(agent, indexed=indexed) for agent in agents.values()}
+        self._facts = {agent.name: _facts_of(agent, indexed, retention) for agent in agents.values()}
 
     @activity.defn(name=names.CALL_MODEL)
     async def call_model(self, request: ModelRequest) -> ModelReply:
@@ -119,7 +128,7 @@ class ModelTurns:
         try:
             async with asyncio.timeout(limit.total_seconds()):
                 reply = await ask(question)
-            if (size := len(reply.model_dump_json())) > MAX_REPLY_BYTES:
+            if (size := size_of(reply)) > MAX_REPLY_BYTES:
                 raise InvalidReply(f"The reply has {size:,} bytes; the limit is {MAX_REPLY_BYTES:,}.")
         except TimeoutError:
             late = ConnectionFailed(f"The model turn took longer than {limit}.", cure="See Patience(turn_timeout=).")
@@ -169,9 +178,9 @@ class ModelTurns:
         return prefix, results
 
 
-def _facts_of(agent: Agent, *, indexed: bool) -> WorkerFacts:
+def _facts_of(agent: Agent, indexed: bool, retention: float | None) -> WorkerFacts:
     limits = agent.limits.model_dump(mode="json", exclude_defaults=True)
-    return WorkerFacts(model=agent.model.name, limits=limits, indexed=indexed)
+    return WorkerFacts(model=agent.model.name, limits=limits, indexed=indexed, retention=retention)
 
 
 def _specs(agent: Agent) -> tuple[ToolSpec, ...]:

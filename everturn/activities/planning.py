@@ -45,6 +45,7 @@ async def _plan(agent: Agent, call: ToolCall) -> PlannedCall:
         patience=tool.patience.total_seconds(),
         approval=f"{tool.name} needs approval" if asked else None,
         expiry=_expiry(agent) if asked else None,
+        local=tool.local,
         policy=may_wait and agent.approvers is not None,
     )
 

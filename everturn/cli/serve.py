@@ -40,13 +40,12 @@ def up(
 
 
 async def _up(settings: Settings, *, port: int, ui_port: int, db: Path) -> None:
-    from everturn import logs
     from everturn.cli.samples import sample_agents
     from everturn.cli.terminal import Screen
     from everturn.devserver import connect_or_start
+    from everturn.serving import prepare
 
-    logs.configure(format=settings.log, level=settings.log_level)
-    logs.forward_core_logs()
+    prepare(settings)
     screen = Screen()
     with sample_agents(db.parent, wanted=not settings.agents) as (sample, notes):
         specs = settings.agents or sample

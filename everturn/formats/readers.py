@@ -5,6 +5,7 @@ What a model said is read by its protocol's own decoder, as if it had just come;
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterable, Sequence
 from itertools import groupby
@@ -81,9 +82,13 @@ def read_anthropic(messages: Iterable[Any], *, provider: str) -> tuple[Message, 
                     if block.get("type") != "tool_result":
                         said.append(_anthropic_part(block))
                         continue
-                    parts = _result_parts(_content(block.get("content"), _anthropic_part))
-                    name = _answering(found, block.get("tool_use_id"))
-                    _add_result(found, name, parts, is_error=bool(block.get("is_error")))
+                    parts = _content(block.get("content"), _anthropic_part)
+                    name, is_error = _answering(found, block.get("tool_use_id")), bool(block.get("is_error"))
+                    if any(isinstance(part, Opaque) for part in parts):  # a found tool, a stored file
+                        extra = {"content": block["content"]}
+                        _add_result(found, name, _result_parts(parts), is_error, extra=extra, provider=provider)
+                    else:
+                        _add_result(found, name, parts, is_error)
                 if said:
                     found.append(_said("user", said, provider))
             case "system":
@@ -100,6 +105,8 @@ def read_gemini(contents: Iterable[Any], *, provider: str) -> tuple[Message, ...
     for content in map(_camel, map(as_dict, contents)):
         parts = content.get("parts") or []
         match content.get("role"):
+            case "model" if all(part == {"text": ""} for part in parts):
+                found.append(Message(role="assistant", parts=()))  # which nobody would give, and some send
             case "model":
                 body = {"candidates": [{"content": content, "finishReason": "STOP"}]}
                 found.append(_decoded(gemini, body, provider, found))
@@ -130,6 +137,10 @@ def _decoded(protocol: Any, body: Json, provider: str, before: Sequence[Message]
     return message
 
 
+def _phase(item: Json) -> Json:
+    return {"item": {"phase": item["phase"]}} if item.get("phase") else {}
+
+
 def _flush_items(found: list[Message], reply: list[Json], provider: str, custom: Sequence[Json]) -> None:
     """Adds what one reply's items say, as one message."""
     from everturn.providers import openai_responses
@@ -138,7 +149,7 @@ def _flush_items(found: list[Message], reply: list[Json], provider: str, custom:
     parts: list[Part] = []
     for plain, items in groupby(reply, key=lambda item: isinstance(item.get("content"), str)):
         if plain:  # {"role": "assistant", "content": "..."}, which the API takes but never gives
-            parts += [Text(text=item["content"]) for item in items]
+            parts += [Text(text=item["content"], extra=_phase(item)) for item in items]
         else:
             body = {"status": "completed", "output": list(items)}
             parts += _decoded(openai_responses, body, provider, found, raw_tools=custom).parts
@@ -151,7 +162,7 @@ def _flush_items(found: list[Message], reply: list[Json], provider: str, custom:
 
 
 def _said(role: str, parts: Sequence[Part], provider: str) -> Message:
-    bound = any(isinstance(part, Opaque) for part in parts)
+    bound = any(isinstance(part, Opaque) or part.extra for part in parts)
     known = "user" if role == "user" else "system"
     return Message(role=known, parts=tuple(parts), provider=provider if bound else "")
 
@@ -170,13 +181,23 @@ def _answering(found: Sequence[Message], wire_id: object, name: object = "") -> 
     return str(wire_id or name or "unknown"), str(name or "")
 
 
-def _add_result(found: list[Message], call: tuple[str, str], content: Sequence[Part], is_error: bool = False) -> None:
+def _add_result(
+    found: list[Message],
+    call: tuple[str, str],
+    content: Sequence[Part],
+    is_error: bool = False,
+    *,
+    extra: Json | None = None,
+    provider: str = "",
+) -> None:
     """Adds a result: to the message with the others of the same reply, where there is one."""
-    result = ToolResult(call_id=call[0], name=call[1], content=tuple(content), is_error=is_error)
+    parts: list[Part] = [
+        ToolResult(call_id=call[0], name=call[1], content=tuple(content), is_error=is_error, extra=extra or {})
+    ]
     if found and found[-1].role == "tool":
-        found[-1] = Message(role="tool", parts=(*found[-1].parts, result))
-    else:
-        found.append(Message(role="tool", parts=(result,)))
+        others = found.pop()
+        parts, provider = [*others.parts, *parts], provider or others.provider
+    found.append(Message(role="tool", parts=tuple(parts), provider=provider))
 
 
 def _result_parts(parts: Iterable[Part]) -> list[Part]:
@@ -201,9 +222,11 @@ def _openai_part(block: Json) -> Part:
         case "image_url" | "input_image":
             given = block.get("image_url")
             url = given.get("url") if isinstance(given, dict) else given
+            detail = given.get("detail") if isinstance(given, dict) else block.get("detail")
+            extra = {"detail": detail} if detail not in {None, "auto"} else {}
             if isinstance(url, str) and url:
                 media_type, data = _data_url(url)
-                return Image(data=data, media_type=media_type) if data else Image(url=url)
+                return Image(extra=extra, **({"data": data, "media_type": media_type} if data else {"url": url}))
         case "file" | "input_file":
             file = block.get("file") if isinstance(block.get("file"), dict) else block
             assert isinstance(file, dict)
@@ -220,6 +243,9 @@ def _anthropic_part(block: Json) -> Part:
     kind = block.get("type")
     if kind == "text":
         return Text(text=str(block.get("text") or ""))
+    if kind == "document" and source.get("type") == "text":
+        data = base64.b64encode(str(source.get("data")).encode()).decode()
+        return Document(data=data, media_type="text/plain", name=str(block.get("title") or ""))
     if kind in {"image", "document"} and source.get("type") in {"base64", "url"}:
         where = (
             {"data": source.get("data"), "media_type": source.get("media_type")}
@@ -232,12 +258,12 @@ def _anthropic_part(block: Json) -> Part:
 
 def _gemini_part(part: Json) -> Part:
     if isinstance(part.get("text"), str):
-        return Text(text=part["text"])
+        return Text(text=part["text"], extra=_beside(part, "text"))
     inline, file = part.get("inlineData"), part.get("fileData")
     if isinstance(inline, dict) and inline.get("data") and inline.get("mimeType"):
-        return _media(str(inline["mimeType"]), data=inline["data"])
+        return _media(str(inline["mimeType"]), data=inline["data"], extra=_beside(part, "inlineData"))
     if isinstance(file, dict) and file.get("fileUri"):
-        return _media(str(file.get("mimeType") or ""), url=file["fileUri"])
+        return _media(str(file.get("mimeType") or ""), url=file["fileUri"], extra=_beside(part, "fileData"))
     return Opaque(data=part)
 
 
@@ -245,11 +271,16 @@ def _gemini_result(response: Json) -> tuple[list[Part], bool]:
     """A functionResponse's content. What we write is under `output` or `error`; others choose other keys."""
     said = response.get("response")
     said = said if isinstance(said, dict) else {}
-    key = next((name for name in ("output", "error", "result") if said.keys() == {name}), None)
+    key = next((name for name in ("output", "error", "result", "return_value") if said.keys() == {name}), None)
     value = said[key] if key else said
     parts: list[Part] = [Text(text=value if isinstance(value, str) else _json(value))]
     parts += _result_parts(_gemini_part(part) for part in response.get("parts") or ())
     return parts, key == "error"
+
+
+def _beside(part: Json, name: str) -> Json:
+    """What stands beside a part's own field, such as videoMetadata."""
+    return {key: value for key, value in part.items() if key != name}
 
 
 def _media(media_type: str, **source: Any) -> Image | Document:
@@ -275,6 +306,10 @@ _SNAKE = {
     "thought_signature": "thoughtSignature",
     "executable_code": "executableCode",
     "code_execution_result": "codeExecutionResult",
+    "video_metadata": "videoMetadata",
+    "tool_call": "toolCall",
+    "tool_response": "toolResponse",
+    "tool_type": "toolType",
 }
 
 

@@ -30,8 +30,8 @@ NO_RESULT: Final = "this call has no result"
 UNPARSED: Final = "INVALID_JSON"
 """The key under which a model reads arguments of its own that were no JSON object."""
 
-NOTHING: Final = "(empty)"
-"""What the model reads for a user's message without content, which the API refuses."""
+_NOTHING: Final = {"text": ""}
+"""A user's message without content, as a content has to have a part, and the first one has to be a user's."""
 
 NO_SIGNATURE: Final = "skip_thought_signature_validator"
 """In place of the signature of a call that Gemini did not make. Gemini 3 answers 400 to a first call without one."""
@@ -195,7 +195,7 @@ def _contents(request: Request) -> list[Json]:
     for message in request.messages:
         own = message.provider == request.model.provider
         if message.role == "user":
-            contents.append({"role": "user", "parts": list(_user_parts(message.parts, own=own)) or [{"text": NOTHING}]})
+            contents.append({"role": "user", "parts": list(_user_parts(message.parts, own=own)) or [_NOTHING]})
         elif message.role == "assistant":
             parts = list(_model_parts(message, own=own))
             parts = _signed(parts) if is_3 else parts
@@ -207,7 +207,7 @@ def _contents(request: Request) -> list[Json]:
                 contents.append({"role": "model", "parts": parts})
             contents += _results(message.tool_calls, results, is_3=is_3)
     if not contents or contents[0]["role"] == "model":
-        contents.insert(0, {"role": "user", "parts": [{"text": NOTHING}]})
+        contents.insert(0, {"role": "user", "parts": [_NOTHING]})
     return contents
 
 

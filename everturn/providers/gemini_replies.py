@@ -274,7 +274,7 @@ class Assembler:
 
     @property
     def _can_be_told(self) -> bool:
-        """Whether the slip is a call of a tool that is not there: a result says so, which is better than asking again."""
+        """Whether the slip is a call of a tool that is not there: a result says so, and nothing is asked twice."""
         return self._finish == "UNEXPECTED_TOOL_CALL" and bool(self.request.tools) and self._stop() == "tool_calls"
 
     def _stop(self) -> Stop:

@@ -22,7 +22,7 @@ from everturn.payloads import (
 from everturn.records import Decision, ToolCall, ToolResult
 from everturn.workflows import display, verdicts
 from everturn.workflows.desk import Desk
-from everturn.workflows.policy import check_options, or_cancelled, tool_options
+from everturn.workflows.policy import check_options, local_options, or_cancelled, tool_options
 
 
 class Calls:
@@ -111,13 +111,18 @@ class Calls:
         async with self._slots:
             if self._desk.closed:
                 return verdicts.cut_short(call, "the conversation was closed")
-            handle = workflow.start_activity(
-                call.name,
-                request,
-                result_type=ToolResult,
-                summary=display.call_summary(call.name, arguments),
-                **tool_options(plan),
+            return await self._started(call, request, plan)
+
+    async def _started(self, call: ToolCall, request: ToolRequest, plan: RunTool) -> ToolResult:
+        summary = display.call_summary(call.name, request.arguments)
+        if plan.local:
+            local = workflow.start_local_activity(
+                call.name, request, result_type=ToolResult, summary=summary, **local_options(plan)
             )
-            result: ToolResult = await or_cancelled(handle)
+            return await or_cancelled(local)
+        handle = workflow.start_activity(
+            call.name, request, result_type=ToolResult, summary=summary, **tool_options(plan)
+        )
+        result: ToolResult = await or_cancelled(handle)
         self.recorded.add(call.call_id)
         return result

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from temporalio import workflow
+from temporalio.exceptions import ActivityError
 
+from everturn import names
+from everturn.logs import workflow_log
 from everturn.packing import pack, unpack
 from everturn.payloads import CarryOver, Earlier, InRun, Packed, WorkerFacts
 from everturn.records import Message
+from everturn.workflows import verdicts
 from everturn.workflows.controls import Controls
+from everturn.workflows.policy import model_options
 from everturn.workflows.progress import MAX_DELTA_CHARS, Progress, chars
 
 MAX_EVENTS = 2_000
@@ -25,6 +30,21 @@ LIKELY_TOO_LONG = 20 * MAX_PACKED_CHARS
 MAX_LAST_TEXT_CHARS = 20_000
 
 
+async def keep_in_time(progress: Progress) -> None:
+    """Brings what stands in earlier runs into this one's history before Temporal deletes theirs."""
+    if progress.keep_by is None or not isinstance(progress.earlier, InRun):
+        return
+    await workflow.sleep(max(0.0, progress.keep_by - workflow.time()), summary="bring earlier runs' messages here")
+    try:
+        progress.earlier = await workflow.execute_activity(
+            names.KEEP_TRANSCRIPT, progress.earlier, result_type=Packed, **model_options()
+        )
+        progress.keep_by = None
+    except ActivityError as error:
+        # It goes on as long as a worker remembers the messages; one that does not will stall it, with this cause.
+        workflow_log("transcript.not_kept", level="error", cause=verdicts.cause_of(error))
+
+
 def due(progress: Progress, controls: Controls) -> bool:
     """Whether the run is long enough, and what it would hand over fits a payload; else the next boundary will do."""
     info = workflow.info()
@@ -36,16 +56,11 @@ def due(progress: Progress, controls: Controls) -> bool:
     )
 
 
-def over(
-    progress: Progress,
-    controls: Controls,
-    *,
-    before: CarryOver | None,
-    facts: WorkerFacts | None,
-    started_at: float,
-) -> CarryOver:
+def over(progress: Progress, controls: Controls, *, facts: WorkerFacts | None, started_at: float) -> CarryOver:
+    earlier = _earlier(progress)
     return CarryOver(
-        earlier=_earlier(progress, before.earlier if before else None),
+        earlier=earlier,
+        keep_by=_keep_by(progress, facts) if isinstance(earlier, InRun) else None,
         length=progress.position,
         digest=progress.digest,
         unseen=tuple(progress.unseen),
@@ -66,10 +81,17 @@ def over(
     )
 
 
-def _earlier(progress: Progress, before: Earlier | None) -> Earlier:
+def _keep_by(progress: Progress, facts: WorkerFacts | None) -> float | None:
+    """Half of what the histories of earlier runs have left to live; the oldest one decides."""
+    if progress.keep_by is not None or facts is None or facts.retention is None:
+        return progress.keep_by
+    return workflow.time() + facts.retention / 2
+
+
+def _earlier(progress: Progress) -> Earlier:
     """The prefix itself where it is small; else where it stands: in this run's history, and in those before it."""
-    here = InRun(run_id=workflow.info().run_id)
-    if isinstance(before, InRun):
+    here, before = InRun(run_id=workflow.info().run_id), progress.earlier
+    if isinstance(before, InRun) or (before and len(before.data) > MAX_PACKED_CHARS):
         return here
     messages: tuple[Message, ...] = (*(unpack(before.data) if before else ()), *progress.messages[: progress.seen])
     if sum(len(message.model_dump_json()) for message in messages) > LIKELY_TOO_LONG:

@@ -11,14 +11,12 @@ from typing import Any
 from temporalio import workflow
 
 from everturn import names
+from everturn.bounds import MAX_INPUT_CHARS, size_of
 from everturn.payloads import Answer, Approve, CarryOver, Control, Deny, MessageIn, Start, State
 from everturn.records import Decision, Message
 from everturn.workflows.commands import accept
 from everturn.workflows.desk import Desk, Taken, iso
 from everturn.workflows.progress import MAX_DELTA_CHARS, chars
-
-MAX_INPUT_CHARS = 400_000
-"""Of one message or answer: each goes on into the next model turn's payload."""
 
 REMEMBERED = 1000
 """Message ids kept to take a repeated message once only."""
@@ -139,6 +137,9 @@ class Controls:
     def _approve_objection(self, approval: Approve) -> str | None:
         if approval.call_id == names.EVERY_CALL and approval.arguments is not None:
             return "Edited arguments go with one call: name its call_id."
+        # In bytes: they go into the tool's payload twice, and beside the model's own into the policy's.
+        if (size := size_of(approval)) > MAX_INPUT_CHARS:
+            return f"It has {size:,} bytes of JSON; the limit is {MAX_INPUT_CHARS:,}."
         return self.desk.objection(approval.call_id, approving=True, expected=approval.expected)
 
     def _objection(self, decision: Deny | Answer) -> str | None:

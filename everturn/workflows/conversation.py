@@ -50,6 +50,7 @@ class ConversationWorkflow:
     async def run(self, *_: Any) -> Outcome:
         if self._problem:
             raise ApplicationError(self._problem, type="InvalidStart", non_retryable=True)
+        self._keeper = asyncio.create_task(carry.keep_in_time(self._progress))
         try:
             limit = await self._converse()
         except (asyncio.CancelledError, ActivityError) as error:
@@ -188,13 +189,7 @@ class ConversationWorkflow:
             return
         # A message that comes in now makes Temporal repeat this task, and so is in the inbox that is handed over.
         await workflow.wait_condition(workflow.all_handlers_finished)
-        handed = carry.over(
-            self._progress,
-            self._controls,
-            before=self._start.carry,
-            facts=self._facts,
-            started_at=self._started_at,
-        )
+        handed = carry.over(self._progress, self._controls, facts=self._facts, started_at=self._started_at)
         workflow.continue_as_new(self._start.model_copy(update={"message": (), "message_id": None, "carry": handed}))
 
     # ------------------------------------------------------------ limits and the end

@@ -39,6 +39,16 @@ def model_options() -> dict[str, Any]:
     }
 
 
+def local_options(plan: RunTool) -> dict[str, Any]:
+    """A local activity is run by the worker that has the conversation, within its workflow task."""
+    return {
+        "start_to_close_timeout": timedelta(seconds=plan.timeout) + HEARTBEAT_TIMEOUT,
+        "retry_policy": _RETRY,
+        # Longer delays would hold up the workflow task: the server's own timer takes over.
+        "local_retry_threshold": timedelta(seconds=2),
+    }
+
+
 async def or_cancelled(handle: workflow.ActivityHandle[R]) -> R:
     """The activity's result, even where the cancellation of this task comes in together with it.
 

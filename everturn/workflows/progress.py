@@ -9,7 +9,7 @@ from pydantic import JsonValue
 
 from everturn.bounds import size_of
 from everturn.models import Limits
-from everturn.payloads import CarryOver, ModelReply, View
+from everturn.payloads import CarryOver, Earlier, ModelReply, View
 from everturn.records import Document, Image, Message, Part, Text, ToolResult, Usage
 
 INLINE_CHARS = 2_048
@@ -33,6 +33,10 @@ class Progress:
     """Those of this run."""
     base: int = 0
     """So many came before them, in earlier runs."""
+    earlier: Earlier | None = None
+    """Where those are."""
+    keep_by: float | None = None
+    """When they have to be brought here, since the histories of earlier runs are deleted some day."""
     seen: int = 0
     """So many of `messages` belong to the prefix: the model has seen them, or said them."""
     digest: str = ""
@@ -59,6 +63,8 @@ class Progress:
         return cls(
             messages=list(carry.unseen),
             base=carry.length,
+            earlier=carry.earlier,
+            keep_by=carry.keep_by,
             digest=carry.digest,
             turn=carry.turn,
             tool_calls=carry.tool_calls,

@@ -6,12 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from everturn import Client
 from everturn.testing import ScriptedModel
+from tests.crash.proxy import Proxy
 
 ROOT = Path(__file__).parents[2]
 
@@ -19,19 +20,28 @@ ROOT = Path(__file__).parents[2]
 class WorkerProcess:
     """`python worker.py`, as users run it; its log goes to a file in `folder`."""
 
-    def __init__(self, client: Client, model: ScriptedModel, folder: Path) -> None:
+    def __init__(
+        self,
+        client: Client,
+        model: ScriptedModel | Proxy,
+        folder: Path,
+        *,
+        agents: str = "tests/crash/agents.py",
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.log = folder / f"worker-{len(list(folder.glob('worker-*')))}.log"
-        environment = {
+        variables = {
             **os.environ,
+            **(environment or {}),
             "TEMPORAL_ADDRESS": client.temporal.service_client.config.target_host,
             "EVERTURN_TASK_QUEUE": client.task_queue,
-            "EVERTURN_AGENTS": str(ROOT / "tests/crash/agents.py"),
+            "EVERTURN_AGENTS": str(ROOT / agents),
             "SCRIPTED_BASE_URL": model.base_url,
             "CRASH_TEST_FOLDER": str(folder),
         }
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "worker.py"], cwd=ROOT, env=environment, stderr=log, stdout=log
+                [sys.executable, "worker.py"], cwd=ROOT, env=variables, stderr=log, stdout=log
             )
 
     @property

@@ -119,7 +119,7 @@ def deep() -> list[Any]:
         (circle(), "Circular reference"),
         (deep(), "recursion"),
         (object(), "an object, which"),
-        ({"picture": IMAGE}, "in a list of Text and Image"),
+        ({"picture": IMAGE}, "in a list of Text, Image and Document"),
         ([IMAGE, {"a": 1}], "its item 1 is a dict"),
         ({"a": [object()]}, "an object is not JSON"),
         (lambda: 1, "a function, which"),

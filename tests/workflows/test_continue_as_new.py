@@ -8,6 +8,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
+from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import Client, Conversation, Limits, tool
 from everturn.testing import ScriptedModel
@@ -161,3 +164,56 @@ async def test_a_revived_conversation_knows_what_was_said_long_before(
         "Read it all",
         "And?",
     ]
+
+
+async def test_what_earlier_runs_hold_is_kept_before_their_histories_are_deleted(
+    client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(carry, "MAX_EVENTS", 40)
+    monkeypatch.setattr(carry, "MAX_PACKED_CHARS", 0)
+
+    async def one_second(self: Client) -> float:
+        return 1.0
+
+    monkeypatch.setattr(Client, "retention", one_second)
+
+    @tool
+    def read_page(number: int) -> str:
+        return page(number, 10)
+
+    model = scripted(pages(10))
+    agent = agent_on(model, tools=[read_page])
+    async with hosting(client, agent) as worker:
+        conversation = await client.start(agent, "Read it all", keep_open=timedelta(minutes=5))
+        assert await conversation.reply() == "Read."
+        runs = await runs_of(client, conversation)
+        await eventually(lambda: _kept(client, conversation))
+        for run in runs[:-1]:
+            await delete(client, conversation, run)
+        worker.prefixes.clear()
+        await conversation.send("And?")
+        assert await conversation.reply() == "Read."
+        assert len(model.requests[-1]["messages"]) == 23
+        await conversation.close()
+        await conversation.outcome()
+    assert len(results_of(await conversation.transcript())) == 10
+
+
+async def _kept(client: Client, conversation: Conversation) -> bool:
+    history = await client.temporal.get_workflow_handle(conversation.id).fetch_history()
+    return any(b'"kind":"packed"' in event.SerializeToString() for event in history.events)
+
+
+async def delete(client: Client, conversation: Conversation, run_id: str) -> None:
+    execution = WorkflowExecution(workflow_id=conversation.id, run_id=run_id)
+    request = DeleteWorkflowExecutionRequest(namespace="default", workflow_execution=execution)
+    await client.temporal.workflow_service.delete_workflow_execution(request)
+    await eventually(lambda: _gone(client, conversation, run_id))
+
+
+async def _gone(client: Client, conversation: Conversation, run_id: str) -> bool:
+    try:
+        await client.temporal.get_workflow_handle(conversation.id, run_id=run_id).describe()
+    except RPCError as error:
+        return error.status is RPCStatusCode.NOT_FOUND
+    return False

@@ -354,3 +354,24 @@ async def test_a_conversation_that_is_held_up_can_be_closed_and_asks_no_model_ag
 
 async def _held(conversation: Any) -> bool:
     return (await conversation.status()).state in ("stalled", "paused")
+
+
+async def test_a_local_read_tool_costs_no_event_but_its_marker(
+    client: Client, scripted: Scripted, cached_conversations: int
+) -> None:
+    @tool(effect="read", timeout=timedelta(seconds=5), local=True)
+    def look(number: int) -> str:
+        if number == 1:
+            raise ToolFailed("dark")
+        return f"saw {number}"
+
+    agent = agent_on(scripted([call("look", {"number": n}) for n in range(5)] + ["Done."]), tools=[look])
+    async with hosting(client, agent, cached_conversations=cached_conversations):
+        conversation = await client.start(agent, "Look")
+        assert await conversation.reply() == "Done."
+        events = [event.kind async for event in conversation.events()]
+        described = await client.temporal.get_workflow_handle(conversation.id).describe()
+    results = results_of(await conversation.transcript())
+    assert [result.text for result in results] == ["saw 0", "dark", "saw 2", "saw 3", "saw 4"]
+    assert events.count("tool_finished") == 5
+    assert described.history_length <= 7 * 5 + 12

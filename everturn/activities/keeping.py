@@ -1,0 +1,48 @@
+"""Brings the messages of earlier runs into the current one, before Temporal deletes the histories that hold them."""
+
+from __future__ import annotations
+
+from temporalio import activity
+
+from everturn import names
+from everturn.activities import failures
+from everturn.activities.beat import Heart
+from everturn.errors import ContextTooLong, NotFound
+from everturn.history import Transcript, read_earlier, read_steps
+from everturn.packing import pack
+from everturn.payloads import InRun, Packed
+
+MAX_PACKED_CHARS = 1_500_000
+"""Temporal takes payloads of 2 MB. So much holds a transcript of several MB: more than any model's window."""
+
+
+class Keeping:
+    def __init__(self, heart: Heart) -> None:
+        self._heart = heart
+
+    @activity.defn(name=names.KEEP_TRANSCRIPT)
+    async def keep_transcript(self, earlier: InRun) -> Packed:
+        with self._heart.beating():
+            return await self._read(earlier)
+
+    async def _read(self, earlier: InRun) -> Packed:
+        info, client = activity.info(), activity.client()
+        transcript, conversation_id = Transcript(), info.workflow_id or ""
+        async for step in read_steps(client, conversation_id, run_id=info.workflow_run_id):
+            transcript.take(step)
+            break  # the first step says how many messages came before this run
+        transcript.earlier = earlier
+        try:
+            packed = pack(await read_earlier(client, conversation_id, transcript))
+        except NotFound as error:
+            raise failures.final(error) from None
+        # With external storage the SDK puts it elsewhere, and any size will do.
+        if len(packed) > MAX_PACKED_CHARS and client.data_converter.external_storage is None:
+            raise failures.final(
+                ContextTooLong(
+                    f"The transcript of earlier runs has {len(packed):,} characters packed; a payload takes "
+                    f"{MAX_PACKED_CHARS:,}.",
+                    cure="Raise the namespace's retention, or switch external storage on.",
+                )
+            )
+        return Packed(data=packed)

@@ -1,0 +1,126 @@
+"""Numbers for Prometheus, through Temporal's own meter, so that they stand beside the SDK's.
+
+| metric | kind | labels, beside namespace and task_queue |
+|---|---|---|
+| everturn_turns | counter | agent, outcome: ok, retried or stalled |
+| everturn_tokens | counter | agent, kind: input, cached or output |
+| everturn_tool_calls | counter | agent, tool, outcome: ok, error (the model is told) or failed (Temporal is) |
+| everturn_retries | counter | activity |
+| everturn_prefix_cache_hits, everturn_prefix_cache_misses | counter | |
+| everturn_prefix_cache_bytes | gauge | |
+
+How long turns and tools take is the SDK's temporal_activity_execution_latency, by activity_type.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+from temporalio import activity
+from temporalio.client import Client
+from temporalio.common import MetricMeter
+from temporalio.exceptions import ApplicationError
+from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
+from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
+
+from everturn.activities.prefixes import Prefixes
+from everturn.errors import InvalidSetting
+from everturn.logs import core_logs
+from everturn.payloads import ModelReply, ModelRequest, ToolRequest
+from everturn.records import ToolResult
+
+
+def expose(address: str) -> None:
+    """Shows this process's metrics at http://address/metrics. Call it before the process's first Temporal client.
+
+    `address` is host:port. Raises InvalidSetting.
+    """
+    host, _, port = address.rpartition(":")
+    try:
+        bound = f"{socket.gethostbyname(host)}:{port}"
+        telemetry = TelemetryConfig(logging=core_logs(), metrics=PrometheusConfig(bind_address=bound))
+        Runtime.set_default(Runtime(telemetry=telemetry), error_if_already_set=False)
+    except (OSError, ValueError) as error:
+        raise InvalidSetting(
+            f"No metrics can be shown at {address!r}: {error}.", cure="Set EVERTURN_METRICS to a free host:port."
+        ) from None
+
+
+class Metrics(Interceptor):
+    """Counts what a worker's activities do."""
+
+    def __init__(self, client: Client, *, task_queue: str, prefixes: Prefixes) -> None:
+        runtime = client.service_client.config.runtime or Runtime.default()
+        meter: MetricMeter = runtime.metric_meter.with_additional_attributes(
+            {"namespace": client.namespace, "task_queue": task_queue}
+        )
+        self._turns = meter.create_counter("everturn_turns", "Model turns that were asked for.")
+        self._tokens = meter.create_counter("everturn_tokens", "Tokens, as the providers count them.")
+        self._tool_calls = meter.create_counter("everturn_tool_calls", "Tool calls that ran here.")
+        self._retries = meter.create_counter("everturn_retries", "Activities that ran for another time.")
+        self._hits = meter.create_counter("everturn_prefix_cache_hits", "Turns whose prefix was in memory.")
+        self._misses = meter.create_counter("everturn_prefix_cache_misses", "Turns that had to read the history.")
+        self._bytes = meter.create_gauge("everturn_prefix_cache_bytes", "Memory for prefixes and results.")
+        self._prefixes = prefixes
+        self._counted = (0, 0)
+        for counter in (self._hits, self._misses):
+            counter.add(0)  # so that a rate can be had from the first one on
+
+    def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002
+        return _Counting(next, self)
+
+    def count(self, request: Any, result: Any) -> None:
+        """What an activity was asked and what came of it: its result, or the error that it ended with."""
+        match request:
+            case ModelRequest(agent=agent):
+                self._turns.add(1, {"agent": agent, "outcome": _turn_outcome(result)})
+                if isinstance(result, ModelReply):
+                    usage = result.usage
+                    for kind, tokens in (
+                        ("input", usage.input_tokens),
+                        ("cached", usage.cached_tokens),
+                        ("output", usage.output_tokens),
+                    ):
+                        self._tokens.add(tokens, {"agent": agent, "kind": kind})
+            case ToolRequest(agent=agent):
+                tool = activity.info().activity_type
+                self._tool_calls.add(1, {"agent": agent, "tool": tool, "outcome": _tool_outcome(result)})
+        if activity.info().attempt > 1:
+            self._retries.add(1, {"activity": activity.info().activity_type})
+        self._count_prefixes()
+
+    def _count_prefixes(self) -> None:
+        hits, misses = self._counted
+        self._counted = self._prefixes.hits, self._prefixes.misses
+        self._hits.add(self._prefixes.hits - hits)
+        self._misses.add(self._prefixes.misses - misses)
+        self._bytes.set(self._prefixes.bytes)
+
+
+class _Counting(ActivityInboundInterceptor):
+    def __init__(self, next: ActivityInboundInterceptor, metrics: Metrics) -> None:  # noqa: A002
+        super().__init__(next)
+        self._metrics = metrics
+
+    async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002
+        request = input.args[0] if input.args else None
+        try:
+            result = await self.next.execute_activity(input)
+        except BaseException as error:
+            self._metrics.count(request, error)
+            raise
+        self._metrics.count(request, result)
+        return result
+
+
+def _turn_outcome(result: Any) -> str:
+    if isinstance(result, BaseException):
+        return "stalled" if isinstance(result, ApplicationError) and result.non_retryable else "retried"
+    return "ok"
+
+
+def _tool_outcome(result: Any) -> str:
+    if isinstance(result, BaseException):
+        return "failed"
+    return "error" if isinstance(result, ToolResult) and result.is_error else "ok"

@@ -1,0 +1,89 @@
+"""The agent of the crash test: a tool of each kind. Each takes effect somewhere between its begin and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from everturn import Agent, ToolContext, tool
+from everturn.workflows import carry
+from tests.crash.ledger import Ledger
+
+LEDGER = "ledger.sqlite"
+RUN_EVENTS = "CRASH_TEST_RUN_EVENTS"
+
+# Short runs, so that kills hit the change from one to the next too. All workers and the replay agree on it.
+carry.MAX_EVENTS = int(os.environ.get(RUN_EVENTS, carry.MAX_EVENTS))
+
+_ledger = Ledger(Path(os.environ.get("CRASH_TEST_FOLDER", ".")) / LEDGER)
+
+
+def receipt(number: int, key: str, size: int) -> str:
+    """What a tool returns of an effect."""
+    return f"receipt {number} of {key}".ljust(size, ".")
+
+
+def act(name: str, context: ToolContext, before: float, after: float, size: int) -> str:
+    time.sleep(before)
+    number = _ledger.write(name, context.idempotency_key, context.attempt)
+    time.sleep(after)
+    return receipt(number, context.idempotency_key, size)
+
+
+async def act_async(name: str, context: ToolContext, before: float, after: float, size: int) -> str:
+    await asyncio.sleep(before)
+    number = _ledger.write(name, context.idempotency_key, context.attempt)
+    await asyncio.sleep(after)
+    return receipt(number, context.idempotency_key, size)
+
+
+@tool(effect="read")
+def look(context: ToolContext, before: float = 0, after: float = 0, size: int = 0) -> str:
+    return act("look", context, before, after, size)
+
+
+@tool(effect="read")
+async def look_async(context: ToolContext, before: float = 0, after: float = 0, size: int = 0) -> str:
+    return await act_async("look_async", context, before, after, size)
+
+
+@tool(effect="idempotent")
+def note(context: ToolContext, before: float = 0, after: float = 0, size: int = 0) -> str:
+    return act("note", context, before, after, size)
+
+
+@tool(effect="idempotent")
+async def note_async(context: ToolContext, before: float = 0, after: float = 0, size: int = 0) -> str:
+    return await act_async("note_async", context, before, after, size)
+
+
+@tool(effect="once")
+def pay(context: ToolContext, before: float = 0, after: float = 0, size: int = 0) -> str:
+    return act("pay", context, before, after, size)
+
+
+@tool(effect="once")
+async def pay_async(context: ToolContext, before: float = 0, after: float = 0, size: int = 0) -> str:
+    return await act_async("pay_async", context, before, after, size)
+
+
+@tool(effect="idempotent", needs_approval=True)
+async def sign(context: ToolContext, before: float = 0, after: float = 0, size: int = 0) -> str:
+    return await act_async("sign", context, before, after, size)
+
+
+@tool(effect="once", needs_approval=True)
+def refund(context: ToolContext, before: float = 0, after: float = 0, size: int = 0) -> str:
+    return act("refund", context, before, after, size)
+
+
+screen: dict[str, Any] = {"name": "screen", "description": "Look at the screen.", "parameters": {"type": "object"}}
+
+teller = Agent(
+    "teller",
+    model="scripted:demo",
+    tools=[look, look_async, note, note_async, pay, pay_async, sign, refund, screen],
+)

@@ -1,0 +1,189 @@
+"""The people of the crash test: they talk, decide, help where a conversation is stalled, and may vanish at any moment.
+
+Whoever comes in the place of one who vanished knows nothing but the conversation's id and the story.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from temporalio.service import RPCError
+
+from everturn import Client, Conversation
+from everturn.errors import Ended, EverturnError, Refused, Stalled, Unreachable
+from everturn.events import AnswerRequested, ApprovalRequested
+from tests.crash.stories import Story
+
+T = TypeVar("T")
+
+RETRY_SECONDS = 0.2
+KEEP_OPEN = timedelta(hours=1)
+NO_WAIT = {"before": 0, "after": 0, "size": 0}
+
+
+class People:
+    """What they all share: the client, and what they noted for the report."""
+
+    def __init__(self, client: Client, seed: int) -> None:
+        self.client = client
+        self.rng = random.Random(f"{seed}/people")
+        self.told: Counter[str] = Counter()
+        """What they were told, and did, by kind."""
+        self.rough: Counter[str] = Counter()
+        """Errors that a client should never see, since they are not everturn's."""
+        self.runs: dict[str, set[str]] = {}
+        """The last run of each chain that a conversation had: a revived one has several."""
+
+    async def live(self, story: Story) -> None:
+        """One person's part in a conversation, from wherever it stands to its end. May be cancelled anywhere."""
+        conversation = await self._say(story, 0)
+        deciding = asyncio.create_task(self._decide_until_cancelled(conversation))
+        try:
+            for number in range(len(story.messages)):
+                if number:
+                    conversation = await self._say(story, number)
+                # Now and then, the next message comes while the answer is still under way.
+                if story.revived or number == len(story.messages) - 1 or self.rng.random() > 0.3:
+                    await self._reply(conversation)
+                if story.revived or len(story.messages) == 1:
+                    await self._note_end(conversation)
+            if len(story.messages) > 1 and not story.revived:
+                await self._try("close", conversation.close)
+            await self._note_end(conversation)
+        finally:
+            deciding.cancel()
+            await asyncio.gather(deciding, return_exceptions=True)
+
+    # ------------------------------------------------------------ talking
+
+    async def _say(self, story: Story, number: int) -> Conversation:
+        keep_open = KEEP_OPEN if len(story.messages) > 1 and not story.revived else None
+        return await self._patiently(
+            lambda: self.client.send(
+                "teller", story.messages[number], id=story.id, keep_open=keep_open, message_id=f"m{number}"
+            )
+        )
+
+    async def _reply(self, conversation: Conversation) -> None:
+        while True:
+            try:
+                await self._patiently(conversation.reply)
+            except Stalled:
+                self.told["stalled"] += 1
+                await self._try("resume", conversation.resume)
+            except Ended:
+                return
+            else:
+                return
+
+    async def _note_end(self, conversation: Conversation) -> None:
+        await self._patiently(conversation.outcome)
+        described = await self._patiently(self.client.temporal.get_workflow_handle(conversation.id).describe)
+        self.runs.setdefault(conversation.id, set()).add(described.run_id or "")
+
+    # ------------------------------------------------------------ deciding
+
+    async def _decide_until_cancelled(self, conversation: Conversation) -> None:
+        cursor: str | None = None
+        chain = ""
+        while True:
+            try:
+                described = await self._patiently(self.client.temporal.get_workflow_handle(conversation.id).describe)
+                first = described.raw_description.workflow_execution_info.first_run_id
+                if first != chain:
+                    chain, cursor = first, None  # it was revived: another chain of runs, with events of its own
+                async for event in conversation.events(since=cursor):
+                    cursor = event.cursor
+                    if isinstance(event, ApprovalRequested | AnswerRequested):
+                        await self._decide(conversation, event)
+            except Unreachable:
+                self.told["unreachable"] += 1
+            except RPCError as error:
+                self.rough[f"events: {error.status.name} {error.message}"] += 1
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _decide(self, conversation: Conversation, event: ApprovalRequested | AnswerRequested) -> None:
+        call_id = event.call.call_id
+        while True:
+            try:
+                await self._patiently(lambda: self._decide_at_random(conversation, event))
+            except Refused as error:
+                status = await self._status(conversation)
+                waits = status is not None and any(call_id == waiting.call_id for waiting in status.waiting)
+                if "was decided already" in str(error) and not waits:
+                    return
+                if status is None or status.turn > event.turn or status.state in ("idle", "done"):
+                    return
+                if waits and "No call" in str(error):
+                    self.told["refused, although the events said that it waits"] += 1
+            except Ended:
+                return
+            else:
+                return
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _status(self, conversation: Conversation) -> Any:
+        try:
+            return await self._patiently(conversation.status)
+        except Ended:
+            return None
+
+    async def _decide_at_random(self, conversation: Conversation, event: ApprovalRequested | AnswerRequested) -> None:
+        call_id, rng = event.call.call_id, self.rng
+        doubtful = isinstance(event, ApprovalRequested) and "outcome unknown" in event.why
+        if doubtful:
+            self.told["outcome unknown"] += 1
+        if isinstance(event, AnswerRequested):
+            await conversation.answer(call_id, answer_to(call_id))
+            return
+        handle = self.client.temporal.get_workflow_handle(conversation.id)
+        match rng.choices(["approve", "edit", "misedit", "deny", "answer", "signal", "both"], [8, 2, 1, 2, 2, 2, 1])[0]:
+            case "approve":
+                await conversation.approve(call_id)
+            case "edit":
+                await conversation.approve(call_id, arguments=NO_WAIT, note="quickly")
+            case "misedit":
+                await conversation.approve(call_id, arguments={"before": "soon"})
+            case "deny":
+                await conversation.deny(call_id, reason="not today")
+            case "answer":
+                await conversation.answer(call_id, answer_to(call_id))
+            case "signal":
+                await handle.signal("approve", {"call_id": call_id, "by": "signal"})
+                raise Refused("a signal is not answered: look whether it was taken")
+            case "both":
+                both = (conversation.approve(call_id), conversation.deny(call_id, reason="at the same time"))
+                taken = await asyncio.gather(*both, return_exceptions=True)
+                if errors := [one for one in taken if isinstance(one, BaseException)]:
+                    raise errors[0]
+                self.told["both of two decisions were taken"] += 1
+
+    # ------------------------------------------------------------ patience
+
+    async def _try(self, what: str, do: Callable[[], Awaitable[Any]]) -> None:
+        try:
+            await self._patiently(do)
+        except (Refused, Ended) as error:
+            self.told[f"{what}: {type(error).__name__}"] += 1
+
+    async def _patiently(self, do: Callable[[], Awaitable[T]]) -> T:
+        """Asks again while nobody is there to answer, as a person would."""
+        while True:
+            try:
+                return await do()
+            except Unreachable:
+                self.told["unreachable"] += 1
+            except EverturnError:
+                raise
+            except RPCError as error:
+                self.rough[f"{error.status.name} {error.message}"] += 1
+            await asyncio.sleep(RETRY_SECONDS)
+
+
+def answer_to(call_id: str) -> str:
+    return f"the answer to {call_id}"

@@ -1,0 +1,264 @@
+"""The crash test: many conversations, while everything around them is killed, broken and restarted."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from contextlib import AsyncExitStack, ExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from uuid import uuid4
+
+from temporalio.client import WorkflowHandle
+from temporalio.service import RPCError
+
+from everturn import Client
+from everturn.devserver import DevServer
+from everturn.testing import ScriptedModel
+from tests.crash.cast import LEDGER, RUN_EVENTS
+from tests.crash.ledger import Ledger
+from tests.crash.people import People
+from tests.crash.proxy import Proxy
+from tests.crash.stories import Author, Story
+from tests.crash.workers import WorkerProcess
+
+STARTED = 2
+"""temporal.api.enums.v1.PendingActivityState"""
+
+POLL_SECONDS = 0.02
+START_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    seed: int = 0
+    conversations: int = 200
+    kills: int = 60
+    restarts: int = 5
+    workers: int = 3
+    at_once: int = 24
+    """Conversations."""
+    pace: float = 4.0
+    """Seconds from kill to kill, on average."""
+    run_events: int = 60
+    """A longer run is continued as a new one."""
+    patience: float = 120.0
+    """Seconds in which, after the last kill, every conversation has to end."""
+
+
+@dataclass(frozen=True)
+class Hit:
+    """An activity that a killed worker was running."""
+
+    conversation: str
+    run_id: str
+    activity_id: str
+    tool: str
+
+
+@dataclass
+class Kill:
+    at: float
+    pid: int
+    hits: list[Hit] = field(default_factory=list)
+
+
+class Storm:
+    def __init__(self, plan: Plan, folder: Path) -> None:
+        self.plan = plan
+        self.folder = folder
+        self.rng = random.Random(plan.seed)
+        prefix = uuid4().hex[:6]
+        self.stories = [Story.make(plan.seed, number, prefix) for number in range(plan.conversations)]
+        self.author = Author(self.stories)
+        self.ledger = Ledger(folder / LEDGER).create()
+        self.kills: list[Kill] = []
+        self.restarts: list[float] = []
+        """Seconds until the server answered again."""
+        self.vanished = 0
+        self.living: dict[int, list[asyncio.Task[None]]] = {}
+        """The people in each conversation that is not over."""
+        self.ended: set[int] = set()
+        self.stuck: dict[int, str] = {}
+        self.seconds = 0.0
+
+    async def run(self) -> None:
+        began = time.monotonic()
+        async with AsyncExitStack() as stack:
+            self.server = await stack.enter_async_context(
+                DevServer(
+                    db_filename=self.folder / "temporal.db",
+                    dynamic_config={"history.workflowIdReuseMinimalInterval": '"0s"'},
+                )
+            )
+            self.client = await Client.connect(self.server.address, task_queue="storm", by="people")
+            self.people = People(self.client, self.plan.seed)
+            model = await stack.enter_async_context(ScriptedModel(self.author, keep=0))
+            self.proxy = await stack.enter_async_context(Proxy(model.base_url))
+            self.workers = [self._start_worker() for _ in range(self.plan.workers)]
+            stack.callback(self._kill_all)
+            await self._weather()
+            self.seconds = time.monotonic() - began
+            await self._gather_evidence()
+
+    async def _gather_evidence(self) -> None:
+        """Reads the histories while the server is still there."""
+        from tests.crash.evidence import gather
+
+        self.evidence = await gather(self)
+
+    # ------------------------------------------------------------ the conversations
+
+    async def _weather(self) -> None:
+        """Runs every conversation through the storm."""
+        tasks = [self._kill_workers(), self._trouble_the_network(), self._vanish()]
+        troubles = [asyncio.create_task(task) for task in tasks]
+        room = asyncio.Semaphore(self.plan.at_once)
+        lives = [asyncio.create_task(self._live(story, room)) for story in self.stories]
+        try:
+            await troubles[0]  # every kill, and every restart
+            for trouble in troubles[1:]:
+                trouble.cancel()
+            self.proxy.refusing, self.proxy.delay_seconds = False, 0.0
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self.plan.patience):
+                    await asyncio.gather(*lives)
+        finally:
+            for task in (*troubles, *lives):
+                task.cancel()
+            await asyncio.gather(*troubles, *lives, return_exceptions=True)
+        for story in self.stories:
+            if story.number not in self.ended:
+                self.stuck[story.number] = await self._where(story)
+
+    async def _live(self, story: Story, room: asyncio.Semaphore) -> None:
+        # As many conversations as there are kills to come: neither should be over long before the other.
+        plan = self.plan
+        while plan.kills and story.number > plan.at_once + plan.conversations * len(self.kills) / plan.kills:
+            await asyncio.sleep(POLL_SECONDS * 5)
+        async with room:
+            people = self.living[story.number] = []
+            try:
+                while True:
+                    if not people:
+                        people.append(asyncio.create_task(self.people.live(story)))
+                    await asyncio.wait(people)
+                    failed = [person for person in people if not person.cancelled() and person.exception()]
+                    if failed:
+                        raise failed[0].exception() or RuntimeError
+                    if any(not person.cancelled() for person in people):
+                        break
+                    people.clear()  # all have vanished: others come
+                self.ended.add(story.number)
+            finally:
+                del self.living[story.number]
+                for person in people:
+                    person.cancel()
+                await asyncio.gather(*people, return_exceptions=True)
+
+    async def _where(self, story: Story) -> str:
+        """Where a conversation stands that should have ended."""
+        conversation = self.client.conversation(story.id)
+        try:
+            status = await conversation.status()
+        except Exception as error:  # noqa: BLE001 - it is for the report
+            return f"{type(error).__name__}: {error}"
+        return f"{status.state}, turn {status.turn}, waiting: {[one.why for one in status.waiting]}, {status.cause}"
+
+    # ------------------------------------------------------------ the troubles
+
+    async def _kill_workers(self) -> None:
+        restart_at = set(self.rng.sample(range(self.plan.kills), min(self.plan.restarts, self.plan.kills)))
+        restarting: list[asyncio.Task[None]] = []
+        for number in range(self.plan.kills):
+            await asyncio.sleep(self.rng.uniform(0.2, 1.8) * self.plan.pace)
+            if number in restart_at:
+                # Workers are killed while the server is away, too.
+                restarting.append(asyncio.create_task(self._restart_server(*restarting[-1:])))
+            victim = await self._someone_at_work()
+            victim.kill()
+            kill = Kill(time.time(), victim.process.pid)
+            self.kills.append(kill)
+            self.workers.remove(victim)
+            for _ in range(self.plan.workers - len(self.workers) if self.rng.random() < 0.8 else 0):
+                self.workers.append(self._start_worker())
+            kill.hits = await self._hit_by(kill)
+        while len(self.workers) < self.plan.workers:
+            self.workers.append(self._start_worker())
+        await asyncio.gather(*restarting)
+
+    async def _someone_at_work(self) -> WorkerProcess:
+        async with asyncio.timeout(START_SECONDS):
+            while not (ready := [worker for worker in self.workers if worker.started]):
+                if not self.workers:
+                    self.workers.append(self._start_worker())
+                await asyncio.sleep(POLL_SECONDS)
+        return self.rng.choice(ready)
+
+    def _start_worker(self) -> WorkerProcess:
+        return WorkerProcess(
+            self.client,
+            self.proxy,
+            self.folder,
+            agents="tests/crash/cast.py",
+            environment={RUN_EVENTS: str(self.plan.run_events)},
+        )
+
+    async def _hit_by(self, kill: Kill) -> list[Hit]:
+        """What the server still believes to run on the worker that was killed just now."""
+        handles = [self.client.temporal.get_workflow_handle(self.stories[number].id) for number in [*self.living]]
+        hits = await asyncio.gather(*(self._pending(handle, f"{kill.pid}@") for handle in handles))
+        return [hit for some in hits for hit in some]
+
+    async def _pending(self, handle: WorkflowHandle, worker: str) -> list[Hit]:
+        try:
+            described = await handle.describe()
+        except RPCError:
+            return []  # not there yet, or the server is away
+        return [
+            Hit(handle.id, described.run_id or "", activity.activity_id, activity.activity_type.name)
+            for activity in described.raw_description.pending_activities
+            if activity.state == STARTED and activity.last_worker_identity.startswith(worker)
+        ]
+
+    async def _restart_server(self, before: asyncio.Task[None] | None = None) -> None:
+        if before:
+            await before
+        began = time.monotonic()
+        await self.server.restart()
+        self.restarts.append(time.monotonic() - began)
+
+    async def _trouble_the_network(self) -> None:
+        while True:
+            await asyncio.sleep(self.rng.expovariate(1 / 2.5))
+            match self.rng.choice(["drop", "drop", "refuse", "delay"]):
+                case "drop":
+                    self.proxy.drop()
+                case "refuse":
+                    self.proxy.refusing = True
+                    self.proxy.drop()
+                    await asyncio.sleep(self.rng.uniform(0.1, 1.5))
+                    self.proxy.refusing = False
+                case "delay":
+                    self.proxy.delay_seconds = self.rng.uniform(0.05, 0.4)
+                    await asyncio.sleep(self.rng.uniform(0.5, 2))
+                    self.proxy.delay_seconds = 0.0
+
+    async def _vanish(self) -> None:
+        """Clients disappear while they wait; and now and then a second one is there."""
+        while True:
+            await asyncio.sleep(self.rng.expovariate(1 / 0.4))
+            if self.living:
+                number = self.rng.choice([*self.living])
+                people = self.living[number]
+                if len(people) == 1 and self.rng.random() < 0.3:
+                    people.append(asyncio.create_task(self.people.live(self.stories[number])))
+                elif people:
+                    self.rng.choice(people).cancel()
+                    self.vanished += 1
+
+    def _kill_all(self) -> None:
+        with ExitStack() as stack:
+            for worker in self.workers:
+                stack.callback(worker.kill)
