@@ -41,7 +41,7 @@ CHROMIUM = (
     "--remote-debugging-port=0",
 )  # fmt: skip
 WIDTH, HEIGHT, SCALE = 1440, 1500, 1.5
-MARGIN = 24
+MARGIN = 14
 
 CLICK = "[...document.querySelectorAll('a, button')].find(one => one.innerText.trim() == {text!r}).click()"
 
@@ -92,7 +92,7 @@ class Page:
         self.run(CLICK.format(text=text))
 
     def save(self, path: Path, *, down_to: str, and_below: int = MARGIN) -> None:
-        time.sleep(1)  # what moves comes to rest
+        time.sleep(2)  # what moves comes to rest
         frame = self.run(FRAME.replace("LOWEST", repr(down_to)))
         clip = {
             "x": frame["left"],
@@ -137,11 +137,12 @@ def photograph(ui: str, demo: str) -> None:
         page.click("Descending")
         page.until("[...document.querySelectorAll('button')].some(one => one.innerText.trim() == 'Ascending')")
         # Below the last row of the timeline come the labels of its axis.
-        page.save(PICTURES / "demo-in-the-web-ui.png", down_to="#content button", and_below=90)
-        page.open(f"{conversations}/order-81", shows="User Metadata")
+        page.save(PICTURES / "demo-in-the-web-ui.png", down_to="#content button", and_below=84)
+        page.open(f"{conversations}/order-81", shows="look_up")
         page.click("User Metadata")
-        page.until("document.body.innerText.includes('waits: refund needs approval')")
-        page.save(PICTURES / "approval-in-the-web-ui.png", down_to="#content blockquote")
+        # What comes from the workflow stands in frames of its own: the summary, the details, the current details.
+        page.until("document.querySelectorAll('#content iframe').length == 3")
+        page.save(PICTURES / "approval-in-the-web-ui.png", down_to="#content iframe")
 
 
 async def run_demo(server: DevServer) -> str:

@@ -20,10 +20,11 @@ from everturn import names
 from everturn.bounds import check_input
 from everturn.errors import Ended, EverturnError, NotFound, Refused, Stalled, Unreachable
 from everturn.events import Event, EventReader
-from everturn.history import Step, read_steps, read_transcript
+from everturn.history import Step, read_steps
 from everturn.payloads import Status
 from everturn.records import Message, Outcome, Part
 from everturn.standing import Standing
+from everturn.transcript import read_transcript
 
 if TYPE_CHECKING:
     from everturn.client import Client

@@ -1,4 +1,4 @@
-"""A conversation's event history, read as steps; and its transcript, the fold over them.
+"""A conversation's event history, read as steps.
 
 One reader, three uses: a worker that lacks a conversation's prefix, live events for clients, and export. It needs no
 worker, no query and no second store.
@@ -7,7 +7,7 @@ worker, no query and no second store.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -22,10 +22,9 @@ from temporalio.exceptions import ApplicationError, FailureError, TimeoutError  
 from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import names
-from everturn.errors import InvalidSetting, NotFound
-from everturn.packing import unpack
-from everturn.payloads import CarryOver, Earlier, InRun, MessageIn, ModelReply, ModelRequest, Packed, Start, ToolRequest
-from everturn.records import Message, Outcome, Record, ToolResult
+from everturn.errors import InvalidSetting
+from everturn.payloads import MessageIn, ModelReply, ModelRequest, Packed, Start, ToolRequest
+from everturn.records import Outcome, Record, ToolResult
 
 R = TypeVar("R", bound=Record)
 
@@ -309,66 +308,6 @@ class _Told:
     too_long: bool = False
 
 
-class Transcript:
-    """The fold: each turn puts its delta at its position, and its reply behind. A turn that is asked again thus takes
-    the place of the one before. Holds one run's messages; those of earlier runs are to be had by `read_transcript`."""
-
-    def __init__(self) -> None:
-        self.messages: list[Message] = []
-        self.base = 0
-        """So many messages came before this run's."""
-        self.earlier: Earlier | None = None
-        """Where those are."""
-        self._results: dict[str, ToolResult] = {}
-
-    def take(self, step: Step) -> None:
-        match step:
-            case Started(start=start):
-                carry = start.carry or CarryOver()
-                self.messages, self.base, self.earlier = list(carry.unseen), carry.length, carry.earlier
-                self._results = {one.call_id: one for message in carry.unseen for one in message.tool_results}
-            case Kept():
-                self.earlier = step.messages
-            case ToolFinished():
-                self._results[step.result.call_id] = step.result
-            case TurnStarted():
-                self._put(step.request.position, filled(step.request, self._results))
-            case TurnFinished() if step.reply.message.parts or not step.request.summarise:
-                self._put(step.request.position + len(step.request.delta), [step.reply.message])
-            case Finished() if step.outcome:
-                # A result that stands in its tool's own event is not written into the outcome again.
-                bare = [one.call_id for message in step.outcome.tail for one in message.tool_results if not one.content]
-                self.messages += _filled(step.outcome.tail, tuple(self.results(bare)), self._results)
-
-    def _put(self, position: int, messages: list[Message]) -> None:
-        self.messages[position - self.base :] = messages
-
-    def results(self, call_ids: Sequence[str]) -> dict[str, ToolResult]:
-        """The results of these calls, as far as they are known."""
-        return {call_id: self._results[call_id] for call_id in call_ids if call_id in self._results}
-
-
-def filled(request: ModelRequest, results: dict[str, ToolResult]) -> list[Message]:
-    """The delta of a request, with the results that it only names put in."""
-    return _filled(request.delta, request.named, results)
-
-
-def _filled(messages: Sequence[Message], named: Sequence[str], results: dict[str, ToolResult]) -> list[Message]:
-    if not named:
-        return list(messages)
-    return [
-        message.model_copy(
-            update={
-                "parts": tuple(
-                    results[part.call_id] if isinstance(part, ToolResult) and part.call_id in named else part
-                    for part in message.parts
-                )
-            }
-        )
-        for message in messages
-    ]
-
-
 async def read_steps(
     client: Client, conversation_id: str, *, run_id: str | None = None, follow: bool = False
 ) -> AsyncIterator[Step]:
@@ -387,35 +326,3 @@ async def read_steps(
             if not follow or error.status not in PASSING:
                 raise
             await asyncio.sleep(RECONNECT_SECONDS)
-
-
-async def read_transcript(client: Client, conversation_id: str, transcript: Transcript) -> list[Message]:
-    """A run's messages behind those of the runs before it. Raises NotFound where one of those is no longer there."""
-    return [*await read_earlier(client, conversation_id, transcript), *transcript.messages]
-
-
-async def read_earlier(client: Client, conversation_id: str, transcript: Transcript) -> list[Message]:
-    """The messages of the runs before this one. Raises NotFound."""
-    parts: list[list[Message]] = []
-    while isinstance(earlier := transcript.earlier, InRun):
-        length = transcript.base
-        transcript = Transcript()
-        try:
-            async for step in read_steps(client, conversation_id, run_id=earlier.run_id):
-                transcript.take(step)
-        except RPCError as error:
-            if error.status is not RPCStatusCode.NOT_FOUND:
-                raise
-            raise NotFound(
-                f"The history of conversation {conversation_id!r} is gone from run {earlier.run_id} back: it has "
-                "outlived the namespace's retention."
-            ) from None
-        parts.append(transcript.messages[: length - transcript.base])
-    if earlier:
-        parts.append(list(unpack(earlier.data)))
-    return [message for part in reversed(parts) for message in part]
-
-
-def user_messages(messages: Sequence[Message]) -> int:
-    """How many of them people said."""
-    return sum(message.role == "user" and not message.author for message in messages)

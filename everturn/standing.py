@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from everturn import history, names
 from everturn.payloads import CarryOver, ModelReply
+from everturn.transcript import Transcript, user_messages
 
 
 class Standing:
     """A fold over steps, from run to run. What came in is counted against what the model has seen."""
 
     def __init__(self) -> None:
-        self.transcript = history.Transcript()
+        self.transcript = Transcript()
         self.message_ids: dict[str, None] = {}
         self.reply: ModelReply | None = None
         """Of the turn at hand; None while it is awaited."""
@@ -26,7 +27,7 @@ class Standing:
         match step:
             case history.Started(start=start):
                 carry = start.carry or CarryOver()
-                self._received = history.user_messages((*carry.unseen, *carry.inbox))
+                self._received = user_messages((*carry.unseen, *carry.inbox))
                 self.message_ids = dict.fromkeys(carry.message_ids)
                 self.reply, self.turn, self.finished = None, carry.turn, None
                 if start.message:
@@ -36,7 +37,7 @@ class Standing:
             case history.Commanded(name=names.RESUME):
                 self.stall = None
             case history.Commanded(name=names.CANCEL_TURN) if not self.answered:
-                self.cancelled, self._received = True, history.user_messages(self.transcript.messages)
+                self.cancelled, self._received = True, user_messages(self.transcript.messages)
             case history.TurnStarted(request=request):
                 self.turn, self.stall, self.reply, self.cancelled = request.turn, None, None, False
             case history.TurnFinished(request=request, reply=reply) if not request.summarise:
@@ -49,7 +50,7 @@ class Standing:
     @property
     def answered(self) -> bool:
         """All that was said is answered by a final reply."""
-        seen = history.user_messages(self.transcript.messages)
+        seen = user_messages(self.transcript.messages)
         return self.reply is not None and self.reply.final and seen >= self._received
 
     def _receive(self, message_id: str | None) -> None:

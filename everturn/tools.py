@@ -19,7 +19,7 @@ from typing_extensions import ParamSpec, TypeVar
 from everturn import names
 from everturn.errors import InvalidTool
 from everturn.logs import get_logger
-from everturn.records import Image, Text
+from everturn.records import Document, Image, Text
 from everturn.results import to_parts
 from everturn.schemas import InvalidArguments, ModelArguments, SchemaArguments, describe, read_signature, unwrap
 
@@ -160,7 +160,7 @@ class Tool(Generic[P, R]):
 
     async def run(
         self, arguments: Mapping[str, Any], context: ToolContext, *, executor: Executor | None = None
-    ) -> tuple[Text | Image, ...]:
+    ) -> tuple[Text | Image | Document, ...]:
         """Run the function and give its result as parts.
 
         A sync function runs in a thread of `executor` (None: the event loop's own), with the caller's context

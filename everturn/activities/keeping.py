@@ -8,9 +8,10 @@ from everturn import names
 from everturn.activities import failures
 from everturn.activities.beat import Heart
 from everturn.errors import ContextTooLong, NotFound
-from everturn.history import Transcript, read_earlier, read_steps
+from everturn.history import read_steps
 from everturn.packing import pack
 from everturn.payloads import InRun, Packed
+from everturn.transcript import Transcript, read_earlier
 
 MAX_PACKED_CHARS = 1_500_000
 """Temporal takes payloads of 2 MB. So much holds a transcript of several MB: more than any model's window."""

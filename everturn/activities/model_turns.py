@@ -17,7 +17,7 @@ from everturn.activities.prefixes import Prefixes, digest_of
 from everturn.agent import Agent
 from everturn.bounds import size_of
 from everturn.errors import ConfigError, ConnectionFailed, ContextTooLong, InvalidAgent, InvalidReply, NotFound, ProviderError
-from everturn.history import Transcript, TurnStarted, filled, read_steps, read_transcript
+from everturn.history import TurnStarted, read_steps
 from everturn.logs import get_logger
 from everturn.models import Model
 from everturn.outputs import InvalidOutput
@@ -25,6 +25,7 @@ from everturn.payloads import ModelReply, ModelRequest, View, WorkerFacts
 from everturn.prices import cost_usd
 from everturn.providers import Request, ToolSpec, ask
 from everturn.records import Message, Reply, ToolResult, Usage
+from everturn.transcript import Transcript, filled, read_transcript
 
 MAX_REPLY_BYTES = 1_500_000
 """Temporal takes payloads of 2 MB; a larger one would be retried for ever in silence."""

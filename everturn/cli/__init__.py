@@ -13,7 +13,7 @@ from typing import Annotated, NoReturn, cast
 import typer
 
 from everturn.cli.chat import chat
-from everturn.cli.decide import answer, approve, close, deny, pause, resume, send
+from everturn.cli.decide import answer, approve, cancel_turn, close, deny, pause, resume, send
 from everturn.cli.demo import demo
 from everturn.cli.doctor import doctor
 from everturn.cli.fleet import list_, show, watch
@@ -34,12 +34,12 @@ app = typer.Typer(
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Talk": (run, chat, send),
     "Host": (demo, up, worker),
-    "Decide and steer": (approve, deny, answer, pause, resume, close),
+    "Decide and steer": (approve, deny, answer, pause, resume, cancel_turn, close),
     "Look": (list_, show, watch, tools, models, doctor),
 }
 for _panel, _commands in _PANELS.items():
     for _command in _commands:
-        app.command(_command.__name__.rstrip("_"), rich_help_panel=_panel)(_command)
+        app.command(_command.__name__.rstrip("_").replace("_", "-"), rich_help_panel=_panel)(_command)
 
 
 def _print_version(wanted: bool) -> None:

@@ -83,6 +83,14 @@ def resume(
     _tell(id, lambda conversation: conversation.resume(model=model), said="resumed")
 
 
+def cancel_turn(
+    id: IdArgument,  # noqa: A002
+    reason: Annotated[str | None, typer.Option("--reason", help="Why.")] = None,
+) -> None:
+    """Stop the model call and the tools that run; the conversation is then ready for the next message."""
+    _tell(id, lambda conversation: conversation.cancel_turn(reason), said="cancelled")
+
+
 def close(
     id: IdArgument,  # noqa: A002
     reason: Annotated[str | None, typer.Option("--reason", help="Why.")] = None,

@@ -35,10 +35,14 @@ class Finding:
 
 def doctor(
     fix: Annotated[bool, typer.Option("--fix", help="Register everturn's search attributes where they lack.")] = False,
+    against: Annotated[
+        list[str] | None,
+        typer.Option("--against", metavar="AGENTS", help="Before a deploy: do these agents fit what runs?"),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Check what conversations need. Exit status 1 if something is wrong."""
-    findings = asyncio.run(_examine(fix=fix))
+    findings = asyncio.run(_examine(fix=fix, against=against or []))
     if as_json:
         print(json.dumps([asdict(finding) for finding in findings], ensure_ascii=False, indent=2))
     else:
@@ -47,7 +51,7 @@ def doctor(
         raise typer.Exit(1)
 
 
-async def _examine(*, fix: bool) -> list[Finding]:
+async def _examine(*, fix: bool, against: list[str]) -> list[Finding]:
     findings = [_versions()]
     try:
         settings = _settings()
@@ -56,7 +60,29 @@ async def _examine(*, fix: bool) -> list[Finding]:
     findings.append(Finding("settings", "ok", f"task queue {settings.task_queue!r}"))
     findings += [finding async for finding in _temporal(fix=fix)]
     agents, found = _agents(settings)
-    return [*findings, *found, *_keys(agents)]
+    return [*findings, *found, *_keys(agents), *(await _gate(against) if against else ())]
+
+
+async def _gate(against: list[str]) -> list[Finding]:
+    """One finding for each running conversation that these agents would not fit; or one that all fit."""
+    from temporalio.service import RPCError
+
+    from everturn.client import Client
+    from everturn.gate import conflicts
+    from everturn.toolfiles import load_agents
+
+    try:
+        agents = [agent for spec in against for agent in load_agents(spec)]
+        client = await Client.connect()
+        found = [conflict async for conflict in conflicts(client, agents)]
+    except EverturnError as error:
+        return [_wrong("deploy", error)]
+    except RPCError as error:
+        return [Finding("deploy", "wrong", f"Temporal said no: {error.message}")]
+    if not found:
+        return [Finding("deploy", "ok", f"{', '.join(sorted(agent.name for agent in agents))} fit what runs")]
+    cure = "Keep what it was planned with until it is over, or decide on its call."
+    return [Finding("deploy", "wrong", f"{one.conversation}: {one.problem}", cure) for one in found]
 
 
 def _settings() -> Settings:

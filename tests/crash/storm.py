@@ -140,17 +140,15 @@ class Storm:
         async with room:
             people = self.living[story.number] = []
             try:
-                while True:
-                    if not people:
+                while story.number not in self.ended:
+                    people[:] = [person for person in people if not person.done()]
+                    if not people:  # all have vanished: others come
                         people.append(asyncio.create_task(self.people.live(story)))
-                    await asyncio.wait(people)
-                    failed = [person for person in people if not person.cancelled() and person.exception()]
-                    if failed:
-                        raise failed[0].exception() or RuntimeError
-                    if any(not person.cancelled() for person in people):
-                        break
-                    people.clear()  # all have vanished: others come
-                self.ended.add(story.number)
+                    done, _ = await asyncio.wait(people, return_when=asyncio.FIRST_COMPLETED)
+                    for person in done:
+                        if not person.cancelled():
+                            person.result()
+                            self.ended.add(story.number)
             finally:
                 del self.living[story.number]
                 for person in people:

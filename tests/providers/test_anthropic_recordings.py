@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,20 +16,14 @@ from everturn.providers import failures
 from everturn.providers.anthropic_messages import Assembler, decode, encode
 from everturn.providers.base import Request, ToolSpec
 from everturn.providers.catalog import resolve
-from everturn.providers.sse import Decoder
 from everturn.records import Message, Opaque, Part, Reply, ServerToolUse, Text, Thinking, ToolCall, ToolResult
+from tests.providers.recorded import assembled as assembled_by
+from tests.providers.recorded import check_every_split, needs_recordings, recorded
 
-HERE = Path(__file__).parents[3] / "shared" / "recordings"
-
-pytestmark = pytest.mark.skipif(not HERE.exists(), reason="no recordings here")
-
-
-def recorded() -> dict[str, dict[str, Any]]:
-    found = {str(path.relative_to(HERE)): json.loads(path.read_text()) for path in sorted(HERE.rglob("*.json"))}
-    return {name: one for name, one in found.items() if one.get("protocol") == "anthropic_messages"}
+pytestmark = needs_recordings
 
 
-ALL = recorded() if HERE.exists() else {}
+ALL = recorded("anthropic_messages")
 REPLIES = {name: one for name, one in ALL.items() if one["response"]["status"] == 200}
 WHOLE = {name: one for name, one in REPLIES.items() if "body" in one["response"]}
 CHAINS = [name for name, one in WHOLE.items() if one.get("request") and one["turn"]]
@@ -78,13 +72,7 @@ def stream_of(one: dict[str, Any]) -> bytes:
 
 
 def assembled(*pieces: bytes) -> Reply:
-    decoder, assembler = Decoder(), Assembler(asked())
-    for piece in pieces:
-        for event in decoder.feed(piece):
-            assembler.feed(event)
-    for event in decoder.end():
-        assembler.feed(event)
-    return assembler.finish()
+    return assembled_by(Assembler, asked(), *pieces)
 
 
 def read(one: dict[str, Any]) -> Reply:
@@ -168,6 +156,15 @@ def test_blocks_that_come_in_pieces_of_other_kinds_are_whole() -> None:
     assert (searched.usage.input_tokens, searched.usage.reasoning_tokens) == (28, 67)
 
 
+@pytest.mark.parametrize("name", REPLIES)
+def test_a_line_separator_within_a_text_ends_no_line(name: str) -> None:
+    data = stream_of(REPLIES[name])
+    pattern = rb'("text_delta", ?"text": ?")(?=[^"])'
+    raw, escaped = (re.sub(pattern, rb"\1" + mark, data) for mark in ("\u2028".encode(), rb"\\u2028"))
+    assert assembled(raw) == assembled(escaped)
+    assert (raw != data) == ("\u2028" in assembled(raw).text)
+
+
 SMALL = [name for name in REPLIES if len(stream_of(REPLIES[name])) < 12_000]
 
 
@@ -180,19 +177,15 @@ def test_a_recorded_reply_is_the_same_streamed_and_split_anywhere(name: str) -> 
         data.replace(b"\n", b"\r\n"),
         data.replace(b"\n\n", b'\n\n: hm\n\nevent: ping\ndata: {"type": "ping"}\n\n'),
     ):
-        assert assembled(disturbed) == expected
-    # Every byte is a place to split; of long ones a few hundred, at every place within an event.
-    for place in range(0, len(data), 1 + len(data) // 400):
-        assert assembled(data[:place], data[place:]) == expected
-    if name in SMALL:
-        assert assembled(*(data[place : place + 1] for place in range(len(data)))) == expected
+        check_every_split(disturbed, assembled, expected)
+    check_every_split(data, assembled, expected)
 
 
 @pytest.mark.parametrize("name", SMALL)
 def test_a_recorded_stream_that_stops_early_is_no_reply(name: str) -> None:
     data = stream_of(REPLIES[name])
     places = [place for place in range(len(data)) if data[place : place + 7] == b"\nevent:"]
-    for place in places or range(0, data.rindex(b"message_stop"), 50):
+    for place in [*places, *range(0, data.rindex(b"message_stop"), 50)]:
         with pytest.raises(InvalidReply) as raised:
             assembled(data[: place + 1])
         assert raised.value.retry

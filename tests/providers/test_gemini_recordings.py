@@ -7,8 +7,8 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,20 +19,14 @@ from everturn.providers import failures
 from everturn.providers.base import Request
 from everturn.providers.catalog import resolve
 from everturn.providers.gemini import Assembler, decode, encode
-from everturn.providers.sse import Decoder
 from everturn.records import Document, Message, Reply, Text, ToolResult
+from tests.providers.recorded import assembled as assembled_by
+from tests.providers.recorded import check_every_split, needs_recordings, recorded
 
-HERE = Path(__file__).parents[3] / "shared" / "recordings"
-
-pytestmark = pytest.mark.skipif(not HERE.exists(), reason="no recordings here")
-
-
-def recorded() -> dict[str, dict[str, Any]]:
-    found = {str(path.relative_to(HERE)): json.loads(path.read_text()) for path in sorted(HERE.rglob("*.json"))}
-    return {name: one for name, one in found.items() if one.get("protocol") == "gemini_generate_content"}
+pytestmark = needs_recordings
 
 
-ALL = recorded() if HERE.exists() else {}
+ALL = recorded("gemini_generate_content")
 REPLIES = {name: one for name, one in ALL.items() if one["response"]["status"] == 200}
 
 
@@ -81,13 +75,7 @@ def stream_of(one: dict[str, Any]) -> bytes:
 
 
 def assembled(one: dict[str, Any], *pieces: bytes, messages: Sequence[Message] = ()) -> Reply:
-    decoder, assembler = Decoder(), Assembler(asked(one, *messages))
-    for piece in pieces:
-        for event in decoder.feed(piece):
-            assembler.feed(event)
-    for event in decoder.end():
-        assembler.feed(event)
-    return assembler.finish()
+    return assembled_by(Assembler, asked(one, *messages), *pieces)
 
 
 def read(one: dict[str, Any], *messages: Message) -> Reply:
@@ -233,11 +221,7 @@ def test_a_stream_cut_at_any_byte_gives_the_same_reply(name: str) -> None:
     expected = assembled(one, crlf)
     comments = b": ping\n\n" + crlf.replace(b"\r\n\r\n", b"\r\n\r\n: ping\r\n\r\n")
     for data in (crlf, crlf.replace(b"\r\n", b"\n"), crlf.replace(b"\r\n", b"\r"), comments):
-        # Every byte of what is short; of what is long, a step that meets every place within an event.
-        for place in range(0, len(data), 1 + len(data) // 700):
-            assert assembled(one, data[:place], data[place:]) == expected
-        size = 1 + len(data) // 20_000
-        assert assembled(one, *(data[place : place + size] for place in range(0, len(data), size))) == expected
+        check_every_split(data, partial(assembled, one), expected)
 
 
 @pytest.mark.parametrize("name", REPLIES)

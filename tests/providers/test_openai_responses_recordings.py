@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import pytest
@@ -26,24 +26,18 @@ from everturn.providers.base import Request
 from everturn.providers.catalog import resolve
 from everturn.providers.failures import ErrorInReply
 from everturn.providers.openai_responses import Assembler, decode, encode
-from everturn.providers.sse import Decoder
 from everturn.records import Document, Message, Reply, Text, ToolResult
+from tests.providers.recorded import assembled as assembled_by
+from tests.providers.recorded import check_every_split, needs_recordings, recorded
 
-HERE = Path(__file__).parents[3] / "shared" / "recordings"
-
-pytestmark = pytest.mark.skipif(not HERE.exists(), reason="no recordings here")
+pytestmark = needs_recordings
 
 # Its first and last events are cut off in the recording itself.
 BROKEN = "response_only/openai-parallel-tool-call-wrapper.1.stream.json"
 FAILED = "response_only/openai-openai-error.1.stream.json"
 
 
-def recorded() -> dict[str, dict[str, Any]]:
-    found = {str(path.relative_to(HERE)): json.loads(path.read_text()) for path in sorted(HERE.rglob("*.json"))}
-    return {name: one for name, one in found.items() if one.get("protocol") == "openai_responses"}
-
-
-ALL = recorded() if HERE.exists() else {}
+ALL = recorded("openai_responses")
 REPLIES = {name: one for name, one in ALL.items() if one["response"]["status"] == 200 and name not in {BROKEN, FAILED}}
 STREAMS = {name: one for name, one in REPLIES.items() if "body" not in one["response"]}
 # The one request that was refused is refused for what its author had altered in it.
@@ -69,13 +63,7 @@ def stream_of(one: dict[str, Any]) -> bytes:
 
 
 def assembled(one: dict[str, Any], *pieces: bytes) -> Reply:
-    decoder, assembler = Decoder(), Assembler(asked(one))
-    for piece in pieces:
-        for event in decoder.feed(piece):
-            assembler.feed(event)
-    for event in decoder.end():
-        assembler.feed(event)
-    return assembler.finish()
+    return assembled_by(Assembler, asked(one), *pieces)
 
 
 def read(one: dict[str, Any]) -> Reply:
@@ -208,10 +196,7 @@ def test_a_recorded_stream_cut_at_any_byte_gives_the_same_reply(name: str) -> No
     one = STREAMS[name]
     expected = assembled(one, stream_of(one))
     for data in variants(stream_of(one)):
-        # Every byte of what is short; of what is long, a step that meets every place within an event.
-        for place in range(0, len(data), 1 + len(data) // 1000):
-            assert assembled(one, data[:place], data[place:]) == expected
-        assert assembled(one, *(data[place : place + 1] for place in range(len(data)))) == expected
+        check_every_split(data, partial(assembled, one), expected)
 
 
 @pytest.mark.parametrize("name", STREAMS)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
+import re
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,20 +15,17 @@ from everturn.providers import failures
 from everturn.providers.base import Request
 from everturn.providers.catalog import PROVIDERS, resolve
 from everturn.providers.openai_chat import Assembler, decode, encode
-from everturn.providers.sse import Decoder
 from everturn.records import Image, Message, Reply, Text, ToolCall, ToolResult
+from tests.providers.recorded import assembled as assembled_by
+from tests.providers.recorded import check_every_split, needs_recordings, recorded
 
-HERE = Path(__file__).parents[3] / "shared" / "recordings"
-
-pytestmark = pytest.mark.skipif(not HERE.exists(), reason="no recordings here")
-
-
-def recorded() -> dict[str, dict[str, Any]]:
-    found = {str(path.relative_to(HERE)): json.loads(path.read_text()) for path in sorted(HERE.rglob("*.json"))}
-    return {name: one for name, one in found.items() if one.get("protocol") == "openai_chat"}
+pytestmark = needs_recordings
 
 
-ALL = recorded() if HERE.exists() else {}
+MARKS = "\u2028".encode(), rb"\\u2028"
+"""The line separator, as it is and as an escape (twice escaped, for a pattern)."""
+
+ALL = recorded("openai_chat")
 REPLIES = {name: one for name, one in ALL.items() if one["response"]["status"] == 200}
 WHOLE = {name: one for name, one in REPLIES.items() if "body" in one["response"]}
 STREAMS = {name: one for name, one in REPLIES.items() if "body" not in one["response"]}
@@ -48,13 +46,7 @@ def stream_of(one: dict[str, Any]) -> bytes:
 
 
 def assembled(one: dict[str, Any], *pieces: bytes) -> Reply:
-    decoder, assembler = Decoder(), Assembler(asked(one))
-    for piece in pieces:
-        for event in decoder.feed(piece):
-            assembler.feed(event)
-    for event in decoder.end():
-        assembler.feed(event)
-    return assembler.finish()
+    return assembled_by(Assembler, asked(one), *pieces)
 
 
 def read(one: dict[str, Any]) -> Reply:
@@ -124,24 +116,33 @@ def test_a_recorded_stream_cut_at_any_byte_gives_the_same_reply(name: str) -> No
     one = STREAMS[name]
     data = stream_of(one)
     expected = assembled(one, data)
-    # Every byte of what is short; of what is long, a step that meets every place within an event.
-    for place in range(0, len(data), 1 + len(data) // 1500):
-        assert assembled(one, data[:place], data[place:]) == expected
-    assert assembled(one, *(data[place : place + 1] for place in range(len(data)))) == expected
+    disturbed = data.replace(b"\n", b"\r\n"), data.replace(b"\n\n", b"\n\n: OPENROUTER PROCESSING\n\n")
+    for variant in (data, *disturbed):
+        check_every_split(variant, partial(assembled, one), expected)
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_a_line_separator_within_a_text_ends_no_line(name: str) -> None:
+    one = STREAMS[name]
+    data = stream_of(one)
+    starts = b'"content":"', b'"content": "'
+    raw, escaped = (re.sub(b"(" + b"|".join(starts) + rb")(?=[^\"])", rb"\1" + mark, data) for mark in MARKS)
+    assert assembled(one, raw) == assembled(one, escaped)
+    assert (raw != data) == ("\u2028" in assembled(one, raw).text)
 
 
 @pytest.mark.parametrize("name", STREAMS)
 def test_a_recorded_stream_that_stops_early_is_no_reply(name: str) -> None:
     one = STREAMS[name]
     data = stream_of(one)
-    finish = next(
-        index
-        for index in range(len(data))
-        if data[index:].startswith(b'"finish_reason"') and data[index + 16 :].lstrip()[:1] == b'"'
-    )
-    for place in range(0, finish, 1 + finish // 40):
-        with pytest.raises(InvalidReply):
+    events = [match.end() for match in re.finditer(b"\n\n", data)]
+    finish = re.search(rb'"finish_reason": ?"', data)
+    assert finish
+    within = range(0, finish.start(), 1 + finish.start() // 40)
+    for place in (*within, *(end for end in events if end < finish.start())):
+        with pytest.raises(InvalidReply) as raised:
             assembled(one, data[:place])
+        assert raised.value.retry
 
 
 @pytest.mark.parametrize("name", CHAINS)
@@ -194,7 +195,7 @@ def plain(message: dict[str, Any]) -> dict[str, Any]:
     ("name", "error", "words"),
     [
         ("chat-groq-tool-use-failed-400.0.json", InvalidReply, "did not match schema"),
-        ("chat-openrouter-429.0.json", RateLimited, "temporarily rate-limited upstream"),
+        *((f"chat-openrouter-429.{turn}.json", RateLimited, "temporarily rate-limited upstream") for turn in range(3)),
     ],
 )
 def test_a_recorded_error_is_a_typed_one(name: str, error: type[ProviderError], words: str) -> None:

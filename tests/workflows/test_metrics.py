@@ -74,7 +74,7 @@ async def test_a_worker_shows_what_it_does(server: DevServer, client: Client, tm
     assert found == {
         "everturn_turns clerk ok": 4,
         "everturn_turns clerk retried": 1,
-        "everturn_tool_calls clerk add ok": 2,
+        "everturn_tool_calls clerk ok add": 2,
         "everturn_retries call_model": 1,
         "everturn_prefix_cache_hits": 4,
         "everturn_prefix_cache_misses": 0,

@@ -1,0 +1,83 @@
+"""Before a deploy: do the agents of the new code still fit the conversations that run?"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from everturn import history, names
+from everturn.agent import Agent
+from everturn.client import Client
+from everturn.payloads import ModelReply, PlannedCall, RunTool
+from everturn.records import ToolCall
+from everturn.schemas import InvalidArguments
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """What a running conversation would meet with these agents."""
+
+    conversation: str
+    problem: str
+
+
+@dataclass
+class _Plan:
+    """What a conversation was planned with: its agent, and the calls that have no result yet."""
+
+    agent: str = ""
+    calls: dict[str, tuple[ToolCall, PlannedCall]] | None = None
+
+    def take(self, step: history.Step) -> None:
+        match step:
+            case history.Started(start=start):
+                self.agent = start.agent
+            case history.TurnFinished(reply=reply):
+                self.calls = _planned(reply)
+            case history.ToolFinished(result=result):
+                (self.calls or {}).pop(result.call_id, None)
+            case _:
+                pass
+
+
+def _planned(reply: ModelReply) -> dict[str, tuple[ToolCall, PlannedCall]]:
+    calls = {call.call_id: call for call in reply.message.tool_calls}
+    return {plan.call_id: (calls[plan.call_id], plan) for plan in reply.plan}
+
+
+async def conflicts(client: Client, agents: Sequence[Agent]) -> AsyncIterator[Conflict]:
+    """Every conflict of the conversations that run on the client's task queue. Reads the history of each."""
+    by_name = {agent.name: agent for agent in agents}
+    query = (
+        f"WorkflowType = '{names.CONVERSATION}' AND ExecutionStatus = 'Running' AND TaskQueue = '{client.task_queue}'"
+    )
+    async for execution in client.temporal.list_workflows(query):
+        plan = _Plan()
+        async for step in history.read_steps(client.temporal, execution.id, run_id=execution.run_id):
+            plan.take(step)
+        for problem in _problems(plan, by_name):
+            yield Conflict(execution.id, problem)
+
+
+def _problems(plan: _Plan, agents: Mapping[str, Agent]) -> list[str]:
+    agent = agents.get(plan.agent)
+    if agent is None:
+        return [f"its agent {plan.agent!r} is not hosted; these are: {', '.join(sorted(agents)) or 'none'}"]
+    problems = [_problem(agent, call, planned) for call, planned in (plan.calls or {}).values()]
+    return [problem for problem in problems if problem]
+
+
+def _problem(agent: Agent, call: ToolCall, planned: PlannedCall) -> str:
+    """What is wrong with an open call; empty where nothing is."""
+    if not isinstance(planned, RunTool):
+        return ""
+    tool = agent.tool(call.name)
+    if tool is None:
+        return f"call {call.call_id!r} is for the tool {call.name}, which agent {agent.name!r} no longer has"
+    if tool.effect != planned.effect:
+        return f"call {call.call_id!r} was planned with effect {planned.effect!r}, and {call.name} has {tool.effect!r}"
+    try:
+        tool.check(call.arguments)
+    except InvalidArguments as error:
+        return f"call {call.call_id!r} no longer fits the schema of {call.name}: {str(error).splitlines()[0]}"
+    return ""

@@ -1,0 +1,106 @@
+"""The transcript: by definition, the fold over the model turns of a conversation's history."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
+
+from everturn.errors import NotFound
+from everturn.history import Finished, Kept, Started, Step, ToolFinished, TurnFinished, TurnStarted, read_steps
+from everturn.packing import unpack
+from everturn.payloads import CarryOver, Earlier, InRun, ModelRequest
+from everturn.records import Message, ToolResult
+
+
+class Transcript:
+    """The fold: each turn puts its delta at its position, and its reply behind. A turn that is asked again thus takes
+    the place of the one before. Holds one run's messages; those of earlier runs are to be had by `read_transcript`."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.base = 0
+        """So many messages came before this run's."""
+        self.earlier: Earlier | None = None
+        """Where those are."""
+        self._results: dict[str, ToolResult] = {}
+
+    def take(self, step: Step) -> None:
+        match step:
+            case Started(start=start):
+                carry = start.carry or CarryOver()
+                self.messages, self.base, self.earlier = list(carry.unseen), carry.length, carry.earlier
+                self._results = {one.call_id: one for message in carry.unseen for one in message.tool_results}
+            case Kept():
+                self.earlier = step.messages
+            case ToolFinished():
+                self._results[step.result.call_id] = step.result
+            case TurnStarted():
+                self._put(step.request.position, filled(step.request, self._results))
+            case TurnFinished() if step.reply.message.parts or not step.request.summarise:
+                self._put(step.request.position + len(step.request.delta), [step.reply.message])
+            case Finished() if step.outcome:
+                # A result that stands in its tool's own event is not written into the outcome again.
+                bare = [one.call_id for message in step.outcome.tail for one in message.tool_results if not one.content]
+                self.messages += _filled(step.outcome.tail, tuple(self.results(bare)), self._results)
+
+    def _put(self, position: int, messages: list[Message]) -> None:
+        self.messages[position - self.base :] = messages
+
+    def results(self, call_ids: Sequence[str]) -> dict[str, ToolResult]:
+        """The results of these calls, as far as they are known."""
+        return {call_id: self._results[call_id] for call_id in call_ids if call_id in self._results}
+
+
+def filled(request: ModelRequest, results: dict[str, ToolResult]) -> list[Message]:
+    """The delta of a request, with the results that it only names put in."""
+    return _filled(request.delta, request.named, results)
+
+
+def _filled(messages: Sequence[Message], named: Sequence[str], results: dict[str, ToolResult]) -> list[Message]:
+    if not named:
+        return list(messages)
+    return [
+        message.model_copy(
+            update={
+                "parts": tuple(
+                    results[part.call_id] if isinstance(part, ToolResult) and part.call_id in named else part
+                    for part in message.parts
+                )
+            }
+        )
+        for message in messages
+    ]
+
+
+async def read_transcript(client: Client, conversation_id: str, transcript: Transcript) -> list[Message]:
+    """A run's messages behind those of the runs before it. Raises NotFound where one of those is no longer there."""
+    return [*await read_earlier(client, conversation_id, transcript), *transcript.messages]
+
+
+async def read_earlier(client: Client, conversation_id: str, transcript: Transcript) -> list[Message]:
+    """The messages of the runs before this one. Raises NotFound."""
+    parts: list[list[Message]] = []
+    while isinstance(earlier := transcript.earlier, InRun):
+        length = transcript.base
+        transcript = Transcript()
+        try:
+            async for step in read_steps(client, conversation_id, run_id=earlier.run_id):
+                transcript.take(step)
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise
+            raise NotFound(
+                f"The history of conversation {conversation_id!r} is gone from run {earlier.run_id} back: it has "
+                "outlived the namespace's retention."
+            ) from None
+        parts.append(transcript.messages[: length - transcript.base])
+    if earlier:
+        parts.append(list(unpack(earlier.data)))
+    return [message for part in reversed(parts) for message in part]
+
+
+def user_messages(messages: Sequence[Message]) -> int:
+    """How many of them people said."""
+    return sum(message.role == "user" and not message.author for message in messages)

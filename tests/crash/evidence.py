@@ -1,0 +1,201 @@
+"""What the crash test finds afterwards: histories, transcripts, effects and requests, each from its own source.
+
+The histories are read as Temporal gives them, and not by everturn's own reader, which is under test.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC
+from typing import TYPE_CHECKING, Any
+
+from temporalio.api.enums.v1 import EventType, WorkflowTaskFailedCause
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.client import WorkflowHistory
+from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
+
+from everturn.conversion import data_converter
+from everturn.records import Message
+from everturn.workflows import ConversationWorkflow, carry
+from tests.crash.ledger import Effect
+from tests.crash.stories import Asked, Story
+
+if TYPE_CHECKING:
+    from tests.crash.storm import Hit, Storm
+
+AT_ONCE = 16
+
+
+@dataclass
+class Run:
+    """One scheduled activity: a model turn, or a run of a tool with all its tries."""
+
+    run_id: str
+    activity_id: str
+    name: str
+    input: dict[str, Any]
+    tries: int = 0
+    ended_at: float | None = None
+    how: str = ""
+    """completed, failed, timed out; empty while it is open."""
+
+
+@dataclass
+class Evidence:
+    """Of one conversation."""
+
+    story: Story
+    runs: list[str] = field(default_factory=list)
+    activities: list[Run] = field(default_factory=list)
+    approvals: Counter[str] = field(default_factory=Counter)
+    """Approvals that reached the conversation, by call_id."""
+    task_failures: list[str] = field(default_factory=list)
+    task_timeouts: int = 0
+    lost: int = 0
+    """Tries of activities that ended without a report."""
+    divergence: str = ""
+    """Why a replay of its histories failed."""
+    events: int = 0
+    transcript: tuple[Message, ...] = ()
+    asked: list[Asked] = field(default_factory=list)
+    effects: dict[str, list[Effect]] = field(default_factory=dict)
+    """By idempotency key."""
+    task_times: list[float] = field(default_factory=list)
+    """When workflow tasks were completed."""
+
+    def turns(self) -> dict[int, list[Run]]:
+        """The runs of `call_model`, by turn."""
+        turns: dict[int, list[Run]] = {}
+        for run in self.activities:
+            if run.name == "call_model":
+                turns.setdefault(run.input["turn"], []).append(run)
+        return turns
+
+    def runs_of(self, call_id: str) -> list[Run]:
+        return [run for run in self.activities if run.input.get("call_id") == call_id]
+
+
+async def gather(storm: Storm) -> list[Evidence]:
+    """The evidence of every conversation that was started."""
+    carry.MAX_EVENTS = storm.plan.run_events  # as the workers had it, for the replay
+    effects: dict[str, dict[str, list[Effect]]] = {}
+    for effect in storm.ledger.effects():
+        effects.setdefault(effect.key.partition(":")[0], {}).setdefault(effect.key, []).append(effect)
+    asked: dict[int, list[Asked]] = {}
+    for one in storm.author.asked:
+        asked.setdefault(one.story, []).append(one)
+    room = asyncio.Semaphore(AT_ONCE)
+
+    async def of(story: Story) -> Evidence:
+        async with room:
+            evidence = Evidence(story, asked=asked.get(story.number, []), effects=effects.get(story.id, {}))
+            await _read_histories(storm, evidence)
+            evidence.transcript = await storm.client.conversation(story.id).transcript()
+            return evidence
+
+    return list(await asyncio.gather(*map(of, storm.stories)))
+
+
+async def _read_histories(storm: Storm, evidence: Evidence) -> None:
+    replayer = Replayer(
+        workflows=[ConversationWorkflow],
+        workflow_runner=UnsandboxedWorkflowRunner(),
+        data_converter=data_converter,
+    )
+    temporal, conversation_id = storm.client.temporal, evidence.story.id
+    latest = (await temporal.get_workflow_handle(conversation_id).describe()).run_id
+    left = [*storm.people.runs.get(conversation_id, ()), latest]
+    while left:
+        run_id = left.pop()
+        if not run_id or run_id in evidence.runs:
+            continue
+        evidence.runs.append(run_id)
+        history = await temporal.get_workflow_handle(conversation_id, run_id=run_id).fetch_history()
+        left.append(history.events[0].workflow_execution_started_event_attributes.continued_execution_run_id)
+        _read(history, run_id, evidence)
+        result = await replayer.replay_workflow(history, raise_on_replay_failure=False)
+        evidence.divergence = evidence.divergence or str(result.replay_failure or "")
+
+
+def _read(history: WorkflowHistory, run_id: str, evidence: Evidence) -> None:
+    scheduled: dict[int, Run] = {}
+    evidence.events += len(history.events)
+    for event in history.events:
+        at = event.event_time.ToDatetime(tzinfo=UTC).timestamp()
+        match event.event_type:
+            case EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
+                activity = event.activity_task_scheduled_event_attributes
+                given = json.loads(activity.input.payloads[0].data)
+                scheduled[event.event_id] = Run(run_id, activity.activity_id, activity.activity_type.name, given)
+            case EventType.EVENT_TYPE_ACTIVITY_TASK_STARTED:
+                started = event.activity_task_started_event_attributes
+                scheduled[started.scheduled_event_id].tries = started.attempt
+                # Only the last try has an event; it says how the one before it ended.
+                evidence.lost += started.last_failure.HasField("timeout_failure_info")
+                evidence.lost += started.last_failure.application_failure_info.type == "WorkerLost"
+            case EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED:
+                _end(scheduled, event.activity_task_completed_event_attributes.scheduled_event_id, at, "completed")
+            case EventType.EVENT_TYPE_ACTIVITY_TASK_FAILED:
+                failed = event.activity_task_failed_event_attributes
+                _end(scheduled, failed.scheduled_event_id, at, "failed")
+                evidence.lost += failed.failure.application_failure_info.type == "WorkerLost"
+            case EventType.EVENT_TYPE_ACTIVITY_TASK_TIMED_OUT:
+                _end(scheduled, event.activity_task_timed_out_event_attributes.scheduled_event_id, at, "timed out")
+                evidence.lost += 1
+            case EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
+                evidence.task_times.append(at)
+            case EventType.EVENT_TYPE_WORKFLOW_TASK_TIMED_OUT:
+                evidence.task_timeouts += 1
+            case EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED:
+                _task_failure(event, evidence)
+            case _:
+                evidence.approvals.update(_approvals(event))
+    evidence.activities += scheduled.values()
+
+
+def _end(scheduled: dict[int, Run], event_id: int, at: float, how: str) -> None:
+    scheduled[event_id].ended_at, scheduled[event_id].how = at, how
+
+
+def _task_failure(event: HistoryEvent, evidence: Evidence) -> None:
+    failed = event.workflow_task_failed_event_attributes
+    # New events came in while the task ran, and it is done again: Temporal's everyday business.
+    if failed.cause != WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_UNHANDLED_COMMAND:
+        cause = WorkflowTaskFailedCause.Name(failed.cause)
+        evidence.task_failures.append(f"{cause}: {failed.failure.message}")
+
+
+def _approvals(event: HistoryEvent) -> Iterator[str]:
+    if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED:
+        update = event.workflow_execution_update_accepted_event_attributes.accepted_request.input
+        name, payloads = update.name, update.args.payloads
+    elif event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
+        signal = event.workflow_execution_signaled_event_attributes
+        name, payloads = signal.signal_name, signal.input.payloads
+    else:
+        return
+    if name == "approve":
+        yield json.loads(payloads[0].data)["call_id"]
+
+
+def resumed_at(hit: Hit, killed_at: float, evidence: Evidence) -> float | None:
+    """When what a killed worker had been doing was taken up again; None where it needed no other hand."""
+    run = next(
+        (one for one in evidence.activities if (one.run_id, one.activity_id) == (hit.run_id, hit.activity_id)), None
+    )
+    if run is None or (run.how == "completed" and (run.ended_at or 0) < killed_at):
+        return None  # it was over when the worker died; the server had not said so yet
+    if run.name == "call_model":
+        # Requests hold the replies before them; whose turn it is follows from how many.
+        times = [one.at for one in evidence.asked if one.turn == run.input["turn"] - 1]
+    elif run.tries <= 1 and run.how in ("timed out", "failed"):
+        # A once tool: it is taken up when a person is asked.
+        times = [at for at in evidence.task_times if at >= (run.ended_at or 0)]
+    else:
+        key = f"{evidence.story.id}:{run.input['call_id']}"
+        times = [effect.at for effect in evidence.effects.get(key, ()) if effect.attempt > 1]
+    return min((at for at in times if at > killed_at), default=None)

@@ -1,0 +1,129 @@
+"""What has to be true of every conversation, whatever was killed. Each that is not is a sentence."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from everturn.records import ToolCall, ToolResult
+from tests.crash.cast import teller
+from tests.crash.evidence import Evidence
+from tests.crash.people import answer_to
+
+if TYPE_CHECKING:
+    from tests.crash.storm import Storm
+
+CLOCKS_SECONDS = 0.05
+"""The server's stamps and ours, and the way of a request."""
+
+RECEIPT = re.compile(r"receipt (\d+) of (\S+?)\.*$")
+TOOLS = {tool.name: tool for tool in teller.tools}
+
+
+def broken(storm: Storm) -> list[str]:
+    """The invariants that do not hold, in words; empty where all is well."""
+    found = [f"conversation {storm.stories[number].id}: has not ended: {where}" for number, where in storm.stuck.items()]
+    for evidence in storm.evidence:
+        for rule in (_workflow_tasks, _model_turns, _prompts, _calls, _effects):
+            found += [f"conversation {evidence.story.id}: {what}" for what in rule(evidence)]
+    return found
+
+
+def _workflow_tasks(evidence: Evidence) -> Iterator[str]:
+    for failure in evidence.task_failures:
+        yield f"a workflow task failed: {failure}"
+    if evidence.divergence:
+        yield f"its history does not replay: {evidence.divergence}"
+
+
+def _model_turns(evidence: Evidence) -> Iterator[str]:
+    """No completed model call is asked again."""
+    for turn, runs in evidence.turns().items():
+        completed = [run for run in runs if run.how == "completed"]
+        if len(completed) != 1:
+            yield f"turn {turn} has {len(completed)} completed model calls, not one"
+        asked = [one for one in evidence.asked if one.turn == turn - 1]
+        tries = sum(run.tries for run in runs)
+        if not asked:
+            yield f"turn {turn} was completed, and the model never saw it"
+        if len(asked) > tries:
+            yield f"turn {turn} was asked {len(asked)} times in {tries} tries"
+        for run in completed:
+            if late := [one for one in asked if one.at > (run.ended_at or 0) + CLOCKS_SECONDS]:
+                yield f"turn {turn} was asked again {late[0].at - (run.ended_at or 0):.2f} s after its reply was recorded"
+
+
+def _prompts(evidence: Evidence) -> Iterator[str]:
+    """What the model was told once, it is told in every later request, in the same place."""
+    longest: tuple[str, ...] = ()
+    for one in sorted(evidence.asked, key=lambda one: (len(one.told), one.at)):
+        if one.told[: len(longest)] != longest:
+            yield f"a request with {one.turn} replies does not begin with the one before it"
+        longest = one.told
+    # On the wire, each result is a message of its own.
+    said = sum(len(message.tool_results) or 1 for message in evidence.transcript)
+    if len(longest) > said:
+        yield f"the model was told {len(longest)} messages, and the transcript has {said}"
+
+
+def _calls(evidence: Evidence) -> Iterator[str]:
+    """Every call has one result, and it is the one that the ledger has."""
+    calls = [call for message in evidence.transcript for call in message.tool_calls]
+    results: dict[str, list[ToolResult]] = {}
+    for message in evidence.transcript:
+        for result in message.tool_results:
+            results.setdefault(result.call_id, []).append(result)
+    if strays := results.keys() - {call.call_id for call in calls}:
+        yield f"results without a call: {sorted(strays)}"
+    for call_id, times in Counter(call.call_id for call in calls).items():
+        if times > 1:
+            yield f"call {call_id} is {times} times in the transcript"
+    for call in calls:
+        match results.get(call.call_id, []):
+            case [result]:
+                yield from (f"{call.name} {call.call_id}: {what}" for what in _result(call, result, evidence))
+            case found:
+                yield f"{call.name} {call.call_id} has {len(found)} results, not one"
+    known = {f"{evidence.story.id}:{call.call_id}" for call in calls}
+    if strays := evidence.effects.keys() - known:
+        yield f"effects under keys that no call has: {sorted(strays)}"
+    said = [message.text for message in evidence.transcript if message.role == "user"]
+    if sorted(said) != sorted(evidence.story.messages):
+        yield f"the messages {evidence.story.messages} stand in the transcript as {said}"
+
+
+def _result(call: ToolCall, result: ToolResult, evidence: Evidence) -> Iterator[str]:
+    effects = evidence.effects.get(f"{evidence.story.id}:{call.call_id}", [])
+    decision = result.decision
+    if decision and decision.verdict == "answer":
+        if result.text != answer_to(call.call_id):
+            yield f"it was answered, and its result is {result.text[:200]!r}"
+    elif decision and decision.verdict == "deny":
+        if not result.is_error or ("did not run" in result.text and effects):
+            yield f"it was denied, took effect {len(effects)} times, and its result is {result.text[:200]!r}"
+    elif not (found := RECEIPT.search(result.text)) or result.is_error:
+        yield f"its result is none of the tool's: {result.text[:200]!r}"
+    elif (int(found[1]), found[2]) not in {(effect.receipt, effect.key) for effect in effects}:
+        yield f"its result is {found[0]!r}, and the ledger has {effects}"
+    elif len(result.text) < int(str(call.arguments.get("size", 0))) and not (decision and decision.arguments):
+        yield f"its result has {len(result.text)} characters of {call.arguments['size']}"
+
+
+def _effects(evidence: Evidence) -> Iterator[str]:
+    """`read` and `idempotent`: at least once for each run. `once`: at most once for each approval."""
+    for message in evidence.transcript:
+        for call in message.tool_calls:
+            tool, runs = TOOLS[call.name], evidence.runs_of(call.call_id)
+            effects = evidence.effects.get(f"{evidence.story.id}:{call.call_id}", [])
+            allowed = evidence.approvals[call.call_id] + (not tool.needs_approval)
+            if len(runs) > allowed:
+                yield f"{call.name} {call.call_id} was started {len(runs)} times, and {allowed} were allowed"
+            if tool.effect == "once" and len(effects) > allowed:
+                yield f"{call.name} {call.call_id} took effect {len(effects)} times, and {allowed} were allowed"
+            if tool.effect == "once" and any(run.tries > 1 for run in runs):
+                yield f"{call.name} {call.call_id} was tried again by itself"
+            if tool.effect != "once" and any(run.how == "completed" for run in runs) and not effects:
+                # An edit that does not fit fails its run; whatever completed has taken effect.
+                yield f"{call.name} {call.call_id} ended without any effect"

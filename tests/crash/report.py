@@ -1,0 +1,63 @@
+"""The crash test's report: what happened to the conversations, and how soon they went on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from statistics import median
+from typing import TYPE_CHECKING
+
+from tests.crash.evidence import resumed_at
+
+if TYPE_CHECKING:
+    from tests.crash.storm import Storm
+
+ROUGH = 10
+
+
+def report(storm: Storm) -> str:
+    plan, evidence = storm.plan, storm.evidence
+    requests = storm.author.asked
+    faults = Counter(one.served for one in requests if one.served != "reply")
+    turns = sum(len(one.turns()) for one in evidence)
+    tools = sum(run.name != "call_model" for one in evidence for run in one.activities)
+    tries = sum(run.tries - 1 for one in evidence for run in one.activities if run.tries > 1)
+    seconds = resumes(storm)
+    lines = [
+        f"seed {plan.seed}",
+        f"{len(storm.ended)} of {plan.conversations} conversations ended, in {storm.seconds:.0f} s: {turns} turns, "
+        f"{tools} tool runs, {sum(len(one.effects) for one in evidence)} calls with effects, "
+        f"{sum(one.events for one in evidence)} events in {sum(len(one.runs) for one in evidence)} runs",
+        f"{len(storm.kills)} workers killed, with {sum(len(kill.hits) for kill in storm.kills)} activities in hand",
+        f"{len(storm.restarts)} server restarts" + _of(storm.restarts, ", until it answered: "),
+        f"{tries} retries of activities; {sum(one.lost for one in evidence)} lost tries recovered, and "
+        f"{sum(one.task_timeouts for one in evidence)} workflow tasks taken over",
+        "time to resume after a worker's kill: " + (_of(seconds) or "no kill hit anything"),
+        f"{storm.vanished} clients vanished; {storm.proxy.dropped} connections dropped; "
+        f"faults of the model server: {_counts(faults)}",
+        f"people: {_counts(storm.people.told)}",
+    ]
+    if storm.people.rough:
+        lines.append(f"errors that are not everturn's own: {_counts(storm.people.rough)}")
+    return "\n".join(lines)
+
+
+def resumes(storm: Storm) -> list[float]:
+    """For each activity that a killed worker had in hand: seconds until it was taken up again."""
+    by_id = {one.story.id: one for one in storm.evidence}
+    times = []
+    for kill in storm.kills:
+        for hit in kill.hits:
+            at = resumed_at(hit, kill.at, by_id[hit.conversation])
+            if at is not None:
+                times.append(at - kill.at)
+    return times
+
+
+def _of(seconds: list[float], before: str = "") -> str:
+    if not seconds:
+        return ""
+    return f"{before}median {median(seconds):.1f} s, worst {max(seconds):.1f} s ({len(seconds)} cases)"
+
+
+def _counts(counted: Counter[str]) -> str:
+    return ", ".join(f"{times} {what}" for what, times in counted.most_common(ROUGH)) or "none"

@@ -1,0 +1,56 @@
+"""Before a deploy: do the new agents fit what runs?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from everturn import Agent, Client, tool
+from everturn.gate import conflicts
+from everturn.testing import ScriptedModel
+from tests.conftest import agent_on, eventually, hosting, waiting
+from tests.workflows.test_approvals import ONE, refund
+
+Scripted = Callable[..., ScriptedModel]
+
+
+@tool(name="refund", effect="once")
+def refund_by_number(number: int) -> str:
+    return "refunded"
+
+
+@tool(name="refund", effect="read")
+def refund_read(order_id: str, cents: int) -> str:
+    return "refunded"
+
+
+@pytest.mark.parametrize(
+    ("name", "tools", "problem"),
+    [
+        ("clerk", [refund], None),
+        ("other", [refund], "its agent 'clerk' is not hosted; these are: other"),
+        ("clerk", [], "call 'a' is for the tool refund, which agent 'clerk' no longer has"),
+        ("clerk", [refund_by_number], "call 'a' no longer fits the schema of refund: number: Field required"),
+        ("clerk", [refund_read], "call 'a' was planned with effect 'once', and refund has 'read'"),
+    ],
+)
+async def test_a_deploy_that_does_not_fit_a_running_conversation_is_found(
+    client: Client, scripted: Scripted, name: str, tools: list[object], problem: str | None
+) -> None:
+    agent = agent_on(scripted(ONE), tools=[refund])
+    deploy = Agent(name, model="scripted:new", tools=tools)  # type: ignore[arg-type]
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Go")
+        await waiting(conversation)
+
+        async def found() -> list[tuple[str, str]]:
+            return [(one.conversation, one.problem) async for one in conflicts(client, [deploy])]
+
+        if problem is None:
+            assert await found() == []
+        else:
+            # The list of what runs is the visibility store's, which comes a moment later.
+            assert await eventually(found) == [(conversation.id, problem)]
+        await conversation.close()
+        await conversation.outcome()
