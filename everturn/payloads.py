@@ -68,6 +68,8 @@ class CarryOver(Record):
     """Of the prefix; empty where none is known."""
     unseen: tuple[Message, ...] = ()
     """What comes behind the prefix: results that no model has seen yet."""
+    owed: bool = False
+    """The run ended in the middle of an answer: the next one goes on with it."""
     inbox: tuple[Message, ...] = ()
     message_ids: tuple[str, ...] = ()
     """Messages that were taken before, so that a repeated one is taken once."""

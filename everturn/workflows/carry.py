@@ -64,6 +64,7 @@ def over(progress: Progress, controls: Controls, *, facts: WorkerFacts | None, s
         length=progress.position,
         digest=progress.digest,
         unseen=tuple(progress.unseen),
+        owed=True,
         inbox=tuple(controls.inbox),
         message_ids=controls.message_ids,
         turn=progress.turn,

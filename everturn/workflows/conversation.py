@@ -42,7 +42,7 @@ class ConversationWorkflow:
         if carry_over.facts:
             self._take_facts(carry_over.facts)
         self._started_at = carry_over.started_at or workflow.info().start_time.timestamp()
-        self._owed = bool(carry_over.unseen)
+        self._owed = carry_over.owed
         """The run before this one ended in the middle of an answer."""
         self._ended = False
 
@@ -189,6 +189,8 @@ class ConversationWorkflow:
             return
         # A message that comes in now makes Temporal repeat this task, and so is in the inbox that is handed over.
         await workflow.wait_condition(workflow.all_handlers_finished)
+        if self._controls.closing:
+            return
         handed = carry.over(self._progress, self._controls, facts=self._facts, started_at=self._started_at)
         workflow.continue_as_new(self._start.model_copy(update={"message": (), "message_id": None, "carry": handed}))
 

@@ -23,7 +23,7 @@ def main() -> int:
     # What Temporal's core has to say of a server that is away is no news here.
     logs.forward_core_logs()
     logging.getLogger("temporalio").setLevel(logging.CRITICAL)
-    print(f"crash test: {plan}", flush=True)
+    print(f"crash test: {plan}", flush=True)  # the seed, even if all hangs
     folder = Path(tempfile.mkdtemp(prefix="everturn-crash-"))
     storm = Storm(plan, folder)
     asyncio.run(storm.run())

@@ -24,7 +24,9 @@ TOOLS = {tool.name: tool for tool in teller.tools}
 
 def broken(storm: Storm) -> list[str]:
     """The invariants that do not hold, in words; empty where all is well."""
-    found = [f"conversation {storm.stories[number].id}: has not ended: {where}" for number, where in storm.stuck.items()]
+    found = [
+        f"conversation {storm.stories[number].id}: has not ended: {where}" for number, where in storm.stuck.items()
+    ]
     for evidence in storm.evidence:
         for rule in (_workflow_tasks, _model_turns, _prompts, _calls, _effects):
             found += [f"conversation {evidence.story.id}: {what}" for what in rule(evidence)]

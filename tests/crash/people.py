@@ -178,6 +178,9 @@ class People:
                 return await do()
             except Unreachable:
                 self.told["unreachable"] += 1
+                if (task := asyncio.current_task()) and task.cancelling():
+                    self.rough["a cancellation came out as Unreachable"] += 1
+                    raise asyncio.CancelledError from None
             except EverturnError:
                 raise
             except RPCError as error:
