@@ -50,4 +50,4 @@ lock:
 	@tools=$$(mktemp -d) && trap 'rm -rf "$$tools"' EXIT && \
 	  $(PYTHON) -m venv "$$tools" && "$$tools/bin/pip" install --quiet uv && \
 	  "$$tools/bin/"$(LOCK) --group dev --extra server --output-file requirements.lock && \
-	  "$$tools/bin/"$(LOCK) --group build --output-file requirements-worker.lock
+	  "$$tools/bin/"$(LOCK) --group build --extra fast --extra prices --output-file requirements-worker.lock

@@ -8,18 +8,17 @@ Settings come from the environment: EVERTURN_ for us, TEMPORAL_ for the server, 
 
 from __future__ import annotations
 
-import asyncio
 import sys
 
 from everturn.errors import EverturnError
-from everturn.serving import check, serve
+from everturn.serving import check, run, serve
 from everturn.settings import Settings
 
 
 def main(arguments: list[str]) -> int:
     try:
         settings = Settings.load()
-        asyncio.run(check(settings) if arguments == ["--check"] else serve(settings))
+        run(check(settings) if arguments == ["--check"] else serve(settings))
     except EverturnError as error:
         print(f"worker: {error}", file=sys.stderr)
         return 1

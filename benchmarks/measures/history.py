@@ -16,6 +16,7 @@ from benchmarks.rig import Rig
 TURNS = (10, 25, 50, 100, 150, 200)
 MODEST_TURNS = 100
 """For those who die further on, unless `--to-death` asks for it: there they write 20 to 30 MB."""
+COMPARED = (100, 200)
 LONGEST_SECONDS = 150.0
 
 
@@ -29,8 +30,8 @@ async def measure(rig: Rig, plan: Plan) -> Measured:
         curves[contestant.name] = [(mark.turns, mark.events, mark.size) for mark in marks]
         rows[contestant.name] = {f"size_{turn}": at[turn].size / 1e6 if turn in at else None for turn in TURNS}
         rows[contestant.name] |= {"events": marks[-1].events / marks[-1].turns, "end": end}
-    columns = [Column(f"size_{turn}", f"MB at {turn}", ".3g") for turn in TURNS[:-3]]
-    columns += [Column(f"size_{turn}", f"MB at {turn}", ".3g", against=FLOOR.name) for turn in TURNS[-3:]]
+    columns = [Column(f"size_{turn}", f"MB at {turn}", ".3g", better=None) for turn in TURNS if turn not in COMPARED]
+    columns += [Column(f"size_{turn}", f"MB at {turn}", ".3g", against=FLOOR.name) for turn in COMPARED]
     columns += [Column("events", "events per turn"), Column("end", "the end", "s", better=None)]
     notes = (
         [] if plan.to_death else [f"Those that grow with the square stop at {MODEST_TURNS} turns; --to-death goes on."]

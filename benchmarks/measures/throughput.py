@@ -48,9 +48,9 @@ async def measure(rig: Rig, plan: Plan) -> Measured:
         columns += [
             Column(f"rate_{count}", f"turns/s, {count}", better="high", against=FLOOR.name),
             Column(f"rate_{count}", f"turns/s, {count}", better="high", against=FLOOR_HTTP.name),
-            Column(f"cpu_{count}", "worker CPU ms/turn", against=FLOOR.name),
-            Column(f"server_{count}", "server CPU ms/turn"),
-            Column(f"rss_{count}", "peak MB", ".0f"),
+            Column(f"cpu_{count}", f"worker CPU ms/turn, {count}", against=FLOOR.name),
+            Column(f"server_{count}", f"server CPU ms/turn, {count}"),
+            Column(f"rss_{count}", f"worker peak MB, {count}", ".0f"),
         ]
     raw = {name: [asdict(sample) for sample in own] for name, own in samples.items()}
     title = f"Throughput: 50 and 200 conversations of {TURNS} turns at once, one worker"

@@ -22,9 +22,9 @@ def worker(
     ] = None,
 ) -> None:
     """Host agents until Ctrl-C or SIGTERM, then finish what is running."""
-    from everturn.serving import serve
+    from everturn.serving import run, serve
 
-    asyncio.run(serve(_settings(agents, task_queue)))
+    run(serve(_settings(agents, task_queue)))
 
 
 def up(

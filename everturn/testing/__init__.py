@@ -1,8 +1,22 @@
-"""For tests, demos and benchmarks without a key: a scripted model behind a real HTTP server."""
+"""For tests, demos and benchmarks without a key: a scripted model behind a real HTTP server; histories to replay."""
 
 from __future__ import annotations
 
+from everturn.testing.replay import Diverged, record_history, replay_history
 from everturn.testing.script import Reply, Script, call, cut, fail, garbage, say, slow
 from everturn.testing.server import ScriptedModel
 
-__all__ = ["Reply", "Script", "ScriptedModel", "call", "cut", "fail", "garbage", "say", "slow"]
+__all__ = [
+    "Diverged",
+    "Reply",
+    "Script",
+    "ScriptedModel",
+    "call",
+    "cut",
+    "fail",
+    "garbage",
+    "record_history",
+    "replay_history",
+    "say",
+    "slow",
+]

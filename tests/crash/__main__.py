@@ -1,4 +1,4 @@
-"""`python -m tests.crash`: the crash test. SEED and KILLS may be set in the environment, as in `make crash KILLS=100`."""
+"""`python -m tests.crash`: the crash test. SEED and KILLS may come from the environment: `make crash KILLS=100`."""
 
 from __future__ import annotations
 

@@ -53,8 +53,9 @@ def _model_turns(evidence: Evidence) -> Iterator[str]:
         if len(asked) > tries:
             yield f"turn {turn} was asked {len(asked)} times in {tries} tries"
         for run in completed:
-            if late := [one for one in asked if one.at > (run.ended_at or 0) + CLOCKS_SECONDS]:
-                yield f"turn {turn} was asked again {late[0].at - (run.ended_at or 0):.2f} s after its reply was recorded"
+            late = max((one.at for one in asked), default=0) - (run.ended_at or 0)
+            if late > CLOCKS_SECONDS:
+                yield f"turn {turn} was asked again {late:.2f} s after its reply was recorded"
 
 
 def _prompts(evidence: Evidence) -> Iterator[str]:

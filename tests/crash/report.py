@@ -28,7 +28,9 @@ def report(storm: Storm) -> str:
         f"{tools} tool runs, {sum(len(one.effects) for one in evidence)} calls with effects, "
         f"{sum(one.events for one in evidence)} events in {sum(len(one.runs) for one in evidence)} runs",
         f"{len(storm.kills)} workers killed, with {sum(len(kill.hits) for kill in storm.kills)} activities in hand",
-        f"{len(storm.restarts)} server restarts" + _of(storm.restarts, ", until it answered: "),
+        f"{len(storm.restarts)} server restarts"
+        + _of(storm.restarts, ", until it answered: ")
+        + f"; {storm.refused} workers found no server when they started",
         f"{tries} retries of activities; {sum(one.lost for one in evidence)} lost tries recovered, and "
         f"{sum(one.task_timeouts for one in evidence)} workflow tasks taken over",
         "time to resume after a worker's kill: " + (_of(seconds) or "no kill hit anything"),

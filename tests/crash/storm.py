@@ -76,6 +76,8 @@ class Storm:
         self.kills: list[Kill] = []
         self.restarts: list[float] = []
         """Seconds until the server answered again."""
+        self.refused = 0
+        """Workers that ended by themselves, since no server was there."""
         self.vanished = 0
         self.living: dict[int, list[asyncio.Task[None]]] = {}
         """The people in each conversation that is not over."""
@@ -134,8 +136,7 @@ class Storm:
 
     async def _live(self, story: Story, room: asyncio.Semaphore) -> None:
         # As many conversations as there are kills to come: neither should be over long before the other.
-        plan = self.plan
-        while plan.kills and story.number > plan.at_once + plan.conversations * len(self.kills) / plan.kills:
+        while not self._due(story):  # noqa: ASYNC110 - it follows from a count
             await asyncio.sleep(POLL_SECONDS * 5)
         async with room:
             people = self.living[story.number] = []
@@ -154,6 +155,11 @@ class Storm:
                 for person in people:
                     person.cancel()
                 await asyncio.gather(*people, return_exceptions=True)
+
+    def _due(self, story: Story) -> bool:
+        plan = self.plan
+        share = len(self.kills) / plan.kills if plan.kills else 1
+        return story.number <= plan.at_once + plan.conversations * share
 
     async def _where(self, story: Story) -> str:
         """Where a conversation stands that should have ended."""
@@ -182,17 +188,25 @@ class Storm:
             for _ in range(self.plan.workers - len(self.workers) if self.rng.random() < 0.8 else 0):
                 self.workers.append(self._start_worker())
             kill.hits = await self._hit_by(kill)
-        while len(self.workers) < self.plan.workers:
-            self.workers.append(self._start_worker())
         await asyncio.gather(*restarting)
+        while len(self._workers_alive()) < self.plan.workers:
+            self.workers.append(self._start_worker())
 
     async def _someone_at_work(self) -> WorkerProcess:
         async with asyncio.timeout(START_SECONDS):
-            while not (ready := [worker for worker in self.workers if worker.started]):
-                if not self.workers:
-                    self.workers.append(self._start_worker())
+            while not (ready := [worker for worker in self._workers_alive() if worker.started]):
                 await asyncio.sleep(POLL_SECONDS)
         return self.rng.choice(ready)
+
+    def _workers_alive(self) -> list[WorkerProcess]:
+        """At least one: a worker that found no server when it started has ended, as its supervisor would see."""
+        for worker in [*self.workers]:
+            if worker.process.poll() is not None:
+                self.workers.remove(worker)
+                self.refused += 1
+        if not self.workers:
+            self.workers.append(self._start_worker())
+        return self.workers
 
     def _start_worker(self) -> WorkerProcess:
         return WorkerProcess(

@@ -119,8 +119,9 @@ def check_every_split(data: bytes, assemble: Callable[..., Reply], expected: Rep
         after = bisect.bisect_right(ends, place)
         start, end = ends[max(0, after - 2)], ends[min(len(ends) - 1, after + 1)]
         around, cut = data[start:end], place - start
-        whole = known[after] if after in known else known.setdefault(after, [*events_of(around)])
-        assert list(events_of(around[:cut], around[cut:])) == whole, place
+        if after not in known:
+            known[after] = [*events_of(around)]
+        assert list(events_of(around[:cut], around[cut:])) == known[after], place
     size = 1 + len(data) // 50_000
     assert assemble(data) == expected
     assert assemble(*(data[place : place + size] for place in range(0, len(data), size))) == expected

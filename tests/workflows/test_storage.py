@@ -65,23 +65,29 @@ async def test_a_conversation_with_large_payloads_runs_and_is_read(
     monkeypatch.setenv("EVERTURN_STORAGE", storage)
     stores = await Client.connect(server.address, task_queue=f"{client.task_queue}-stored", by="tester")
     monkeypatch.delenv("EVERTURN_STORAGE")
-    agent = agent_on(scripted([call("dump", {"text": "first"}), call("dump", {"text": LARGE}), "Done."]), tools=[dump])
+    script = [call("dump", {"text": "first"}), call("dump", {"text": LARGE}), "Done.", "Again."]
+    agent = agent_on(scripted(script), tools=[dump])
     async with hosting(stores, agent) as worker:
         conversation = await stores.start(agent, LARGE)
-        assert await conversation.reply() == "Done."
+        assert (await conversation.outcome()).text == "Done."
+    history = await stores.temporal.get_workflow_handle(conversation.id).fetch_history()
+    events = [event async for event in conversation.events()]
+    # Whoever lacks the setting is told so, and is not shown a conversation with holes.
+    without = client.conversation(conversation.id)
+    with pytest.raises(InvalidSetting, match=r"external storage.*Set EVERTURN_STORAGE"):
+        await without.transcript()
+
     async with hosting(stores, agent) as second:  # reads the history to go on
         await stores.send(agent, "And?", id=conversation.id)
-        assert await conversation.reply() == "Done."
+        assert (await conversation.outcome()).text == "Again."
         assert second.prefixes.misses == 1
     assert worker.prefixes.misses == 0
 
     transcript = await conversation.transcript()
     assert transcript[0].text == LARGE
     assert [len(result.text) for result in results_of(transcript)] == [150_005, 200_000 + len(cut_notice(transcript))]
-    assert "tool_finished" in [event.kind async for event in conversation.events()]
-
-    handle = stores.temporal.get_workflow_handle(conversation.id)
-    history = await handle.fetch_history()
+    (first, _) = (event.result for event in events if event.kind == "tool_finished")
+    assert first.text == f"first{LARGE}"
     assert max(event.ByteSize() for event in history.events) < 100_000
     replayer = Replayer(
         workflows=[ConversationWorkflow],
@@ -89,11 +95,6 @@ async def test_a_conversation_with_large_payloads_runs_and_is_read(
         data_converter=stores.temporal.data_converter,
     )
     await replayer.replay_workflow(history)
-
-    # Whoever lacks the setting is told so, and is not shown a conversation with holes.
-    without = client.conversation(conversation.id)
-    with pytest.raises(InvalidSetting, match=r"external storage.*Set EVERTURN_STORAGE"):
-        await without.transcript()
 
 
 def cut_notice(transcript: Any) -> str:

@@ -1,0 +1,124 @@
+"""Recorded histories, replayed against today's code: so that a change that breaks running conversations fails a test.
+
+await record_history(client, "order-81", Path("tests/histories/order-81.json"))
+await replay_history(Path("tests/histories/order-81.json"))
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from everturn.errors import EverturnError, NotFound
+
+if TYPE_CHECKING:
+    from temporalio.client import WorkflowHistory
+
+    from everturn.client import Client
+
+SOMEBODY = "somebody"
+"""Stands in recordings for the names of machines and processes."""
+
+
+class Diverged(EverturnError):
+    """A history that the code of today would not have made. A conversation like it would stand still after a deploy."""
+
+
+async def record_history(client: Client, conversation_id: str, path: Path | str) -> tuple[Path, ...]:
+    """Writes a conversation's history to a file, as JSON; returns the files.
+
+    Where the conversation continued as new, each run is a file of its own: `name.json`, `name-2.json` ... The names
+    of machines and processes are taken out. What was said, and what tools returned, is in there: look before you
+    publish it. Raises NotFound.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    written = []
+    for number, history in enumerate(await read_histories(client, conversation_id), 1):
+        file = path if number == 1 else path.with_name(f"{path.stem}-{number}{path.suffix}")
+        file.write_text(json.dumps(_anonymous(history.to_json_dict()), separators=(",", ":")) + "\n")
+        written.append(file)
+    return tuple(written)
+
+
+async def replay_history(history: Path | str | WorkflowHistory) -> int:
+    """Replays a history, from a file or as Temporal's client gives it; returns the number of its events.
+
+    Takes what `record_history`, the Temporal CLI (`temporal workflow show -o json`) and the Web UI write. Raises
+    Diverged, and says where; NotFound where there is no such file, or no history in it.
+    """
+    from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
+
+    from everturn.conversion import data_converter
+    from everturn.workflows import ConversationWorkflow
+
+    place = str(history) if isinstance(history, Path | str) else history.workflow_id
+    loaded = _load(Path(history)) if isinstance(history, Path | str) else history
+    replayer = Replayer(
+        workflows=[ConversationWorkflow],
+        workflow_runner=UnsandboxedWorkflowRunner(),
+        data_converter=data_converter,
+    )
+    try:
+        result = await replayer.replay_workflow(loaded, raise_on_replay_failure=False)
+        failure: Exception | None = result.replay_failure
+    except (RuntimeError, ValueError) as error:
+        failure = error
+    if failure is not None:
+        raise Diverged(
+            f"{place} diverges: {' '.join(str(failure).split())}",
+            cure="See docs/howto/change-workflows-safely.md.",
+        ) from failure
+    return len(loaded.events)
+
+
+async def read_histories(client: Client, conversation_id: str) -> list[WorkflowHistory]:
+    """The histories of a conversation's runs, the first run first. Raises NotFound."""
+    from temporalio.service import RPCError, RPCStatusCode
+
+    histories: list[WorkflowHistory] = []
+    run_id: str | None = None
+    while run_id != "":
+        handle = client.temporal.get_workflow_handle(conversation_id, run_id=run_id)
+        try:
+            history = await handle.fetch_history()
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise client.unreachable(error) from error
+            if histories:
+                break  # earlier runs have outlived the namespace's retention
+            raise NotFound(
+                f"There is no conversation {conversation_id!r}.", cure="`everturn list` shows those there are."
+            ) from None
+        histories.insert(0, history)
+        run_id = history.events[0].workflow_execution_started_event_attributes.continued_execution_run_id
+    return histories
+
+
+def _load(path: Path) -> WorkflowHistory:
+    from temporalio.client import WorkflowHistory
+
+    try:
+        given = json.loads(path.read_text(encoding="utf-8"))
+        history = WorkflowHistory.from_json(path.stem, given)
+        started = history.events[0].workflow_execution_started_event_attributes
+    except OSError as error:
+        raise NotFound(f"{path} can't be read: {error.strerror}.") from None
+    except Exception as error:
+        # Whatever is wrong with it: json, protobuf and the SDK each have their own errors.
+        raise NotFound(
+            f"{path} holds no history: {' '.join(str(error).split())[:200]}.",
+            cure="`temporal workflow show -w ID -o json` writes one.",
+        ) from error
+    return WorkflowHistory(started.workflow_id or path.stem, history.events)
+
+
+def _anonymous(value: Any, key: str = "") -> Any:
+    if isinstance(value, dict):
+        if value.get("kind") == "TASK_QUEUE_KIND_STICKY":
+            return {**value, "name": SOMEBODY}
+        return {name: _anonymous(one, name) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_anonymous(one, key) for one in value]
+    return SOMEBODY if key == "identity" else value

@@ -1,0 +1,323 @@
+"""Conversations of every kind, to be recorded: each a function that runs one and returns its id."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from everturn import Agent, Client, Conversation, Limits, Model, tool
+from everturn.errors import Ended, Stalled
+from everturn.models import Approvals
+from everturn.testing import ScriptedModel, call, fail
+from tests.conftest import eventually, hosting, waiting
+from tests.crash.workers import workers
+
+Kind = Callable[[Client, Path], Awaitable[str]]
+KINDS: dict[str, Kind] = {}
+
+SUGGESTED_EVENTS = 60
+"""What the recording server takes for a long history: it then suggests to continue as new, and the history says so."""
+
+KEEP_OPEN = timedelta(minutes=5)
+
+
+def kind(function: Kind) -> Kind:
+    KINDS[function.__name__] = function
+    return function
+
+
+@tool(effect="read")
+def look_up(word: str, chars: int = 10) -> str:
+    return (f"{word} means {word}. " * chars)[:chars]
+
+
+@tool
+async def note(text: str) -> str:
+    return f"noted: {text}"
+
+
+@tool(needs_approval=True, effect="once")
+def refund(order_id: str, cents: int) -> str:
+    return f"{cents} back for {order_id}"
+
+
+@tool
+async def linger(seconds: float = 60) -> str:
+    await asyncio.sleep(seconds)
+    return "lingered"
+
+
+@tool
+def stumble() -> str:
+    raise RuntimeError("a stone")
+
+
+look: dict[str, Any] = {"name": "look", "description": "Look at the screen.", "parameters": {"type": "object"}}
+REFUND = [call("refund", {"order_id": "81", "cents": 5}, id="a"), "Done."]
+
+
+@asynccontextmanager
+async def clerk(client: Client, script: Any, **options: Any) -> AsyncIterator[Agent]:
+    with ScriptedModel(script) as model:
+        tools = [look_up, note, refund, linger, stumble, look]
+        agent = Agent("clerk", model=Model("scripted:demo", base_url=model.base_url), tools=tools, **options)
+        async with hosting(client, agent):
+            yield agent
+
+
+async def whole(conversation: Conversation) -> str:
+    await conversation.outcome()
+    return conversation.id
+
+
+@kind
+async def plain_reply(client: Client, folder: Path) -> str:
+    async with clerk(client, ["Hello."]) as agent:
+        return await whole(await client.start(agent, "Hi"))
+
+
+@kind
+async def parallel_tools(client: Client, folder: Path) -> str:
+    calls = [call("look_up", {"word": "durable", "chars": 3000}), call("note", {"text": "x"}), call("stumble")]
+    async with clerk(client, [calls, [*calls[:1], call("note", {"text": "y"})], "Done."]) as agent:
+        return await whole(await client.start(agent, "Look it up"))
+
+
+@kind
+async def more_calls_than_slots(client: Client, folder: Path) -> str:
+    calls = [call("note", {"text": str(number)}) for number in range(5)]
+    async with clerk(client, [calls, "Done."], limits=Limits(max_parallel_calls=2)) as agent:
+        return await whole(await client.start(agent, "Note it all"))
+
+
+@kind
+async def refused_calls(client: Client, folder: Path) -> str:
+    calls = [call("no_such_tool"), call("note", {"text": 7}), call("note", "{not json"), call("note", {"text": "z"})]
+    async with clerk(client, [calls, "Done."]) as agent:
+        return await whole(await client.start(agent, "Try"))
+
+
+async def _decided(client: Client, decide: Callable[[Conversation], Awaitable[Any]]) -> str:
+    async with clerk(client, REFUND) as agent:
+        conversation = await client.start(agent, "Refund 81")
+        await waiting(conversation)
+        await decide(conversation)
+        return await whole(conversation)
+
+
+@kind
+async def approval_approved(client: Client, folder: Path) -> str:
+    return await _decided(client, lambda conversation: conversation.approve("a", note="fine"))
+
+
+@kind
+async def approval_edited(client: Client, folder: Path) -> str:
+    return await _decided(client, lambda one: one.approve("a", arguments={"order_id": "81", "cents": 4}))
+
+
+@kind
+async def approval_edited_in_vain(client: Client, folder: Path) -> str:
+    async def twice(conversation: Conversation) -> None:
+        await conversation.approve("a", arguments={"order_id": "81", "cents": "many"})
+        await waiting(conversation)
+        await conversation.approve("a")
+
+    return await _decided(client, twice)
+
+
+@kind
+async def approval_denied(client: Client, folder: Path) -> str:
+    return await _decided(client, lambda conversation: conversation.deny("a", reason="not ours"))
+
+
+@kind
+async def approval_answered(client: Client, folder: Path) -> str:
+    return await _decided(client, lambda conversation: conversation.answer("a", {"refunded": 5}))
+
+
+@kind
+async def approval_by_signal(client: Client, folder: Path) -> str:
+    async def signal(conversation: Conversation) -> None:
+        handle = client.temporal.get_workflow_handle(conversation.id)
+        await handle.signal("approve", {"call_id": "nobody"})
+        await handle.signal("approve", "nonsense")
+        await handle.signal("approve", {"call_id": "*", "by": "ann"})
+
+    return await _decided(client, signal)
+
+
+@kind
+async def approval_expired(client: Client, folder: Path) -> str:
+    approvals = Approvals(expire_after=timedelta(seconds=1), remind_before=timedelta(seconds=0.5))
+    async with clerk(client, REFUND, approvals=approvals) as agent:
+        return await whole(await client.start(agent, "Refund 81"))
+
+
+@kind
+async def approval_by_a_policy(client: Client, folder: Path) -> str:
+    async with clerk(client, REFUND, approvers=lambda _, decision: decision.by == "ann") as agent:
+        conversation = await client.start(agent, "Refund 81")
+        await waiting(conversation)
+        await conversation.approve("a")
+        await waiting(conversation)
+        ann = Client(client.temporal, task_queue=client.task_queue, by="ann")
+        await ann.conversation(conversation.id).approve("a")
+        return await whole(conversation)
+
+
+async def _outcome_unknown(client: Client, folder: Path, decide: Callable[[Conversation], Awaitable[Any]]) -> str:
+    """A worker process is killed in the middle of a payment."""
+    folder.mkdir()
+    with ScriptedModel([call("pay", id="p"), "Done."]) as model, workers(client, model, folder) as start:
+        doomed = start()
+        conversation = await client.start("clerk", "Pay")
+        await eventually(lambda: (folder / "effects").exists())
+        doomed.kill()
+        start()
+        await waiting(conversation)
+        (folder / "may-end").touch()
+        await decide(conversation)
+        return await whole(conversation)
+
+
+@kind
+async def outcome_unknown_approved(client: Client, folder: Path) -> str:
+    return await _outcome_unknown(client, folder, lambda conversation: conversation.approve("p"))
+
+
+@kind
+async def outcome_unknown_denied(client: Client, folder: Path) -> str:
+    return await _outcome_unknown(client, folder, lambda conversation: conversation.deny("p"))
+
+
+@kind
+async def client_tool(client: Client, folder: Path) -> str:
+    async with clerk(client, [call("look", id="l"), "I see."]) as agent:
+        conversation = await client.start(agent, "Look")
+        await waiting(conversation)
+        await conversation.answer("l", "a cat")
+        return await whole(conversation)
+
+
+@kind
+async def stalled_and_resumed(client: Client, folder: Path) -> str:
+    async with clerk(client, [fail(401), fail(500), "Here."]) as agent:
+        conversation = await client.start(agent, "Go")
+        with suppress(Stalled):
+            await conversation.reply()
+        await conversation.resume()
+        return await whole(conversation)
+
+
+@kind
+async def fallback_model(client: Client, folder: Path) -> str:
+    with ScriptedModel(["Here."]) as well:
+        spare = Model("scripted:spare", base_url=well.base_url)
+        async with clerk(client, [fail(400)], fallback_models=[spare]) as agent:
+            return await whole(await client.start(agent, "Go"))
+
+
+@kind
+async def paused(client: Client, folder: Path) -> str:
+    async with clerk(client, [call("linger", {"seconds": 0.3}), "Done."]) as agent:
+        conversation = await client.start(agent, "Go")
+        await conversation.pause("lunch")
+        await eventually(lambda: _is_paused(conversation))
+        await conversation.resume()
+        return await whole(conversation)
+
+
+async def _is_paused(conversation: Conversation) -> bool:
+    status = await conversation.status()
+    return status.state == "paused"
+
+
+@kind
+async def limit_reached(client: Client, folder: Path) -> str:
+    script: Sequence[Any] = [call("note", {"text": "x"})] * 5
+    async with clerk(client, script, limits=Limits(max_turns=2)) as agent:
+        return await whole(await client.start(agent, "Go on"))
+
+
+async def _lingering(client: Client, agent: Agent) -> Conversation:
+    conversation = await client.start(agent, "Linger", keep_open=KEEP_OPEN)
+    handle = client.temporal.get_workflow_handle(conversation.id)
+
+    async def lingers() -> bool:
+        pending = (await handle.describe()).raw_description.pending_activities
+        return any(one.activity_type.name == "linger" and one.HasField("last_started_time") for one in pending)
+
+    await eventually(lingers)
+    return conversation
+
+
+@kind
+async def turn_cancelled(client: Client, folder: Path) -> str:
+    calls = [call("linger"), call("refund", {"order_id": "1", "cents": 1}), call("note", {"text": "x"})]
+    async with clerk(client, [calls, "Then not."]) as agent:
+        conversation = await _lingering(client, agent)
+        await conversation.cancel_turn("enough")
+        with suppress(Ended):
+            await conversation.reply()
+        await conversation.send("And now?")
+        await conversation.reply()
+        await conversation.close()
+        return await whole(conversation)
+
+
+@kind
+async def workflow_cancelled(client: Client, folder: Path) -> str:
+    async with clerk(client, [[call("linger"), call("note", {"text": "x"})], "Never."]) as agent:
+        conversation = await _lingering(client, agent)
+        await client.temporal.get_workflow_handle(conversation.id).cancel()
+        return await whole(conversation)
+
+
+@kind
+async def closed_while_it_waits(client: Client, folder: Path) -> str:
+    return await _decided(client, lambda conversation: conversation.close("late"))
+
+
+@kind
+async def kept_open(client: Client, folder: Path) -> str:
+    async with clerk(
+        client, ["One.", [call("note", {"text": "x"}), call("linger", {"seconds": 0.2})], "Two."]
+    ) as agent:
+        conversation = await client.start(agent, "1", keep_open=timedelta(seconds=2))
+        await conversation.reply()
+        await conversation.send("2", message_id="2")
+        await conversation.send("2", message_id="2")
+        await conversation.send("3")
+        await conversation.reply()
+        return await whole(conversation)  # it has idled long enough
+
+
+@kind
+async def continued_as_new(client: Client, folder: Path) -> str:
+    calls = [call("look_up", {"word": str(number), "chars": 3000 if number % 4 == 0 else 10}) for number in range(12)]
+    async with clerk(client, [*calls, "Read."]) as agent:
+        return await whole(await client.start(agent, "Read it all"))
+
+
+@kind
+async def revived(client: Client, folder: Path) -> str:
+    async with clerk(client, [call("note", {"text": "x"}), "One.", "Two."]) as agent:
+        conversation = await client.start(agent, "1")
+        await conversation.outcome()
+        await client.send(agent, "2", id=conversation.id)
+        return await whole(conversation)
+
+
+@kind
+async def refused_start(client: Client, folder: Path) -> str:
+    async with clerk(client, ["Hello."]):
+        handle = await client.temporal.start_workflow(
+            "Conversation", {"agent": ""}, id="refused", task_queue=client.task_queue
+        )
+        with suppress(Ended):
+            await client.conversation(handle.id).outcome()
+        return handle.id

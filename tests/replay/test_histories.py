@@ -1,0 +1,163 @@
+"""Recorded conversations of every kind replay on today's code; a change that would break running ones fails here."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from base64 import b64decode
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio import workflow
+
+from everturn import Client
+from everturn.devserver import DevServer
+from everturn.errors import NotFound
+from everturn.testing import Diverged, record_history, replay_history
+from everturn.workflows.calls import Calls
+from everturn.workflows.conversation import ConversationWorkflow
+from tests.conftest import agent_on, hosting
+from tests.replay.kinds import KINDS
+from tests.replay.record import HISTORIES
+
+FILES = sorted(HISTORIES.glob("*.json"))
+CURE = "If the change is meant, put it behind workflow.patched(): docs/howto/change-workflows-safely.md."
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+async def test_a_recorded_history_replays(file: Path) -> None:
+    try:
+        assert await replay_history(file) > 3
+    except Diverged as error:
+        pytest.fail(f"{error} {CURE}")
+
+
+def test_every_kind_of_conversation_is_recorded() -> None:
+    missing = KINDS.keys() - {file.stem for file in FILES}
+    assert not missing, f"run `python -m tests.replay.record {' '.join(sorted(missing))}`"
+
+
+async def test_an_activity_more_than_the_history_has_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    turn = ConversationWorkflow._model_turn
+
+    async def with_one_more(self: ConversationWorkflow, **options: Any) -> Any:
+        await workflow.execute_activity("check_the_weather", schedule_to_close_timeout=HEARTBEAT)
+        return await turn(self, **options)
+
+    from everturn.workflows.policy import HEARTBEAT_TIMEOUT as HEARTBEAT
+
+    monkeypatch.setattr(ConversationWorkflow, "_model_turn", with_one_more)
+    with pytest.raises(Diverged, match=r"plain_reply\.json diverges: .*Nondeterminism"):
+        await replay_history(HISTORIES / "plain_reply.json")
+
+
+async def test_another_order_of_tool_calls_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = Calls.open
+
+    def backwards(self: Calls, reply: Any) -> None:
+        opened(self, reply)
+        self._open = self._open[::-1]
+
+    monkeypatch.setattr(Calls, "open", backwards)
+    with pytest.raises(Diverged, match="diverges"):
+        await replay_history(HISTORIES / "parallel_tools.json")
+    await replay_history(HISTORIES / "plain_reply.json")
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_a_recording_names_no_machine_and_no_process(file: Path) -> None:
+    text = file.read_text()
+    assert file.stat().st_size < 64_000
+    for data in re.findall(r'"data":\s*"([A-Za-z0-9+/=]+)"', text):
+        text += b64decode(data).decode(errors="replace")
+    assert not re.search(r"\b\d{2,7}@", text)
+
+
+async def test_a_recorder_writes_what_the_replayer_reads(client: Client, scripted: Any, tmp_path: Path) -> None:
+    agent = agent_on(scripted(["Hello."]))
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Hi")
+        await conversation.outcome()
+    (file,) = await record_history(client, conversation.id, tmp_path / "folder" / "hello.json")
+    assert await replay_history(file) == len(json.loads(file.read_text())["events"])
+    with pytest.raises(NotFound, match="There is no conversation 'nobody'"):
+        await record_history(client, "nobody", tmp_path / "nobody.json")
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", "{}", '{"events": []}', '{"events": [{"eventId": "1"}]}', "null", "\0"]
+)
+async def test_a_file_that_holds_no_history_is_refused_in_words(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "broken.json"
+    file.write_text(content)
+    with pytest.raises((NotFound, Diverged), match=r"broken\.json (holds no history|diverges): \S+"):
+        await replay_history(file)
+    with pytest.raises(NotFound, match="can't be read: No such file"):
+        await replay_history(tmp_path / "nowhere.json")
+
+
+# ---------------------------------------------------------------- the command
+
+
+@pytest.fixture
+def diverging(tmp_path: Path) -> Iterator[Path]:
+    """A history whose first activity is another."""
+    history = json.loads((HISTORIES / "plain_reply.json").read_text())
+    for event in history["events"]:
+        if attributes := event.get("activityTaskScheduledEventAttributes"):
+            attributes["activityType"]["name"] = "call_the_weather"
+    file = tmp_path / "diverging.json"
+    file.write_text(json.dumps(history))
+    return file
+
+
+def everturn(*arguments: str, address: str = "127.0.0.1:1") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "everturn", "replay", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={"TEMPORAL_ADDRESS": address, "PATH": ""},
+    )
+
+
+def test_the_command_says_ok_or_where_it_diverged_and_its_status_tells(diverging: Path) -> None:
+    good = str(HISTORIES / "plain_reply.json")
+    done = everturn(good)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.fullmatch(rf"OK {re.escape(good)} \(\d+ events\)\n", done.stdout)
+    done = everturn(good, str(diverging))
+    assert (done.returncode, done.stderr) == (1, "")
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["OK", "FAILED"]
+    assert "call_the_weather" in done.stdout
+
+
+def test_the_command_prints_json_for_programs(diverging: Path) -> None:
+    done = everturn("--json", str(HISTORIES / "revived.json"), str(diverging))
+    first, second = json.loads(done.stdout)
+    assert (done.returncode, first["ok"], first["problem"], second["ok"]) == (1, True, None, False)
+
+
+def test_the_command_without_anything_to_replay_is_a_usage_error() -> None:
+    done = everturn()
+    assert done.returncode == 2
+    assert "--id" in done.stderr
+
+
+async def test_the_command_replays_a_conversation_from_the_server(
+    server: DevServer, client: Client, scripted: Any
+) -> None:
+    agent = agent_on(scripted(["Hello."]))
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Hi")
+        await conversation.outcome()
+    done = everturn("--id", conversation.id, address=server.address)
+    assert (done.returncode, done.stdout.split()[:2]) == (0, ["OK", conversation.id]), done.stderr
+    done = everturn("--id", "nobody", address=server.address)
+    assert done.returncode == 1
+    assert "There is no conversation 'nobody'" in done.stderr

@@ -1,0 +1,124 @@
+"""The memory of prefixes against a model that always reads the history: what they ask is the same, byte for byte.
+
+Two workers share a task queue and every workflow task may go to either. Their memories are small, and lose everything
+now and then; replies fail and are asked for again; runs are short; conversations are forked from one another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from everturn import Client, Conversation, Worker, tool
+from everturn.activities.prefixes import digest_of
+from everturn.devserver import DevServer
+from everturn.packing import pack
+from everturn.payloads import CarryOver, Packed, Start
+from everturn.records import Message
+from everturn.testing import ScriptedModel, call, cut, fail, say
+from everturn.workflows import carry
+from tests.conftest import agent_on, hosting
+
+Scripted = Callable[..., ScriptedModel]
+Messages = list[dict[str, Any]]
+
+TURNS = 6
+SIZES = (10, 3_000, 9_000)
+"""Of results: written into the delta, and named by it."""
+
+
+def script(seed: int, *, hitches: bool) -> Callable[[Messages], Any]:
+    """Replies are made of what was said, so that the same transcript always goes on in the same way."""
+    chance = random.Random(seed)
+
+    def reply(messages: Messages) -> Any:
+        if hitches and chance.random() < 0.2:
+            return chance.choice([fail(503, headers={"retry-after": "0.01"}), cut()])
+        fixed = random.Random(f"{seed} {len(messages)} {messages[0]['content']}")
+        if sum(message["role"] == "assistant" for message in messages) >= TURNS:
+            return say("Done.")
+        return [
+            call("fetch", {"number": fixed.randrange(10), "size": fixed.choice(SIZES)})
+            for _ in range(fixed.choice([1, 1, 2]))
+        ]
+
+    return reply
+
+
+def asked(model: ScriptedModel) -> set[str]:
+    """The transcripts that the model was asked with."""
+    return {json.dumps(request["messages"]) for request in model.requests}
+
+
+async def fork(client: Client, messages: tuple[Message, ...], *, at: int, said: str, name: str) -> Conversation:
+    """Another conversation, from behind message `at` on; its prefix may be in memory already."""
+    prefix, unseen = messages[:at], tuple(one for one in messages[at : at + 1] if one.role == "tool")
+    carried = CarryOver(earlier=Packed(data=pack(prefix)), length=len(prefix), digest=digest_of(prefix), unseen=unseen)
+    return await client._start(Start(agent="reader", message=said, carry=carried), name)
+
+
+async def talk(client: Client, name: str) -> dict[str, tuple[Message, ...]]:
+    """Three conversations, and three forks of each at the same time; their transcripts."""
+    talks = {
+        f"root {number}": await client.start("reader", f"root {number}", id=f"{name}-{number}") for number in range(3)
+    }
+    await asyncio.gather(*(one.outcome() for one in talks.values()))
+    told = {said: await one.transcript() for said, one in talks.items()}
+    forks = {}
+    for root, messages in told.items():
+        replies = [index + 1 for index, message in enumerate(messages) if message.role == "assistant"]
+        for number, at in enumerate((replies[-1], replies[3], replies[3])):
+            said = f"fork {number} of {root}"
+            forks[said] = await fork(client, messages, at=at, said=said, name=f"{name}-{root}-{number}")
+    await asyncio.gather(*(one.outcome() for one in forks.values()))
+    return told | {said: await one.transcript() for said, one in forks.items()}
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_what_the_model_is_asked_does_not_depend_on_what_workers_remember(
+    server: DevServer, client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    monkeypatch.setattr(carry, "MAX_EVENTS", 40)
+    if seed % 2:
+        monkeypatch.setattr(carry, "MAX_PACKED_CHARS", 0)  # earlier messages stay in the histories of earlier runs
+
+    @tool
+    def fetch(number: int, size: int) -> str:
+        return (f"item {number}: " + "é…x" * size)[:size]
+
+    reader = scripted(script(seed, hitches=False))
+    always_reads = agent_on(reader, tools=[fetch], name="reader")
+    async with hosting(client, always_reads, max_prefix_bytes=0) as worker:
+        expected = await talk(client, f"read-{client.task_queue}")
+        assert worker.prefixes.hits == 0
+
+    model = scripted(script(seed, hitches=True))
+    agent = agent_on(model, tools=[fetch], name="reader")
+    chance = random.Random(seed)
+    # Without a cache of conversations, no workflow task is bound to the worker that had the one before.
+    options: dict[str, Any] = {"cached_conversations": 0, "max_prefix_bytes": chance.choice([60_000, 300_000])}
+    another = await Client.connect(server.address, task_queue=client.task_queue)
+    async with hosting(client, agent, **options) as first, hosting(another, agent, **options) as second:
+        forgetting = asyncio.create_task(forget_now_and_then(chance, first, second))
+        try:
+            transcripts = await talk(client, f"memory-{client.task_queue}")
+        finally:
+            forgetting.cancel()
+        hits, misses = (sum(getattr(one.prefixes, what) for one in (first, second)) for what in ("hits", "misses"))
+
+    assert transcripts == expected
+    assert asked(model) == asked(reader)
+    assert len(model.requests) > len(reader.requests)
+    assert hits > 5
+    assert misses > 5
+
+
+async def forget_now_and_then(chance: random.Random, *workers: Worker) -> None:
+    while True:
+        await asyncio.sleep(chance.random() * 2)
+        chance.choice(workers).prefixes.clear()
