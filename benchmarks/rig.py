@@ -51,6 +51,7 @@ class Worker:
 class Rig:
     client: Client
     server_pid: int
+    model_pid: int
     base_url: str
 
     async def start(self, contestant: Contestant, *, turns: int, slow: str = "", name: str = "") -> Handle:
@@ -106,7 +107,7 @@ async def rig(*, db_filename: Path | None = None, model_log: Path | None = None)
         assert server._process is not None
         async with asyncio.timeout(LONGEST_START_SECONDS):
             base_url = (await asyncio.to_thread(model.stdout.readline)).decode().strip()
-        yield Rig(await Client.connect(server.address), server._process.pid, base_url)
+        yield Rig(await Client.connect(server.address), server._process.pid, model.pid, base_url)
 
 
 def check_result(handle: Handle, result: Any) -> None:
@@ -122,6 +123,15 @@ def cpu_seconds(pid: int) -> float:
     except FileNotFoundError:
         return float("nan")
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def machine_cpu_seconds() -> float:
+    """Of everything that runs on this machine, so far. NaN where there is no /proc."""
+    try:
+        user, nice, system, _, _, irq, softirq = Path("/proc/stat").read_text().split(maxsplit=8)[1:8]
+    except FileNotFoundError:
+        return float("nan")
+    return sum(map(int, (user, nice, system, irq, softirq))) / os.sysconf("SC_CLK_TCK")
 
 
 def status_mb(pid: int, field: str) -> float:

@@ -96,7 +96,7 @@ class Start(Record):
 
     agent: str = Field(min_length=1)
     message: str | tuple[Part, ...] = ()
-    message_id: str | None = None
+    message_id: str | None = Field(default=None, max_length=500)
     keep_open: float | None = Field(default=None, ge=0)
     """Seconds to idle for the next message after a final reply; None: the first final reply ends it."""
     model: str | None = None
@@ -154,7 +154,7 @@ class MessageIn(Record):
 
     text: str | None = None
     parts: tuple[Part, ...] = ()
-    message_id: str | None = None
+    message_id: str | None = Field(default=None, max_length=500)
 
     def as_message(self) -> Message:
         return Message.user(self.text if self.text is not None else self.parts)

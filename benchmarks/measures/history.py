@@ -30,8 +30,12 @@ async def measure(rig: Rig, plan: Plan) -> Measured:
         curves[contestant.name] = [(mark.turns, mark.events, mark.size) for mark in marks]
         rows[contestant.name] = {f"size_{turn}": at[turn].size / 1e6 if turn in at else None for turn in TURNS}
         rows[contestant.name] |= {"events": marks[-1].events / marks[-1].turns, "end": end}
-    columns = [Column(f"size_{turn}", f"MB at {turn}", ".3g", better=None) for turn in TURNS if turn not in COMPARED]
-    columns += [Column(f"size_{turn}", f"MB at {turn}", ".3g", against=FLOOR.name) for turn in COMPARED]
+    columns = [
+        Column(f"size_{turn}", f"MB at {turn}", ".3g", against=FLOOR.name)
+        if turn in COMPARED
+        else Column(f"size_{turn}", f"MB at {turn}", ".3g", better=None)
+        for turn in TURNS
+    ]
     columns += [Column("events", "events per turn"), Column("end", "the end", "s", better=None)]
     notes = (
         [] if plan.to_death else [f"Those that grow with the square stop at {MODEST_TURNS} turns; --to-death goes on."]

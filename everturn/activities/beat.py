@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
+from pydantic_core import to_json
 from temporalio import activity
 from temporalio.client import AsyncActivityCancelledError, Client
 from temporalio.service import RPCError, RPCStatusCode
@@ -24,6 +25,8 @@ from everturn.logs import get_logger
 
 INTERVAL_SECONDS = 1.5
 """Between two beats; the heartbeat time-out is 5 s."""
+
+MAX_PROGRESS_BYTES = 64_000
 
 LATE_START = timedelta(seconds=2)
 
@@ -45,8 +48,15 @@ class Beat:
     timer: asyncio.TimerHandle | None = None
 
     def report(self, progress: Any) -> None:
-        """Sets what the next beat carries. May be called from any thread."""
-        self.progress = progress
+        """Sets what the next beat carries. May be called from any thread.
+
+        What JSON can't hold, or is large, is shortened: a beat that can't be sent would end a tool that is at work.
+        """
+        try:
+            fits = len(to_json(progress)) <= MAX_PROGRESS_BYTES
+        except Exception:  # noqa: BLE001 - it is the user's value
+            fits = False
+        self.progress = progress if fits else repr(progress)[:1000]
 
     def _beat_on(self) -> None:
         # call_later keeps the activity's context, which activity.heartbeat() needs.

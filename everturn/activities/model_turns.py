@@ -16,7 +16,15 @@ from everturn.activities.planning import plan_calls
 from everturn.activities.prefixes import Prefixes, digest_of
 from everturn.agent import Agent
 from everturn.bounds import size_of
-from everturn.errors import ConfigError, ConnectionFailed, ContextTooLong, InvalidAgent, InvalidReply, NotFound, ProviderError
+from everturn.errors import (
+    ConfigError,
+    ConnectionFailed,
+    ContextTooLong,
+    InvalidAgent,
+    InvalidReply,
+    NotFound,
+    ProviderError,
+)
 from everturn.history import TurnStarted, read_steps
 from everturn.logs import get_logger
 from everturn.models import Model

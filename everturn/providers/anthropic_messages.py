@@ -18,8 +18,7 @@ from typing import Any, Final
 
 from everturn.providers.anthropic_messages_options import mark_cached, options, tools
 from everturn.providers.anthropic_messages_replies import Assembler, decode
-from everturn.providers.base import Request, placeholder
-from everturn.providers.openai_chat import NO_RESULT, UNPARSED
+from everturn.providers.base import NO_RESULT, UNPARSED, Request, placeholder
 from everturn.providers.untrusted import a_dict, a_str
 from everturn.records import Document, Image, Message, Opaque, Part, ServerToolUse, Text, Thinking, ToolCall, ToolResult
 

@@ -14,14 +14,12 @@ from everturn.errors import InvalidReply
 from everturn.providers.base import Delta, Request, assistant_message
 from everturn.providers.failures import ErrorInReply
 from everturn.providers.ids import call_ids
+from everturn.providers.reading import MAX_CALLS, MAX_NAME_CHARS, object_of, unusable
 from everturn.providers.sse import Event
 from everturn.providers.untrusted import a_count, a_dict, a_list, a_str, mend, mended, parse
 from everturn.records import Opaque, Part, Reply, ServerToolUse, Stop, Text, Thinking, ToolCall, Usage
 
 MAX_BLOCKS: Final = 4096
-MAX_CALLS: Final = 512
-"""In one reply. More are no plan but a loop in the model."""
-MAX_NAME_CHARS: Final = 256
 
 _STOPS: dict[str, Stop] = {"max_tokens": "length", "refusal": "refused", "pause_turn": "paused"}
 """What is not listed is the end: end_turn, stop_sequence, and whatever a server puts in its place."""
@@ -98,14 +96,7 @@ class Assembler:
         """What the event adds to the text. Raises ErrorInReply for an error, InvalidReply for what is no event."""
         if self.done or not event.data.strip():
             return []
-        try:
-            data = parse(event.data)
-        except ValueError as error:
-            raise self.invalid(f"an event of the stream is not JSON ({error})") from None
-        if event.name == "error":
-            raise ErrorInReply(data)
-        if not isinstance(data, dict):
-            raise self.invalid("an event of the stream is no JSON object")
+        data = object_of(event, self.request.model)
         self.check(data)
         return self.take(data)
 
@@ -157,8 +148,7 @@ class Assembler:
         )
 
     def invalid(self, what: str) -> InvalidReply:
-        model = self.request.model
-        return InvalidReply(f"The reply of {model.name!r} is unusable: {what}.", provider=model.provider)
+        return unusable(self.request.model, what)
 
     def _start(self, message: dict[str, Any]) -> list[Delta]:
         # Proxies that fail over splice a second message into the stream: what came of the first is void.
@@ -209,8 +199,11 @@ class Assembler:
         return [Delta(_DELTA_KINDS[name], text)]
 
     def _take_usage(self, usage: object) -> None:
-        # The counts of message_delta are cumulative. Some servers put 0 there for what they said at the start.
-        self._usage |= {name: value for name, value in a_dict(usage).items() if value or name not in self._usage}
+        # The counts of message_delta are cumulative. Some servers put 0 there for what they said at the start; one that
+        # counts the input again means its zeros too, as after a compaction.
+        counts = a_dict(usage)
+        again = bool(counts.get("input_tokens"))
+        self._usage |= {name: value for name, value in counts.items() if value or again or name not in self._usage}
 
     def _parts(self, stop: Stop) -> list[Part]:
         blocks = list(self._blocks.values())

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Final, Generic, Literal, TypeVar
 
 from everturn.errors import InvalidTool
 from everturn.models import Model, ModelSettings
@@ -14,6 +15,15 @@ from everturn.records import Document, Image, Message, Opaque, Part, ServerToolU
 from everturn.servertools import ServerTool, UnsupportedParameter
 
 T = TypeVar("T")
+
+NO_RESULT: Final = "Error: this call has no result."
+"""What the model reads for a call that was never answered. Servers refuse a call without a result."""
+
+UNPARSED: Final = "INVALID_JSON"
+"""The key under which a model reads arguments of its own that were no JSON object. Servers parse the arguments of
+past calls, and refuse the whole request if they can't."""
+
+_MAX_CACHE_KEY_CHARS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +90,17 @@ def placeholder(part: Image | Document, why: str = "which this model can't be sh
     """What stands in a text in the place of a part that can't be sent: `[document: bill.pdf, which ...]`."""
     named = (part.name if isinstance(part, Document) else "") or part.url or part.media_type or ""
     return f"[{part.kind}: {named}, {why}]" if named else f"[{part.kind}: {why}]"
+
+
+def url_of(part: Image | Document) -> str:
+    return part.url or f"data:{part.media_type};base64,{part.data}"
+
+
+def cache_key(conversation_id: str) -> str:
+    """OpenAI's prompt_cache_key, which is refused where it is longer."""
+    if len(conversation_id) <= _MAX_CACHE_KEY_CHARS:
+        return conversation_id
+    return hashlib.sha256(conversation_id.encode()).hexdigest()[:_MAX_CACHE_KEY_CHARS]
 
 
 class Memo(Generic[T]):

@@ -16,7 +16,14 @@ from urllib.parse import quote
 
 from everturn.errors import InvalidTool
 from everturn.models import ModelSettings
-from everturn.providers.base import Request, ToolSpec, placeholder, refuse_server_tool, warn_unsupported
+from everturn.providers.base import (
+    UNPARSED,
+    Request,
+    ToolSpec,
+    placeholder,
+    refuse_server_tool,
+    warn_unsupported,
+)
 from everturn.providers.gemini_calls import wire_name
 from everturn.providers.gemini_replies import BESIDE, Assembler, decode
 from everturn.records import Document, Image, Message, Opaque, Part, ServerToolUse, Text, Thinking, ToolCall, ToolResult
@@ -24,14 +31,11 @@ from everturn.servertools import CodeExecution, ServerTool, WebSearch
 
 __all__ = ["Assembler", "decode", "encode"]
 
-NO_RESULT: Final = "this call has no result"
-"""What the model reads for a call that was never answered. There have to be as many results as calls."""
-
-UNPARSED: Final = "INVALID_JSON"
-"""The key under which a model reads arguments of its own that were no JSON object."""
-
 _NOTHING: Final = {"text": ""}
 """A user's message without content, as a content has to have a part, and the first one has to be a user's."""
+
+NO_RESULT: Final = "this call has no result"
+"""What the model reads, as an error, for a call that was never answered. There have to be as many results as calls."""
 
 NO_SIGNATURE: Final = "skip_thought_signature_validator"
 """In place of the signature of a call that Gemini did not make. Gemini 3 answers 400 to a first call without one."""

@@ -19,13 +19,10 @@ from everturn.providers.base import Delta, Request, assistant_message
 from everturn.providers.failures import ErrorInReply
 from everturn.providers.gemini_calls import PartialArguments, tool_names
 from everturn.providers.ids import call_ids
+from everturn.providers.reading import MAX_CALLS, MAX_NAME_CHARS, unusable, value_of
 from everturn.providers.sse import Event
-from everturn.providers.untrusted import a_count, a_dict, a_list, a_str, mend, mended, parse, write
+from everturn.providers.untrusted import a_count, a_dict, a_list, a_str, mend, mended, write
 from everturn.records import Image, Opaque, Part, Reply, ServerToolUse, Stop, Text, Thinking, ToolCall, Usage
-
-MAX_CALLS: Final = 512
-"""In one reply. More are no plan but a loop in the model."""
-MAX_NAME_CHARS: Final = 256
 
 BESIDE: Final = {
     "groundingMetadata": "google_search",
@@ -129,12 +126,7 @@ class Assembler:
             self.done = True
         if self.done or not data:
             return []
-        try:
-            value = parse(data)
-        except ValueError as error:
-            raise self._invalid(f"an event of the stream is not JSON ({error})") from None
-        if event.name == "error":
-            raise ErrorInReply(value)
+        value = value_of(event, self.request.model)
         chunks = value if isinstance(value, list) else [value]
         if not all(isinstance(chunk, dict) for chunk in chunks):
             raise self._invalid("an event of the stream is no JSON object")
@@ -284,8 +276,7 @@ class Assembler:
         return stop
 
     def _invalid(self, what: str) -> InvalidReply:
-        model = self.request.model
-        return InvalidReply(f"The reply of {model.name!r} is unusable: {what}.", provider=model.provider)
+        return unusable(self.request.model, what)
 
 
 def _picture(part: dict[str, Any]) -> Image | None:

@@ -7,21 +7,19 @@ The transcript is written in `openai_chat_messages`, what comes back is read in 
 
 from __future__ import annotations
 
-import hashlib
 import re
 from typing import Any
 
-from everturn.providers.base import Request, ToolSpec, refuse_server_tool, warn_unsupported
+from everturn.providers.base import Request, ToolSpec, cache_key, refuse_server_tool, warn_unsupported
 from everturn.providers.catalog import Dialect, row_of
-from everturn.providers.openai_chat_messages import NO_RESULT, UNPARSED, encode_messages
+from everturn.providers.openai_chat_messages import encode_messages
 from everturn.providers.openai_chat_replies import Assembler, decode
 from everturn.providers.strict import fits_strict
 from everturn.providers.untrusted import write
 
-__all__ = ["NO_RESULT", "UNPARSED", "Assembler", "decode", "encode"]
+__all__ = ["Assembler", "decode", "encode"]
 
 PATH = "/chat/completions"
-MAX_CACHE_KEY_CHARS = 64
 
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 
@@ -64,18 +62,12 @@ def _settings(request: Request, dialect: Dialect) -> dict[str, Any]:
         body["stop"] = list(settings.stop)
     # Not to a server that only speaks like OpenAI: it may refuse the field.
     if settings.cache and dialect.cache_key and request.conversation_id and not request.model.base_url:
-        body["prompt_cache_key"] = _cache_key(request.conversation_id)
+        body["prompt_cache_key"] = cache_key(request.conversation_id)
     if settings.stream:
         body["stream"] = True
         if dialect.stream_usage:
             body["stream_options"] = {"include_usage": True}
     return body
-
-
-def _cache_key(conversation_id: str) -> str:
-    if len(conversation_id) <= MAX_CACHE_KEY_CHARS:
-        return conversation_id
-    return hashlib.sha256(conversation_id.encode()).hexdigest()[:MAX_CACHE_KEY_CHARS]
 
 
 def _tools(request: Request, dialect: Dialect) -> dict[str, Any]:

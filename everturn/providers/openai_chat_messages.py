@@ -9,20 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from everturn.providers.base import Memo, placeholder
+from everturn.providers.base import NO_RESULT, UNPARSED, Memo, placeholder, url_of
 from everturn.providers.catalog import Dialect
 from everturn.providers.untrusted import a_dict, write
 from everturn.records import Document, Image, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 
-NO_RESULT = "Error: this call has no result."
-"""What the model reads for a call that was never answered. Servers refuse a call without a result."""
-
 NOT_OURS = "Error: nobody here runs this tool."
 """What it reads for a call of a custom tool, which we never declare and never dispatch."""
-
-UNPARSED = "INVALID_JSON"
-"""The key under which a model reads arguments of its own that were no JSON object. Servers parse the arguments of
-past calls, and refuse the whole request if they can't."""
 
 CAME_IN = "came_in"
 """In a thought's `extra`: the field that it came in, of a server whose dialect names none."""
@@ -199,20 +192,16 @@ def _content(parts: Sequence[Part], dialect: Dialect, *, own: bool = False) -> s
 def _shown(part: Part, dialect: Dialect, *, own: bool) -> Encoded:
     match part:
         case Image():
-            return {"type": "image_url", "image_url": {"url": _url(part)} | (part.extra if own else {})}
+            return {"type": "image_url", "image_url": {"url": url_of(part)} | (part.extra if own else {})}
         case Document() if _is_file(part, dialect) and dialect.files == "document_url":
-            return {"type": "document_url", "document_url": _url(part)}
+            return {"type": "document_url", "document_url": url_of(part)}
         case Document() if _is_file(part, dialect):
             name = part.name or f"document.{(part.media_type or '').rpartition('/')[2] or 'bin'}"
-            return {"type": "file", "file": {"filename": name, "file_data": _url(part)}}
+            return {"type": "file", "file": {"filename": name, "file_data": url_of(part)}}
         case Opaque(data=dict() as data):
             return data
         case _:
             return {"type": "text", "text": _words(part)}
-
-
-def _url(part: Image | Document) -> str:
-    return part.url or f"data:{part.media_type};base64,{part.data}"
 
 
 def _words(part: Part) -> str:

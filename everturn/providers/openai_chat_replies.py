@@ -15,13 +15,10 @@ from everturn.providers.catalog import row_of
 from everturn.providers.failures import ErrorInReply
 from everturn.providers.ids import call_ids
 from everturn.providers.openai_chat_messages import CAME_IN
+from everturn.providers.reading import MAX_CALLS, MAX_NAME_CHARS, object_of, unusable
 from everturn.providers.sse import Event
 from everturn.providers.untrusted import a_count, a_dict, a_list, a_str, mend, mended, parse, write
 from everturn.records import Opaque, Part, Reply, ServerToolUse, Stop, Text, Thinking, ToolCall, Usage
-
-MAX_CALLS = 512
-"""In one reply. More are no plan but a loop in the model."""
-MAX_NAME_CHARS = 256
 
 _OF_A_CALL = frozenset({"index", "id", "type", "function", "custom"})
 """What we read of a call. Anything else beside it is kept and sent back, such as Gemini's signatures."""
@@ -104,15 +101,7 @@ class Assembler:
             self.done = True
         if self.done or not data:
             return []
-        try:
-            chunk = parse(data)
-        except ValueError as error:
-            raise self._invalid(f"an event of the stream is not JSON ({error})") from None
-        if event.name == "error":
-            raise ErrorInReply(chunk)
-        if not isinstance(chunk, dict):
-            raise self._invalid("an event of the stream is no JSON object")
-        return self.take(chunk)
+        return self.take(object_of(event, self.request.model))
 
     def take(self, chunk: dict[str, Any], *, whole: bool = False) -> list[Delta]:
         """Takes in one chunk of a stream, or a `whole` reply."""
@@ -286,8 +275,7 @@ class Assembler:
         return "refused" if self._refused and stop == "end" else stop
 
     def _invalid(self, what: str) -> InvalidReply:
-        model = self.request.model
-        return InvalidReply(f"The reply of {model.name!r} is unusable: {what}.", provider=model.provider)
+        return unusable(self.request.model, what)
 
 
 def _tool_call(call: _Call, *, call_id: str, provider_id: str | None, cut_off: bool) -> ToolCall:

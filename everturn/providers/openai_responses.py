@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from everturn.errors import RequestRefused
-from everturn.providers.base import Memo, Request, warn_unsupported
+from everturn.providers.base import NO_RESULT, Memo, Request, cache_key, url_of, warn_unsupported
 from everturn.providers.catalog import row_of
 from everturn.providers.openai_responses_items import Item, others_items, own_items
 from everturn.providers.openai_responses_replies import Assembler, decode
@@ -24,11 +24,6 @@ from everturn.records import Document, Image, Message, Opaque, Part, Text, ToolC
 __all__ = ["Assembler", "decode", "encode"]
 
 PATH = "/responses"
-
-NO_RESULT = "Error: this call has no result."
-"""What the model reads for a call that was never answered. Servers refuse a call without a result."""
-
-MAX_CACHE_KEY_CHARS = 64
 
 _WIRE_ID = re.compile(r"\S{1,64}")
 _NO_REASONING = re.compile(r"(ft:)?(gpt-3|gpt-4|chatgpt|gpt-5[\w.-]*-chat)")
@@ -79,7 +74,7 @@ def _settings(request: Request) -> dict[str, Any]:
         strict = fits_strict(schema)
         fields["text"] = {"format": {"type": "json_schema", "name": "output", "schema": schema, "strict": strict}}
     if settings.cache and request.conversation_id:
-        fields["prompt_cache_key"] = _cache_key(request.conversation_id)
+        fields["prompt_cache_key"] = cache_key(request.conversation_id)
     if settings.stream:
         fields["stream"] = True
     return fields
@@ -97,13 +92,6 @@ def _merged(body: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
         else:
             body[name] = given
     return body
-
-
-def _cache_key(conversation_id: str) -> str:
-    # Longer ones are refused.
-    if len(conversation_id) <= MAX_CACHE_KEY_CHARS:
-        return conversation_id
-    return hashlib.sha256(conversation_id.encode()).hexdigest()
 
 
 def _input(messages: Sequence[Message], *, provider: str, stored: bool) -> Iterator[Item]:
@@ -205,17 +193,13 @@ def _content(parts: Sequence[Part], *, own: bool = False) -> Iterator[dict[str, 
             case Text(text=text) if text:
                 yield {"type": "input_text", "text": text} | extra
             case Image():
-                yield {"type": "input_image", "image_url": _url(part), "detail": "auto"} | extra
+                yield {"type": "input_image", "image_url": url_of(part), "detail": "auto"} | extra
             case Document(url=str(url)):
                 yield {"type": "input_file", "file_url": url} | extra
             case Document():
                 # A file's data is refused without a name.
-                yield {"type": "input_file", "filename": part.name or "document", "file_data": _url(part)} | extra
+                yield {"type": "input_file", "filename": part.name or "document", "file_data": url_of(part)} | extra
             case Opaque(data=dict() as data) if own and "type" in data:
                 yield dict(data)
             case _:
                 pass
-
-
-def _url(part: Image | Document) -> str:
-    return part.url or f"data:{part.media_type};base64,{part.data}"

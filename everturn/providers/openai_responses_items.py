@@ -11,15 +11,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from everturn.providers.base import UNPARSED
+from everturn.providers.reading import MAX_NAME_CHARS
 from everturn.providers.untrusted import a_dict, a_list, a_str, mend, mended, parse, write
 from everturn.records import Message, Opaque, Part, ServerToolUse, Text, Thinking, ToolCall
 
 Item = dict[str, Any]
-
-MAX_NAME_CHARS = 256
-
-UNPARSED = "INVALID_JSON"
-"""The key under which a model reads arguments of its own that were no JSON object."""
 
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 _BLOCK_OF = {"summary": "summary_text", "content": "reasoning_text"}

@@ -14,14 +14,12 @@ from everturn.errors import InvalidReply
 from everturn.providers.base import Delta, Request, assistant_message
 from everturn.providers.failures import ErrorInReply
 from everturn.providers.ids import call_ids
-from everturn.providers.openai_responses_items import MAX_NAME_CHARS, Item, call_of, is_call, parts_of
+from everturn.providers.openai_responses_items import Item, call_of, is_call, parts_of
 from everturn.providers.openai_responses_tools import custom_names
+from everturn.providers.reading import MAX_CALLS, MAX_NAME_CHARS, object_of, unusable
 from everturn.providers.sse import Event
-from everturn.providers.untrusted import a_count, a_dict, a_list, a_str, mend, parse
+from everturn.providers.untrusted import a_count, a_dict, a_list, a_str, mend
 from everturn.records import Part, Reply, Stop, Usage
-
-MAX_CALLS = 512
-"""In one reply. More are no plan but a loop in the model."""
 
 _LAST = frozenset({"response.completed", "response.incomplete", "response.failed", "response.cancelled"})
 _LAST |= {"response.done"}
@@ -67,12 +65,7 @@ class Assembler:
         data = event.data.strip()
         if self.done or not data or data == "[DONE]":
             return []
-        try:
-            said = parse(data)
-        except ValueError as error:
-            raise self._invalid(f"an event of the stream is not JSON ({error})") from None
-        if not isinstance(said, dict):
-            raise self._invalid("an event of the stream is no JSON object")
+        said = object_of(event, self.request.model)
         kind = a_str(said.get("type")) or event.name
         if kind == "error" or (said.get("error") and "response" not in said):
             raise ErrorInReply(said)
@@ -183,8 +176,7 @@ class Assembler:
         return "refused" if any(block.get("type") == "refusal" for block in blocks) else "end"
 
     def _invalid(self, what: str) -> InvalidReply:
-        model = self.request.model
-        return InvalidReply(f"The reply of {model.name!r} is unusable: {what}.", provider=model.provider)
+        return unusable(self.request.model, what)
 
 
 _BLOCK_TYPES = {"text": "output_text", "refusal": "refusal"}

@@ -10,6 +10,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from everturn import names
 from everturn.errors import EverturnError, NotFound
 
 if TYPE_CHECKING:
@@ -102,7 +103,8 @@ def _load(path: Path) -> WorkflowHistory:
     try:
         given = json.loads(path.read_text(encoding="utf-8"))
         history = WorkflowHistory.from_json(path.stem, given)
-        started = history.events[0].workflow_execution_started_event_attributes
+        if not history.run_id:
+            raise ValueError("its first event has no run id")
     except OSError as error:
         raise NotFound(f"{path} can't be read: {error.strerror}.") from None
     except Exception as error:
@@ -111,6 +113,9 @@ def _load(path: Path) -> WorkflowHistory:
             f"{path} holds no history: {' '.join(str(error).split())[:200]}.",
             cure="`temporal workflow show -w ID -o json` writes one.",
         ) from error
+    started = history.events[0].workflow_execution_started_event_attributes
+    if started.workflow_type.name != names.CONVERSATION:
+        raise NotFound(f"{path} holds the history of a {started.workflow_type.name!r}, not of a conversation.")
     return WorkflowHistory(started.workflow_id or path.stem, history.events)
 
 

@@ -28,7 +28,7 @@ def broken(storm: Storm) -> list[str]:
         f"conversation {storm.stories[number].id}: has not ended: {where}" for number, where in storm.stuck.items()
     ]
     for evidence in storm.evidence:
-        for rule in (_workflow_tasks, _model_turns, _prompts, _calls, _effects):
+        for rule in RULES:
             found += [f"conversation {evidence.story.id}: {what}" for what in rule(evidence)]
     return found
 
@@ -130,3 +130,6 @@ def _effects(evidence: Evidence) -> Iterator[str]:
             if tool.effect != "once" and any(run.how == "completed" for run in runs) and not effects:
                 # An edit that does not fit fails its run; whatever completed has taken effect.
                 yield f"{call.name} {call.call_id} ended without any effect"
+
+
+RULES = (_workflow_tasks, _model_turns, _prompts, _calls, _effects)

@@ -103,8 +103,8 @@ class People:
                         await self._decide(conversation, event)
             except Unreachable:
                 self.told["unreachable"] += 1
-            except RPCError as error:
-                self.rough[f"events: {error.status.name} {error.message}"] += 1
+            except Exception as error:  # noqa: BLE001 - whatever it is, somebody has to go on deciding
+                self.rough[f"events: {type(error).__name__} {error}"] += 1
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _decide(self, conversation: Conversation, event: ApprovalRequested | AnswerRequested) -> None:

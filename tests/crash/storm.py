@@ -194,7 +194,7 @@ class Storm:
 
     async def _someone_at_work(self) -> WorkerProcess:
         async with asyncio.timeout(START_SECONDS):
-            while not (ready := [worker for worker in self._workers_alive() if worker.started]):
+            while not (ready := [worker for worker in self._workers_alive() if worker.started]):  # noqa: ASYNC110
                 await asyncio.sleep(POLL_SECONDS)
         return self.rng.choice(ready)
 

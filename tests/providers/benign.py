@@ -57,7 +57,6 @@ def opaque(value: Any) -> Iterator[str]:
         names = {"signature", "encrypted_content", "encrypted_index", "encrypted_stdout", "fingerprint", "call_id"}
         names |= {"thoughtSignature", "thought_signature"}
         names |= {"data"} if kind in {"redacted_thinking", "reasoning.encrypted"} else set()
-        names |= {"text"} if kind == "reasoning.text" else set()
         yield from (inner for name, inner in value.items() if name in names and isinstance(inner, str) and inner)
         for inner in value.values():
             yield from opaque(inner)

@@ -16,6 +16,7 @@ from everturn.providers.anthropic_messages import encode
 from everturn.providers.base import Request, ToolSpec
 from everturn.records import Document, Image, Message, Opaque, Part, ServerToolUse, Text, Thinking, ToolCall, ToolResult
 from everturn.servertools import CodeExecution, UnsupportedParameter, WebSearch
+from tests.providers.drawn import drawn_out
 
 WEATHER = ToolSpec("weather", "The weather", {"type": "object", "properties": {"city": {"type": "string"}}})
 THOUGHT = Thinking(text="hm", extra={"signature": "s"})
@@ -101,15 +102,6 @@ def check(value: Any) -> None:
         ]
 
 
-def materialised(value: Any) -> Any:
-    """`value` with all of its iterators read: pydantic checks what an Iterable holds only then."""
-    if isinstance(value, dict):
-        return {name: materialised(inner) for name, inner in value.items()}
-    if isinstance(value, list) or hasattr(value, "__next__"):
-        return [materialised(inner) for inner in value]
-    return value
-
-
 @pytest.fixture(scope="module")
 def sdk() -> TypeAdapter[Any]:
     types = pytest.importorskip("anthropic.types")
@@ -147,4 +139,4 @@ def test_any_transcript_is_what_the_sdks_types_accept(
         _, body = encode(request)
     body = json.loads(json.dumps(body))
     check(body["messages"])
-    assert materialised(sdk.validate_python(body)) == body
+    assert drawn_out(sdk.validate_python(body)) == body

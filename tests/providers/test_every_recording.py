@@ -76,7 +76,8 @@ ALTERED: dict[str, str] = {
 VOID = {"sig-first"}
 """Of a message that a proxy took back in the middle of a stream."""
 
-UNFINISHED = {"response.created", "response.in_progress", "response.output_item.added"}
+UNFINISHED = {"response.created", "response.in_progress", "response.output_item.added", "response.completed"}
+"""Events of Responses whose items are not taken: not whole yet, or encrypted anew after they came whole."""
 
 ALL = everything() if HERE.exists() else {}
 ASKED = [name for name, one in ALL.items() if isinstance((one.get("request") or {}).get("body"), dict)]
@@ -138,9 +139,11 @@ def test_a_recorded_history_is_written_as_it_was(name: str) -> None:
     assert all(json.dumps(text, ensure_ascii=False)[1:-1] in after for text in opaque(given))
 
 
-@pytest.mark.parametrize("name", [name for name in ALL if name not in ERRORS])
+@pytest.mark.parametrize("name", ALL)
 def test_what_is_opaque_goes_back_byte_for_byte_and_to_its_maker_only(name: str) -> None:
     one = ALL[name]
+    if isinstance(outcome_of(one), ProviderError):
+        return  # nothing was said
     said = [Message.user("?"), *paused_before(name)]
     reply = read(one, *said)
     strings = {*opaque(last_words_of(one))} - VOID
@@ -159,12 +162,13 @@ def test_what_is_opaque_goes_back_byte_for_byte_and_to_its_maker_only(name: str)
 
 def paused_before(name: str) -> list[Message]:
     """The reply that this one continues."""
-    stem, turn, _ = name.rsplit(".", 2)
-    before = ALL.get(f"{stem}.{int(turn) - 1}.json") if turn.isdecimal() else None
-    if before is None or before["response"]["status"] != 200:
+    stem, _, turn = name.removesuffix(".json").rpartition(".")
+    before = f"{stem}.{int(turn) - 1}.json" if turn.isdecimal() else ""
+    if before not in ALL or isinstance(outcome_of(ALL[before]), ProviderError):
         return []
-    reply = read(before)
-    return [reply.message] if reply.stop == "paused" else []
+    earlier = paused_before(before)
+    reply = read(ALL[before], *earlier)
+    return [*earlier, reply.message] if reply.stop == "paused" else []
 
 
 def written_in(value: Any) -> str:

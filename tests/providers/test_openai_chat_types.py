@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
@@ -15,8 +14,6 @@ from everturn.models import Model, ModelSettings
 from everturn.providers.base import Request, ToolSpec
 from everturn.providers.openai_chat import decode, encode
 from everturn.records import (
-    Document,
-    Image,
     Message,
     Opaque,
     Part,
@@ -26,22 +23,12 @@ from everturn.records import (
     ToolCall,
     ToolResult,
 )
+from tests.providers.drawn import drawn_out, options, pictures, said, texts, values
 
 PLAIN = TypeAdapter(types.CompletionCreateParamsNonStreaming)
 STREAMING = TypeAdapter(types.CompletionCreateParamsStreaming)
 OPENAI = "openai-chat:gpt-5.5"
 
-texts = st.text(max_size=20)
-pictures = st.sampled_from([Image(data="AAAA", media_type="image/png"), Image(url="https://x/y.png")])
-files = st.sampled_from(
-    [
-        Document(data="AAAA", media_type="application/pdf"),
-        Document(url="https://x/y.pdf", name="y"),
-        Document(data="!", media_type="text/plain"),
-    ]
-)
-said = st.lists(st.one_of(st.builds(Text, text=texts), pictures, files), max_size=3).map(tuple)
-values = st.dictionaries(texts, st.one_of(st.none(), st.integers(), texts, st.lists(texts, max_size=2)), max_size=3)
 names = st.one_of(st.sampled_from(["weather", "functions.weather"]), st.text(max_size=80))
 ids = st.one_of(st.none(), st.text(max_size=60))
 
@@ -104,28 +91,6 @@ def transcripts(draw: st.DrawFn) -> list[Message]:
         if draw(st.booleans()):
             messages.append(Message(role="user", parts=draw(said)))
     return messages
-
-
-options = st.fixed_dictionaries(
-    {},
-    optional={
-        "max_output_tokens": st.integers(1, 99),
-        "temperature": st.floats(0, 2),
-        "reasoning_effort": st.sampled_from(["none", "low", "max"]),
-        "tool_choice": st.sampled_from(["auto", "none", "required", "weather"]),
-        "parallel_calls": st.booleans(),
-        "stream": st.booleans(),
-    },
-)
-
-
-def drawn_out(value: Any) -> Any:
-    """pydantic checks what is an Iterable only as it is drawn from: so draw from all of it."""
-    if isinstance(value, Mapping):
-        return {name: drawn_out(inner) for name, inner in value.items()}
-    if isinstance(value, str | bytes | int | float | None):
-        return value
-    return [drawn_out(inner) for inner in value] if isinstance(value, list | Iterator) else value
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -14,19 +13,13 @@ from hypothesis import strategies as st
 from everturn.models import Model, ModelSettings
 from everturn.providers.base import Request, ToolSpec
 from everturn.providers.openai_responses import decode, encode
-from everturn.records import Document, Image, Message, Text, Thinking, ToolCall, ToolResult
+from everturn.records import Message, Text, Thinking, ToolCall, ToolResult
 from everturn.servertools import CodeExecution, WebSearch
+from tests.providers.drawn import drawn_out, options, said, texts, values
 
 types = pytest.importorskip("openai.types.responses.response_create_params", reason="the openai SDK is not installed")
 pydantic = pytest.importorskip("pydantic")
 
-texts = st.text(max_size=20)
-pictures = st.sampled_from([Image(data="AAAA", media_type="image/png"), Image(url="https://x/y.png")])
-files = st.sampled_from(
-    [Document(data="AAAA", media_type="application/pdf"), Document(url="https://x/y.pdf", name="y")]
-)
-said = st.lists(st.one_of(st.builds(Text, text=texts), pictures, files), max_size=3).map(tuple)
-values = st.dictionaries(texts, st.one_of(st.none(), st.integers(), texts, st.lists(texts, max_size=2)), max_size=3)
 arguments = st.one_of(values.map(json.dumps), texts)
 names = st.one_of(st.sampled_from(["weather", "functions.weather"]), st.text(min_size=1, max_size=80))
 statuses = st.sampled_from(["completed", "incomplete"])
@@ -85,28 +78,6 @@ def transcripts(draw: st.DrawFn) -> list[Message]:
         if draw(st.booleans()):
             messages.append(Message(role="user", parts=draw(said)))
     return messages
-
-
-options = st.fixed_dictionaries(
-    {},
-    optional={
-        "max_output_tokens": st.integers(1, 99),
-        "temperature": st.floats(0, 2),
-        "reasoning_effort": st.sampled_from(["none", "low", "max"]),
-        "tool_choice": st.sampled_from(["auto", "none", "required", "weather"]),
-        "parallel_calls": st.booleans(),
-        "stream": st.booleans(),
-    },
-)
-
-
-def drawn_out(value: Any) -> Any:
-    """pydantic checks what is an Iterable only as it is drawn from: so draw from all of it."""
-    if isinstance(value, Mapping):
-        return {name: drawn_out(inner) for name, inner in value.items()}
-    if isinstance(value, str | bytes | int | float | None):
-        return value
-    return [drawn_out(inner) for inner in value] if isinstance(value, list | Iterator) else value
 
 
 @pytest.fixture(scope="module")

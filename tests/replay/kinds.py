@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from everturn import Agent, Client, Conversation, Limits, Model, tool
-from everturn.errors import Ended, Stalled
+from everturn.errors import Ended, Refused, Stalled
+from everturn.events import ApprovalRequested
 from everturn.models import Approvals
 from everturn.testing import ScriptedModel, call, fail
 from tests.conftest import eventually, hosting, waiting
@@ -175,13 +176,24 @@ async def _outcome_unknown(client: Client, folder: Path, decide: Callable[[Conve
     with ScriptedModel([call("pay", id="p"), "Done."]) as model, workers(client, model, folder) as start:
         doomed = start()
         conversation = await client.start("clerk", "Pay")
-        await eventually(lambda: (folder / "effects").exists())
+        await eventually((folder / "effects").exists, what="it pays")
         doomed.kill()
         start()
-        await waiting(conversation)
+        async for event in conversation.events():
+            if isinstance(event, ApprovalRequested):
+                break
         (folder / "may-end").touch()
-        await decide(conversation)
+        await eventually(lambda: _taken(conversation, decide))
         return await whole(conversation)
+
+
+async def _taken(conversation: Conversation, decide: Callable[[Conversation], Awaitable[Any]]) -> bool:
+    # The event can be there a moment before the conversation itself knows of it.
+    try:
+        await decide(conversation)
+    except Refused:
+        return False
+    return True
 
 
 @kind

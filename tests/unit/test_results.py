@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from everturn.errors import ToolFailed
-from everturn.records import Image, Text
+from everturn.records import Document, Image, Text
 from everturn.results import MAX_ERROR_CHARS, NO_OUTPUT, error_text, to_parts
 from everturn.schemas import InvalidArguments
 
@@ -96,6 +96,12 @@ def test_what_a_tool_returns_becomes_one_text(value: Any, text: str) -> None:
 )
 def test_parts_are_kept_as_they_are(value: Any, parts: Any) -> None:
     assert to_parts(value) == parts
+
+
+def test_a_document_is_a_part_like_an_image() -> None:
+    document = Document(data="aGk=", media_type="application/pdf", name="bill.pdf")
+    assert to_parts(document) == (document,)
+    assert to_parts(["The bill:", document, IMAGE]) == (Text(text="The bill:"), document, IMAGE)
 
 
 def circle() -> list[Any]:

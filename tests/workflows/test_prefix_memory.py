@@ -27,8 +27,9 @@ from tests.conftest import agent_on, hosting
 Scripted = Callable[..., ScriptedModel]
 Messages = list[dict[str, Any]]
 
-TURNS = 6
-SIZES = (10, 3_000, 9_000)
+TURNS = 5
+"""Until a message is answered."""
+SIZES = (10, 2_500, 4_000)
 """Of results: written into the delta, and named by it."""
 
 
@@ -40,7 +41,8 @@ def script(seed: int, *, hitches: bool) -> Callable[[Messages], Any]:
         if hitches and chance.random() < 0.2:
             return chance.choice([fail(503, headers={"retry-after": "0.01"}), cut()])
         fixed = random.Random(f"{seed} {len(messages)} {messages[0]['content']}")
-        if sum(message["role"] == "assistant" for message in messages) >= TURNS:
+        said = max(index for index, message in enumerate(messages) if message["role"] == "user")
+        if sum(message["role"] == "assistant" for message in messages[said:]) >= TURNS:
             return say("Done.")
         return [
             call("fetch", {"number": fixed.randrange(10), "size": fixed.choice(SIZES)})
@@ -63,25 +65,30 @@ async def fork(client: Client, messages: tuple[Message, ...], *, at: int, said: 
 
 
 async def talk(client: Client, name: str) -> dict[str, tuple[Message, ...]]:
-    """Three conversations, and three forks of each at the same time; their transcripts."""
+    """Some conversations, and four forks of each at the same time; their transcripts."""
     talks = {
-        f"root {number}": await client.start("reader", f"root {number}", id=f"{name}-{number}") for number in range(3)
+        f"root {number}": await client.start("reader", f"root {number}", id=f"{name}-{number}") for number in range(2)
     }
     await asyncio.gather(*(one.outcome() for one in talks.values()))
     told = {said: await one.transcript() for said, one in talks.items()}
     forks = {}
     for root, messages in told.items():
         replies = [index + 1 for index, message in enumerate(messages) if message.role == "assistant"]
-        for number, at in enumerate((replies[-1], replies[3], replies[3])):
+        for number, at in enumerate((replies[-1], replies[-1], replies[3], replies[3])):
             said = f"fork {number} of {root}"
             forks[said] = await fork(client, messages, at=at, said=said, name=f"{name}-{root}-{number}")
     await asyncio.gather(*(one.outcome() for one in forks.values()))
     return told | {said: await one.transcript() for said, one in forks.items()}
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize(("seed", "max_prefix_bytes"), [(1, 60_000), (2, 5_000_000)], ids=["small", "large"])
 async def test_what_the_model_is_asked_does_not_depend_on_what_workers_remember(
-    server: DevServer, client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch, seed: int
+    server: DevServer,
+    client: Client,
+    scripted: Scripted,
+    monkeypatch: pytest.MonkeyPatch,
+    seed: int,
+    max_prefix_bytes: int,
 ) -> None:
     monkeypatch.setattr(carry, "MAX_EVENTS", 40)
     if seed % 2:
@@ -101,7 +108,7 @@ async def test_what_the_model_is_asked_does_not_depend_on_what_workers_remember(
     agent = agent_on(model, tools=[fetch], name="reader")
     chance = random.Random(seed)
     # Without a cache of conversations, no workflow task is bound to the worker that had the one before.
-    options: dict[str, Any] = {"cached_conversations": 0, "max_prefix_bytes": chance.choice([60_000, 300_000])}
+    options: dict[str, Any] = {"cached_conversations": 0, "max_prefix_bytes": max_prefix_bytes}
     another = await Client.connect(server.address, task_queue=client.task_queue)
     async with hosting(client, agent, **options) as first, hosting(another, agent, **options) as second:
         forgetting = asyncio.create_task(forget_now_and_then(chance, first, second))
@@ -115,10 +122,10 @@ async def test_what_the_model_is_asked_does_not_depend_on_what_workers_remember(
     assert asked(model) == asked(reader)
     assert len(model.requests) > len(reader.requests)
     assert hits > 5
-    assert misses > 5
+    assert misses > 3
 
 
 async def forget_now_and_then(chance: random.Random, *workers: Worker) -> None:
     while True:
-        await asyncio.sleep(chance.random() * 2)
+        await asyncio.sleep(chance.random() * 4)
         chance.choice(workers).prefixes.clear()

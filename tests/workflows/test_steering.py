@@ -226,3 +226,19 @@ async def test_a_limit_can_end_a_conversation_without_a_last_word(client: Client
         assert len(results_of(await conversation.transcript())) == 2, "every call has its result"
     assert (outcome.status, outcome.turns) == ("limit_reached", 2)
     assert len(model.requests) == 2
+
+
+@pytest.mark.parametrize("progress", ["x" * 3_000_000, object(), {"done": 3}], ids=["large", "unwritable", "fine"])
+async def test_no_progress_that_a_tool_reports_can_end_it(client: Client, scripted: Scripted, progress: object) -> None:
+    @tool(effect="once")
+    async def work(context: ToolContext) -> str:
+        context.heartbeat(progress)
+        await asyncio.sleep(2)  # beyond the first beat
+        return "worked"
+
+    agent = agent_on(scripted([call("work"), "Done."]), tools=[work])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Go")
+        assert await conversation.reply() == "Done."
+    (result,) = results_of(await conversation.transcript())
+    assert result.text == "worked"

@@ -1,0 +1,39 @@
+"""What the readers of all protocols share: bounds, and the JSON of a stream's events."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from everturn.errors import InvalidReply
+from everturn.models import Model
+from everturn.providers.failures import ErrorInReply
+from everturn.providers.sse import Event
+from everturn.providers.untrusted import parse
+
+MAX_CALLS: Final = 512
+"""In one reply. More are no plan but a loop in the model."""
+MAX_NAME_CHARS: Final = 256
+
+
+def unusable(model: Model, what: str) -> InvalidReply:
+    """The error for a reply that is none; `what` is wrong with it."""
+    return InvalidReply(f"The reply of {model.name!r} is unusable: {what}.", provider=model.provider)
+
+
+def value_of(event: Event, model: Model) -> Any:
+    """The JSON in an event. Raises ErrorInReply where the event is called an error, InvalidReply where it is none."""
+    try:
+        value = parse(event.data)
+    except ValueError as error:
+        raise unusable(model, f"an event of the stream is not JSON ({error})") from None
+    if event.name == "error":
+        raise ErrorInReply(value)
+    return value
+
+
+def object_of(event: Event, model: Model) -> dict[str, Any]:
+    """The JSON object in an event; raises as `value_of` does."""
+    value = value_of(event, model)
+    if not isinstance(value, dict):
+        raise unusable(model, "an event of the stream is no JSON object")
+    return value

@@ -1,0 +1,134 @@
+"""A short run of the crash test; `make crash` is the long one. And: its judges do find what they look for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from everturn.records import Message, Text, ToolCall, ToolResult
+from tests.crash.evidence import Evidence, Run
+from tests.crash.invariants import RULES, broken
+from tests.crash.ledger import Effect
+from tests.crash.report import report
+from tests.crash.stories import Asked, Story
+from tests.crash.storm import Plan, Storm
+
+
+@pytest.fixture(scope="module")
+async def storm(tmp_path_factory: pytest.TempPathFactory) -> Storm:
+    plan = Plan(seed=5, conversations=12, kills=4, restarts=1, pace=2.0, at_once=12, patience=60.0)
+    storm = Storm(plan, tmp_path_factory.mktemp("storm"))
+    await storm.run()
+    return storm
+
+
+async def test_nothing_is_lost_and_nothing_done_twice_while_workers_and_the_server_are_killed(storm: Storm) -> None:
+    assert broken(storm) == [], report(storm)
+    assert (len(storm.kills), len(storm.restarts), len(storm.ended)) == (4, 1, 12)
+
+
+async def test_the_storm_hit_something(storm: Storm) -> None:
+    assert any(run.tries > 1 for evidence in storm.evidence for run in evidence.activities), report(storm)
+    assert storm.vanished
+    assert any(one.served != "reply" for one in storm.author.asked)
+
+
+# ---------------------------------------------------------------- the judges
+
+
+def sound() -> Evidence:
+    """A conversation of two turns and a payment, as it should be."""
+    story = Story(0, ("story 0 message 0",), (), revived=False, id="s")
+    call = ToolCall(call_id="c", name="pay", arguments={"size": 0})
+    result = ToolResult(call_id="c", name="pay", content=(Text(text="receipt 1 of s:c"),))
+    transcript = (
+        Message.user("story 0 message 0"),
+        Message(role="assistant", parts=(call,)),
+        Message(role="tool", parts=(result,)),
+        Message(role="assistant", parts=(Text(text="Done."),)),
+    )
+    activities = [
+        Run("r", "1", "call_model", {"turn": 1}, tries=1, ended_at=1.0, how="completed"),
+        Run("r", "2", "pay", {"call_id": "c"}, tries=1, ended_at=2.0, how="completed"),
+        Run("r", "3", "call_model", {"turn": 2}, tries=1, ended_at=3.0, how="completed"),
+    ]
+    asked = [Asked(0.5, 0, 0, ("a",), "reply"), Asked(2.5, 0, 1, ("a", "b", "c"), "reply")]
+    effects = {"s:c": [Effect(1, "pay", "s:c", 1, 7, 1.5)]}
+    return Evidence(story, ["r"], activities, transcript=transcript, asked=asked, effects=effects)
+
+
+def judged(evidence: Evidence) -> str:
+    return "; ".join(what for rule in RULES for what in rule(evidence))
+
+
+def test_a_sound_conversation_breaks_no_rule() -> None:
+    assert judged(sound()) == ""
+
+
+def test_a_model_call_that_is_asked_again_is_found() -> None:
+    evidence = sound()
+    evidence.asked.append(Asked(3.5, 0, 1, ("a", "b", "c"), "reply"))
+    assert "turn 2 was asked 2 times in 1 tries" in judged(evidence)
+    assert "turn 2 was asked again 0.50 s after its reply was recorded" in judged(evidence)
+
+
+def test_a_model_turn_that_is_recorded_twice_is_found() -> None:
+    evidence = sound()
+    evidence.activities.append(replace(evidence.activities[0], activity_id="4"))
+    assert "turn 1 has 2 completed model calls" in judged(evidence)
+
+
+def test_another_prompt_than_before_is_found() -> None:
+    evidence = sound()
+    evidence.asked[1] = replace(evidence.asked[1], told=("a", "x"))
+    evidence.asked.append(replace(evidence.asked[1], told=("b", "x", "c")))
+    assert "does not begin with the one before it" in judged(evidence)
+
+
+def test_a_payment_that_is_made_twice_is_found() -> None:
+    evidence = sound()
+    evidence.effects["s:c"].append(Effect(2, "pay", "s:c", 1, 8, 1.7))
+    assert "pay c took effect 2 times, and 1 were allowed" in judged(evidence)
+    evidence.approvals["c"] = 1
+    assert judged(evidence) == ""
+
+
+def test_a_once_tool_that_is_tried_again_by_itself_is_found() -> None:
+    evidence = sound()
+    evidence.activities[1] = replace(evidence.activities[1], tries=2)
+    assert "pay c was tried again by itself" in judged(evidence)
+
+
+def test_a_result_that_the_ledger_does_not_have_is_found() -> None:
+    evidence = sound()
+    evidence.effects = {}
+    assert "its result is 'receipt 1 of s:c', and the ledger has []" in judged(evidence)
+
+
+def test_an_effect_without_a_call_is_found() -> None:
+    evidence = sound()
+    evidence.effects["s:d"] = []
+    assert "effects under keys that no call has: ['s:d']" in judged(evidence)
+
+
+@pytest.mark.parametrize(("times", "found"), [(0, "pay c has 0 results"), (2, "pay c has 2 results")])
+def test_a_call_without_exactly_one_result_is_found(times: int, found: str) -> None:
+    evidence = sound()
+    user, asks, told, done = evidence.transcript
+    evidence.transcript = (user, asks, *[told] * times, done)
+    assert found in judged(evidence)
+
+
+def test_a_lost_or_doubled_message_is_found() -> None:
+    evidence = sound()
+    evidence.transcript = (evidence.transcript[0], *evidence.transcript)
+    assert "stand in the transcript as" in judged(evidence)
+
+
+def test_a_failed_workflow_task_and_a_history_that_diverges_are_found(tmp_path: Path) -> None:
+    evidence = sound()
+    evidence.task_failures.append("NON_DETERMINISTIC_ERROR: it")
+    evidence.divergence = "it"
+    assert judged(evidence) == "a workflow task failed: NON_DETERMINISTIC_ERROR: it; its history does not replay: it"
