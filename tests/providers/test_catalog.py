@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from everturn.errors import InvalidModel, InvalidSetting, KeyMissing, KeyRefused
@@ -150,3 +152,16 @@ def test_azures_address_is_taken_in_every_form(variable: str, base_url: str, url
 def test_vllm_takes_a_key_only_where_one_is_named() -> None:
     assert endpoint("vllm:qwen3").url("/chat/completions") == "http://localhost:8000/v1/chat/completions"
     assert endpoint(Model("vllm:qwen3", key_env="MY_KEY"), MY_KEY=KEY).secret == KEY
+
+
+def test_a_query_in_the_base_url_joins_that_of_the_path() -> None:
+    found = endpoint("google:m", GEMINI_API_KEY=KEY, GOOGLE_BASE_URL="http://h/?tenant=a")
+    assert found.url("/v1beta/models/m:x?alt=sse") == "http://h/v1beta/models/m:x?alt=sse&tenant=a"
+
+
+@pytest.mark.parametrize("name", [".env.example", "docker-compose.yml"])
+def test_who_runs_a_worker_is_told_of_every_providers_key(name: str) -> None:
+    text = (Path(__file__).parents[2] / name).read_text()
+    assert [
+        row.keys[0] for row in PROVIDERS.values() if row.keys and not row.key_optional and row.keys[0] not in text
+    ] == []

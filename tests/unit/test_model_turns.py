@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -15,6 +16,7 @@ from everturn.activities import model_turns
 from everturn.activities.beat import Heart
 from everturn.activities.model_turns import ModelTurns
 from everturn.activities.prefixes import Prefixes
+from everturn.journal import Journal
 from everturn.payloads import ModelReply, ModelRequest
 from everturn.records import Message
 from everturn.testing import ScriptedModel, call, say
@@ -28,7 +30,8 @@ class Order(BaseModel):
 
 async def turn(model: ScriptedModel, **options: Any) -> ModelReply:
     agent = agent_on(model, **options)
-    turns = ModelTurns({agent.name: agent}, prefixes=Prefixes(), heart=Heart(cast("Client", None)), indexed=False)
+    heart = Heart(cast("Client", None), Journal(Path("nowhere"), scope={}))
+    turns = ModelTurns({agent.name: agent}, prefixes=Prefixes(), heart=heart, indexed=False, retention=None)
     request = ModelRequest(agent=agent.name, turn=1, delta=(Message.user("?"),))
     reply: ModelReply = await ActivityEnvironment().run(turns.call_model, request)
     return reply

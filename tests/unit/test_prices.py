@@ -8,6 +8,7 @@ import pytest
 
 from everturn import prices
 from everturn.models import Model
+from everturn.providers.catalog import PROVIDERS
 from everturn.records import Usage
 
 SPENT = Usage(input_tokens=1_000, output_tokens=100, cached_tokens=400)
@@ -50,6 +51,10 @@ def test_a_listed_model_has_a_price(model: str) -> None:
 )
 def test_an_unknown_price_is_none_and_not_zero(model: Model) -> None:
     assert prices.cost_usd(model, SPENT) is None
+
+
+def test_every_provider_has_a_price_list_or_is_known_to_have_none() -> None:
+    assert PROVIDERS.keys() - prices._PRICED_AS.keys() == {"ollama", "vllm", "openresponses", "scripted"}
 
 
 def test_cached_tokens_are_cheaper_and_counts_that_contradict_each_other_fail_nothing() -> None:

@@ -47,7 +47,9 @@ async def kill_in_the_middle(stage: Stage, conversation_id: str, screen: Screen)
     screen.line()
     screen.line(marked("trouble", f"SIGKILL: worker {pid} is gone, in the middle of a tool.", indent=2))
     screen.line(f"    {lines} lines are in {JOURNAL}; the last one was never reported. Worker {new_pid} starts.")
-    screen.line("    The next worker finds in its journal what it had in hand, and Temporal runs that again.", style="dim")
+    screen.line(
+        "    The next worker finds in a journal what it had in hand, and Temporal runs that again.", style="dim"
+    )
     lost = len(await _running(stage, conversation_id))
     while not _taken_over(await _running(stage, conversation_id), lost=lost):
         stage.check_worker()

@@ -1,0 +1,274 @@
+"""Bad input of every kind, as tables: no workflow task fails, nothing is lost, and every refusal says why.
+
+Many cases share a conversation, a worker or a server, so that it stays quick; each has a name that a failure shows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from temporalio.api.common.v1 import Payloads, WorkflowExecution, WorkflowType
+from temporalio.api.enums.v1 import EventType, WorkflowTaskFailedCause
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import SignalWorkflowExecutionRequest, StartWorkflowExecutionRequest
+from temporalio.client import WorkflowUpdateFailedError
+
+from everturn import Client, Conversation, Limits, tool
+from everturn.errors import Ended, Refused, Stalled
+from everturn.testing import ScriptedModel, call, say
+from tests.conftest import agent_on, hosting, waiting
+from tests.crash import odd_things
+from tests.workflows.test_conversation import results_of
+
+Scripted = Callable[..., ScriptedModel]
+
+CASE_SECONDS = 60.0
+
+
+async def failed_tasks(client: Client, conversation_id: str) -> list[str]:
+    """The workflow tasks of the latest run that failed, and why; those that just have to be done again left out."""
+    history = await client.temporal.get_workflow_handle(conversation_id).fetch_history()
+    failures = [
+        event.workflow_task_failed_event_attributes
+        for event in history.events
+        if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED
+    ]
+    again = WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_UNHANDLED_COMMAND
+    return [failure.failure.message for failure in failures if failure.cause != again]
+
+
+async def assert_every_call_has_its_result(conversation: Conversation) -> None:
+    transcript = await conversation.transcript()
+    calls = [call.call_id for message in transcript for call in message.tool_calls]
+    results = results_of(transcript)
+    assert [result.call_id for result in results] == calls
+    assert len(set(calls)) == len(calls)
+    assert all(result.text or result.content for result in results)
+
+
+# ---------------------------------------------------------------- replies of models
+
+
+@tool
+def note(text: str = "", count: int = 0) -> str:
+    return f"noted {text[:20]!r} {count}"
+
+
+@tool
+def keep(things: dict[str, Any]) -> str:
+    return f"kept {len(things)}"
+
+
+async def test_weird_tool_calls_are_answered_and_the_conversation_goes_on(client: Client, scripted: Scripted) -> None:
+    turns = [calls for _, calls in odd_things.TOOL_CALLS]
+    model = scripted([*turns, "Done."], keep=3)
+    agent = agent_on(model, tools=[note, keep], limits=Limits(max_turns=len(turns) + 5))
+    async with hosting(client, agent, cached_conversations=1000):
+        conversation = await client.start(agent, "Go")
+        async with asyncio.timeout(CASE_SECONDS):
+            assert await conversation.reply() == "Done."
+    assert await failed_tasks(client, conversation.id) == []
+    await assert_every_call_has_its_result(conversation)
+    replies = [message for message in await conversation.transcript() if message.tool_calls]
+    told = {
+        name: " | ".join(f"{result.is_error}: {result.text}" for result in results)
+        for (name, _), results in zip(odd_things.TOOL_CALLS, await _results_by_reply(conversation), strict=True)
+    }
+    assert len(replies) == len(turns)
+    for name, expected in odd_things.TOLD.items():
+        assert expected in told[name], name
+
+
+async def _results_by_reply(conversation: Conversation) -> list[list[Any]]:
+    return [list(message.tool_results) for message in await conversation.transcript() if message.role == "tool"]
+
+
+async def test_a_thousand_parallel_calls_each_get_a_result(client: Client, scripted: Scripted) -> None:
+    calls = [call("note", {"count": number}) for number in range(1000)]
+    agent = agent_on(scripted([calls, "Done."], keep=0), tools=[note])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Go")
+        async with asyncio.timeout(CASE_SECONDS):
+            assert await conversation.reply() == "Done."
+    assert await failed_tasks(client, conversation.id) == []
+    await assert_every_call_has_its_result(conversation)
+
+
+async def test_whatever_a_model_server_answers_is_asked_again_or_stalls_with_a_cause(
+    client: Client, scripted: Scripted
+) -> None:
+    asked: list[int] = []
+
+    def script(messages: list[dict[str, Any]]) -> Any:
+        number = int(messages[0]["content"].split()[1])
+        asked.append(number)
+        if asked.count(number) == 1:
+            return odd_things.BODIES[number][1]
+        return say("Fine.")
+
+    agent = agent_on(scripted(script, keep=0))
+    async with hosting(client, agent), asyncio.timeout(CASE_SECONDS):
+        numbers = range(len(odd_things.BODIES))
+        outcomes = await asyncio.gather(*(_lived_through(client, agent, number) for number in numbers))
+    for (name, _), (text, causes, failures) in zip(odd_things.BODIES, outcomes, strict=True):
+        assert failures == [], name
+        assert text == "Fine." or name in odd_things.TAKEN_AS_REPLIES, (name, text)
+        assert all(len(cause) > 20 for cause in causes), name
+        assert not any("Traceback" in cause or "object at 0x" in cause for cause in causes), name
+
+
+async def _lived_through(client: Client, agent: Any, number: int) -> tuple[str, list[str], list[str]]:
+    """The final reply, the causes of stalls on the way, and the failed workflow tasks."""
+    conversation = await client.start(agent, f"case {number}")
+    causes: list[str] = []
+    while True:
+        try:
+            text = await conversation.reply()
+        except Stalled as error:
+            causes.append(str(error))
+            with suppress(Refused):
+                await conversation.resume()
+        else:
+            return text, causes, await failed_tasks(client, conversation.id)
+
+
+# ---------------------------------------------------------------- what tools return and raise
+
+
+@tool(name="odd")
+def odd(number: int) -> Any:
+    return odd_things.RESULTS[number][1]()
+
+
+@tool(name="odd_async")
+async def odd_async(number: int) -> Any:
+    await asyncio.sleep(0)
+    return odd_things.RESULTS[number][1]()
+
+
+@pytest.mark.parametrize("tool_name", ["odd", "odd_async"])
+async def test_whatever_a_tool_returns_or_raises_becomes_a_result(
+    client: Client, scripted: Scripted, tool_name: str
+) -> None:
+    numbers = range(len(odd_things.RESULTS))
+    script = [call(tool_name, {"number": number}) for number in numbers]
+    agent = agent_on(scripted([*script, "Done."], keep=0), tools=[odd, odd_async], limits=Limits(max_turns=200))
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Go")
+        async with asyncio.timeout(CASE_SECONDS):
+            assert await conversation.reply() == "Done."
+    assert await failed_tasks(client, conversation.id) == []
+    await assert_every_call_has_its_result(conversation)
+    results = results_of(await conversation.transcript())
+    for (name, _, expected), result in zip(odd_things.RESULTS, results, strict=True):
+        assert expected in f"{'error: ' if result.is_error else ''}{result.text}", (name, result.text[:300])
+
+
+# ---------------------------------------------------------------- signals, updates, starts
+
+
+@tool(needs_approval=True, effect="once")
+def refund(order_id: str, cents: int) -> str:
+    return f"{cents} back for {order_id}"
+
+
+async def raw_signal(client: Client, conversation_id: str, name: str, payloads: Payloads) -> None:
+    await client.temporal.workflow_service.signal_workflow_execution(
+        SignalWorkflowExecutionRequest(
+            namespace=client.temporal.namespace,
+            workflow_execution=WorkflowExecution(workflow_id=conversation_id),
+            signal_name=name,
+            input=payloads,
+        )
+    )
+
+
+@pytest.fixture
+async def held(client: Client, scripted: Scripted) -> AsyncIterator[Conversation]:
+    """A conversation with a call that waits; at the end it is approved, and must then simply complete."""
+    agent = agent_on(scripted([call("refund", {"order_id": "81", "cents": 5}, id="a"), "Done."]), tools=[refund])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Refund 81")
+        await waiting(conversation)
+        before = await conversation.status()
+        yield conversation
+        assert await conversation.status() == before
+        await conversation.approve("a")
+        async with asyncio.timeout(CASE_SECONDS):
+            assert await conversation.reply() == "Done."
+        assert await failed_tasks(client, conversation.id) == []
+        (result,) = results_of(await conversation.transcript())
+        assert result.text == "5 back for 81"
+
+
+async def test_bad_signals_change_nothing(client: Client, held: Conversation) -> None:
+    for name in odd_things.COMMANDS:
+        for payloads in odd_things.RAW_PAYLOADS.values():
+            await raw_signal(client, held.id, name, payloads)
+    with pytest.raises(Refused):
+        await held.approve("nobody")  # answered when all of them have been handled
+    assert len(await held.transcript()) == 2
+
+
+@pytest.mark.parametrize("name", odd_things.COMMANDS)
+async def test_bad_updates_are_refused_with_the_reason(client: Client, held: Conversation, name: str) -> None:
+    handle = client.temporal.get_workflow_handle(held.id)
+    for case, value in odd_things.JSON_PAYLOADS.items():
+        if isinstance(value, dict) and name in ("pause", "resume", "cancel_turn", "close"):
+            continue  # unknown fields are ignored: these are taken
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await asyncio.wait_for(handle.execute_update(name, value), 10)
+        why = str(refused.value.__cause__)
+        assert len(why) > 10, case
+        assert "Traceback" not in why, case
+
+
+async def test_bad_starts_end_with_a_reason(client: Client, scripted: Scripted) -> None:
+    agent = agent_on(scripted(["Hello."]))
+    async with hosting(client, agent), asyncio.timeout(CASE_SECONDS):
+        for number, (case, payloads) in enumerate(odd_things.STARTS.items()):
+            conversation_id = f"bad-{number}-{client.task_queue}"
+            await client.temporal.workflow_service.start_workflow_execution(
+                StartWorkflowExecutionRequest(
+                    namespace=client.temporal.namespace,
+                    workflow_id=conversation_id,
+                    workflow_type=WorkflowType(name="Conversation"),
+                    task_queue=TaskQueue(name=client.task_queue),
+                    input=payloads,
+                    request_id=conversation_id,
+                )
+            )
+            with pytest.raises(Ended) as ended:
+                await asyncio.wait_for(client.conversation(conversation_id).outcome(), 10)
+            assert len(str(ended.value)) > 60, case
+            assert await failed_tasks(client, conversation_id) == [], case
+
+
+async def test_a_message_of_every_bad_kind_is_refused_and_the_next_good_one_is_taken(
+    client: Client, scripted: Scripted
+) -> None:
+    agent = agent_on(scripted(["One.", "Two."]))
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "1", keep_open=timedelta(minutes=1))
+        await conversation.reply()
+        for payloads in odd_things.RAW_PAYLOADS.values():
+            await raw_signal(client, conversation.id, "message", payloads)
+        await conversation.send("2")
+        async with asyncio.timeout(CASE_SECONDS):
+            assert await conversation.reply() == "Two."
+        assert await failed_tasks(client, conversation.id) == []
+        await conversation.close()
+        await conversation.outcome()
+
+
+def test_there_are_a_hundred_kinds_at_least() -> None:
+    kinds = [odd_things.TOOL_CALLS, odd_things.BODIES, odd_things.RESULTS, odd_things.RAW_PAYLOADS, odd_things.STARTS]
+    assert sum(map(len, kinds)) >= 100
+    for table in (odd_things.TOOL_CALLS, odd_things.BODIES, odd_things.RESULTS):
+        names = [row[0] for row in table]
+        assert len(set(names)) == len(names)

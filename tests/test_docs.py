@@ -1,0 +1,250 @@
+"""The README and the pages under docs/: their Python runs, their commands exist, their links lead somewhere."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+import os
+import re
+import shlex
+import subprocess
+import sys
+import types
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+import everturn
+from everturn import errors, events, names
+from everturn.cli import app
+from everturn.devserver import DevServer
+from everturn.providers.catalog import PROVIDERS, address_variable
+from everturn.settings import PREFIX, Settings
+from everturn.testing import ScriptedModel, call
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+ARGUMENTS = {
+    "get_weather": {"city": "Paris"},
+    "look_up": {"order_id": "81"},
+    "refund": {"order_id": "81", "cents": 3490},
+}
+"""What the model of these tests calls its tools with, each once, in this order."""
+
+
+@dataclass(frozen=True)
+class Block:
+    page: Path
+    line: int
+    language: str
+    text: str
+    unrun: str
+    """Why it can't run, where a comment `<!-- not run: ... -->` before it says so."""
+
+
+def _blocks(page: Path) -> Iterator[Block]:
+    lines = page.read_text().splitlines()
+    number = 0
+    while number < len(lines):
+        if opened := re.fullmatch(r"```(\w*)", lines[number]):
+            end = lines.index("```", number + 1)
+            before = next((line for line in reversed(lines[:number]) if line.strip()), "")
+            marked = re.fullmatch(r"<!-- not run: (.+) -->", before)
+            text = "\n".join(lines[number + 1 : end]) + "\n"
+            yield Block(page, number + 2, opened[1], text, marked[1] if marked else "")
+            number = end
+        number += 1
+
+
+BLOCKS = [block for page in PAGES for block in _blocks(page)]
+WITH_PYTHON = [page for page in PAGES if any(b.page == page and b.language == "python" for b in BLOCKS)]
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+# ---------------------------------------------------------------- Python
+
+
+def replies(messages: list[dict[str, Any]], body: dict[str, Any]) -> Any:
+    offered = {one["function"]["name"] for one in body.get("tools", ())}
+    called = {one["function"]["name"] for message in messages for one in message.get("tool_calls") or ()}
+    for name, arguments in ARGUMENTS.items():
+        if name in offered - called:
+            return call(name, {**arguments})
+    return "It is 21 degrees in Paris."
+
+
+@pytest.mark.parametrize("page", WITH_PYTHON, ids=name_of)
+def test_the_python_of_a_page_runs_from_top_to_bottom(
+    page: Path, server: DevServer, scripted: Callable[..., ScriptedModel], tmp_path: Path
+) -> None:
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")},
+        "TEMPORAL_ADDRESS": server.address,
+        "EVERTURN_TASK_QUEUE": f"docs-{page.stem}",
+        "MODEL": "scripted:docs",
+        "SCRIPTED_BASE_URL": scripted(replies).base_url,
+        "PYTHONPATH": str(ROOT),
+    }
+    # A process of its own: as a reader's program, or a notebook.
+    ran = subprocess.run(
+        [sys.executable, __file__, str(page)],
+        check=False,
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert ran.returncode == 0, ran.stderr
+
+
+def run(page: Path) -> None:
+    """Runs the blocks one after the other, in one namespace; `await` may stand outside of functions."""
+    # A module, for what looks its types up by name.
+    module = sys.modules["__main__"] = types.ModuleType("__main__")
+    with asyncio.Runner() as runner:
+        for block in _blocks(page):
+            if block.language != "python" or block.unrun:
+                continue
+            # Padded, so that a traceback has the line of the page.
+            source = "\n" * (block.line - 1) + block.text
+            code = compile(source, str(page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+            if code.co_flags & inspect.CO_COROUTINE:
+                runner.run(eval(code, vars(module)))
+            else:
+                exec(code, vars(module))
+
+
+def test_few_blocks_are_not_run() -> None:
+    assert [block for block in BLOCKS if block.unrun] == []
+
+
+@pytest.mark.parametrize("example", ["hello", "clerk"])
+def test_the_readme_shows_the_examples_as_they_are(example: str) -> None:
+    source = (ROOT / "examples" / f"{example}.py").read_text()
+    without_docstring = source.split('"""', 2)[2].lstrip()
+    shown = f"# examples/{example}.py\n{without_docstring}"
+    assert shown in [block.text for block in BLOCKS if block.page.name == "README.md"]
+
+
+# ---------------------------------------------------------------- commands
+
+COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+TARGETS = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.M))
+LINES = [
+    (block, words)
+    for block in BLOCKS
+    if block.language == "sh"
+    for line in block.text.splitlines()
+    if (words := [word for word in shlex.split(line, comments=True) if not re.match(r"[A-Z_]+=", word)])
+]
+
+
+@pytest.mark.parametrize(
+    ("block", "words"), LINES, ids=lambda value: shlex.join(value) if isinstance(value, list) else ""
+)
+def test_a_command_exists_with_its_options(block: Block, words: list[str]) -> None:
+    if words[0] == "everturn":
+        command = COMMANDS[words[1]]
+        known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+        assert {word for word in words[2:] if re.match(r"--?[a-z]", word)} <= known
+    elif words[0] == "make":
+        assert words[1] in TARGETS
+    elif words[0] == "python":
+        assert words[1] == "-m" or (ROOT / words[1]).is_file()
+    else:
+        assert words[0] in {"temporal", "git", "source", "mkdir", "export", "kill", "cat"}
+
+
+def test_every_command_has_its_line_in_the_reference() -> None:
+    written = (ROOT / "docs/reference/cli.md").read_text()
+    assert [name for name in COMMANDS if f"`everturn {name}" not in written] == []
+
+
+# ---------------------------------------------------------------- links and pictures
+
+
+def _slug(heading: str) -> str:
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+LINKS = [
+    (page, target)
+    for page in PAGES
+    for target in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"```.*?```", "", page.read_text(), flags=re.S))
+    if not target.startswith(("http://", "https://"))
+]
+
+
+@pytest.mark.parametrize(
+    ("page", "target"), LINKS, ids=lambda value: name_of(value) if isinstance(value, Path) else value
+)
+def test_a_link_leads_somewhere(page: Path, target: str) -> None:
+    path, _, anchor = target.partition("#")
+    file = page.parent / path if path else page
+    assert file.exists()
+    if anchor:
+        assert anchor in map(_slug, re.findall(r"^#+ (.+)$", file.read_text(), re.M))
+
+
+def test_every_picture_is_shown_and_is_one() -> None:
+    pictures = sorted((ROOT / "docs/pictures").glob("*.png"))
+    shown = {(page.parent / target).resolve() for page, target in LINKS}
+    assert [path for path in pictures if path not in shown or not path.read_bytes().startswith(b"\x89PNG")] == []
+    assert pictures
+
+
+def test_every_page_is_reachable_from_the_readme() -> None:
+    reached, todo = set(), [ROOT / "README.md"]
+    while todo:
+        page = todo.pop()
+        if page not in reached:
+            reached.add(page)
+            targets = [(one.parent / target.partition("#")[0]).resolve() for one, target in LINKS if one == page]
+            todo += [target for target in targets if target.suffix == ".md" and target in PAGES]
+            todo += [one for target in targets if target.is_dir() for one in PAGES if one.parent == target]
+    assert [name_of(page) for page in PAGES if page not in reached | {ROOT / "docs/index.md"}] == []
+
+
+# ---------------------------------------------------------------- what a reference has to name
+
+
+def _wanted() -> list[tuple[str, str]]:
+    kinds = [one for one in vars(errors).values() if isinstance(one, type) and issubclass(one, errors.EverturnError)]
+    wire = [value for name, value in vars(names).items() if name.isupper() and isinstance(value, str)]
+    wanted = {
+        "README.md": [f"`{provider}:`" for provider in PROVIDERS],
+        "docs/reference/settings.md": [
+            *(PREFIX + name.upper() for name in Settings.model_fields),
+            *(key for row in PROVIDERS.values() for key in row.keys),
+            *(address_variable(provider) for provider in PROVIDERS),
+        ],
+        "docs/reference/errors.md": [kind.__name__ for kind in kinds],
+        "docs/reference/wire.md": [name for name in wire if name != names.REMINDER],
+        "docs/reference/python.md": [
+            *everturn.__all__,
+            *(kind.model_fields["kind"].default for kind in vars(events).values() if _is_event(kind)),
+        ],
+    }
+    return [(page, name) for page, needed in wanted.items() for name in needed]
+
+
+def _is_event(kind: object) -> bool:
+    return isinstance(kind, type) and issubclass(kind, events._Event) and "kind" in kind.model_fields
+
+
+@pytest.mark.parametrize(("page", "name"), _wanted())
+def test_a_reference_names_everything(page: str, name: str) -> None:
+    assert name in (ROOT / page).read_text()
+
+
+if __name__ == "__main__":
+    run(Path(sys.argv[1]))
