@@ -137,7 +137,7 @@ def photograph(ui: str, demo: str) -> None:
         page.click("Descending")
         page.until("[...document.querySelectorAll('button')].some(one => one.innerText.trim() == 'Ascending')")
         # Below the last row of the timeline come the labels of its axis.
-        page.save(PICTURES / "demo-in-the-web-ui.png", down_to="#content button", and_below=64)
+        page.save(PICTURES / "demo-in-the-web-ui.png", down_to="#content button", and_below=90)
         page.open(f"{conversations}/order-81", shows="look_up")
         page.click("User Metadata")
         # What comes from the workflow stands in frames of its own: the summary, the details, the current details.

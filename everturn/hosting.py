@@ -76,7 +76,7 @@ class Worker:
             "max_concurrent_activities": max_concurrent_activities,
             "graceful_shutdown_timeout": drain_timeout,
             # It stands in six events of each turn; the SDK's own would be a hash of 32 characters.
-            "build_id": f"everturn-{version('everturn')}",
+            "build_id": version("everturn"),
         }
         self._journals = journals or default_folder()
         self._threads = max_concurrent_activities

@@ -17,6 +17,9 @@ from everturn.records import Message, ToolResult
 DIGESTS_PER_BRANCH = 4
 """The last turns of a branch that can still be found: a retry asks for the one before."""
 
+MESSAGE_OVERHEAD_BYTES = 1_500
+"""What a message takes in memory beyond its JSON: of short ones, by far the most. Measured."""
+
 
 @dataclass(eq=False)
 class _Branch:
@@ -121,10 +124,10 @@ def chained(digest: str, messages: Sequence[Message]) -> tuple[str, int]:
     size = 0
     for message in messages:
         written = message.model_dump_json().encode()
-        size += len(written)
+        size += len(written) + MESSAGE_OVERHEAD_BYTES
         digest = urlsafe_b64encode(blake2b(written, key=digest.encode(), digest_size=15).digest()).decode()
     return digest, size
 
 
 def size_of(message: Message) -> int:
-    return len(message.model_dump_json())
+    return len(message.model_dump_json()) + MESSAGE_OVERHEAD_BYTES
