@@ -16,7 +16,7 @@ from temporalio.converter import (
     ExternalStorage,
     JSONPlainPayloadConverter,
 )
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ApplicationError, FailureError
 
 from everturn.bounds import MAX_PAYLOAD_BYTES
 from everturn.payloads import explain
@@ -49,6 +49,19 @@ class StoredPayloads(CompositePayloadConverter):
 
     def __init__(self) -> None:
         super().__init__(*_CONVERTERS)
+
+    def from_payloads(self, payloads: Sequence[Payload], type_hints: list[type] | None = None) -> list[Any]:
+        try:
+            return super().from_payloads(payloads, type_hints)
+        except FailureError:
+            raise
+        except Exception as error:
+            # In external storage that this worker lacks, it is for another worker; else nobody can read it.
+            if any(payload.external_payloads for payload in payloads):
+                raise
+            raise ApplicationError(
+                f"A payload can't be read: {error}", type="InvalidPayload", non_retryable=True
+            ) from error
 
 
 class Payloads(StoredPayloads):

@@ -31,6 +31,9 @@ R = TypeVar("R", bound=Record)
 PASSING = (RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
 RECONNECT_SECONDS = 0.5
 
+UNREADABLE = (ApplicationError, ValueError, KeyError, RuntimeError, RecursionError)
+"""What decoding raises for payloads that are not ours to read: no JSON, no such encoding, no codec."""
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -179,8 +182,12 @@ class HistoryReader:
         if name == names.MESSAGE:
             said = await self._record(payloads, MessageIn)
             return Said(event_id, at, said) if said and (said.text or said.parts) else None
-        values = await self._decode(payloads, None)
-        return Commanded(event_id, at, name, values[0] if values and isinstance(values[0], dict) else {})
+        try:
+            values = await self._decode(payloads, None)
+        except UNREADABLE:
+            return None  # as the conversation itself passed over it
+        payload = values[0] if values and values[0] is not None else {}
+        return Commanded(event_id, at, name, payload) if isinstance(payload, dict) else None
 
     async def _scheduled(self, event: HistoryEvent, at: datetime) -> Step | None:
         scheduled = event.activity_task_scheduled_event_attributes
@@ -262,7 +269,7 @@ class HistoryReader:
         """The first payload as a record; None where it is not one: such input changed nothing when it came."""
         try:
             values = await self._decode(payloads, [record])
-        except (ApplicationError, ValueError):
+        except UNREADABLE:
             return None
         return values[0] if values and isinstance(values[0], record) else None
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from everturn import history, names
-from everturn.payloads import CarryOver, ModelReply
+from everturn.payloads import CarryOver, Control, ModelReply
 from everturn.transcript import Transcript, user_messages
 
 
@@ -36,7 +38,7 @@ class Standing:
                 self._receive(said.message_id)
             case history.Commanded(name=names.RESUME):
                 self.stall = None
-            case history.Commanded(name=names.CANCEL_TURN) if not self.answered:
+            case history.Commanded(name=names.CANCEL_TURN, payload=payload) if not self.answered and _valid(payload):
                 self.cancelled, self._received = True, user_messages(self.transcript.messages)
             case history.TurnStarted(request=request):
                 self.turn, self.stall, self.reply, self.cancelled = request.turn, None, None, False
@@ -59,3 +61,12 @@ class Standing:
             self.cancelled = False
         if message_id is not None:
             self.message_ids[message_id] = None
+
+
+def _valid(payload: dict[str, Any]) -> bool:
+    """The conversation took it: what is no Control was passed over."""
+    try:
+        Control.model_validate(payload)
+    except ValueError:
+        return False
+    return True

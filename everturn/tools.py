@@ -266,8 +266,8 @@ async def _call(function: Callable[[], Any], *, executor: Executor | None = None
 def _in_thread(function: Callable[[], Any]) -> Any:
     try:
         return function()
-    except StopIteration as error:  # no future can carry one: the caller would wait for ever
-        raise RuntimeError("the function raised StopIteration") from error
+    except (StopIteration, GeneratorExit) as error:  # neither can come through an await: it would never be told
+        raise RuntimeError(f"the function raised {type(error).__name__}") from error
 
 
 def _is_async(function: Callable[..., Any]) -> bool:

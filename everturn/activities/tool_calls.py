@@ -87,16 +87,16 @@ class ToolCalls:
         """What the model is told, and whether it is an error. Raises only what is not the tool's own doing."""
         try:
             content = await self._in_time(tool, request, self._context(tool, request, beat))
-        except asyncio.CancelledError:
-            beat.cancelled = True
-            if activity.is_worker_shutdown():
-                raise failures.handed_over() from None
-            raise
         except _TookTooLong:
             return self._late(tool), True
         except InvalidArguments as error:
             return _refused(request, error), True
-        except Exception as error:  # noqa: BLE001 - a tool may raise anything, and the model may know what to do
+        except BaseException as error:  # a tool may raise anything, and the model may know what to do
+            if _is_cancelled(error):
+                beat.cancelled = True
+                if activity.is_worker_shutdown():
+                    raise failures.handed_over() from None
+                raise
             return (Text(text=error_text(error)),), True
         return (*_edit_notice(request), *content), False
 
@@ -166,6 +166,12 @@ class ToolCalls:
 
 
 class _TookTooLong(Exception): ...
+
+
+def _is_cancelled(error: BaseException) -> bool:
+    """Whether it is we who are cancelled, and not the tool that raises a CancelledError of its own."""
+    task = asyncio.current_task()
+    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
 
 
 def _edit_notice(request: ToolRequest) -> Content:

@@ -55,6 +55,7 @@ TOOL_CALLS: list[tuple[str, Any]] = [
     ("an unknown field", call("note", {"text": "a", "volume": 11})),
     ("a wrong type", call("note", {"text": {"a": 1}})),
     ("300,000 characters", call("note", {"text": "x" * 300_000})),
+    ("30 levels", call("keep", f'{{"things": {deep(30)}}}')),
     ("200 levels", call("keep", f'{{"things": {deep(200)}}}')),
     ("100,000 levels", call("keep", f'{{"things": {deep(100_000)}}}')),
     ("100,000 open brackets", call("note", "[" * 100_000)),
@@ -74,7 +75,8 @@ TOLD = {
     "an unknown name": "The tools are: note, keep.",
     "half an object": "True: The arguments are not a JSON object",
     "a wrong type": "text: Input should be a valid string",
-    "200 levels": "False: kept 1",
+    "30 levels": "False: kept 1",
+    "200 levels": "True: The arguments",
     "two calls with one id": "noted 'a' 0",
     "the id that means all": "False: noted '' 0",
 }
@@ -168,8 +170,13 @@ TAKEN_AS_REPLIES = {
     "a delta of null",
     "a delta that is a list",
     "tool_calls that are no list",
+    "a message of null",
     "a tool call that is null",
+    "a tool call without a function",
+    "a tool call with an index of text",
+    "a tool call with an index of a billion",
 }
+"""Lenient: what is there of a text is taken, and that may be nothing."""
 
 
 # ---------------------------------------------------------------- what tools return and raise
@@ -233,7 +240,7 @@ RESULTS: list[tuple[str, Callable[[], Any], str]] = [
     ("a date", lambda: datetime.date(2026, 1, 2), "2026-01-02"),
     ("a decimal", lambda: Decimal("1.10"), "1.10"),
     ("keys that are no text", lambda: {(1, 2): 3, None: 4}, ""),
-    ("an image of 2 MB", lambda: Image(data="A" * 2_000_000, media_type="image/png"), "left out"),
+    ("an image of 2 MB", lambda: Image(data="A" * 2_000_000, media_type="image/png"), "too large"),
     ("200 images", lambda: [Image(data="A" * 20_000, media_type="image/png")] * 200, ""),
     (
         "a list of parts and others",
@@ -250,11 +257,15 @@ RESULTS: list[tuple[str, Callable[[], Any], str]] = [
     ("no memory", raising(MemoryError()), "error: MemoryError"),
     ("a time-out of its own", raising(TimeoutError("the bank")), "error: TimeoutError: the bank"),
     ("a StopIteration", raising(StopIteration()), "error: "),
-    ("a KeyboardInterrupt", raising(KeyboardInterrupt()), "error: "),
     ("a SystemExit", raising(SystemExit(3)), "error: "),
-    ("a GeneratorExit", raising(GeneratorExit()), "error: "),
-    ("a cancellation of its own", raising(asyncio.CancelledError()), "error: "),
 ]
+
+NO_ERRORS: list[tuple[str, Callable[[], Any], str]] = [
+    ("a KeyboardInterrupt", raising(KeyboardInterrupt()), "error: KeyboardInterrupt"),
+    ("a GeneratorExit", raising(GeneratorExit()), "error: GeneratorExit"),
+    ("a cancellation of its own", raising(asyncio.CancelledError()), "error: CancelledError"),
+]
+"""What a tool may raise and Python does not count among the errors."""
 
 
 # ---------------------------------------------------------------- what people send
@@ -274,12 +285,10 @@ JSON_PAYLOADS: dict[str, Any] = {
     "an id that is an object": {"call_id": {}, "text": {}},
     "an id of 100,000 characters": {"call_id": "x" * 100_000, "content": "", "parts": "x"},
     "an empty id": {"call_id": "", "content": "", "text": ""},
-    "arguments that are a list": {"call_id": "a", "arguments": [1], "content": object, "reason": 7, "parts": [7]},
+    "arguments that are a list": {"call_id": "a", "arguments": [1], "reason": 7, "parts": [7]},
     "other fields only": {"callId": "a", "txt": "hello", "nonsense": [1, 2]},
-    "500,000 characters": {"call_id": "a", "text": "x" * 500_000, "content": "x" * 500_000, "reason": "x" * 500_000,
-                           "note": "x" * 500_000, "arguments": {"order_id": "x" * 500_000}, "expected": {}},
-}  # fmt: skip
-del JSON_PAYLOADS["arguments that are a list"]["content"]
+    "450,000 characters": {"call_id": "nobody", "text": "x" * 450_000, "content": "x" * 450_000},
+}
 
 
 def raw(data: bytes, encoding: bytes = b"json/plain") -> Payloads:
@@ -293,25 +302,32 @@ RAW_PAYLOADS: dict[str, Payloads] = {
         # The switches ignore unknown fields, so an object would be taken.
         if not isinstance(value, dict)
     },
+    "NaN": raw(b"[NaN]"),
+    "bytes": raw(b"\x00\x01", b"binary/plain"),
+    "two inputs": Payloads(payloads=[*raw(b'"a"').payloads, *raw(b'"b"').payloads]),
+}
+
+NO_JSON: dict[str, Payloads] = {
+    "an empty payload": raw(b""),
     "no JSON": raw(b"call_id: a"),
     "half an object": raw(b'{"call_id": "a'),
-    "an empty payload": raw(b""),
     "no UTF-8": raw(b'{"call_id": "\xff\xfe"}'),
     "100,000 levels": raw(deep(100_000).encode()),
     "a lone surrogate": raw(b'["\\ud800"]'),
-    "NaN": raw(b"[NaN]"),
     "an integer of 10,000 digits": raw(b"9" * 10_000),
-    "bytes": raw(b"\x00\x01", b"binary/plain"),
+}
+
+UNREADABLE: dict[str, Payloads] = {
     "an unknown encoding": raw(b"x", b"binary/unheard-of"),
     "an encrypted payload without a codec": raw(b"\x01\x02\x03", b"binary/encrypted"),
     "protobuf in JSON": raw(b'{"a": 1}', b"json/protobuf"),
     "no encoding": Payloads(payloads=[Payload(data=b'"a"')]),
-    "two inputs": Payloads(payloads=[*raw(b'"a"').payloads, *raw(b'"b"').payloads]),
 }
 
 STARTS: dict[str, Payloads] = {
     "nothing": Payloads(),
-    **dict(RAW_PAYLOADS.items()),
+    **RAW_PAYLOADS,
+    **NO_JSON,
     "no agent": raw(b'{"message": "hi"}'),
     "an empty agent": raw(b'{"agent": "", "message": "hi"}'),
     "no message": raw(b'{"agent": "clerk"}'),

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from temporalio.service import RPCError
 
 from everturn import Client, Conversation
-from everturn.errors import Ended, EverturnError, Refused, Stalled, Unreachable
+from everturn.errors import Ended, EverturnError, NotFound, Refused, Stalled, Unreachable
 from everturn.events import AnswerRequested, ApprovalRequested
 from tests.crash.stories import Story
 
@@ -181,6 +181,9 @@ class People:
                 if (task := asyncio.current_task()) and task.cancelling():
                     self.rough["a cancellation came out as Unreachable"] += 1
                     raise asyncio.CancelledError from None
+            except NotFound as error:
+                # It was started, and nobody removes it.
+                self.rough[f"NotFound: {error.__cause__}"] += 1
             except EverturnError:
                 raise
             except RPCError as error:

@@ -147,8 +147,12 @@ class Storm:
                         people.append(asyncio.create_task(self.people.live(story)))
                     done, _ = await asyncio.wait(people, return_when=asyncio.FIRST_COMPLETED)
                     for person in done:
-                        if not person.cancelled():
-                            person.result()
+                        if person.cancelled():
+                            continue
+                        if error := person.exception():
+                            self.people.rough[f"{type(error).__name__}: {error}"] += 1
+                            await asyncio.sleep(POLL_SECONDS)
+                        else:
                             self.ended.add(story.number)
             finally:
                 del self.living[story.number]
