@@ -31,6 +31,8 @@ R = TypeVar("R", bound=Record)
 PASSING = (RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
 RECONNECT_SECONDS = 0.5
 
+TRANSIENT = (EventType.EVENT_TYPE_WORKFLOW_TASK_SCHEDULED, EventType.EVENT_TYPE_WORKFLOW_TASK_STARTED)
+
 UNREADABLE = (ApplicationError, ValueError, KeyError, RuntimeError, RecursionError)
 """What decoding raises for payloads that are not ours to read: no JSON, no such encoding, no codec."""
 
@@ -326,7 +328,8 @@ async def read_steps(
         try:
             async for event in handle.fetch_history_events(wait_new_event=follow):
                 if event.event_id > last:
-                    last = event.event_id
+                    # A long poll shows workflow tasks that are not in the history yet: their ids are used again.
+                    last = last if event.event_type in TRANSIENT else event.event_id
                     yield await reader.read(event)
             return
         except RPCError as error:

@@ -146,7 +146,6 @@ async def _hand_back(client: Client, task: Task) -> None:
     )
     handle = client.get_async_activity_handle(task_token=b64decode(task["token"]))
     try:
-        await handle.fail(lost)
         # The conversation's next step would wait for the dead worker's own queue first.
         await client.workflow_service.reset_sticky_task_queue(
             ResetStickyTaskQueueRequest(
@@ -154,6 +153,7 @@ async def _hand_back(client: Client, task: Task) -> None:
                 execution=WorkflowExecution(workflow_id=task["conversation"], run_id=task["run"]),
             )
         )
+        await handle.fail(lost)
     except (RPCError, AsyncActivityCancelledError) as error:
         # Temporal noticed before us, or the conversation is over.
         _log.debug("worker.not_handed_back", activity=task["activity"], error=str(error))

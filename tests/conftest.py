@@ -17,7 +17,7 @@ from everturn import Agent, Client, Conversation, Model, Worker
 from everturn.conversion import data_converter
 from everturn.devserver import DevServer
 from everturn.testing import ScriptedModel
-from everturn.workflows import ConversationWorkflow
+from everturn.workflows import ConversationWorkflow, carry
 
 WAIT_SECONDS = 30.0
 
@@ -27,6 +27,13 @@ def _no_settings_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith(("EVERTURN_", "TEMPORAL_")):
             monkeypatch.delenv(name)
+
+
+@pytest.fixture(autouse=True)
+def _long_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever another test did to the bounds of a run."""
+    monkeypatch.setattr(carry, "MAX_EVENTS", 2_000)
+    monkeypatch.setattr(carry, "MAX_PACKED_CHARS", 48_000)
 
 
 @pytest.fixture(scope="session")

@@ -208,7 +208,7 @@ async def delete(client: Client, conversation: Conversation, run_id: str) -> Non
     execution = WorkflowExecution(workflow_id=conversation.id, run_id=run_id)
     request = DeleteWorkflowExecutionRequest(namespace="default", workflow_execution=execution)
     await client.temporal.workflow_service.delete_workflow_execution(request)
-    await eventually(lambda: _gone(client, conversation, run_id))
+    await eventually(lambda: _gone(client, conversation, run_id), seconds=100)
 
 
 async def _gone(client: Client, conversation: Conversation, run_id: str) -> bool:
