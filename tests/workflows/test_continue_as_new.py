@@ -166,6 +166,7 @@ async def test_a_revived_conversation_knows_what_was_said_long_before(
     ]
 
 
+@pytest.mark.timeout(300)
 async def test_what_earlier_runs_hold_is_kept_before_their_histories_are_deleted(
     client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
