@@ -165,7 +165,8 @@ async def test_what_a_tool_raises_that_is_no_error_becomes_a_result(
         try:
             assert await asyncio.wait_for(conversation.reply(), 4) == "Done."
         finally:
-            await client.temporal.get_workflow_handle(conversation.id).terminate()
+            with suppress(RPCError):  # over already, where all went well
+                await client.temporal.get_workflow_handle(conversation.id).terminate()
 
 
 @pytest.mark.parametrize("tool_name", ["odd", "odd_async"])
