@@ -20,7 +20,7 @@ from temporalio.converter import ExternalStorage
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from everturn import names
+from everturn import names, rpc
 from everturn.agent import Agent
 from everturn.bounds import check_input
 from everturn.conversation import Conversation
@@ -32,6 +32,7 @@ from everturn.payloads import CarryOver, InRun, Packed, Start
 from everturn.records import Message, Outcome, Part, Usage
 from everturn.settings import Settings, connect_options
 from everturn.standing import Standing
+from everturn.transcript import read_transcript
 
 TASK_TIMEOUT = timedelta(seconds=5)
 """What a worker that is killed in a workflow task costs. Temporal's own default is 10 s."""
@@ -150,7 +151,10 @@ class Client:
                 standing = await conversation.standing()
                 if message_id in standing.message_ids:
                     return conversation
-                revived = start.model_copy(update={"carry": await self._revived(conversation, standing)})
+                carry = await self._revived(id, standing)
+                if await conversation.latest_run() != standing.run_id:
+                    continue  # somebody else was quicker: the transcript has become longer
+                revived = start.model_copy(update={"carry": carry})
             except NotFound:
                 revived = start
             else:
@@ -225,11 +229,7 @@ class Client:
         return described.config.workflow_execution_retention_ttl.ToTimedelta().total_seconds() or None
 
     def unreachable(self, error: RPCError) -> Unreachable:
-        address = self.temporal.service_client.config.target_host
-        return Unreachable(
-            f"The Temporal server at {address} did not do its part: {error.message.rstrip('.')}.",
-            cure="`everturn doctor` looks at the connection.",
-        )
+        return rpc.unreachable(self.temporal, error)
 
     async def _start(self, start: Start, conversation_id: str) -> Conversation:
         check_input("message", start.message)
@@ -255,14 +255,14 @@ class Client:
             raise self.unreachable(error) from error
         return self.conversation(conversation_id)
 
-    async def _revived(self, conversation: Conversation, standing: Standing) -> CarryOver:
+    async def _revived(self, conversation_id: str, standing: Standing) -> CarryOver:
         """What a conversation that is over hands to the run that revives it: the whole transcript, where it fits."""
-        transcript = await conversation.transcript()
+        with rpc.explained(self.temporal, conversation_id):
+            transcript = await read_transcript(self.temporal, conversation_id, standing.transcript)
         packed = pack(transcript)
-        described = await self.temporal.get_workflow_handle(conversation.id).describe()
         outcome = standing.finished.outcome if standing.finished else None
         return CarryOver(
-            earlier=Packed(data=packed) if len(packed) <= MAX_REVIVED_CHARS else InRun(run_id=described.run_id or ""),
+            earlier=Packed(data=packed) if len(packed) <= MAX_REVIVED_CHARS else InRun(run_id=standing.run_id),
             length=len(transcript),
             turn=standing.turn,
             tool_calls=outcome.tool_calls if outcome else 0,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterable
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -14,11 +16,11 @@ from temporalio.client import (
     WorkflowUpdateFailedError,
     WorkflowUpdateRPCTimeoutOrCancelledError,
 )
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
-from everturn import names
+from everturn import names, rpc
 from everturn.bounds import check_input
-from everturn.errors import Ended, EverturnError, NotFound, Refused, Stalled, Unreachable
+from everturn.errors import Ended, Refused, Stalled
 from everturn.events import Event, EventReader
 from everturn.history import Step, read_steps
 from everturn.payloads import Status
@@ -29,8 +31,7 @@ from everturn.transcript import read_transcript
 if TYPE_CHECKING:
     from everturn.client import Client
 
-WORKER_TIMEOUT = timedelta(seconds=10)
-"""How long a decision or a status query waits for a worker to take it."""
+WORKER_TIMEOUT = timedelta(seconds=rpc.WORKER_TIMEOUT_SECONDS)
 
 
 class Conversation:
@@ -100,16 +101,15 @@ class Conversation:
         described = await self._describe()
         if described.status is not WorkflowExecutionStatus.RUNNING:
             return await self._final_status()
-        try:
+        with self._explained("status query"):
             answer: dict[str, Any] = await self._handle.query(names.STATUS, rpc_timeout=WORKER_TIMEOUT)
-        except RPCError as error:
-            raise self._no_worker("status query") from error
         return Status.model_validate(answer)
 
     async def transcript(self) -> tuple[Message, ...]:
         """The messages so far, in order. Reads the history: needs no worker."""
         standing = await self.standing()
-        return tuple(await read_transcript(self._temporal, self.id, standing.transcript))
+        with self._explained():
+            return tuple(await read_transcript(self._temporal, self.id, standing.transcript))
 
     async def events(self, since: str | None = None) -> AsyncIterator[Event]:
         """What happened and what happens, until the conversation is over.
@@ -180,52 +180,61 @@ class Conversation:
     async def _update(self, name: str, payload: dict[str, Any]) -> dict[str, Any]:
         given = {key: value for key, value in payload.items() if value is not None}
         check_input(name, given)
-        try:
-            answer: dict[str, Any] = await self._handle.execute_update(
-                name, {**given, "by": self._client.by}, rpc_timeout=WORKER_TIMEOUT
-            )
-        except WorkflowUpdateFailedError as error:
-            raise Refused(str(getattr(error.cause, "message", error.cause))) from None
-        except WorkflowUpdateRPCTimeoutOrCancelledError as error:
-            raise self._no_worker(name) from error
-        except RPCError as error:
-            raise self._explained(error) from error
-        return answer
+        with self._explained(name):
+            while True:
+                try:
+                    answer: dict[str, Any] = await self._handle.execute_update(
+                        name, {**given, "by": self._client.by}, rpc_timeout=WORKER_TIMEOUT
+                    )
+                except WorkflowUpdateFailedError as error:
+                    raise Refused(str(getattr(error.cause, "message", error.cause))) from None
+                except WorkflowUpdateRPCTimeoutOrCancelledError as error:
+                    if isinstance(error.__cause__, asyncio.CancelledError):
+                        raise error.__cause__ from None  # it is this task that was cancelled
+                    raise rpc.no_worker(self.id, name) from error
+                except RPCError as error:
+                    if not rpc.run_closed_first(error):
+                        raise
+                else:
+                    return answer
 
     async def _signal(self, name: str, payload: dict[str, Any]) -> None:
         check_input(name, payload)
-        try:
+        with self._explained():
             await self._handle.signal(name, payload)
-        except RPCError as error:
-            raise self._explained(error) from error
 
     async def _describe(self) -> WorkflowExecutionDescription:
-        try:
+        with self._explained():
             described: WorkflowExecutionDescription = await self._handle.describe()
-        except RPCError as error:
-            raise self._explained(error) from error
         return described
+
+    def _explained(self, what: str = "request") -> AbstractContextManager[None]:
+        return rpc.explained(self._temporal, self.id, what)
 
     async def _first_run(self) -> str:
         described = await self._describe()
         return described.raw_description.workflow_execution_info.first_run_id or described.run_id
+
+    async def latest_run(self) -> str:
+        return (await self._describe()).run_id
 
     async def _follow_runs(self, run_id: str) -> AsyncIterator[tuple[str, Step]]:
         """Each step with its run's id, from this run on through every one that the conversation continues as."""
         run = run_id
         while run:
             next_run = ""
-            async for step in read_steps(self._temporal, self.id, run_id=run, follow=True):
-                next_run = getattr(step, "next_run_id", "")
-                yield run, step
+            with self._explained():
+                async for step in read_steps(self._temporal, self.id, run_id=run, follow=True):
+                    next_run = getattr(step, "next_run_id", "")
+                    yield run, step
             run = next_run
 
     async def standing(self) -> Standing:
         """Where it stands, by the history of its latest run."""
-        standing = Standing()
-        run_id = (await self._describe()).run_id
-        async for step in read_steps(self._temporal, self.id, run_id=run_id):
-            standing.take(step)
+        standing = Standing(run_id=(await self._describe()).run_id)
+        with self._explained():
+            async for step in read_steps(self._temporal, self.id, run_id=standing.run_id):
+                standing.take(step)
         return standing
 
     async def _final_status(self) -> Status:
@@ -250,20 +259,3 @@ class Conversation:
             f"Conversation {self.id!r} is stalled in turn {standing.turn}: {standing.stall.cause}",
             cure=f"{standing.stall.cure} Then: `everturn resume {self.id}`.".strip(),
         )
-
-    def _no_worker(self, what: str) -> Unreachable:
-        return Unreachable(
-            f"No worker took the {what} for conversation {self.id!r} within {WORKER_TIMEOUT.seconds} s.",
-            cure="Start one (`everturn worker`, or `python worker.py`) on its task queue, and try again.",
-        )
-
-    def _explained(self, error: RPCError) -> EverturnError:
-        if error.status is RPCStatusCode.NOT_FOUND:
-            if "completed" in error.message:
-                return Ended(
-                    f"Conversation {self.id!r} is over.", cure="A new message through client.send() revives it."
-                )
-            return NotFound(f"There is no conversation {self.id!r}.", cure="`everturn list` shows those there are.")
-        if error.status in (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED):
-            return self._no_worker("request")
-        return self._client.unreachable(error)

@@ -171,26 +171,33 @@ class EventReader:
     def __init__(self) -> None:
         self._calls: dict[str, tuple[ToolCall, RunTool]] = {}
         """The calls of the last reply that run as tools: what a lost run means depends on their plans."""
+        self._asks: list[ApprovalRequested | AnswerRequested] = []
+        """To be told when the calls do wait: a decision that comes before that would be refused."""
 
     def read(self, step: history.Step, *, run_id: str) -> list[Event]:
         """The events that a step is: none, one, or a reply and its calls."""
         place: dict[str, Any] = {"cursor": f"{run_id}/{step.id}", "at": step.at.isoformat(timespec="milliseconds")}
-        if isinstance(step, history.TurnFinished):
-            calls = {call.call_id: call for call in step.reply.message.tool_calls}
-            plans = [plan for plan in step.reply.plan if isinstance(plan, RunTool)]
-            self._calls = {plan.call_id: (calls[plan.call_id], plan) for plan in plans}
-        if isinstance(step, history.ToolLost):
-            return self._lost(step, place)
+        match step:
+            case history.TurnFinished(request=request, reply=reply):
+                calls = {call.call_id: call for call in reply.message.tool_calls}
+                self._calls = {
+                    plan.call_id: (calls[plan.call_id], plan) for plan in reply.plan if isinstance(plan, RunTool)
+                }
+                self._asks = _asks(request.turn, reply)
+            case history.ToolLost():
+                self._asks += self._asks_again(step)
+            case history.TakenIn():
+                asks, self._asks = self._asks, []
+                return [ask.model_copy(update=place) for ask in asks]
         return _events(step, place)
 
-    def _lost(self, step: history.ToolLost, place: dict[str, Any]) -> list[Event]:
-        turn, call_id = step.request.turn, step.request.call_id
-        lost = ToolLost(turn=turn, call_id=call_id, tool=step.tool, cause=step.cause, **place)
-        call, plan = self._calls.get(call_id, (None, None))
-        if call is None or plan is None or not (step.kind == INVALID_EDIT or plan.effect == "once"):
-            return [lost]
-        why = step.cause if step.kind == INVALID_EDIT else f"outcome unknown: {step.cause}"
-        return [lost, ApprovalRequested(turn=turn, call=call, why=why, **place)]
+    def _asks_again(self, lost: history.ToolLost) -> list[ApprovalRequested]:
+        """What a person is asked after a run without a report: nothing, where the model is told instead."""
+        call, plan = self._calls.get(lost.request.call_id, (None, None))
+        if call is None or plan is None or not (lost.kind == INVALID_EDIT or plan.effect == "once"):
+            return []
+        why = lost.cause if lost.kind == INVALID_EDIT else f"outcome unknown: {lost.cause}"
+        return [ApprovalRequested(turn=lost.request.turn, call=call, why=why)]
 
 
 def _events(step: history.Step, place: dict[str, Any]) -> list[Event]:
@@ -218,6 +225,8 @@ def _events(step: history.Step, place: dict[str, Any]) -> list[Event]:
             return [Stalled(turn=request.turn, cause=cause, cure=cure, **place)]
         case history.ToolStarted(tool=tool, request=call):
             return [ToolStarted(turn=call.turn, call_id=call.call_id, tool=tool, **place)]
+        case history.ToolLost(tool=tool, request=call, cause=cause):
+            return [ToolLost(turn=call.turn, call_id=call.call_id, tool=tool, cause=cause, **place)]
         case history.ToolFinished(request=call, result=result):
             return [ToolFinished(turn=call.turn, result=result, **place)]
         case history.Finished(outcome=outcome, why=why, next_run_id=""):
@@ -243,8 +252,15 @@ def _reply(turn: int, reply: ModelReply, place: dict[str, Any]) -> list[Event]:
         plan = plans.get(call.call_id)
         refused = plan.text if isinstance(plan, RefuseCall) else None
         events.append(ToolCalled(turn=turn, call=call, refused=refused, **place))
-        if isinstance(plan, RunTool) and plan.approval:
-            events.append(ApprovalRequested(turn=turn, call=call, why=plan.approval, **place))
-        if isinstance(plan, AwaitAnswer):
-            events.append(AnswerRequested(turn=turn, call=call, why=plan.why, **place))
     return events
+
+
+def _asks(turn: int, reply: ModelReply) -> list[ApprovalRequested | AnswerRequested]:
+    calls = {call.call_id: call for call in reply.message.tool_calls}
+    asks: list[ApprovalRequested | AnswerRequested] = []
+    for plan in reply.plan:
+        if isinstance(plan, RunTool) and plan.approval:
+            asks.append(ApprovalRequested(turn=turn, call=calls[plan.call_id], why=plan.approval))
+        if isinstance(plan, AwaitAnswer):
+            asks.append(AnswerRequested(turn=turn, call=calls[plan.call_id], why=plan.why))
+    return asks

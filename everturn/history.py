@@ -19,16 +19,16 @@ from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
 from temporalio.converter import DataConverter
 from temporalio.exceptions import ApplicationError, FailureError, TimeoutError  # noqa: A004 - Temporal's
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from everturn import names
 from everturn.errors import InvalidSetting
 from everturn.payloads import MessageIn, ModelReply, ModelRequest, Packed, Start, ToolRequest
 from everturn.records import Outcome, Record, ToolResult
+from everturn.rpc import passes
 
 R = TypeVar("R", bound=Record)
 
-PASSING = (RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
 RECONNECT_SECONDS = 0.5
 
 TRANSIENT = (EventType.EVENT_TYPE_WORKFLOW_TASK_SCHEDULED, EventType.EVENT_TYPE_WORKFLOW_TASK_STARTED)
@@ -51,6 +51,11 @@ class Step:
 @dataclass(frozen=True, slots=True)
 class Started(Step):
     start: Start
+
+
+@dataclass(frozen=True, slots=True)
+class TakenIn(Step):
+    """A worker has taken in all that came before, and done what followed from it: calls that wait can be decided."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +168,8 @@ class HistoryReader:
             case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED:
                 update = event.workflow_execution_update_accepted_event_attributes.accepted_request.input
                 return await self._command(event.event_id, at, update.name, update.args)
+            case EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
+                return TakenIn(event.event_id, at)
             case EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
                 return await self._scheduled(event, at)
             case EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED:
@@ -293,8 +300,9 @@ class HistoryReader:
 
     async def _explain(self, failure: Failure) -> _Told:
         error = await self._converter.decode_failure(failure)
-        while isinstance(error, FailureError) and isinstance(error.cause, FailureError):
-            error = error.cause
+        # The first one of ours: what stands behind it is what it was made of, such as the exception that a tool raised.
+        while not isinstance(error, ApplicationError) and isinstance(error.__cause__, FailureError):
+            error = error.__cause__
         if isinstance(error, TimeoutError):
             kind = error.type.name.lower().replace("_", " ") if error.type else "unknown"
             return _Told(cause=f"its worker was lost or took too long ({kind} time-out)")
@@ -333,6 +341,6 @@ async def read_steps(
                     yield await reader.read(event)
             return
         except RPCError as error:
-            if not follow or error.status not in PASSING:
+            if not (follow and passes(error)):
                 raise
             await asyncio.sleep(RECONNECT_SECONDS)

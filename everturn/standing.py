@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from everturn import history, names
+from everturn.bounds import MAX_INPUT_CHARS
 from everturn.payloads import CarryOver, Control, ModelReply
 from everturn.transcript import Transcript, user_messages
 
@@ -12,7 +13,8 @@ from everturn.transcript import Transcript, user_messages
 class Standing:
     """A fold over steps, from run to run. What came in is counted against what the model has seen."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, run_id: str = "") -> None:
+        self.run_id = run_id
         self.transcript = Transcript()
         self.message_ids: dict[str, None] = {}
         self.reply: ModelReply | None = None
@@ -23,6 +25,9 @@ class Standing:
         """The turn at hand was cancelled, and nothing was said since."""
         self.finished: history.Finished | None = None
         self._received = 0
+        self._at_work = False
+        """When the conversation was last looked after, there was something to answer."""
+        self._closing = False
 
     def take(self, step: history.Step) -> None:
         self.transcript.take(step)
@@ -32,14 +37,21 @@ class Standing:
                 self._received = user_messages((*carry.unseen, *carry.inbox))
                 self.message_ids = dict.fromkeys(carry.message_ids)
                 self.reply, self.turn, self.finished = None, carry.turn, None
+                self._at_work, self._closing = carry.owed, False
                 if start.message:
                     self._receive(start.message_id)
-            case history.Said(said=said):
+            case history.TakenIn():
+                self._at_work = not (self.answered or self.cancelled)
+            case history.Said(said=said) if not self._closing and len(said.model_dump_json()) <= MAX_INPUT_CHARS:
                 self._receive(said.message_id)
+            case history.Commanded(payload=payload) if not _valid(payload):
+                pass  # it was refused
             case history.Commanded(name=names.RESUME):
                 self.stall = None
-            case history.Commanded(name=names.CANCEL_TURN, payload=payload) if not self.answered and _valid(payload):
+            case history.Commanded(name=names.CANCEL_TURN) if self._at_work and not self.answered:
                 self.cancelled, self._received = True, user_messages(self.transcript.messages)
+            case history.Commanded(name=names.CLOSE):
+                self._closing = True
             case history.TurnStarted(request=request):
                 self.turn, self.stall, self.reply, self.cancelled = request.turn, None, None, False
             case history.TurnFinished(request=request, reply=reply) if not request.summarise:
@@ -64,7 +76,7 @@ class Standing:
 
 
 def _valid(payload: dict[str, Any]) -> bool:
-    """The conversation took it: what is no Control was passed over."""
+    """A signal that is no Control was passed over."""
     try:
         Control.model_validate(payload)
     except ValueError:

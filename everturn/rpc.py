@@ -1,0 +1,68 @@
+"""Errors of calls to the Temporal server: which of them pass, and what the others mean, in everturn's words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
+
+from everturn.errors import Ended, EverturnError, NotFound, Unreachable
+
+WORKER_TIMEOUT_SECONDS = 10.0
+"""How long a decision or a status query waits for a worker to take it."""
+
+_PASSING = (
+    RPCStatusCode.UNAVAILABLE,
+    RPCStatusCode.DEADLINE_EXCEEDED,
+    RPCStatusCode.CANCELLED,
+    RPCStatusCode.RESOURCE_EXHAUSTED,
+    RPCStatusCode.UNKNOWN,  # "transport error": the connection broke before the server said anything
+)
+
+
+def passes(error: RPCError) -> bool:
+    """Whether the same call may succeed later: the server is away, coming back, or has too much to do."""
+    return error.status in _PASSING
+
+
+def run_closed_first(error: RPCError) -> bool:
+    """Whether an update came too late for its run, and was not taken. There may be a next run that takes it."""
+    return error.status is RPCStatusCode.NOT_FOUND and "aborted by closing" in error.message
+
+
+@contextmanager
+def explained(client: Client, conversation_id: str, what: str = "request") -> Iterator[None]:
+    """Turns an RPCError of the block into the error of ours that says what to do; `what` was asked for."""
+    try:
+        yield
+    except RPCError as error:
+        raise _in_our_words(error, client, conversation_id, what) from error
+
+
+def no_worker(conversation_id: str, what: str) -> Unreachable:
+    return Unreachable(
+        f"No worker took the {what} for conversation {conversation_id!r} within {WORKER_TIMEOUT_SECONDS:.0f} s.",
+        cure="Start one (`everturn worker`, or `python worker.py`) on its task queue, and try again.",
+    )
+
+
+def unreachable(client: Client, error: RPCError) -> Unreachable:
+    address = client.service_client.config.target_host
+    return Unreachable(
+        f"The Temporal server at {address} did not do its part: {error.message.rstrip('.')}.",
+        cure="`everturn doctor` looks at the connection.",
+    )
+
+
+def _in_our_words(error: RPCError, client: Client, conversation_id: str, what: str) -> EverturnError:
+    if error.status is RPCStatusCode.NOT_FOUND:
+        if "completed" in error.message:
+            return Ended(
+                f"Conversation {conversation_id!r} is over.", cure="A new message through client.send() revives it."
+            )
+        return NotFound(f"There is no conversation {conversation_id!r}.", cure="`everturn list` shows those there are.")
+    if error.status in (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED):
+        return no_worker(conversation_id, what)
+    return unreachable(client, error)

@@ -1,0 +1,284 @@
+"""What clients see and can do while workers, runs and servers come and go."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.api.failure.v1 import Failure
+from temporalio.client import WorkflowHandle
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
+
+from everturn import Client, Conversation, tool
+from everturn.conversion import data_converter
+from everturn.devserver import DevServer
+from everturn.errors import Ended, Refused, Unreachable
+from everturn.events import AnswerRequested, ApprovalRequested, Event
+from everturn.history import HistoryReader
+from everturn.testing import ScriptedModel, call
+from everturn.workflows import carry
+from tests.conftest import agent_on, eventually, hosting, waiting
+
+Scripted = Callable[..., ScriptedModel]
+
+look_around: dict[str, Any] = {"name": "look_around", "description": "Look.", "parameters": {"type": "object"}}
+
+
+@tool(needs_approval=True)
+def refund(cents: int) -> str:
+    return f"{cents} back"
+
+
+async def test_a_failure_is_explained_by_its_first_error_of_ours_and_not_by_what_is_behind_it() -> None:
+    try:
+        try:
+            raise ApplicationError("key 'x' is missing", type="KeyError")
+        except ApplicationError as inner:
+            raise ApplicationError("No key for 'openai:x'.", {"cure": "Set one."}, type="KeyMissing") from inner
+    except ApplicationError as error:
+        failure = Failure()
+        await data_converter.encode_failure(error, failure)
+    told = await HistoryReader(data_converter)._explain(failure)
+    assert (told.cause, told.cure, told.kind) == ("No key for 'openai:x'.", "Set one.", "KeyMissing")
+
+
+async def test_a_decision_that_is_cancelled_is_cancelled_and_not_unreachable(
+    client: Client, scripted: Scripted
+) -> None:
+    agent = agent_on(scripted([call("refund", {"cents": 5}, id="a"), "Done."]), tools=[refund])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Refund")
+        await waiting(conversation)
+    for steps in (1, 5, 100):  # without a worker, the decision waits
+        deciding = asyncio.create_task(conversation.approve("a"))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        deciding.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await deciding
+    await client.temporal.get_workflow_handle(conversation.id).terminate()
+
+
+@pytest.mark.parametrize("late_by", [1, 3])
+async def test_a_decision_that_comes_as_its_run_closes_reaches_the_next_one(
+    client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch, late_by: int
+) -> None:
+    agent = agent_on(scripted([call("refund", {"cents": 5}, id="a"), "Done."]), tools=[refund])
+    asked = 0
+    execute = WorkflowHandle.execute_update
+
+    async def aborted_at_first(self: Any, *args: Any, **options: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        if asked <= late_by:
+            raise RPCError("workflow update was aborted by closing workflow", RPCStatusCode.NOT_FOUND, b"")
+        return await execute(self, *args, **options)
+
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Refund")
+        await waiting(conversation)
+        monkeypatch.setattr(WorkflowHandle, "execute_update", aborted_at_first)
+        assert await conversation.approve("a") == ("a",)
+        assert await conversation.reply() == "Done."
+        asked = 0
+        with pytest.raises(Ended):
+            await conversation.approve("a")
+
+
+async def test_pauses_that_come_while_runs_change_all_reach_the_conversation(
+    client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(carry, "MAX_EVENTS", 12)
+
+    @tool
+    async def nap() -> str:
+        await asyncio.sleep(0.02)
+        return "rested"
+
+    agent = agent_on(scripted([*[call("nap")] * 25, "Done."]), tools=[nap])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Go")
+        reply = asyncio.create_task(conversation.reply())
+        paused = 0
+        while not reply.done():
+            try:
+                await conversation.pause()
+                paused += 1
+                await conversation.resume()
+            except Ended:
+                break
+        assert await reply == "Done."
+        assert paused > 5
+
+
+async def asks(conversation: Conversation) -> AsyncIterator[Event]:
+    async for event in conversation.events():
+        if isinstance(event, ApprovalRequested | AnswerRequested):
+            yield event
+
+
+async def test_who_decides_the_moment_a_call_is_announced_is_taken_at_his_word(
+    client: Client, scripted: Scripted, cached_conversations: int
+) -> None:
+    script = [
+        [call("refund", {"cents": number}, id=f"a{number}"), call("look_around", id=f"b{number}")]
+        for number in range(8)
+    ]
+    agent = agent_on(scripted([*script, "Done."]), tools=[refund, look_around])
+    async with hosting(client, agent, cached_conversations=cached_conversations):
+        conversation = await client.start(agent, "Refund")
+        handle = client.temporal.get_workflow_handle(conversation.id)
+        async for event in asks(conversation):
+            assert isinstance(event, ApprovalRequested | AnswerRequested)
+            if isinstance(event, AnswerRequested):
+                await conversation.answer(event.call.call_id, "nothing")
+            elif event.turn % 2:
+                await conversation.approve(event.call.call_id)
+            else:
+                await handle.signal("approve", {"call_id": event.call.call_id})
+        assert await conversation.reply() == "Done."
+
+
+async def test_what_was_asked_is_told_once_wherever_a_follower_comes_back(client: Client, scripted: Scripted) -> None:
+    script = [[call("refund", {"cents": 1}, id="a"), call("look_around", id="b")], "Done."]
+    agent = agent_on(scripted(script), tools=[refund, look_around])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Refund")
+        await waiting(conversation, calls=2)
+        await conversation.deny("*")
+        await conversation.outcome()
+        whole = [event async for event in conversation.events()]
+        for seen, last in enumerate(whole, 1):
+            rest = [event async for event in conversation.events(since=last.cursor)]
+            same = sum(event.cursor == last.cursor for event in whole[seen:])
+            assert rest == whole[seen + same :]
+    kinds = [event.kind for event in whole]
+    assert kinds.count("approval_requested") == kinds.count("answer_requested") == 1
+
+
+async def test_followers_outlive_the_server_and_errors_of_the_transport_are_in_our_words(
+    tmp_path: Path, scripted: Scripted
+) -> None:
+    agent = agent_on(scripted([call("refund", {"cents": 5}, id="a"), "Done."]), tools=[refund])
+    async with DevServer(db_filename=tmp_path / "temporal.db") as server:
+        client = await Client.connect(server.address)
+        async with hosting(client, agent):
+            conversation = await client.start(agent, "Refund")
+            await waiting(conversation)
+            reply = asyncio.create_task(conversation.reply())
+            events = asyncio.create_task(_all(conversation.events()))
+            for _ in range(2):
+                await server.restart()
+
+            async def approved() -> bool:
+                try:
+                    return await conversation.approve("a") == ("a",)
+                except Unreachable:
+                    return False
+
+            await eventually(approved)
+            assert await reply == "Done."
+            assert (await events)[-1].kind == "done"
+
+
+async def _all(events: AsyncIterator[Event]) -> list[Event]:
+    return [event async for event in events]
+
+
+async def test_a_connection_that_breaks_is_followed_anew(
+    client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = [RPCStatusCode.UNKNOWN, RPCStatusCode.UNAVAILABLE, RPCStatusCode.RESOURCE_EXHAUSTED]
+    fetch = WorkflowHandle.fetch_history_events
+
+    def breaking(self: Any, **options: Any) -> Any:
+        if broken:
+            raise RPCError("transport error", broken.pop(), b"")
+        return fetch(self, **options)
+
+    agent = agent_on(scripted(["Hello."]))
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Hello")
+        monkeypatch.setattr(WorkflowHandle, "fetch_history_events", breaking)
+        assert await conversation.reply() == "Hello."
+    assert broken == []
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "expected"),
+    [
+        (RPCStatusCode.UNKNOWN, "transport error", Unreachable),
+        (RPCStatusCode.UNAVAILABLE, "tcp connect error", Unreachable),
+        (RPCStatusCode.INTERNAL, "sql: database is closed", Unreachable),
+        (RPCStatusCode.NOT_FOUND, "workflow execution already completed", Ended),
+    ],
+)
+async def test_no_call_of_a_conversation_lets_an_error_of_temporals_out(
+    client: Client, monkeypatch: pytest.MonkeyPatch, status: RPCStatusCode, message: str, expected: type[Exception]
+) -> None:
+    async def broken(*_: Any, **__: Any) -> Any:
+        raise RPCError(message, status, b"")
+
+    for method in ("describe", "query", "signal", "execute_update"):
+        monkeypatch.setattr(WorkflowHandle, method, broken)
+    conversation = client.conversation("any")
+    calls: list[Callable[[], Any]] = [
+        lambda: conversation.send("Hello"),
+        conversation.reply,
+        conversation.outcome,
+        conversation.status,
+        conversation.transcript,
+        lambda: anext(conversation.events()),
+        conversation.approve,
+        conversation.close,
+    ]
+    for one in calls:
+        with pytest.raises(expected):
+            await one()
+
+
+async def test_of_two_who_revive_a_conversation_neither_loses_what_the_other_said(
+    client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = agent_on(scripted(lambda messages: f"Answer {sum(m['role'] == 'user' for m in messages)}."))
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "One")
+        await conversation.outcome()
+        revived = Client._revived
+
+        async def slowly(self: Client, *args: Any) -> Any:
+            made = await revived(self, *args)
+            if not monkeypatch_done.is_set():
+                monkeypatch_done.set()
+                # Meanwhile somebody else revives it, and is answered.
+                other = await client.send(agent, "Two", id=conversation.id)
+                await other.outcome()
+            return made
+
+        monkeypatch_done = asyncio.Event()
+        monkeypatch.setattr(Client, "_revived", slowly)
+        await client.send(agent, "Three", id=conversation.id)
+        assert await conversation.reply() == "Answer 3."
+        said = [message.text for message in await conversation.transcript()]
+        assert said == ["One", "Answer 1.", "Two", "Answer 2.", "Three", "Answer 3."]
+
+
+async def test_a_signal_that_was_refused_is_not_believed(client: Client, scripted: Scripted) -> None:
+    agent = agent_on(scripted(["One.", "Two."]))
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "1", keep_open=timedelta(minutes=1))
+        handle = client.temporal.get_workflow_handle(conversation.id)
+        assert await conversation.reply() == "One."
+        await handle.signal("cancel_turn", {})
+        await handle.signal("message", {"text": "x" * 450_000})
+        await handle.signal("close", {"by": 7})
+        with pytest.raises(Refused):
+            await conversation.approve()  # answered when all of them have been handled
+        assert await asyncio.wait_for(conversation.reply(), 10) == "One."
+        await conversation.send("2")
+        assert await asyncio.wait_for(conversation.reply(), 10) == "Two."
