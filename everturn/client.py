@@ -110,10 +110,12 @@ class Client:
         model: str | None = None,
         limits: Limits | None = None,
         message_id: str | None = None,
+        stream: bool = False,
     ) -> Conversation:
         """Starts a conversation, on whichever worker hosts the agent. Raises AlreadyStarted where `id` runs.
 
-        Without `keep_open` it is done with its final reply; with it, it idles that long for the next message.
+        Without `keep_open` it is done with its final reply; with it, it idles that long for the next message. With
+        `stream`, its text reaches those who follow its events 0.2 s after it is written; else in steps of 1.5 s.
         """
         start = Start(
             agent=_name(agent),
@@ -122,6 +124,7 @@ class Client:
             keep_open=keep_open.total_seconds() if keep_open is not None else None,
             model=model,
             limits=limits,
+            stream=stream,
         )
         return await self._start(start, id or f"{start.agent}-{uuid4().hex[:12]}")
 
@@ -133,9 +136,11 @@ class Client:
         id: str,  # noqa: A002 - the contract's name
         keep_open: timedelta | None = None,
         message_id: str | None = None,
+        stream: bool | None = None,
     ) -> Conversation:
         """Delivers a message to the conversation `id`: starts it where there is none, and revives it with its
-        transcript where it is done. With a `message_id`, it is safe to repeat."""
+        transcript where it is done. With a `message_id`, it is safe to repeat. `stream`: as in `start`, from now on;
+        None leaves it as it is."""
         conversation = self.conversation(id)
         content = message if isinstance(message, str) else tuple(message)
         start = Start(
@@ -143,10 +148,11 @@ class Client:
             message=content,
             message_id=message_id,
             keep_open=keep_open.total_seconds() if keep_open is not None else None,
+            stream=bool(stream),
         )
         while True:
             try:
-                await conversation.send(content, message_id=message_id)
+                await conversation.send(content, message_id=message_id, stream=stream)
             except Ended:
                 standing = await conversation.standing()
                 if message_id in standing.message_ids:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, aclosing
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -23,6 +23,7 @@ from everturn.bounds import check_input
 from everturn.errors import Ended, Refused, Stalled
 from everturn.events import Event, EventReader
 from everturn.history import Step, read_steps
+from everturn.live import Live, interleaved
 from everturn.payloads import Status
 from everturn.records import Message, Outcome, Part
 from everturn.standing import Standing
@@ -49,15 +50,20 @@ class Conversation:
 
     # ------------------------------------------------------------ talking
 
-    async def send(self, message: str | Iterable[Part], *, message_id: str | None = None) -> None:
+    async def send(
+        self, message: str | Iterable[Part], *, message_id: str | None = None, stream: bool | None = None
+    ) -> None:
         """Says something more. Returns once the server has it, whether or not a worker runs; the conversation takes it
-        at its next turn boundary. With a `message_id`, it is safe to repeat."""
+        at its next turn boundary. With a `message_id`, it is safe to repeat. `stream`: whether its text is streamed
+        from now on (see `Client.start`); None leaves it as it is."""
         message_id = message_id or uuid4().hex
         said: dict[str, Any] = {"message_id": message_id}
         if isinstance(message, str):
             said["text"] = message
         else:
             said["parts"] = tuple(message)
+        if stream is not None:
+            said["stream"] = stream
         await self._signal(names.MESSAGE, said)
         self._sent.add(message_id)
 
@@ -111,19 +117,40 @@ class Conversation:
         with self._explained():
             return tuple(await read_transcript(self._temporal, self.id, standing.transcript))
 
-    async def events(self, since: str | None = None) -> AsyncIterator[Event]:
-        """What happened and what happens, until the conversation is over.
+    async def events(self, since: str | None = None, *, deltas: bool = True) -> AsyncIterator[Event]:
+        """What happened and what happens, until the conversation is over; text is told while it is written.
 
-        `since`: the cursor of the last event that you have seen. The events start behind it.
+        `since`: the cursor of the last event that you have seen. The events start behind it, and the text of a turn
+        that runs from its beginning. `deltas=False`: without TextDelta, ThinkingDelta, ToolProgress and TurnRetried.
+
+            async for event in conversation.events():
+                match event:
+                    case TextDelta(text=text):
+                        page.append(text)
+                    case TurnStarted() | TurnRetried():
+                        page.start_over()
+                    case Replied(message=message):
+                        page.replace(message.text)
+
+        A watcher costs the server one waiting request (the long poll of the history), no history event, and no
+        worker's time. Deltas cost one small request (DescribeWorkflowExecution) each 1.5 s, and only while a model
+        turn or a tool runs; about ten a second while a turn runs that was asked to `stream`.
         """
         run_id, _, position = (since or "").rpartition("/")
-        reader = EventReader()
-        async for run, step in self._follow_runs(run_id or await self._first_run()):
-            events = reader.read(step, run_id=run)
-            if run == run_id and step.id <= int(position):
-                continue
-            for event in events:
-                yield event
+        reader, cursor = EventReader(), since or ""
+        steps = self._follow_runs(run_id or await self._first_run())
+        async with aclosing(interleaved(steps, Live(self._temporal, self.id) if deltas else None)) as told:
+            async for run, step, live in told:
+                for event in live:
+                    yield event.model_copy(update={"cursor": cursor})
+                if step is None:
+                    continue
+                events = reader.read(step, run_id=run)
+                if run == run_id and step.id <= int(position):
+                    continue
+                for event in events:
+                    cursor = event.cursor
+                    yield event
 
     # ------------------------------------------------------------ deciding
 

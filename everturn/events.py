@@ -28,6 +28,31 @@ class TurnStarted(_Event):
     turn: int
 
 
+class TextDelta(_Event):
+    """More of the text of a turn that runs. Those of a turn, joined, are how its reply's text begins; and all of it,
+    once the turn has Replied. Its cursor is the one of the event before: who resumes there is told it again."""
+
+    kind: Literal["text_delta"] = "text_delta"
+    turn: int
+    text: str
+
+
+class ThinkingDelta(_Event):
+    """More of the model's thoughts in a turn that runs."""
+
+    kind: Literal["thinking_delta"] = "thinking_delta"
+    turn: int
+    text: str
+
+
+class TurnRetried(_Event):
+    """The turn is tried again, or its text was taken back: what was shown of it is void, and it starts over."""
+
+    kind: Literal["turn_retried"] = "turn_retried"
+    turn: int
+    attempt: int
+
+
 class Replied(_Event):
     kind: Literal["replied"] = "replied"
     turn: int
@@ -76,6 +101,16 @@ class ToolStarted(_Event):
     turn: int
     call_id: str
     tool: str
+
+
+class ToolProgress(_Event):
+    """What a tool that runs last said of itself, with `ToolContext.heartbeat(progress)`."""
+
+    kind: Literal["tool_progress"] = "tool_progress"
+    turn: int
+    call_id: str
+    tool: str
+    progress: JsonValue = None
 
 
 class ToolFinished(_Event):
@@ -145,12 +180,16 @@ class Done(_Event):
 Event = Annotated[
     MessageReceived
     | TurnStarted
+    | TextDelta
+    | ThinkingDelta
+    | TurnRetried
     | Replied
     | ToolCalled
     | ApprovalRequested
     | AnswerRequested
     | Decided
     | ToolStarted
+    | ToolProgress
     | ToolFinished
     | ToolLost
     | Stalled

@@ -74,12 +74,15 @@ class Commanded(Step):
 @dataclass(frozen=True, slots=True)
 class TurnStarted(Step):
     request: ModelRequest
+    activity_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class TurnFinished(Step):
     request: ModelRequest
     reply: ModelReply
+    attempt: int = 1
+    """The one that the reply is of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +114,7 @@ class Reminded(Step):
 class ToolStarted(Step):
     tool: str
     request: ToolRequest
+    activity_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +154,7 @@ class HistoryReader:
         self._tools: dict[int, tuple[str, ToolRequest]] = {}
         self._reminders: dict[int, str] = {}
         self._keeping: set[int] = set()
+        self._attempts: dict[int, int] = {}
 
     async def read(self, event: HistoryEvent) -> Step:
         """The step that this event is."""
@@ -172,6 +177,11 @@ class HistoryReader:
                 return TakenIn(event.event_id, at)
             case EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
                 return await self._scheduled(event, at)
+            case EventType.EVENT_TYPE_ACTIVITY_TASK_STARTED:
+                # Comes with the activity's end: a retry writes nothing.
+                begun = event.activity_task_started_event_attributes
+                self._attempts[begun.scheduled_event_id] = begun.attempt
+                return None
             case EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED:
                 return await self._completed(event, at)
             case EventType.EVENT_TYPE_ACTIVITY_TASK_FAILED:
@@ -203,19 +213,20 @@ class HistoryReader:
         if scheduled.activity_type.name == names.CALL_MODEL:
             if request := await self._record(scheduled.input, ModelRequest):
                 self._turns[event.event_id] = request
-                return TurnStarted(event.event_id, at, request)
+                return TurnStarted(event.event_id, at, request, scheduled.activity_id)
         elif scheduled.activity_type.name == names.KEEP_TRANSCRIPT:
             self._keeping.add(event.event_id)
         elif tool_request := await self._record(scheduled.input, ToolRequest):
             self._tools[event.event_id] = (scheduled.activity_type.name, tool_request)
-            return ToolStarted(event.event_id, at, scheduled.activity_type.name, tool_request)
+            return ToolStarted(event.event_id, at, scheduled.activity_type.name, tool_request, scheduled.activity_id)
         return None
 
     async def _completed(self, event: HistoryEvent, at: datetime) -> Step | None:
         completed = event.activity_task_completed_event_attributes
         if turn := self._turns.pop(completed.scheduled_event_id, None):
             reply = await self._record(completed.result, ModelReply)
-            return TurnFinished(event.event_id, at, turn, reply) if reply else None
+            attempt = self._attempts.pop(completed.scheduled_event_id, 1)
+            return TurnFinished(event.event_id, at, turn, reply, attempt) if reply else None
         if completed.scheduled_event_id in self._keeping:
             packed = await self._record(completed.result, Packed)
             return Kept(event.event_id, at, packed) if packed else None

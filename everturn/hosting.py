@@ -37,7 +37,8 @@ STICKY_TIMEOUT = timedelta(seconds=2)
 DRAIN_TIMEOUT = timedelta(seconds=20)
 """How long running activities may go on after a shutdown has begun, before they are handed over."""
 
-BEAT_THROTTLE = timedelta(milliseconds=200)
+BEAT_THROTTLE = timedelta(milliseconds=20)
+"""Activities pace their beats themselves; the SDK need not."""
 
 _log = get_logger("everturn.worker")
 
@@ -49,7 +50,8 @@ class Worker:
     it should exceed those that run at the same time. `max_prefix_bytes`: the memory for transcripts.
     `journals`: a folder that outlives the process, where a worker that is started again finds what it had in hand.
     `artifacts`: where tool results are kept whole that are too large for a transcript: a directory or a URL for fsspec;
-    None: where EVERTURN_ARTIFACTS says, if it does.
+    None: where EVERTURN_ARTIFACTS says, if it does. `stream_every`: how often a turn that somebody follows as it is
+    written says more; None: EVERTURN_STREAM_SECONDS, 0.2.
     """
 
     def __init__(
@@ -64,9 +66,12 @@ class Worker:
         drain_timeout: timedelta = DRAIN_TIMEOUT,
         journals: Path | None = None,
         artifacts: Artifacts | Path | str | None = None,
+        stream_every: timedelta | None = None,
     ) -> None:
         self._client = client
-        kept_at = artifacts or Settings.load().artifacts
+        settings = Settings.load()
+        self._stream_seconds = stream_every.total_seconds() if stream_every else settings.stream_seconds
+        kept_at = artifacts or settings.artifacts
         self._artifacts = Artifacts.at(kept_at) if isinstance(kept_at, str | Path) else kept_at
         self._agents = {name: self._with_reader(agent) for name, agent in _by_name(agents).items()}
         self._task_queue = task_queue or client.task_queue
@@ -96,6 +101,7 @@ class Worker:
                 heart=heart,
                 indexed=await self._client.indexed(),
                 retention=await self._client.retention(),
+                stream_seconds=self._stream_seconds,
             )
             calls = ToolCalls(
                 self._agents, prefixes=self.prefixes, heart=heart, threads=threads, artifacts=self._artifacts

@@ -102,6 +102,8 @@ class Start(Record):
     model: str | None = None
     limits: Limits | None = None
     """What is set here goes before the agent's own limits."""
+    stream: bool = False
+    """Somebody follows the text as it is written: see Streamed."""
     tenant: str | None = None
     carry: CarryOver | None = None
 
@@ -155,6 +157,8 @@ class MessageIn(Record):
     text: str | None = None
     parts: tuple[Part, ...] = ()
     message_id: str | None = Field(default=None, max_length=500)
+    stream: bool | None = None
+    """From now on, as in Start; None leaves it as it is."""
 
     def as_message(self) -> Message:
         return Message.user(self.text if self.text is not None else self.parts)
@@ -213,6 +217,31 @@ class ModelRequest(Record):
     view: View | None = None
     summarise: bool = False
     """No turn of the conversation: the model writes the summary that the next view shows."""
+    stream: bool = False
+    """Its text is followed as it is written."""
+
+
+class Streamed(Record):
+    """What a running `call_model` says of itself, as the second of its heartbeat details: the end of what the model
+    has said so far. No event of the history holds it."""
+
+    attempt: int = 1
+    """The details of an earlier attempt stay until this one has something to say."""
+    every: float
+    """Seconds until it may say more."""
+    at: int = 0
+    """So many characters, of text and thinking together, came before `pieces`."""
+    pieces: tuple[tuple[Literal["text", "thinking"], str], ...] = ()
+
+    def behind(self, position: int) -> list[tuple[Literal["text", "thinking"], str]]:
+        """What comes behind so many characters; nothing where a part of that is not here any more."""
+        skip = position - self.at
+        behind = []
+        for kind, text in self.pieces if skip >= 0 else ():
+            if len(text) > skip:
+                behind.append((kind, text[skip:]))
+            skip = max(0, skip - len(text))
+        return behind
 
 
 class Expiry(Record):

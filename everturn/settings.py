@@ -30,6 +30,8 @@ class Settings(BaseSettings):
     """Where workers keep tool results that are too large: a directory, or a URL for fsspec."""
     storage: str | None = None
     """Where large payloads go instead of the history: a directory, s3://bucket or gs://bucket."""
+    stream_seconds: Annotated[float, Field(ge=0.05, le=1.5)] = 0.2
+    """How often a model turn says more to those who follow its text as it is written."""
     metrics: Annotated[str | None, Field(pattern=r"^[^\s/]+:\d{1,5}$")] = None
     """host:port of a worker's Prometheus endpoint."""
 

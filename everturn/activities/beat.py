@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self
@@ -25,6 +26,9 @@ from everturn.logs import get_logger
 
 INTERVAL_SECONDS = 1.5
 """Between two beats; the heartbeat time-out is 5 s."""
+
+PROGRESS_SECONDS = 0.5
+"""A tool's word on its progress is beaten out so soon, however often it has one."""
 
 MAX_PROGRESS_BYTES = 64_000
 
@@ -43,9 +47,19 @@ class Beat:
     """What the tries before this one left in the first heartbeat detail."""
     progress: Any = None
     """What the activity last said of itself; each beat carries it."""
+    speak: Callable[[], Any] | None = None
+    """Says what stands for `progress` when a beat is due. May be called from any thread."""
     last: float = field(default_factory=time.monotonic)
     cancelled: bool = False
     timer: asyncio.TimerHandle | None = None
+    context: Context = field(default_factory=copy_context)
+    """The activity's own, which activity.heartbeat() needs."""
+
+    def within(self, seconds: float) -> None:
+        """Sees to it that a beat comes within so many seconds of the last one. To be called on the loop."""
+        wait = self.last + seconds - time.monotonic()
+        if self.timer and self.timer.when() > self.loop.time() + wait:
+            self._beat_in(max(0.0, wait))
 
     def report(self, progress: Any) -> None:
         """Sets what the next beat carries. May be called from any thread.
@@ -57,19 +71,33 @@ class Beat:
         except Exception:  # noqa: BLE001 - it is the user's value
             fits = False
         self.progress = progress if fits else repr(progress)[:1000]
+        with suppress(RuntimeError):  # a thread that outlives its activity may outlive the loop
+            self.loop.call_soon_threadsafe(self.within, PROGRESS_SECONDS)
+
+    def start(self) -> None:
+        self._beat_in(INTERVAL_SECONDS)
+
+    def stop(self) -> None:
+        if self.timer:
+            self.timer.cancel()
+        self.timer = None
+
+    def _beat_in(self, seconds: float) -> None:
+        self.stop()
+        self.timer = self.loop.call_later(seconds, self._beat_on, context=self.context)
 
     def _beat_on(self) -> None:
-        # call_later keeps the activity's context, which activity.heartbeat() needs.
         activity.heartbeat(*self.details)
         self.last = time.monotonic()
-        self.timer = self.loop.call_later(INTERVAL_SECONDS, self._beat_on)
+        self._beat_in(INTERVAL_SECONDS)
 
     @property
     def details(self) -> tuple[Any, ...]:
         """What has been spent of patience comes first, since the next try needs it; then the progress, if any."""
-        if self.progress is None:
+        progress = self.speak() if self.speak else self.progress
+        if progress is None:
             return () if self.spent is None else (self.spent,)
-        return (self.spent, self.progress)
+        return (self.spent, progress)
 
 
 class Heart:
@@ -95,15 +123,14 @@ class Heart:
         """Beats for the activity that runs here until the block is left."""
         info = activity.info()
         beat = Beat(info.task_token, asyncio.get_running_loop(), spent=next(iter(info.heartbeat_details), None))
-        beat.timer = beat.loop.call_later(INTERVAL_SECONDS, beat._beat_on)
+        beat.start()
         self._running.add(beat)
         try:
             with self._journal.holding(task_of(info)):
                 yield beat
         finally:
             self._running.discard(beat)
-            if beat.timer:
-                beat.timer.cancel()
+            beat.stop()
 
     async def still_ours(self) -> bool:
         """Whether this activity is still this worker's to run.

@@ -11,9 +11,10 @@ from temporalio import activity
 
 from everturn import compaction, names
 from everturn.activities import failures
-from everturn.activities.beat import Heart
+from everturn.activities.beat import Beat, Heart
 from everturn.activities.planning import plan_calls
 from everturn.activities.prefixes import Prefixes, digest_of
+from everturn.activities.speech import Speech
 from everturn.agent import Agent
 from everturn.bounds import size_of
 from everturn.errors import (
@@ -53,10 +54,12 @@ class ModelTurns:
         heart: Heart,
         indexed: bool,
         retention: float | None,
+        stream_seconds: float,
     ) -> None:
         self._agents = agents
         self._prefixes = prefixes
         self._heart = heart
+        self._stream_seconds = stream_seconds
         self._specs = {agent.name: _specs(agent) for agent in agents.values()}
         self._facts = {agent.name: _facts_of(agent, indexed, retention) for agent in agents.values()}
 
@@ -64,12 +67,12 @@ class ModelTurns:
     async def call_model(self, request: ModelRequest) -> ModelReply:
         started = time.monotonic()
         agent = self._agent(request.agent)
-        with self._heart.beating():
+        with self._heart.beating() as beat:
             met = not self._prefixes.knows(request.digest)
             prefix, delta = await self._messages(request)
             if request.summarise:
                 return await self._summary(agent, request, prefix)
-            reply = await self._ask(agent, request, (*prefix, *delta))
+            reply = await self._ask(agent, request, (*prefix, *delta), speech=self._speech(beat, request))
             plan = await plan_calls(agent, reply.tool_calls, conclude=request.conclude)
         output, problem = _output(agent, request, reply)
         view, summary_due = _next_view(agent, request, (*prefix, *delta, reply.message), reply.usage)
@@ -101,6 +104,10 @@ class ModelTurns:
             )
         )
 
+    def _speech(self, beat: Beat, request: ModelRequest) -> Speech:
+        every = self._stream_seconds if request.stream else None
+        return Speech(beat, attempt=activity.info().attempt, every=every)
+
     async def _summary(self, agent: Agent, request: ModelRequest, prefix: Sequence[Message]) -> ModelReply:
         """The model's summary of what is old, as the message that stands for it from now on."""
         wanted = agent.compaction
@@ -119,7 +126,9 @@ class ModelTurns:
             view=View(trim_before=trimmed, summary_at=len(prefix), keep_from=keep_from),
         )
 
-    async def _ask(self, agent: Agent, request: ModelRequest, messages: Sequence[Message]) -> Reply:
+    async def _ask(
+        self, agent: Agent, request: ModelRequest, messages: Sequence[Message], *, speech: Speech | None = None
+    ) -> Reply:
         info = activity.info()
         question = Request(
             model=_model(agent, request),
@@ -136,7 +145,7 @@ class ModelTurns:
         limit, fallback = agent.patience.turn_timeout, _fallback(agent, question.model)
         try:
             async with asyncio.timeout(limit.total_seconds()):
-                reply = await ask(question)
+                reply = await ask(question, on_delta=speech.take if speech else None)
             if (size := size_of(reply)) > MAX_REPLY_BYTES:
                 raise InvalidReply(f"The reply has {size:,} bytes; the limit is {MAX_REPLY_BYTES:,}.")
         except TimeoutError:

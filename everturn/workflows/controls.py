@@ -31,6 +31,8 @@ class Controls:
         self.desk = Desk(on_change)
         self.model = carry.model or start.model or ""
         """The model to ask instead of the agent's own; empty where nobody chose one."""
+        self.stream = start.stream
+        """Somebody follows the text as it is written."""
         self.idle = False
         self.turn: asyncio.Task[str | None] | None = None
         """The answer at hand, from a message to its final reply."""
@@ -130,6 +132,7 @@ class Controls:
         return None if said.text or said.parts else "A message needs text or parts."
 
     def _take_message(self, said: MessageIn) -> dict[str, Any]:
+        self.stream = self.stream if said.stream is None else said.stream
         return {"taken": self.receive(said.as_message(), said.message_id)}
 
     # ------------------------------------------------------------ decisions

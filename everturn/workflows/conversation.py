@@ -164,6 +164,7 @@ class ConversationWorkflow:
             conclude=conclude,
             view=progress.view,
             summarise=summarise,
+            stream=self._controls.stream,
         )
         handle = workflow.start_activity(
             names.CALL_MODEL,
@@ -192,7 +193,8 @@ class ConversationWorkflow:
         if self._controls.closing:
             return
         handed = carry.over(self._progress, self._controls, facts=self._facts, started_at=self._started_at)
-        workflow.continue_as_new(self._start.model_copy(update={"message": (), "message_id": None, "carry": handed}))
+        again = {"message": (), "message_id": None, "stream": self._controls.stream, "carry": handed}
+        workflow.continue_as_new(self._start.model_copy(update=again))
 
     # ------------------------------------------------------------ limits and the end
 

@@ -31,7 +31,9 @@ class Order(BaseModel):
 async def turn(model: ScriptedModel, **options: Any) -> ModelReply:
     agent = agent_on(model, **options)
     heart = Heart(cast("Client", None), Journal(Path("nowhere"), scope={}))
-    turns = ModelTurns({agent.name: agent}, prefixes=Prefixes(), heart=heart, indexed=False, retention=None)
+    turns = ModelTurns(
+        {agent.name: agent}, prefixes=Prefixes(), heart=heart, indexed=False, retention=None, stream_seconds=0.2
+    )
     request = ModelRequest(agent=agent.name, turn=1, delta=(Message.user("?"),))
     reply: ModelReply = await ActivityEnvironment().run(turns.call_model, request)
     return reply
