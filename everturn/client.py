@@ -249,7 +249,7 @@ class Client:
                 task_timeout=TASK_TIMEOUT,
                 id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
                 search_attributes=_first_attributes(start) if await self.indexed() else None,
-                static_summary=" ".join(message.split())[:200] or start.agent,
+                static_summary=" ".join(message.split())[:200] or _origin(start) or start.agent,
                 static_details=f"Agent **{start.agent}**" + (f", model **{start.model}**" if start.model else ""),
             )
         except WorkflowAlreadyStartedError:
@@ -269,6 +269,7 @@ class Client:
         outcome = standing.finished.outcome if standing.finished else None
         return CarryOver(
             earlier=Packed(data=packed) if len(packed) <= MAX_REVIVED_CHARS else InRun(run_id=standing.run_id),
+            origin=InRun(run_id=standing.run_id),
             length=len(transcript),
             turn=standing.turn,
             tool_calls=outcome.tool_calls if outcome else 0,
@@ -277,6 +278,14 @@ class Client:
             last_text=outcome.text[:MAX_LAST_TEXT_CHARS] if outcome else "",
             message_ids=tuple(standing.message_ids)[-REMEMBERED_IDS:],
         )
+
+
+def _origin(start: Start) -> str:
+    """What a fork is one of; empty for what is none."""
+    carry = start.carry
+    if carry is None or carry.origin is None or start.message:
+        return ""
+    return f"fork of {carry.origin.conversation_id} at turn {carry.turn}"
 
 
 def _first_attributes(start: Start) -> TypedSearchAttributes:

@@ -22,6 +22,7 @@ from everturn import names, rpc
 from everturn.bounds import check_input
 from everturn.errors import Ended, Refused, Stalled
 from everturn.events import Event, EventReader
+from everturn.forking import start_of_fork
 from everturn.history import Step, read_steps
 from everturn.live import Live, interleaved
 from everturn.payloads import Status
@@ -86,7 +87,7 @@ class Conversation:
             if not self._sent <= standing.message_ids.keys():
                 continue
             if standing.answered:
-                return standing.transcript.messages[-1].text
+                return standing.text
             if standing.stall:
                 raise self._stalled(standing)
             if standing.cancelled:
@@ -151,6 +152,24 @@ class Conversation:
                 for event in events:
                     cursor = event.cursor
                     yield event
+
+    # ------------------------------------------------------------ branching off
+
+    async def fork(self, at_turn: int, id: str | None = None) -> Conversation:  # noqa: A002 - the contract's name
+        """A new conversation that has said and heard what this one had by the end of that turn, results included.
+
+        It goes on from there by itself; behind a final reply it idles for its next message, as long as this one would,
+        or for a week where this one ended with that reply. This one, whether it runs or is over, stays as it is.
+        Effects that the calls of later turns had are not undone, and the fork's model knows nothing of them: it may
+        ask for the same again. Turns, tokens and cost go on counting from there; the time starts anew.
+
+        Turns count from 1, through all that was revived or forked before. Raises Refused for a turn that has no reply,
+        or whose calls have no results yet, NotFound where its history is gone, AlreadyStarted where `id` runs.
+        """
+        described = await self._describe()
+        with self._explained():
+            start = await start_of_fork(self._temporal, self.id, described.run_id, turn=at_turn)
+        return await self._client._start(start, id or f"{self.id}-turn-{at_turn}-{uuid4().hex[:8]}")
 
     # ------------------------------------------------------------ deciding
 

@@ -51,6 +51,8 @@ class Step:
 @dataclass(frozen=True, slots=True)
 class Started(Step):
     start: Start
+    previous_run_id: str = ""
+    """Set where the run continues another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +168,8 @@ class HistoryReader:
             case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
                 started = event.workflow_execution_started_event_attributes
                 start = await self._record(started.input, Start)
-                return Started(event.event_id, at, start or Start.model_construct(agent=""))
+                start = start or Start.model_construct(agent="")
+                return Started(event.event_id, at, start, started.continued_execution_run_id)
             case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
                 signal = event.workflow_execution_signaled_event_attributes
                 return await self._command(event.event_id, at, signal.signal_name, signal.input)

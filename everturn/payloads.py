@@ -41,6 +41,8 @@ class InRun(Record):
 
     kind: Literal["in_run"] = "in_run"
     run_id: str
+    conversation_id: str = ""
+    """Of the run; empty where it is the conversation's own."""
 
 
 Earlier = Annotated[Packed | InRun, Field(discriminator="kind")]
@@ -63,6 +65,8 @@ class CarryOver(Record):
     """Where the first `length` messages are: the prefix that the model has seen."""
     keep_by: float | None = None
     """Seconds since 1970: by then, what stands in earlier runs is brought into the current one."""
+    origin: InRun | None = None
+    """The run that this conversation was forked from, or revived from."""
     length: int = 0
     digest: str = ""
     """Of the prefix; empty where none is known."""

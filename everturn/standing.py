@@ -24,6 +24,8 @@ class Standing:
         self.cancelled = False
         """The turn at hand was cancelled, and nothing was said since."""
         self.finished: history.Finished | None = None
+        self._forked: CarryOver | None = None
+        """What a conversation began with that was forked behind a final reply, until its first turn."""
         self._received = 0
         self._at_work = False
         """When the conversation was last looked after, there was something to answer."""
@@ -38,6 +40,7 @@ class Standing:
                 self.message_ids = dict.fromkeys(carry.message_ids)
                 self.reply, self.turn, self.finished = None, carry.turn, None
                 self._at_work, self._closing = carry.owed, False
+                self._forked = carry if carry.origin and not carry.owed else None
                 if start.message:
                     self._receive(start.message_id)
             case history.TakenIn():
@@ -54,6 +57,7 @@ class Standing:
                 self._closing = True
             case history.TurnStarted(request=request):
                 self.turn, self.stall, self.reply, self.cancelled = request.turn, None, None, False
+                self._forked = None
             case history.TurnFinished(request=request, reply=reply) if not request.summarise:
                 self.reply = reply
             case history.TurnFailed(fallback="", passing=False):
@@ -65,7 +69,13 @@ class Standing:
     def answered(self) -> bool:
         """All that was said is answered by a final reply."""
         seen = user_messages(self.transcript.messages)
-        return self.reply is not None and self.reply.final and seen >= self._received
+        final = self.reply.final if self.reply else self._forked is not None
+        return final and seen >= self._received
+
+    @property
+    def text(self) -> str:
+        """What the model said last."""
+        return self._forked.last_text if self._forked else self.transcript.messages[-1].text
 
     def _receive(self, message_id: str | None) -> None:
         if message_id is None or message_id not in self.message_ids:

@@ -24,6 +24,8 @@ class Transcript:
         """So many messages came before this run's."""
         self.earlier: Earlier | None = None
         """Where those are."""
+        self._seen = 0
+        """So many messages the model has seen, or said; counted through all runs."""
         self._results: dict[str, ToolResult] = {}
 
     def take(self, step: Step) -> None:
@@ -31,6 +33,7 @@ class Transcript:
             case Started(start=start):
                 carry = start.carry or CarryOver()
                 self.messages, self.base, self.earlier = list(carry.unseen), carry.length, carry.earlier
+                self._seen = carry.length
                 self._results = {one.call_id: one for message in carry.unseen for one in message.tool_results}
             case Kept():
                 self.earlier = step.messages
@@ -40,10 +43,12 @@ class Transcript:
                 self._put(step.request.position, filled(step.request, self._results))
             case TurnFinished() if step.reply.message.parts or not step.request.summarise:
                 self._put(step.request.position + len(step.request.delta), [step.reply.message])
+                self._seen = self.base + len(self.messages)
             case Finished() if step.outcome:
                 # A result that stands in its tool's own event is not written into the outcome again.
                 bare = [one.call_id for message in step.outcome.tail for one in message.tool_results if not one.content]
-                self.messages += _filled(step.outcome.tail, tuple(self.results(bare)), self._results)
+                # All that the model has not seen: some may be here already, by the run's start or by a turn cut short.
+                self._put(self._seen, _filled(step.outcome.tail, tuple(self.results(bare)), self._results))
 
     def _put(self, position: int, messages: list[Message]) -> None:
         self.messages[position - self.base :] = messages
@@ -83,7 +88,7 @@ async def read_earlier(client: Client, conversation_id: str, transcript: Transcr
     """The messages of the runs before this one. Raises NotFound."""
     parts: list[list[Message]] = []
     while isinstance(earlier := transcript.earlier, InRun):
-        length = transcript.base
+        length, conversation_id = transcript.base, earlier.conversation_id or conversation_id
         transcript = Transcript()
         try:
             async for step in read_steps(client, conversation_id, run_id=earlier.run_id):

@@ -8,8 +8,9 @@ from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
-from everturn import Agent, Client, Conversation, Limits, Model, tool
+from everturn import Agent, Client, Conversation, Limits, Model, forking, tool
 from everturn.errors import Ended, Refused, Stalled
 from everturn.events import ApprovalRequested
 from everturn.models import Approvals
@@ -322,6 +323,28 @@ async def revived(client: Client, folder: Path) -> str:
         await conversation.outcome()
         await client.send(agent, "2", id=conversation.id)
         return await whole(conversation)
+
+
+@kind
+async def forked(client: Client, folder: Path) -> str:
+    async with clerk(client, [call("note", {"text": "x"}), "One.", "Two."]) as agent:
+        conversation = await client.start(agent, "1")
+        await conversation.outcome()
+        return await whole(await conversation.fork(at_turn=1, id="forked-1"))
+
+
+@kind
+async def forked_and_large(client: Client, folder: Path) -> str:
+    """Behind a final reply, and with a transcript that is too large for the start."""
+    async with clerk(client, [call("note", {"text": "x"}), "One.", "Two."]) as agent:
+        conversation = await client.start(agent, "1")
+        await conversation.outcome()
+        with patch.object(forking, "MAX_PACKED_CHARS", 0):
+            fork = await conversation.fork(at_turn=2, id="forked-2")
+        await fork.send("2")
+        await fork.reply()
+        await fork.close()
+        return await whole(fork)
 
 
 @kind

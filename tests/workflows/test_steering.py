@@ -87,6 +87,17 @@ async def test_a_cancelled_model_call_is_stopped_and_what_was_said_is_kept(clien
     assert roles == [("user", "One"), ("user", "Two"), ("assistant", "Both heard.")]
 
 
+async def test_what_no_model_has_answered_is_in_the_transcript_once(client: Client, scripted: Scripted) -> None:
+    model = scripted([slow("never", seconds=30)])
+    agent = agent_on(model)
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Go")
+        await eventually(lambda: model.requests)
+        await conversation.cancel_turn()
+        assert (await conversation.outcome()).tail
+        assert [message.text for message in await conversation.transcript()] == ["Go"]
+
+
 async def test_a_cancelled_turn_ends_a_conversation_that_is_not_kept_open(client: Client, scripted: Scripted) -> None:
     agent = agent_on(scripted(ONE), tools=[refund])
     async with hosting(client, agent):
