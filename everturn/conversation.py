@@ -137,19 +137,15 @@ class Conversation:
         worker's time. Deltas cost one small request (DescribeWorkflowExecution) each 1.5 s, and only while a model
         turn or a tool runs; about ten a second while a turn runs that was asked to `stream`.
         """
-        run_id, _, position = (since or "").rpartition("/")
-        reader, cursor = EventReader(), since or ""
-        steps = self._follow_runs(run_id or await self._first_run())
+        reader, cursor = EventReader(since), since or ""
+        steps = self._follow_runs(reader.run_id or await self._first_run())
         async with aclosing(interleaved(steps, Live(self._temporal, self.id) if deltas else None)) as told:
             async for run, step, live in told:
                 for event in live:
                     yield event.model_copy(update={"cursor": cursor})
                 if step is None:
                     continue
-                events = reader.read(step, run_id=run)
-                if run == run_id and step.id <= int(position):
-                    continue
-                for event in events:
+                for event in reader.read(step, run_id=run):
                     cursor = event.cursor
                     yield event
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, JsonValue
 
 from everturn import history, names
+from everturn.errors import ConversationError
 from everturn.payloads import INVALID_EDIT, AwaitAnswer, ModelReply, RefuseCall, RunTool
 from everturn.records import Message, Outcome, Record, ToolCall, ToolResult, Usage
 
@@ -201,21 +204,39 @@ Event = Annotated[
     Field(discriminator="kind"),
 ]
 
+_CURSOR = re.compile(r"(?P<run>[^/]+)/(?P<step>\d{1,9})(\.(?P<n>\d{1,9}))?")
 _DECISIONS = (names.APPROVE, names.DENY, names.ANSWER)
 
 
 class EventReader:
-    """Makes events of steps. Give it every step of a conversation, from the first on."""
+    """Makes events of steps. Give it every step of a conversation, from the first of the run that `since` names on.
 
-    def __init__(self) -> None:
+    A cursor is `run/step.n`: the n-th event of that step; without n, the last one. Raises ConversationError for what is
+    no cursor."""
+
+    def __init__(self, since: str | None = None) -> None:
+        found = _CURSOR.fullmatch(since) if since else None
+        if since and not found:
+            raise ConversationError(f"{since!r} is no cursor.", cure="Take the `cursor` of an event as it is.")
+        self.run_id = found["run"] if found else ""
+        """Where to begin; empty for the first run of all."""
+        self._seen = (int(found["step"]), int(found["n"] or sys.maxsize)) if found else (0, 0)
         self._calls: dict[str, tuple[ToolCall, RunTool]] = {}
         """The calls of the last reply that run as tools: what a lost run means depends on their plans."""
         self._asks: list[ApprovalRequested | AnswerRequested] = []
         """To be told when the calls do wait: a decision that comes before that would be refused."""
 
     def read(self, step: history.Step, *, run_id: str) -> list[Event]:
-        """The events that a step is: none, one, or a reply and its calls."""
-        place: dict[str, Any] = {"cursor": f"{run_id}/{step.id}", "at": step.at.isoformat(timespec="milliseconds")}
+        """The events that a step is, behind `since`: none, one, or a reply and its calls."""
+        events = [
+            event.model_copy(update={"cursor": f"{run_id}/{step.id}.{n}"}) for n, event in enumerate(self._events(step))
+        ]
+        if run_id != self.run_id:
+            return events
+        return [event for n, event in enumerate(events) if (step.id, n) > self._seen]
+
+    def _events(self, step: history.Step) -> list[Event]:
+        at = step.at.isoformat(timespec="milliseconds")
         match step:
             case history.TurnFinished(request=request, reply=reply):
                 calls = {call.call_id: call for call in reply.message.tool_calls}
@@ -227,8 +248,8 @@ class EventReader:
                 self._asks += self._asks_again(step)
             case history.TakenIn():
                 asks, self._asks = self._asks, []
-                return [ask.model_copy(update=place) for ask in asks]
-        return _events(step, place)
+                return [ask.model_copy(update={"at": at}) for ask in asks]
+        return _events(step, at)
 
     def _asks_again(self, lost: history.ToolLost) -> list[ApprovalRequested]:
         """What a person is asked after a run without a report: nothing, where the model is told instead."""
@@ -239,58 +260,58 @@ class EventReader:
         return [ApprovalRequested(turn=lost.request.turn, call=call, why=why)]
 
 
-def _events(step: history.Step, place: dict[str, Any]) -> list[Event]:
+def _events(step: history.Step, at: str) -> list[Event]:
     match step:
         case history.Started(start=start) if start.message:
-            return [MessageReceived(message=Message.user(start.message), **place)]
+            return [MessageReceived(message=Message.user(start.message), at=at)]
         case history.Said(said=said):
-            return [MessageReceived(message=said.as_message(), **place)]
+            return [MessageReceived(message=said.as_message(), at=at)]
         case history.Commanded(name=name, payload=payload):
-            return [_command(name, payload, place)]
+            return [_command(name, payload, at)]
         case history.TurnStarted(request=request):
-            return [TurnStarted(turn=request.turn, **place)]
+            return [TurnStarted(turn=request.turn, at=at)]
         case history.TurnFinished(request=request, reply=reply) if request.summarise:
-            return [Compacted(turn=request.turn, summary=reply.message.text, **place)]
+            return [Compacted(turn=request.turn, summary=reply.message.text, at=at)]
         case history.TurnFinished(request=request, reply=reply):
-            trimmed: list[Event] = [Compacted(turn=request.turn, **place)] if reply.view else []
-            return _reply(request.turn, reply, place) + trimmed
+            trimmed: list[Event] = [Compacted(turn=request.turn, at=at)] if reply.view else []
+            return _reply(request.turn, reply, at) + trimmed
         case history.TurnFailed(request=request, cause=cause, fallback=str(model)) if model:
-            return [FellBack(turn=request.turn, cause=cause, model=model, **place)]
+            return [FellBack(turn=request.turn, cause=cause, model=model, at=at)]
         case history.Reminded(call_id=call_id):
-            return [ApprovalReminder(call_id=call_id, **place)]
+            return [ApprovalReminder(call_id=call_id, at=at)]
         case history.TurnFailed(passing=True):
             return []
         case history.TurnFailed(request=request, cause=cause, cure=cure):
-            return [Stalled(turn=request.turn, cause=cause, cure=cure, **place)]
+            return [Stalled(turn=request.turn, cause=cause, cure=cure, at=at)]
         case history.ToolStarted(tool=tool, request=call):
-            return [ToolStarted(turn=call.turn, call_id=call.call_id, tool=tool, **place)]
+            return [ToolStarted(turn=call.turn, call_id=call.call_id, tool=tool, at=at)]
         case history.ToolLost(tool=tool, request=call, cause=cause):
-            return [ToolLost(turn=call.turn, call_id=call.call_id, tool=tool, cause=cause, **place)]
+            return [ToolLost(turn=call.turn, call_id=call.call_id, tool=tool, cause=cause, at=at)]
         case history.ToolFinished(request=call, result=result):
-            return [ToolFinished(turn=call.turn, result=result, **place)]
+            return [ToolFinished(turn=call.turn, result=result, at=at)]
         case history.Finished(outcome=outcome, why=why, next_run_id=""):
-            return [Done(outcome=outcome, why=why, **place)]
+            return [Done(outcome=outcome, why=why, at=at)]
         case _:
             return []
 
 
-def _command(name: str, payload: dict[str, Any], place: dict[str, Any]) -> Event:
+def _command(name: str, payload: dict[str, Any], at: str) -> Event:
     by, reason = str(payload.get("by") or ""), payload.get("reason") or payload.get("note")
     if name in _DECISIONS:
         edited = payload.get("arguments") if isinstance(payload.get("arguments"), dict) else None
         call_id = str(payload.get("call_id", ""))
-        return Decided(call_id=call_id, verdict=name, by=by, note=reason, arguments=edited, **place)
-    return Switched(name=name, by=by, reason=reason, **place)
+        return Decided(call_id=call_id, verdict=name, by=by, note=reason, arguments=edited, at=at)
+    return Switched(name=name, by=by, reason=reason, at=at)
 
 
-def _reply(turn: int, reply: ModelReply, place: dict[str, Any]) -> list[Event]:
-    replied = Replied(turn=turn, message=reply.message, usage=reply.usage, final=reply.final, **place)
+def _reply(turn: int, reply: ModelReply, at: str) -> list[Event]:
+    replied = Replied(turn=turn, message=reply.message, usage=reply.usage, final=reply.final, at=at)
     events: list[Event] = [replied]
     plans = {plan.call_id: plan for plan in reply.plan}
     for call in reply.message.tool_calls:
         plan = plans.get(call.call_id)
         refused = plan.text if isinstance(plan, RefuseCall) else None
-        events.append(ToolCalled(turn=turn, call=call, refused=refused, **place))
+        events.append(ToolCalled(turn=turn, call=call, refused=refused, at=at))
     return events
 
 
