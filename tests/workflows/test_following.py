@@ -84,7 +84,7 @@ async def test_a_decision_that_comes_as_its_run_closes_reaches_the_next_one(
         await waiting(conversation)
         monkeypatch.setattr(WorkflowHandle, "execute_update", aborted_at_first)
         assert await conversation.approve("a") == ("a",)
-        assert await conversation.reply() == "Done."
+        assert (await conversation.outcome()).text == "Done."
         asked = 0
         with pytest.raises(Ended):
             await conversation.approve("a")
@@ -95,9 +95,11 @@ async def test_pauses_that_come_while_runs_change_all_reach_the_conversation(
 ) -> None:
     monkeypatch.setattr(carry, "MAX_EVENTS", 12)
 
+    woken = asyncio.Semaphore(0)
+
     @tool
     async def nap() -> str:
-        await asyncio.sleep(0.02)
+        await woken.acquire()
         return "rested"
 
     agent = agent_on(scripted([*[call("nap")] * 25, "Done."]), tools=[nap])
@@ -106,6 +108,7 @@ async def test_pauses_that_come_while_runs_change_all_reach_the_conversation(
         reply = asyncio.create_task(conversation.reply())
         paused = 0
         while not reply.done():
+            woken.release()  # the turn, and now and then the run, ends while the pause is on its way
             try:
                 await conversation.pause()
                 paused += 1
@@ -113,7 +116,7 @@ async def test_pauses_that_come_while_runs_change_all_reach_the_conversation(
             except Ended:
                 break
         assert await reply == "Done."
-        assert paused > 5
+        assert paused >= 24  # the last one may come too late
 
 
 async def asks(conversation: Conversation) -> AsyncIterator[Event]:
