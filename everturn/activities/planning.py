@@ -5,19 +5,29 @@ User code (schemas, predicates) runs here, in an activity, and never in the work
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from everturn.agent import Agent
 from everturn.payloads import AwaitAnswer, Expiry, PlannedCall, RefuseCall, RunTool
+from everturn.providers.untrusted import MAX_DEPTH, parse
 from everturn.records import ToolCall
 from everturn.schemas import InvalidArguments
 
 
-async def plan_calls(agent: Agent, calls: Iterable[ToolCall], *, conclude: str | None) -> tuple[PlannedCall, ...]:
+MAX_PLANNED_CALLS = 512
+"""Of one reply. More are hardly a plan but a loop in the model: it is told so."""
+
+
+async def plan_calls(agent: Agent, calls: Sequence[ToolCall], *, conclude: str | None) -> tuple[PlannedCall, ...]:
     if conclude:
-        text = f"No more tool calls: the conversation has reached {conclude}."
-        return tuple(RefuseCall(call_id=call.call_id, text=text) for call in calls)
-    return tuple([await _plan(agent, call) for call in calls])
+        return _refused(calls, f"No more tool calls: the conversation has reached {conclude}.")
+    taken, surplus = calls[:MAX_PLANNED_CALLS], calls[MAX_PLANNED_CALLS:]
+    too_many = f"Too many calls: {MAX_PLANNED_CALLS} of a reply are run. Call again later."
+    return (*[await _plan(agent, call) for call in taken], *_refused(surplus, too_many))
+
+
+def _refused(calls: Iterable[ToolCall], text: str) -> tuple[PlannedCall, ...]:
+    return tuple(RefuseCall(call_id=call.call_id, text=text) for call in calls)
 
 
 async def _plan(agent: Agent, call: ToolCall) -> PlannedCall:
@@ -26,8 +36,7 @@ async def _plan(agent: Agent, call: ToolCall) -> PlannedCall:
         known = ", ".join(tool.name for tool in agent.tools) or "none"
         return RefuseCall(call_id=call.call_id, text=f"There is no tool {call.name!r}. The tools are: {known}.")
     if call.unparsed is not None:
-        text = f"The arguments are not a JSON object: {call.unparsed[:200]!r}. Call {call.name} again with valid JSON."
-        return RefuseCall(call_id=call.call_id, text=text)
+        return RefuseCall(call_id=call.call_id, text=_unreadable(call.name, call.unparsed))
     try:
         tool.check(call.arguments)
     except InvalidArguments as error:
@@ -48,6 +57,16 @@ async def _plan(agent: Agent, call: ToolCall) -> PlannedCall:
         local=tool.local,
         policy=may_wait and agent.approvers is not None,
     )
+
+
+def _unreadable(name: str, text: str) -> str:
+    """What is wrong with arguments that are no JSON object, for the model."""
+    try:
+        problem = f"not a JSON object: it is a {type(parse(text)).__name__}"
+    except ValueError as error:
+        too_deep = "recursion" in str(error) or "nested" in str(error)
+        problem = f"nested more than {MAX_DEPTH} levels deep" if too_deep else f"not a JSON object: {error}"
+    return f"The arguments are {problem}. They begin with {text[:200]!r}. Call {name} again with valid JSON."
 
 
 def _expiry(agent: Agent) -> Expiry | None:

@@ -72,6 +72,10 @@ class Assembler:
     done: bool = False
     """Whether the stream said that it is over. Some servers leave the connection open after that."""
     _answered: bool = False
+    _said_something: bool = False
+    """A delta had a field at least, be it an empty one."""
+    _bare: dict[int | None, str] = field(default_factory=dict)
+    """Entries of `tool_calls` that had no function, by index, with their ids: a later entry may bring it."""
     _finish: str = ""
     _text: list[str] = field(default_factory=list)
     _thinking: list[str] = field(default_factory=list)
@@ -122,10 +126,15 @@ class Assembler:
         if finish := choice.get("finish_reason"):
             self._finish = a_str(finish) or self._finish
         delta = choice.get("message" if whole else "delta")
-        return self._take_delta(delta, whole=whole) if isinstance(delta, dict) else []
+        if delta is None:
+            return []
+        if not isinstance(delta, dict):
+            raise self._invalid(f"its {'message' if whole else 'delta'} is no JSON object")
+        return self._take_delta(delta, whole=whole)
 
     def _take_delta(self, delta: dict[str, Any], *, whole: bool) -> list[Delta]:
         deltas: list[Delta] = []
+        self._said_something = self._said_something or bool(delta)
         for name, value in delta.items():
             if not value:
                 continue
@@ -133,17 +142,19 @@ class Assembler:
                 case "content" if isinstance(value, str):
                     self._text.append(value)
                     deltas.append(Delta("text", mend(value)))
-                case "content":
-                    deltas += self._take_blocks(a_list(value))
+                case "content" if isinstance(value, list):
+                    deltas += self._take_blocks(value)
                 case "refusal" if isinstance(value, str):
                     self._refused = True
                     self._text.append(value)
                     deltas.append(Delta("text", mend(value)))
                 case "reasoning_content" | "reasoning" | "reasoning_details":
                     deltas += self._take_thinking(name, value, delta)
-                case "tool_calls":
-                    for entry in a_list(value):
+                case "tool_calls" if isinstance(value, list):
+                    for entry in value:
                         self._take_call(a_dict(entry), whole=whole)
+                case "content" | "tool_calls":
+                    raise self._invalid(f"its {name} can't be of type {type(value).__name__}")
                 case "executed_tools":
                     for number, entry in enumerate(map(a_dict, a_list(value))):
                         self._ran[str(entry.get("index", number))] = entry
@@ -159,6 +170,10 @@ class Assembler:
             raise self._invalid("it holds no choice")
         if not self.complete:
             raise self._invalid("the stream broke off in the middle")
+        if not self._said_something and self._finish not in _STOPS:
+            raise self._invalid("it holds no message")
+        if self._bare:
+            raise self._invalid("it holds a tool call without a function")
         if self._finish in _GIVEN_UP:
             raise self._invalid(f"the server gave it up ({self._finish})")
         return Reply(
@@ -199,11 +214,13 @@ class Assembler:
     def _take_call(self, entry: dict[str, Any], *, whole: bool) -> None:
         """Takes in an entry of `tool_calls`: a new call, or more of one that is there."""
         function, custom = entry.get("function"), entry.get("custom")
-        if not isinstance(function, dict) and not isinstance(custom, dict):
-            return
         index = entry.get("index")
         index = index if isinstance(index, int) else None
         call_id = str(entry["id"]) if entry.get("id") is not None else ""
+        if not isinstance(function, dict) and not isinstance(custom, dict):
+            if whole or all(call.index != index for call in self._calls):
+                self._bare[index] = call_id
+            return
         is_custom = not isinstance(function, dict)
         said = a_dict(custom if is_custom else function)
         name, arguments = a_str(said.get("name")), said.get("input" if is_custom else "arguments")
@@ -211,7 +228,7 @@ class Assembler:
         if call is None:
             if len(self._calls) >= MAX_CALLS:
                 raise self._invalid(f"it holds more than {MAX_CALLS} tool calls")
-            call = _Call(index, call_id, is_custom)
+            call = _Call(index, call_id or ("" if whole else self._bare.pop(index, "")), is_custom)
             self._calls.append(call)
         call.id = call.id or call_id
         call.name += name if name != call.name else ""

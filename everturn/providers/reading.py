@@ -10,8 +10,8 @@ from everturn.providers.failures import ErrorInReply
 from everturn.providers.sse import Event
 from everturn.providers.untrusted import parse
 
-MAX_CALLS: Final = 512
-"""In one reply. More are no plan but a loop in the model."""
+MAX_CALLS: Final = 2048
+"""In one reply; see MAX_PLANNED_CALLS too. With more, what the model would have to be told fits no payload."""
 MAX_NAME_CHARS: Final = 256
 
 

@@ -76,7 +76,10 @@ TOLD = {
     "half an object": "True: The arguments are not a JSON object",
     "a wrong type": "text: Input should be a valid string",
     "30 levels": "False: kept 1",
-    "200 levels": "True: The arguments",
+    "a list": "not a JSON object: it is a list",
+    "200 levels": "True: The arguments are nested more than 200 levels deep",
+    "100,000 levels": "True: The arguments are nested more than 200 levels deep",
+    "100,000 open brackets": "True: The arguments are nested more than 200 levels deep",
     "two calls with one id": "noted 'a' 0",
     "the id that means all": "False: noted '' 0",
 }
@@ -164,19 +167,8 @@ BODIES: list[tuple[str, Any]] = [
     ("a 999", fail(999)),
 ]
 
-TAKEN_AS_REPLIES = {
-    "content that is a number",
-    "content that is a list",
-    "a delta of null",
-    "a delta that is a list",
-    "tool_calls that are no list",
-    "a message of null",
-    "a tool call that is null",
-    "a tool call without a function",
-    "a tool call with an index of text",
-    "a tool call with an index of a billion",
-}
-"""Lenient: what is there of a text is taken, and that may be nothing."""
+TAKEN_AS_REPLIES = {"content that is a list"}
+"""What is not asked again, since it is a reply: the text of its blocks is taken."""
 
 
 # ---------------------------------------------------------------- what tools return and raise

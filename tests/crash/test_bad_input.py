@@ -89,15 +89,18 @@ async def _results_by_reply(conversation: Conversation) -> list[list[Any]]:
     return [list(message.tool_results) for message in await conversation.transcript() if message.role == "tool"]
 
 
-async def test_five_hundred_parallel_calls_each_get_a_result(client: Client, scripted: Scripted) -> None:
-    calls = [call("note", {"count": number}) for number in range(500)]
-    agent = agent_on(scripted([calls, "Done."], keep=0), tools=[note])
+async def test_a_thousand_parallel_calls_are_too_many_and_the_model_is_told(client: Client, scripted: Scripted) -> None:
+    calls = [call("note", {"count": number}) for number in range(1_000)]
+    agent = agent_on(scripted([calls, "Done."], keep=0), tools=[note], limits=Limits(max_parallel_calls=64))
     async with hosting(client, agent):
         conversation = await client.start(agent, "Go")
         async with asyncio.timeout(CASE_SECONDS):
             assert await conversation.reply() == "Done."
     assert await failed_tasks(client, conversation.id) == []
     await assert_every_call_has_its_result(conversation)
+    results = results_of(await conversation.transcript())
+    assert {result.text for result in results[512:]} == {"Too many calls: 512 of a reply are run. Call again later."}
+    assert not any(result.is_error for result in results[:512])
 
 
 async def test_whatever_a_model_server_answers_is_asked_again_or_stalls_with_a_cause(

@@ -281,8 +281,8 @@ def test_a_body_without_a_reply_is_refused(body: object) -> None:
 
 
 def test_a_loop_of_calls_is_refused() -> None:
-    with pytest.raises(InvalidReply, match="512 tool calls"):
-        reply(*[use(id=f"t{number}") for number in range(513)])
+    with pytest.raises(InvalidReply, match="2048 tool calls"):
+        reply(*[use(id=f"t{number}") for number in range(2049)])
     with pytest.raises(InvalidReply, match="4096 blocks"):
         reply(*[text()] * 4097)
 
