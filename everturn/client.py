@@ -110,12 +110,14 @@ class Client:
         model: str | None = None,
         limits: Limits | None = None,
         message_id: str | None = None,
+        tenant: str | None = None,
         stream: bool = False,
     ) -> Conversation:
         """Starts a conversation, on whichever worker hosts the agent. Raises AlreadyStarted where `id` runs.
 
         Without `keep_open` it is done with its final reply; with it, it idles that long for the next message. With
         `stream`, its text reaches those who follow its events 0.2 s after it is written; else in steps of 1.5 s.
+        `tenant`: for whom it is; kept in the workflow's memo, and shown in the Web UI.
         """
         start = Start(
             agent=_name(agent),
@@ -124,6 +126,7 @@ class Client:
             keep_open=keep_open.total_seconds() if keep_open is not None else None,
             model=model,
             limits=limits,
+            tenant=tenant,
             stream=stream,
         )
         return await self._start(start, id or f"{start.agent}-{uuid4().hex[:12]}")
@@ -139,7 +142,7 @@ class Client:
         stream: bool | None = None,
     ) -> Conversation:
         """Delivers a message to the conversation `id`: starts it where there is none, and revives it with its
-        transcript where it is done. With a `message_id`, it is safe to repeat. `stream`: as in `start`, from now on;
+        transcript, model and limits where it is done. With a `message_id`, it is safe to repeat. `stream`: as in `start`, from now on;
         None leaves it as it is."""
         conversation = self.conversation(id)
         content = message if isinstance(message, str) else tuple(message)
@@ -160,7 +163,8 @@ class Client:
                 carry = await self._revived(id, standing)
                 if await conversation.latest_run() != standing.run_id:
                     continue  # somebody else was quicker: the transcript has become longer
-                revived = start.model_copy(update={"carry": carry})
+                kept = {name: getattr(standing.start, name) for name in ("model", "limits", "tenant")}
+                revived = start.model_copy(update={**kept, "carry": carry})
             except NotFound:
                 revived = start
             else:
@@ -250,7 +254,8 @@ class Client:
                 id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
                 search_attributes=_first_attributes(start) if await self.indexed() else None,
                 static_summary=" ".join(message.split())[:200] or _origin(start) or start.agent,
-                static_details=f"Agent **{start.agent}**" + (f", model **{start.model}**" if start.model else ""),
+                static_details=_details(start),
+                memo={"tenant": start.tenant} if start.tenant else None,
             )
         except WorkflowAlreadyStartedError:
             raise AlreadyStarted(
@@ -295,6 +300,12 @@ def _first_attributes(start: Start) -> TypedSearchAttributes:
             SearchAttributePair(SearchAttributeKey.for_keyword(names.EVERTURN_AGENT), start.agent),
         ]
     )
+
+
+def _details(start: Start) -> str:
+    """Markdown for the Web UI."""
+    model, tenant = start.model and f", model **{start.model}**", start.tenant and f", for **{start.tenant}**"
+    return f"Agent **{start.agent}**{model or ''}{tenant or ''}"
 
 
 def _listed(execution: WorkflowExecution) -> Listed:

@@ -28,6 +28,7 @@ from everturn.errors import InvalidAgent, Unreachable
 from everturn.journal import Journal, default_folder
 from everturn.logs import get_logger
 from everturn.metrics import Metrics
+from everturn.prices import unpriced
 from everturn.settings import Settings
 from everturn.workflows import ConversationWorkflow
 
@@ -127,6 +128,8 @@ class Worker:
                 )
             )
             self._stack = stack.pop_all()
+        for agent in self._agents.values():
+            _warn_of_unknown_cost(agent)
         _log.info("worker.started", agents=sorted(self._agents), task_queue=self._task_queue)
         return self
 
@@ -168,6 +171,13 @@ class Worker:
         finally:
             for number in (signal.SIGINT, signal.SIGTERM):
                 loop.remove_signal_handler(number)
+
+
+def _warn_of_unknown_cost(agent: Agent) -> None:
+    limit = agent.limits.max_cost_usd
+    if limit is not None and (models := unpriced([agent.model, *agent.fallback_models])):
+        cure = "Install everturn[prices], or set Limits(max_total_tokens=)."
+        _log.warning("cost.unknown", agent=agent.name, models=models, max_cost_usd=limit, effect="none", cure=cure)
 
 
 def _by_name(agents: Sequence[Agent]) -> dict[str, Agent]:

@@ -11,6 +11,7 @@ import fcntl
 import json
 import os
 import tempfile
+import time
 from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,6 +31,9 @@ _log = get_logger("everturn.worker")
 
 MAX_BYTES = 1024 * 1024
 """A journal that gets longer is written anew, with what is in hand."""
+
+STALE_SECONDS = 24 * 3600.0
+"""Temporal has long noticed what a worker lost that has been dead for a day: its journal is only litter by then."""
 
 Task = dict[str, str]
 """token, conversation, run, activity."""
@@ -101,15 +105,17 @@ class Journal:
             yield from self._read_dead(file)
 
     def _read_dead(self, file: Path) -> list[Task]:
-        """The open tasks of a journal whose worker is dead, which is then removed. None of one who lives."""
+        """The open tasks of a journal whose worker is dead, which is then removed. None of one who lives.
+
+        A journal for other servers or queues is left to their workers, until it is stale."""
         try:
             with file.open(encoding="utf-8") as journal:
                 fcntl.flock(journal, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 tasks, scope = _open_tasks(journal)
-                if scope != self._scope:
-                    return []
-                file.unlink()
-                return tasks
+                ours = scope == self._scope
+                if ours or os.fstat(journal.fileno()).st_mtime < time.time() - STALE_SECONDS:
+                    file.unlink()
+                return tasks if ours else []
         except OSError:
             return []  # its worker lives, or somebody else was quicker
 

@@ -6,7 +6,7 @@ of one's own behind `base_url`, and of everything where the list is not installe
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
 
@@ -45,6 +45,12 @@ def cost_usd(model: Model, usage: Usage) -> float | None:
         listed = f"huggingface_{server}"
     price = _price()
     return price(name, listed, usage) if price else None
+
+
+def unpriced(models: Iterable[Model]) -> list[str]:
+    """The names of those whose price is not known: a limit in US dollars can't hold them."""
+    some = Usage(input_tokens=1000, output_tokens=1000)
+    return [model.name for model in models if cost_usd(model, some) is None]
 
 
 def is_installed() -> bool:

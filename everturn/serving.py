@@ -5,15 +5,21 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import Coroutine
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Final
 
 from everturn import logs
 from everturn.errors import InvalidSetting, Unreachable
 from everturn.settings import Settings
 
+if TYPE_CHECKING:
+    from everturn.client import Client
+
 _POLL_SECONDS: Final = 120
 """A poll waits up to 60 s at the server, and counts as seen when it began."""
+
+_RECONNECT_SECONDS: Final = 0.5
+_REMIND_SECONDS: Final = 30.0
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
@@ -28,7 +34,8 @@ def run(main: Coroutine[Any, Any, None]) -> None:
 
 
 async def serve(settings: Settings) -> None:
-    """Host the agents that the settings name until SIGINT or SIGTERM, and drain. Raises EverturnError."""
+    """Host the agents that the settings name until SIGINT or SIGTERM, and drain. Waits for the server. Raises
+    EverturnError."""
     prepare(settings)
     if not settings.agents:
         raise InvalidSetting(
@@ -40,8 +47,22 @@ async def serve(settings: Settings) -> None:
     from everturn.toolfiles import load_agents
 
     agents = [agent for spec in settings.agents for agent in load_agents(spec)]
-    client = await Client.connect()
+    client = await _reached(Client.connect)
     await Worker(client, agents=agents, task_queue=settings.task_queue).run()
+
+
+async def _reached(connect: Callable[[], Awaitable[Client]]) -> Client:
+    """A client as soon as the server is there, however long that takes: a worker that starts during an outage is ready
+    when it is over. A wrong address looks the same, so the log says again and again what it waits for."""
+    log, told_at = logs.get_logger("everturn.worker"), -_REMIND_SECONDS
+    while True:
+        try:
+            return await connect()
+        except Unreachable as error:
+            if time.monotonic() - told_at >= _REMIND_SECONDS:
+                told_at = time.monotonic()
+                log.warning("server.unreachable", error=error.message, cure=error.cure, why=str(error.__cause__)[:200])
+        await asyncio.sleep(_RECONNECT_SECONDS)
 
 
 def prepare(settings: Settings) -> None:

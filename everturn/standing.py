@@ -6,7 +6,7 @@ from typing import Any
 
 from everturn import history, names
 from everturn.bounds import MAX_INPUT_CHARS
-from everturn.payloads import CarryOver, Control, ModelReply
+from everturn.payloads import CarryOver, Control, ModelReply, Start
 from everturn.transcript import Transcript, user_messages
 
 
@@ -15,6 +15,8 @@ class Standing:
 
     def __init__(self, *, run_id: str = "") -> None:
         self.run_id = run_id
+        self.start = Start.model_construct(agent="")
+        """What its run was started with."""
         self.transcript = Transcript()
         self.message_ids: dict[str, None] = {}
         self.reply: ModelReply | None = None
@@ -35,7 +37,7 @@ class Standing:
         self.transcript.take(step)
         match step:
             case history.Started(start=start):
-                carry = start.carry or CarryOver()
+                self.start, carry = start, start.carry or CarryOver()
                 self._received = user_messages((*carry.unseen, *carry.inbox))
                 self.message_ids = dict.fromkeys(carry.message_ids)
                 self.reply, self.turn, self.finished = None, carry.turn, None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -24,8 +25,25 @@ def send(
         str | None, typer.Option("--message-id", help="Makes it safe to repeat: it is taken once.")
     ] = None,
 ) -> None:
-    """Say something to a conversation that runs or idles. Returns once Temporal has it."""
-    _tell(id, lambda conversation: conversation.send(text, message_id=message_id), said="sent")
+    """Say something to a conversation, and revive it where it is over. Returns once Temporal has it."""
+    revived = asyncio.run(_send(id, text, message_id))
+    print(f"sent: {id}" + (", which was over and goes on" if revived else ""))
+
+
+async def _send(conversation_id: str, text: str, message_id: str | None) -> bool:
+    from everturn.cli.hosts import remote_client
+    from everturn.errors import Ended
+
+    async with remote_client() as client:
+        conversation = client.conversation(conversation_id)
+        try:
+            await conversation.send(text, message_id=message_id)
+        except Ended:
+            before = (await conversation.standing()).start
+            keep_open = None if before.keep_open is None else timedelta(seconds=before.keep_open)
+            await client.send(before.agent, text, id=conversation_id, keep_open=keep_open, message_id=message_id)
+            return True
+    return False
 
 
 def approve(
@@ -123,7 +141,7 @@ async def _with_conversation(conversation_id: str, how: Callable[[Conversation],
         try:
             return await how(client.conversation(conversation_id))
         except Ended as error:
-            cure = f"`everturn chat --id {conversation_id} --agent NAME` takes it up again."
+            cure = f"`everturn send {conversation_id} TEXT` takes it up again."
             raise Ended(error.message, cure=cure) from None
 
 

@@ -60,7 +60,7 @@ async def _examine(*, fix: bool, against: list[str]) -> list[Finding]:
     findings.append(Finding("settings", "ok", f"task queue {settings.task_queue!r}"))
     findings += [finding async for finding in _temporal(fix=fix)]
     agents, found = _agents(settings)
-    return [*findings, *found, *_keys(agents), *(await _gate(against) if against else ())]
+    return [*findings, *found, *_keys(agents), *_costs(agents), *(await _gate(against) if against else ())]
 
 
 async def _gate(against: list[str]) -> list[Finding]:
@@ -226,6 +226,19 @@ def _keys(agents: list[Agent]) -> list[Finding]:
             except EverturnError as error:
                 findings.append(_wrong(f"model of {agent.name}", error))
     return findings
+
+
+def _costs(agents: list[Agent]) -> list[Finding]:
+    """What a limit in US dollars can't hold."""
+    from everturn.prices import unpriced
+
+    cure = "Install everturn[prices], or set Limits(max_total_tokens=)."
+    return [
+        Finding(f"cost of {agent.name}", "note", f"max_cost_usd has no effect: no price is known for {name}", cure)
+        for agent in agents
+        if agent.limits.max_cost_usd is not None
+        for name in unpriced([agent.model, *agent.fallback_models])
+    ]
 
 
 def _wrong(part: str, error: EverturnError) -> Finding:

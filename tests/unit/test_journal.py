@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -41,6 +43,20 @@ with Journal(Path({str(tmp_path)!r}), scope={SCOPE!r}) as mine:
     assert orphans(tmp_path, {**SCOPE, "task_queue": "another"}) == []
     assert orphans(tmp_path) == ["open"]
     assert orphans(tmp_path) == []
+
+
+def test_a_dead_journal_of_another_queue_is_left_alone_until_it_is_stale(tmp_path: Path) -> None:
+    file = tmp_path / "1-x.jsonl"
+    file.write_text('{"server":"s","namespace":"n","task_queue":"another"}\n')
+    assert orphans(tmp_path) == []
+    assert file.exists()
+    os.utime(file, times=(0, 0))
+    with file.open() as living:
+        fcntl.flock(living, fcntl.LOCK_EX)
+        assert orphans(tmp_path) == []
+        assert file.exists(), "its worker lives"
+    assert orphans(tmp_path) == []
+    assert not file.exists()
 
 
 def test_half_a_last_line_is_passed_over(tmp_path: Path) -> None:

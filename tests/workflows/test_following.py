@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 from pathlib import Path
@@ -14,7 +17,7 @@ from temporalio.client import WorkflowHandle
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
-from everturn import Client, Conversation, tool
+from everturn import Client, Conversation, Limits, tool
 from everturn.conversion import data_converter
 from everturn.devserver import DevServer
 from everturn.errors import ConversationError, Ended, Refused, Unreachable
@@ -289,3 +292,30 @@ async def test_a_signal_that_was_refused_is_not_believed(client: Client, scripte
 async def test_what_is_no_cursor_is_refused(client: Client) -> None:
     with pytest.raises(ConversationError, match="'7' is no cursor"):
         await anext(client.conversation("whichever").events(since="7"))
+
+
+async def test_who_writes_to_a_conversation_that_is_over_takes_it_up_again_from_the_terminal_too(
+    client: Client, scripted: Scripted
+) -> None:
+    agent = agent_on(scripted(lambda messages: f"Answer {sum(m['role'] == 'user' for m in messages)}."))
+    limits = Limits(max_turns=7)
+    environment = {
+        **os.environ,
+        "TEMPORAL_ADDRESS": client.temporal.service_client.config.target_host,
+        "EVERTURN_TASK_QUEUE": client.task_queue,
+    }
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "One", limits=limits, tenant="acme")
+        await conversation.outcome()
+        command = [sys.executable, "-m", "everturn", "send", conversation.id, "Two", "--message-id", "2"]
+        for _ in range(2):  # safe to repeat
+            done = await asyncio.to_thread(
+                subprocess.run, command, env=environment, capture_output=True, text=True, timeout=30, check=False
+            )
+            assert (done.returncode, done.stdout) == (0, f"sent: {conversation.id}, which was over and goes on\n")
+            await conversation.outcome()
+        said = [message.text for message in await conversation.transcript()]
+        started = (await conversation.standing()).start
+        described = await client.temporal.get_workflow_handle(conversation.id).describe()
+    assert said == ["One", "Answer 1.", "Two", "Answer 2."]
+    assert (started.limits, started.tenant, await described.memo()) == (limits, "acme", {"tenant": "acme"})

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from everturn.devserver import connect_or_start
+from everturn.devserver import DevServer, connect_or_start
+from tests.conftest import eventually
 
 WORKER = Path(__file__).parents[2] / "worker.py"
 
@@ -55,13 +56,31 @@ def test_it_works_until_sigterm_and_says_whether_it_is_well(environment: dict[st
     assert "Traceback" not in logged
 
 
+async def test_one_that_starts_while_the_server_is_away_waits_for_it(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    async with DevServer(db_filename=tmp_path / "temporal.db") as server:
+        await server.stop()
+        log = tmp_path / "log"
+        variables = {**environment, "TEMPORAL_ADDRESS": server.address}
+        with log.open("w") as written, subprocess.Popen([sys.executable, WORKER], env=variables, stderr=written) as worker:
+            try:
+                await eventually(lambda: "server.unreachable" in log.read_text())
+                assert server.address in log.read_text()
+                assert worker.poll() is None
+                await server.start()
+                await eventually(lambda: "worker.started" in log.read_text())
+            finally:
+                worker.kill()
+        assert log.read_text().count("server.unreachable") == 1
+
+
 @pytest.mark.parametrize(
     ("variables", "said"),
     [
         ({"EVERTURN_AGENTS": ""}, "No agents to host. Set EVERTURN_AGENTS"),
         ({"EVERTURN_AGENTS": "no/such.py"}, "no/such.py"),
         ({"EVERTURN_AGENT": "x"}, "Did you mean EVERTURN_AGENTS?"),
-        ({"TEMPORAL_ADDRESS": "127.0.0.1:1"}, "127.0.0.1:1"),
         ({"TEMPORAL_PROFILE": "nope"}, "Profile 'nope' not found"),
     ],
 )
