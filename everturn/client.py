@@ -142,8 +142,8 @@ class Client:
         stream: bool | None = None,
     ) -> Conversation:
         """Delivers a message to the conversation `id`: starts it where there is none, and revives it with its
-        transcript, model and limits where it is done. With a `message_id`, it is safe to repeat. `stream`: as in `start`, from now on;
-        None leaves it as it is."""
+        transcript, model and limits where it is done. With a `message_id`, it is safe to repeat. `stream`: as in
+        `start`, from now on; None leaves it as it is."""
         conversation = self.conversation(id)
         content = message if isinstance(message, str) else tuple(message)
         start = Start(
