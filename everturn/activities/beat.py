@@ -51,15 +51,16 @@ class Beat:
     """Says what stands for `progress` when a beat is due. May be called from any thread."""
     last: float = field(default_factory=time.monotonic)
     cancelled: bool = False
-    timer: asyncio.TimerHandle | None = None
+    timer: asyncio.Handle | None = None
+    due: float = 0.0
+    """When it goes off, in `time.monotonic()`."""
     context: Context = field(default_factory=copy_context)
     """The activity's own, which activity.heartbeat() needs."""
 
     def within(self, seconds: float) -> None:
         """Sees to it that a beat comes within so many seconds of the last one. To be called on the loop."""
-        wait = self.last + seconds - time.monotonic()
-        if self.timer and self.timer.when() > self.loop.time() + wait:
-            self._beat_in(max(0.0, wait))
+        if self.timer and self.due > self.last + seconds:
+            self._beat_in(max(0.0, self.last + seconds - time.monotonic()))
 
     def report(self, progress: Any) -> None:
         """Sets what the next beat carries. May be called from any thread.
@@ -84,6 +85,7 @@ class Beat:
 
     def _beat_in(self, seconds: float) -> None:
         self.stop()
+        self.due = time.monotonic() + seconds
         self.timer = self.loop.call_later(seconds, self._beat_on, context=self.context)
 
     def _beat_on(self) -> None:

@@ -53,6 +53,7 @@ Whole = Content | Sequence[Content]
 class Cut:
     reply: Whole
     after: int
+    until: threading.Event | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,8 @@ class Slow:
     reply: Whole
     seconds: float = 0.0
     per_chunk: float = 0.0
+    after: int = 0
+    until: threading.Event | None = None
 
 
 Reply = Whole | Cut | Slow | Fail | Garbage
@@ -92,9 +95,12 @@ def fail(
     return Fail(status, raw, dict(headers or {}))
 
 
-def cut(reply: Whole = "This sentence will never be finished.", *, after: int = 1) -> Cut:
-    """A reply whose connection breaks after `after` events of the stream (not streamed: in the middle)."""
-    return Cut(reply, after)
+def cut(
+    reply: Whole = "This sentence will never be finished.", *, after: int = 1, until: threading.Event | None = None
+) -> Cut:
+    """A reply whose connection breaks after `after` events of the stream (not streamed: in the middle), and not before
+    `until` is set."""
+    return Cut(reply, after, until)
 
 
 def garbage(data: bytes = b"<html>not the protocol</html>", *, content_type: str = "application/json") -> Garbage:
@@ -102,9 +108,17 @@ def garbage(data: bytes = b"<html>not the protocol</html>", *, content_type: str
     return Garbage(data, content_type)
 
 
-def slow(reply: Whole, *, seconds: float = 0.0, per_chunk: float = 0.0) -> Slow:
-    """A reply after `seconds`, and with `per_chunk` seconds before each event of the stream."""
-    return Slow(reply, seconds, per_chunk)
+def slow(
+    reply: Whole,
+    *,
+    seconds: float = 0.0,
+    per_chunk: float = 0.0,
+    after: int = 0,
+    until: threading.Event | None = None,
+) -> Slow:
+    """A reply after `seconds`, and with `per_chunk` seconds before each event of the stream. After `after` events it
+    waits until `until` is set."""
+    return Slow(reply, seconds, per_chunk, after, until)
 
 
 class Picker:

@@ -13,13 +13,15 @@ from collections.abc import Iterable
 from http import HTTPStatus
 from http.client import responses
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Self
 
 from pydantic_core import from_json, to_json
 
 from everturn.testing import wire
 from everturn.testing.script import Cut, Fail, Garbage, Order, Picker, Reply, Script, Slow, Whole, broken, fail, turn_of
+
+LONGEST_WAIT_SECONDS = 60.0
 
 
 class ScriptedModel:
@@ -101,11 +103,15 @@ class ScriptedModel:
 class _Answer:
     """Bytes for the socket, in as many writes as there are pieces; `breaks` closes the connection after them."""
 
-    def __init__(self, pieces: Iterable[bytes], *, breaks: bool = False, pause: float = 0.0) -> None:
+    def __init__(
+        self, pieces: Iterable[bytes], *, breaks: bool = False, pause: float = 0.0, until: threading.Event | None = None
+    ) -> None:
         # What need not wait goes out in one write: fewer system calls, and no delayed acknowledgements.
-        self.pieces = pieces if pause else [b"".join(pieces)]
+        self.pieces = pieces if pause or until else [b"".join(pieces)]
         self.breaks = breaks
         self.pause = pause
+        self.until = until
+        """Waited for where an empty piece stands."""
 
 
 def _answer(reply: Reply, body: dict[str, Any], size: int) -> _Answer:
@@ -115,27 +121,35 @@ def _answer(reply: Reply, body: dict[str, Any], size: int) -> _Answer:
         return _plain(HTTPStatus.OK, reply.data, content_type=reply.content_type)
     if isinstance(reply, Slow):
         time.sleep(reply.seconds)
-        return _spoken(reply.reply, body, size, per_chunk=reply.per_chunk)
+        return _spoken(reply.reply, body, size, per_chunk=reply.per_chunk, wait_after=reply.after, until=reply.until)
     if isinstance(reply, Cut):
-        return _spoken(reply.reply, body, size, cut_after=reply.after)
+        return _spoken(reply.reply, body, size, cut_after=reply.after, wait_after=reply.after, until=reply.until)
     return _spoken(reply, body, size)
 
 
 def _spoken(
-    reply: Whole, body: dict[str, Any], size: int, *, per_chunk: float = 0.0, cut_after: int | None = None
+    reply: Whole,
+    body: dict[str, Any],
+    size: int,
+    *,
+    per_chunk: float = 0.0,
+    cut_after: int | None = None,
+    wait_after: int = 0,
+    until: threading.Event | None = None,
 ) -> _Answer:
     model, turn = str(body.get("model", "")), turn_of(body["messages"])
     if not body.get("stream"):
         data = wire.whole(reply, model=model, turn=turn, prompt_bytes=size)
         end = len(data) if cut_after is None else len(data) // 2
         head = _head(HTTPStatus.OK, {"Content-Type": "application/json", "Content-Length": str(len(data))})
-        return _Answer([head, data[:end]], breaks=cut_after is not None)
+        return _Answer([head, b"", data[:end]], breaks=cut_after is not None, until=until)
     options = body.get("stream_options") or {}
     events = wire.events(reply, model=model, turn=turn, prompt_bytes=size, usage=bool(options.get("include_usage")))
     head = _head(HTTPStatus.OK, {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked"})
-    last = b"" if cut_after is not None else b"0\r\n\r\n"
-    pieces = (piece for part in ((head,), map(_chunk, islice(events, cut_after)), (last,)) for piece in part)
-    return _Answer(pieces, breaks=cut_after is not None, pause=per_chunk)
+    chunks = map(_chunk, islice(events, cut_after))
+    last = [] if cut_after is not None else [b"0\r\n\r\n"]
+    pieces = chain([head], islice(chunks, wait_after), [b""], chunks, last)
+    return _Answer(pieces, breaks=cut_after is not None, pause=per_chunk, until=until)
 
 
 def _failure(reply: Fail) -> _Answer:
@@ -219,6 +233,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send(self, answer: _Answer) -> None:
         for piece in answer.pieces:
+            if not piece:
+                if answer.until:
+                    answer.until.wait(LONGEST_WAIT_SECONDS)
+                continue
             if answer.pause:
                 time.sleep(answer.pause)
             self.wfile.write(piece)
