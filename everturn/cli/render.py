@@ -52,6 +52,13 @@ def folded(text: str, limit: int) -> str:
     return line if len(line) <= limit else line[: max(limit - 1, 1)] + "…"
 
 
+def first_line(text: str, limit: int) -> str:
+    """A text's first line, and how many more there are: at most `limit` characters."""
+    lines = [line for line in clean(text).splitlines() if line.strip()]
+    more = f" … {count(len(lines) - 1, 'more line')}" if len(lines) > 1 else ""
+    return folded(lines[0], max(limit - len(more), 20)) + more if lines else ""
+
+
 def call_line(name: str, arguments: Mapping[str, Any], limit: int) -> str:
     """A call as one would write it: `refund(order_id="81", cents=1200)`."""
     written = ", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in arguments.items())
@@ -76,7 +83,7 @@ def result_text(result: ToolResult) -> str:
     parts = [part.text if isinstance(part, RecordText) else f"[{part.kind}]" for part in result.content]
     # What the model is told of an edit comes first, and says again what the decision's own line has said.
     told = parts[1:] if result.decision and len(parts) > 1 and parts[0].startswith("[Approved") else parts
-    return " ".join(told) or "(nothing)"
+    return "\n".join(told) if "".join(told).strip() else "(nothing)"
 
 
 class EventLines:
@@ -131,7 +138,7 @@ class EventLines:
 
     def _finished(self, result: ToolResult) -> Text:
         line = self._line(result.call_id, result.name)
-        told = folded(result_text(result), max(self._width - len(line) - 8, 20))
+        told = first_line(result_text(result), max(self._width - len(line) - 8, 20))
         return _with_result(marked("failed" if result.is_error else "done", line, indent=2), told)
 
     def _decided(self, event: events.Decided) -> str:
@@ -191,7 +198,7 @@ def _result_line(result: ToolResult, width: int) -> Text:
     line = marked("failed" if result.is_error else "done", Text(f"{folded(result.name, 40)} "), indent=4)
     if decision := result.decision:
         line.append(f"[{_who(decision)}] ", style="yellow")
-    return line.append(folded(result_text(result), max(width - line.cell_len, 20)), style="dim")
+    return line.append(first_line(result_text(result), max(width - line.cell_len, 20)), style="dim")
 
 
 def _who(decision: Decision) -> str:
