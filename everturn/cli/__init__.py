@@ -16,7 +16,8 @@ from everturn.cli.chat import chat
 from everturn.cli.decide import answer, approve, cancel_turn, close, deny, pause, resume, send
 from everturn.cli.demo import demo
 from everturn.cli.doctor import doctor
-from everturn.cli.fleet import list_, show, watch
+from everturn.cli.fleet import list_
+from everturn.cli.look import show, watch
 from everturn.cli.replay import replay
 from everturn.cli.run import run
 from everturn.cli.serve import up, worker

@@ -9,8 +9,8 @@ from typing import Any
 
 from everturn import events, names
 from everturn.cli.desk import Desk
-from everturn.cli.render import EventLines, folded, marked
-from everturn.cli.spoken import Spoken
+from everturn.cli.render import folded, marked
+from everturn.cli.story import LIVE, Story
 from everturn.cli.terminal import Screen
 from everturn.conversation import Conversation
 from everturn.errors import Ended
@@ -51,11 +51,7 @@ class Follower:
         self._streaming = streaming
         self._events = conversation.events(since)
         self._seen = _place(seen)
-        self._lines = EventLines(width=screen.width, announce=not screen.live)
-        self._spoken = Spoken(screen)
-        self._running: dict[str, str] = {}
-        self._turn = 0
-        self._paused = False
+        self._story = Story(screen, streaming=streaming)
         self._expected: Counter[str] = Counter()
         if since:
             self._desk.nudge()  # what waits already will not be an event again
@@ -66,7 +62,7 @@ class Follower:
 
     async def next_stop(self) -> Stop:
         """Raises Ended where the history breaks off."""
-        self._show_what_goes_on()
+        self._screen.busy(self._story.doing)
         stop = asyncio.create_task(self._until_stop())
         beside = [asyncio.create_task(self._desk.attend()), asyncio.create_task(self._glance_at_retries())]
         try:
@@ -82,61 +78,36 @@ class Follower:
 
     async def _until_stop(self) -> Stop:
         async for event in self._events:
-            if not self._is_seen(event):
-                self._show(event)
-            self._take(event)
+            self._desk.take(event)
+            self._story.take(event)
             if self._is_seen(event):
                 continue
+            if self._is_to_be_shown(event):
+                self._story.show(event)
             match event:
-                case events.Replied(final=True) | events.Stalled() | events.Done():
-                    return event
-                case events.Switched(name=names.PAUSE):
+                case events.Replied(final=True) | events.Stalled() | events.Switched(name=names.PAUSE) | events.Done():
                     return event
                 case _:
-                    self._show_what_goes_on()
+                    pass
         raise Ended(f"The history of conversation {self._conversation.id!r} breaks off.")
 
     def _is_seen(self, event: events.Event) -> bool:
         run, position = _place(event.cursor)
-        return run == self._seen[0] and position <= self._seen[1]
+        return event.kind not in LIVE and run == self._seen[0] and position <= self._seen[1]
 
-    def _take(self, event: events.Event) -> None:
+    def _is_to_be_shown(self, event: events.Event) -> bool:
         match event:
-            case events.TurnStarted():
-                self._turn = event.turn
-            case events.ToolStarted():
-                self._running[event.call_id] = event.tool
-            case events.ToolFinished():
-                self._running.pop(event.result.call_id, None)
-            case events.ToolLost():
-                self._running.pop(event.call_id, None)
-            case events.Switched():
-                self._paused = event.name == names.PAUSE
-            case _:
-                pass
-        self._desk.take(event)
-
-    # ------------------------------------------------------------ what is shown
-
-    def _show(self, event: events.Event) -> None:
-        match event:
-            case events.Replied() if self._streaming:
-                self._spoken.finish(event.message.text)
-                self._spoken = Spoken(self._screen)
-            case events.Replied(final=True) | events.Stalled() | events.Done():
-                pass  # for the one who follows to say
+            case events.Replied(final=True):
+                return self._streaming
+            case events.Stalled() | events.Done():
+                return False  # for the one who follows to say
             case events.MessageReceived() if self._expected[event.message.text]:
                 self._expected[event.message.text] -= 1
-            case events.MessageReceived() if not self._show_messages:
-                pass
+                return False
+            case events.MessageReceived():
+                return self._show_messages
             case _:
-                self._screen.lines(self._lines.of(event))
-
-    def _show_what_goes_on(self) -> None:
-        running = Counter(self._running.values()).items()
-        tools = ", ".join(f"{tool} ×{count}" if count > 1 else tool for tool, count in running)
-        waiting = "waiting for a worker" if not self._turn else f"turn {self._turn} · thinking"
-        self._screen.busy(folded(tools, 60) or ("paused" if self._paused else waiting))
+                return True
 
     async def _glance_at_retries(self) -> None:
         """Retries are no events: now and then, look whether something is tried again, and say why."""

@@ -37,6 +37,15 @@ _STYLES = {
     "trouble": "bold red",
     "end": "bold",
 }
+STATE_STYLES = {
+    "awaiting_approval": "bold yellow",
+    "awaiting_answer": "bold yellow",
+    "stalled": "bold red",
+    "failed": "red",
+    "terminated": "red",
+    "running": "cyan",
+    "done": "green",
+}
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _VERDICTS = {"approve": "approved", "deny": "denied", "answer": "answered"}
 
@@ -96,7 +105,6 @@ class EventLines:
         self._width = width
         self._announce = announce
         self._calls: dict[str, ToolCall] = {}
-        self._turns = 0
 
     def of(self, event: events.Event) -> list[Text]:
         match event:
@@ -126,11 +134,12 @@ class EventLines:
             case _:
                 return []
 
-    def call(self, call_id: str) -> ToolCall | None:
-        return self._calls.get(call_id)
+    def take(self, event: events.ToolCalled) -> None:
+        """Notes a call that has no line of its own."""
+        self._calls[event.call.call_id] = event.call
 
     def _called(self, event: events.ToolCalled) -> list[Text]:
-        self._calls[event.call.call_id] = event.call
+        self.take(event)
         line = self._line(event.call.call_id)
         if event.refused is not None:
             return [_with_result(marked("failed", line, indent=2), folded(event.refused, self._width - len(line) - 8))]
