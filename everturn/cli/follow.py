@@ -10,7 +10,7 @@ from typing import Any
 from everturn import events, names
 from everturn.cli.desk import Desk
 from everturn.cli.render import folded, marked
-from everturn.cli.story import LIVE, Story
+from everturn.cli.story import Live, Story
 from everturn.cli.terminal import Screen
 from everturn.conversation import Conversation
 from everturn.errors import Ended
@@ -49,7 +49,7 @@ class Follower:
         self._desk = Desk(conversation, screen=screen, approve_all=approve_all, prefix=prefix)
         self._show_messages = show_messages
         self._streaming = streaming
-        self._events = conversation.events(since)
+        self._events = conversation.events(since, deltas=screen.live)
         self._seen = _place(seen)
         self._story = Story(screen, streaming=streaming)
         self._expected: Counter[str] = Counter()
@@ -93,7 +93,7 @@ class Follower:
 
     def _is_seen(self, event: events.Event) -> bool:
         run, position = _place(event.cursor)
-        return event.kind not in LIVE and run == self._seen[0] and position <= self._seen[1]
+        return not isinstance(event, Live) and run == self._seen[0] and position <= self._seen[1]
 
     def _is_to_be_shown(self, event: events.Event) -> bool:
         match event:
@@ -128,4 +128,4 @@ class Follower:
 def _place(cursor: str) -> tuple[str, int]:
     """A cursor's run and position."""
     run, _, position = cursor.rpartition("/")
-    return run, int(position or 0)
+    return run, int(position.partition(".")[0] or 0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import shlex
 from typing import TYPE_CHECKING, Annotated
 
@@ -31,8 +30,6 @@ def watch(
     as_json: JsonOption = False,
 ) -> None:
     """Follow a conversation to its end, from its beginning on. With --json, a line for each event."""
-    if since is not None and not re.fullmatch(r".+/\d+", since):
-        raise typer.BadParameter("it is an event's `cursor`, such as `RUN/12`", param_hint="--since")
     asyncio.run(_watch(id, since, as_json=as_json))
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import assert_never
 
 from everturn import events, names
 from everturn.cli.render import EventLines, folded
 from everturn.cli.spoken import Spoken
 from everturn.cli.terminal import Screen
 
-LIVE = ("text_delta", "thinking_delta", "tool_progress", "turn_retried")
+Live = events.TextDelta | events.ThinkingDelta | events.ToolProgress | events.TurnRetried
 
 
 class Story:
@@ -58,25 +58,27 @@ class Story:
         self._tell(event)
         self._screen.busy(self.doing)
 
-    def _tell(self, event: Any) -> None:
-        if event.kind in LIVE:
-            if self._streaming:
-                self._follow(event)
+    def _tell(self, event: events.Event) -> None:
+        if isinstance(event, Live):
+            self._follow(event)
         elif self._streaming and isinstance(event, events.Replied):
             self._spoken.finish(event.message.text)
         else:
             self._screen.lines(self._lines.of(event))
 
-    def _follow(self, event: Any) -> None:
-        match event.kind:
-            case "text_delta":
-                self._spoken.add(event.text)
-            case "thinking_delta":
+    def _follow(self, event: Live) -> None:
+        match event:
+            case events.TextDelta():
+                if self._streaming:
+                    self._spoken.add(event.text)
+            case events.ThinkingDelta():
                 self._thought = (self._thought + event.text)[-200:]
-            case "tool_progress":
+            case events.ToolProgress():
                 self._running[event.call_id] = f"{event.tool}: {event.progress}"
-            case "turn_retried":
+            case events.TurnRetried():
                 self._spoken.void()
+            case other:
+                assert_never(other)
 
     @property
     def doing(self) -> str:

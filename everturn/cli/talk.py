@@ -6,6 +6,7 @@ import asyncio
 import sys
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from typing import Any
 from uuid import uuid4
 
 from rich.text import Text
@@ -89,14 +90,13 @@ class Talk:
                 await self._until_answered()
 
     async def _say(self, text: str) -> None:
-        client, name, message_id = self._place.client, self._conversation.id, uuid4().hex
+        client, name = self._place.client, self._conversation.id
+        how: dict[str, Any] = {"keep_open": KEEP_OPEN, "message_id": uuid4().hex, "stream": self._streaming}
         cursor = await self._cursor()
         if cursor is None:
-            await client.start(
-                self._place.agent, text, id=name, keep_open=KEEP_OPEN, model=self._place.model, message_id=message_id
-            )
+            await client.start(self._place.agent, text, id=name, model=self._place.model, **how)
         else:
-            await client.send(self._place.agent, text, id=name, keep_open=KEEP_OPEN, message_id=message_id)
+            await client.send(self._place.agent, text, id=name, **how)
         self.begun = True
         self._said.append(text)
         if self._follower is None:
