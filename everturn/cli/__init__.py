@@ -16,7 +16,9 @@ from everturn.cli.chat import chat
 from everturn.cli.decide import answer, approve, cancel_turn, close, deny, pause, resume, send
 from everturn.cli.demo import demo
 from everturn.cli.doctor import doctor
-from everturn.cli.fleet import list_, show, watch
+from everturn.cli.export import export
+from everturn.cli.fleet import list_
+from everturn.cli.look import show, watch
 from everturn.cli.replay import replay
 from everturn.cli.run import run
 from everturn.cli.serve import up, worker
@@ -36,7 +38,7 @@ _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Talk": (run, chat, send),
     "Host": (demo, up, worker),
     "Decide and steer": (approve, deny, answer, pause, resume, cancel_turn, close),
-    "Look": (list_, show, watch, tools, models, replay, doctor),
+    "Look": (list_, show, watch, export, tools, models, replay, doctor),
 }
 for _panel, _commands in _PANELS.items():
     for _command in _commands:

@@ -37,6 +37,15 @@ _STYLES = {
     "trouble": "bold red",
     "end": "bold",
 }
+STATE_STYLES = {
+    "awaiting_approval": "bold yellow",
+    "awaiting_answer": "bold yellow",
+    "stalled": "bold red",
+    "failed": "red",
+    "terminated": "red",
+    "running": "cyan",
+    "done": "green",
+}
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _VERDICTS = {"approve": "approved", "deny": "denied", "answer": "answered"}
 
@@ -50,6 +59,13 @@ def folded(text: str, limit: int) -> str:
     """The text on one line of at most `limit` characters."""
     line = " ".join(clean(text).split())
     return line if len(line) <= limit else line[: max(limit - 1, 1)] + "…"
+
+
+def first_line(text: str, limit: int) -> str:
+    """A text's first line, and how many more there are: at most `limit` characters."""
+    lines = [line for line in clean(text).splitlines() if line.strip()]
+    more = f" … {count(len(lines) - 1, 'more line')}" if len(lines) > 1 else ""
+    return folded(lines[0], max(limit - len(more), 20)) + more if lines else ""
 
 
 def call_line(name: str, arguments: Mapping[str, Any], limit: int) -> str:
@@ -76,7 +92,7 @@ def result_text(result: ToolResult) -> str:
     parts = [part.text if isinstance(part, RecordText) else f"[{part.kind}]" for part in result.content]
     # What the model is told of an edit comes first, and says again what the decision's own line has said.
     told = parts[1:] if result.decision and len(parts) > 1 and parts[0].startswith("[Approved") else parts
-    return " ".join(told) or "(nothing)"
+    return "\n".join(told) if "".join(told).strip() else "(nothing)"
 
 
 class EventLines:
@@ -89,7 +105,6 @@ class EventLines:
         self._width = width
         self._announce = announce
         self._calls: dict[str, ToolCall] = {}
-        self._turns = 0
 
     def of(self, event: events.Event) -> list[Text]:
         match event:
@@ -119,11 +134,12 @@ class EventLines:
             case _:
                 return []
 
-    def call(self, call_id: str) -> ToolCall | None:
-        return self._calls.get(call_id)
+    def take(self, event: events.ToolCalled) -> None:
+        """Notes a call that has no line of its own."""
+        self._calls[event.call.call_id] = event.call
 
     def _called(self, event: events.ToolCalled) -> list[Text]:
-        self._calls[event.call.call_id] = event.call
+        self.take(event)
         line = self._line(event.call.call_id)
         if event.refused is not None:
             return [_with_result(marked("failed", line, indent=2), folded(event.refused, self._width - len(line) - 8))]
@@ -131,7 +147,7 @@ class EventLines:
 
     def _finished(self, result: ToolResult) -> Text:
         line = self._line(result.call_id, result.name)
-        told = folded(result_text(result), max(self._width - len(line) - 8, 20))
+        told = first_line(result_text(result), max(self._width - len(line) - 8, 20))
         return _with_result(marked("failed" if result.is_error else "done", line, indent=2), told)
 
     def _decided(self, event: events.Decided) -> str:
@@ -191,7 +207,7 @@ def _result_line(result: ToolResult, width: int) -> Text:
     line = marked("failed" if result.is_error else "done", Text(f"{folded(result.name, 40)} "), indent=4)
     if decision := result.decision:
         line.append(f"[{_who(decision)}] ", style="yellow")
-    return line.append(folded(result_text(result), max(width - line.cell_len, 20)), style="dim")
+    return line.append(first_line(result_text(result), max(width - line.cell_len, 20)), style="dim")
 
 
 def _who(decision: Decision) -> str:

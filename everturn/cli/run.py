@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 import sys
 from typing import TYPE_CHECKING, Annotated
 from uuid import uuid4
@@ -98,6 +99,14 @@ def _say_what_becomes_of_it(place: Host, name: str, wanted: Wanted, screen: Scre
     elif wanted.agent:
         screen.line(f"It goes on without you: everturn watch {name}")
     else:
-        from everturn.cli.chat import again
+        screen.line(f"It waits for its worker. To go on: {_chat(name, wanted)}")
 
-        screen.line(f"It waits for its worker. To go on: {again(name, wanted)}")
+
+def _chat(name: str, wanted: Wanted) -> str:
+    """The command that takes a conversation up."""
+    words = ["everturn", "chat", "--id", name]
+    words += ["-m", wanted.model] if wanted.model else []
+    for path in wanted.tools:
+        words += ["--tool", str(path)]
+    words += ["-s", wanted.system] if wanted.system else []
+    return shlex.join(words)

@@ -1,15 +1,16 @@
-"""The terminal: lines for people on stderr, a spinner while something goes on, and questions."""
+"""The terminal: lines for people on stderr, a spinner while something goes on, text as it comes, and questions."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from everturn.cli.keyboard import Prompt, can_read_keys, read_line, read_plainly
+from everturn.cli.line import Line
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,15 +31,47 @@ class Screen:
         """Somebody sits in front of it."""
         self._status: Status | None = None
         self._doing = _Doing("")
+        self._prompt: Prompt | None = None
+        self._held: list[tuple[Text | str, str]] | None = None
+        self._open_line = False
+        """A text that comes in pieces has not ended its line."""
 
     @property
     def width(self) -> int:
         return self.console.width if self.console.is_terminal else 160
 
+    @property
+    def taken(self) -> bool:
+        """Somebody types, or another program has the terminal: nothing may move."""
+        return self._prompt is not None or self._held is not None
+
     def line(self, text: Text | str = "", *, style: str = "") -> None:
-        """A text as it is: what looks like markup in it is none. On a terminal, its further lines stand indented."""
-        for part in self._wrapped(text) if self.live else [text]:
-            self.console.print(part, style=style or None, markup=False, emoji=False)
+        """A text as it is: what looks like markup in it is none. On a terminal, its further lines stand indented.
+
+        A question that is open moves down."""
+        if self._held is not None:
+            self._held.append((text, style))
+            return
+        self.end_line()
+        with self._out_of_the_way():
+            for part in self._wrapped(text) if self.live else [text]:
+                self.console.print(part, style=style or None, markup=False, emoji=False)
+
+    def piece(self, text: Text | str) -> None:
+        """A piece of a text that comes bit by bit; `line` begins a new line behind it."""
+        self.idle()
+        self.console.print(text, end="", markup=False, emoji=False)
+        self._open_line = True
+
+    def end_line(self) -> None:
+        """Ends the line of a text that came in pieces."""
+        if self._open_line:
+            self.console.print()
+        self._open_line = False
+
+    @property
+    def in_a_line(self) -> bool:
+        return self._open_line
 
     def _wrapped(self, text: Text | str) -> Iterator[Text]:
         from rich.text import Text
@@ -59,7 +92,7 @@ class Screen:
 
     def busy(self, what: str) -> None:
         """A spinner that says what goes on, and for how long. Nothing where it could not move."""
-        if not self.live:
+        if not self.live or self.taken or self._open_line:
             return
         if self._doing.what != what:
             self._doing = _Doing(what)
@@ -75,10 +108,47 @@ class Screen:
             self._status.stop()
         self._status, self._doing = None, _Doing("")
 
-    async def ask(self, prompt: str, *, prefill: str = "") -> str:
-        """One line from the keyboard. Raises EOFError where there is none any more."""
+    async def ask(
+        self, prompt: Text | str, *, prefill: str = "", fresh: bool = False, earlier: Sequence[str] = ()
+    ) -> str:
+        """One line from the keyboard. Raises EOFError where there is none any more. Cancelled, the question goes away.
+
+        `fresh`: what was typed before it was asked does not count. `earlier`: lines for the arrow keys.
+        """
+        from rich.text import Text
+
         self.idle()
-        return (await _in_a_thread(lambda: _read_line(prompt, prefill))).strip()
+        self.end_line()
+        asked = Text(prompt) if isinstance(prompt, str) else prompt
+        if not (self.live and can_read_keys()):
+            return (await read_plainly(asked.plain)).strip()
+        line = Line(prefill, earlier=earlier)
+        self._prompt = Prompt(self.console, asked, line)
+        try:
+            return (await read_line(self._prompt, line, fresh=fresh)).strip()
+        finally:
+            self._prompt = None
+
+    @contextlib.contextmanager
+    def lent(self) -> Iterator[None]:
+        """Another program has the terminal: what there is to show waits until it gives it back."""
+        self.idle()
+        self.end_line()
+        self._held = []
+        try:
+            yield
+        finally:
+            held, self._held = self._held, None
+            for text, style in held:
+                self.line(text, style=style)
+
+    @contextlib.contextmanager
+    def _out_of_the_way(self) -> Iterator[None]:
+        if self._prompt:
+            self._prompt.hide()
+        yield
+        if self._prompt:
+            self._prompt.show()
 
 
 class _Doing:
@@ -92,74 +162,3 @@ class _Doing:
         from rich.text import Text
 
         return Text(f"{self.what} · {time.monotonic() - self._since:.0f} s", style="dim", no_wrap=True)
-
-
-def _read_line(prompt: str, prefill: str) -> str:
-    try:
-        import readline
-    except ImportError:  # not everywhere; then there is no editing
-        return _typed(prompt)
-    readline.set_startup_hook((lambda: readline.insert_text(prefill)) if prefill else None)
-    try:
-        return _typed(prompt)
-    finally:
-        readline.set_startup_hook(None)
-
-
-def _typed(prompt: str) -> str:
-    # input() writes its prompt to stdout, which belongs to results: away with that where it is a file.
-    if sys.stdout.isatty():
-        return input(prompt)
-    sys.stderr.write(prompt)
-    sys.stderr.flush()
-    return input()
-
-
-async def _in_a_thread(read: Callable[[], str]) -> str:
-    """Reads in a thread that nobody waits for: a pool's would hold up the end of the program until Enter is pressed."""
-    loop = asyncio.get_running_loop()
-    line: asyncio.Future[str] = loop.create_future()
-
-    def settle(text: str | None, error: BaseException | None) -> None:
-        if line.done():
-            return
-        if error is None:
-            line.set_result(text or "")
-        else:
-            line.set_exception(error)
-
-    def work() -> None:
-        text, failure = None, None
-        try:
-            text = read()
-        except BaseException as error:  # noqa: BLE001 - whatever it is, the one who waits gets it
-            failure = error
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(settle, text, failure)
-
-    with _terminal_restored():
-        threading.Thread(target=work, daemon=True, name="everturn-keyboard").start()
-        return await line
-
-
-@contextlib.contextmanager
-def _terminal_restored() -> Iterator[None]:
-    """Readline turns echo off while it reads. When Ctrl-C takes us away from it, somebody has to turn it on again."""
-    before = _terminal_settings()
-    try:
-        yield
-    finally:
-        if before is not None:
-            import termios
-
-            termios.tcsetattr(sys.stdin.fileno(), termios.TCSADRAIN, before)
-
-
-def _terminal_settings() -> list[Any] | None:
-    if not sys.stdin.isatty():
-        return None
-    try:
-        import termios
-    except ImportError:  # Windows, which restores them itself
-        return None
-    return termios.tcgetattr(sys.stdin.fileno())

@@ -91,9 +91,9 @@ async def _until_done(follower: Any, screen: Screen) -> None:
             screen.line(marked("assistant", stop.message.text))
         elif isinstance(stop, events.Stalled):
             raise Stalled(stop.cause, cure=stop.cure)
-        elif stop.outcome is None:
-            raise EverturnError(f"The conversation ended without a reply: {stop.why}")
-        else:
+        elif isinstance(stop, events.Done):
+            if stop.outcome is None:
+                raise EverturnError(f"The conversation ended without a reply: {stop.why}")
             return
 
 

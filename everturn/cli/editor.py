@@ -1,0 +1,58 @@
+"""A call's arguments in the editor of whoever decides."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shlex
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from everturn.cli.terminal import Screen
+
+
+class NotEdited(Exception):
+    """There are no new arguments: the message says why not."""
+
+
+async def edited(screen: Screen, name: str, written: str) -> str:
+    """The text as $VISUAL or $EDITOR leaves it; without one, it is edited in the line. Raises NotEdited.
+
+    Cancelled, the editor is asked to end.
+    """
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
+    if not editor:
+        return await screen.ask("    arguments: ", prefill=" ".join(map(str.strip, written.splitlines())))
+    with tempfile.TemporaryDirectory(prefix="everturn-") as folder, screen.lent():
+        file = Path(folder) / f"{Path(name).name}.json"
+        file.write_text(written + "\n")
+        try:
+            process = await asyncio.create_subprocess_exec(*shlex.split(editor), str(file))
+        except (OSError, ValueError) as error:
+            raise NotEdited(f"The editor {editor!r} can't be started: {error}. Set EDITOR to another.") from None
+        try:
+            status = await process.wait()
+        finally:
+            if process.returncode is None:
+                with suppress(ProcessLookupError):
+                    process.terminate()
+                await process.wait()
+        if status:
+            raise NotEdited(f"The editor {editor!r} ended with status {status}: nothing was changed.")
+        return file.read_text().strip()
+
+
+def arguments_of(written: str) -> dict[str, Any]:
+    """Raises NotEdited where the text is no JSON object."""
+    if not written:
+        raise NotEdited("Nothing was left of the arguments: nothing was changed.")
+    try:
+        arguments = json.loads(written)
+    except ValueError as error:
+        raise NotEdited(f"This is not JSON: {error}") from None
+    if not isinstance(arguments, dict):
+        raise NotEdited("The arguments are a JSON object: {...}")
+    return arguments

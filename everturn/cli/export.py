@@ -1,0 +1,78 @@
+"""`everturn export`: whole conversations for other programs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+if TYPE_CHECKING:
+    from everturn.exporting import Exported
+
+Format = Literal["jsonl", "markdown", "sqlite"]
+
+_FORMAT_OF: dict[str, Format] = {
+    ".jsonl": "jsonl",
+    ".md": "markdown",
+    ".db": "sqlite",
+    ".sqlite": "sqlite",
+    ".sqlite3": "sqlite",
+}
+
+
+def export(
+    ids: Annotated[list[str], typer.Argument(metavar="ID...", help="The conversations.")],
+    format: Annotated[  # noqa: A002 - the contract's name
+        Format | None, typer.Option("--format", help="As the file's name says, or else jsonl.")
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", help="In place of standard output. A SQLite file is added to."),
+    ] = None,
+) -> None:
+    """Write whole conversations as JSON lines, Markdown or a SQLite database."""
+    chosen: Format = format or (_FORMAT_OF.get(output.suffix, "jsonl") if output else "jsonl")
+    if output is None and chosen == "sqlite":
+        raise typer.BadParameter("a database is a file: name it with --output FILE", param_hint="--format")
+    exported = asyncio.run(_read(ids))
+    if output is None:
+        sys.stdout.write(_written(exported, chosen))
+        return
+    if chosen == "sqlite":
+        from everturn.exporting import write_sqlite
+
+        write_sqlite(output, exported)
+    else:
+        _replace(output, _written(exported, chosen))
+    print(f"exported: {', '.join(ids)} to {output}")
+
+
+async def _read(ids: list[str]) -> list[Exported]:
+    from everturn.cli.hosts import remote_client
+    from everturn.exporting import read_conversation
+
+    async with remote_client() as client:
+        return [await read_conversation(client, conversation_id) for conversation_id in ids]
+
+
+def _written(exported: list[Exported], chosen: Format) -> str:
+    from everturn.exporting import to_jsonl, to_markdown
+
+    return "".join(map(to_markdown if chosen == "markdown" else to_jsonl, exported))
+
+
+def _replace(file: Path, text: str) -> None:
+    """Whatever goes wrong, the file is the old one or the new."""
+    from everturn.errors import InvalidFile
+
+    beside = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(file)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise InvalidFile(f"{file} can't be written: {error.strerror}.", cure="Name another file.") from error

@@ -1,0 +1,72 @@
+"""A reply on the screen while it is still being written: in whole words, in lines that fit, under one mark."""
+
+from __future__ import annotations
+
+import re
+
+from rich.cells import cell_len
+from rich.text import Text
+
+from everturn.cli.render import clean, marked
+from everturn.cli.terminal import Screen
+
+_TOKEN = re.compile(r"\n|[^\S\n]+|\S+")
+_MARGIN = 2
+_MAX_HELD_CELLS = 30
+"""A longer word is shown before its end is known: not every language has spaces."""
+
+
+class Spoken:
+    """One turn's text. `add` takes pieces as they come; `finish` the whole, which has the last word."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._said = ""
+        self._held = ""
+        """The end of what was said: perhaps only half a word."""
+        self._column = 0
+
+    def add(self, piece: str) -> None:
+        if self._screen.taken:
+            return  # finish() will show it
+        self._said += piece
+        tokens = _TOKEN.findall(self._held + clean(piece.replace("\r", "")))
+        self._held = ""
+        if tokens and not tokens[-1].isspace() and cell_len(tokens[-1]) < _MAX_HELD_CELLS:
+            self._held = tokens.pop()
+        self._write(tokens)
+
+    def void(self) -> None:
+        """The turn begins again: what was said so far is not its text."""
+        if self._said:
+            self._screen.line(marked("trouble", "the model was interrupted, and starts again", indent=2))
+        self._said = self._held = ""
+        self._column = 0
+
+    def finish(self, text: str) -> None:
+        """Shows what lacks of the text: all of it, where it is not the one that came so far."""
+        if not self._said or self._screen.taken or not text.startswith(self._said):
+            if text:
+                self._screen.line(marked("assistant", text))
+            return
+        self.add(text.removeprefix(self._said))
+        self._write([self._held])
+        self._screen.end_line()
+
+    def _write(self, tokens: list[str]) -> None:
+        written = Text()
+        if tokens and not self._screen.in_a_line:
+            # A new reply; or another line came between.
+            written.append_text(marked("assistant", "") if not self._column else Text(" " * _MARGIN))
+            self._column = _MARGIN
+        for token in tokens:
+            cells = cell_len(token)
+            if token == "\n" or (self._column + cells > self._screen.width and self._column > _MARGIN):
+                written.rstrip()
+                written.append("\n" + " " * _MARGIN)
+                self._column = _MARGIN
+            if token != "\n" and not (token.isspace() and self._column == _MARGIN and cells == 1):
+                written.append(token)
+                self._column += cells
+        if written:
+            self._screen.piece(written)

@@ -1,0 +1,60 @@
+"""JSON lines: one for the conversation, one for each turn, one for each message."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any
+
+from everturn.exporting.reading import Exported
+from everturn.records import Usage
+
+
+def to_jsonl(exported: Exported) -> str:
+    """Lines that say their `kind`, and but for the first their `conversation`. Messages are in the transcript's order,
+    with everything that they hold."""
+    it = exported
+    whole: dict[str, Any] = {
+        "kind": "conversation",
+        "id": it.id,
+        "agent": it.agent,
+        "model": it.model,
+        "status": it.status,
+        "started_at": iso(it.started_at),
+        "ended_at": iso(it.ended_at),
+        "usage": tokens(it.usage),
+        "cost_usd": it.cost_usd,
+        "outcome": it.outcome.model_dump(mode="json", exclude={"tail"}) if it.outcome else None,
+    }
+    turns = [
+        {
+            "kind": "turn",
+            "conversation": it.id,
+            "turn": turn.turn,
+            "summary": turn.kind == "summary",
+            "model": turn.model,
+            "started_at": iso(turn.started_at),
+            "finished_at": iso(turn.finished_at),
+            "stop": turn.stop,
+            "usage": tokens(turn.usage),
+            "cost_usd": turn.cost_usd,
+        }
+        for turn in it.turns
+    ]
+    messages = []
+    for position, message in enumerate(it.messages):
+        facts = it.facts.get(position)
+        place = {"turn": facts.turn if facts else None, "at": iso(facts.at) if facts else None}
+        said = message.model_dump(mode="json")
+        messages.append({"kind": "message", "conversation": it.id, "position": position, **place, **said})
+    return "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in (whole, *turns, *messages))
+
+
+def iso(moment: datetime | None) -> str | None:
+    """ISO 8601, UTC, to the millisecond."""
+    return moment.isoformat(timespec="milliseconds") if moment else None
+
+
+def tokens(usage: Usage) -> dict[str, int]:
+    """All of its fields, for readers without the class."""
+    return {name: getattr(usage, name) for name in Usage.model_fields}

@@ -1,0 +1,101 @@
+"""Markdown, for people: everything that was said, every call with its arguments, every result in full."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import assert_never
+
+from everturn.exporting.reading import Exported, MessageFacts
+from everturn.records import (
+    Decision,
+    Document,
+    Image,
+    Message,
+    Opaque,
+    Part,
+    ServerToolUse,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
+
+_WHO = {"user": "User", "assistant": "Assistant", "tool": "Tools", "system": "System"}
+_VERDICTS = {"approve": "approved", "deny": "denied", "answer": "answered"}
+
+
+def to_markdown(exported: Exported) -> str:
+    return "\n\n".join([f"# {exported.id}", _facts(exported), *_messages(exported)]) + "\n"
+
+
+def _facts(it: Exported) -> str:
+    told = [f"Agent {it.agent}", it.model, it.status.replace("_", " ")]
+    told += [f"{it.started_at:%Y-%m-%d %H:%M} UTC"] if it.started_at else []
+    told += [f"{len(it.turns)} turns", f"{it.usage.total_tokens:,} tokens"]
+    told += [f"{it.cost_usd:.4f} USD"] if it.cost_usd else []
+    return " · ".join(fact for fact in told if fact)
+
+
+def _messages(it: Exported) -> Iterator[str]:
+    for position, message in enumerate(it.messages):
+        yield f"## {_heading(message, it.facts.get(position))}"
+        for part in message.parts:
+            yield _part(part)
+
+
+def _heading(message: Message, facts: MessageFacts | None) -> str:
+    who = message.author or _WHO[message.role]
+    return who + (f" · turn {facts.turn} · {facts.at:%Y-%m-%d %H:%M:%S}" if facts else "")
+
+
+def _part(part: Part) -> str:
+    match part:
+        case Text():
+            return part.text
+        case Thinking():
+            return "\n".join(f"> {line}" for line in part.text.splitlines())
+        case ToolCall():
+            arguments = part.unparsed or json.dumps(part.arguments, ensure_ascii=False, indent=2)
+            return f"**{part.name}** (`{part.call_id}`)\n\n{_fenced(arguments, 'json')}"
+        case ToolResult():
+            return _result(part)
+        case Image() | Document():
+            return _file(part)
+        case ServerToolUse():
+            return f"**{part.name}** (run by the provider)\n\n{_fenced(json.dumps(part.data, indent=2), 'json')}"
+        case Opaque():
+            return _fenced(json.dumps(part.data, ensure_ascii=False, indent=2), "json")
+        case other:
+            assert_never(other)
+
+
+def _result(result: ToolResult) -> str:
+    told = f"**{result.name}** (`{result.call_id}`)" + (" failed" if result.is_error else "")
+    told += f", {_decision(result.decision)}" if result.decision else ""
+    content = [_fenced(part.text) if isinstance(part, Text) else _file(part) for part in result.content]
+    return "\n\n".join([told, *content])
+
+
+def _decision(decision: Decision) -> str:
+    said = _VERDICTS[decision.verdict] + (f" by {decision.by}" if decision.by else "")
+    said += f" at {decision.at}" if decision.at else ""
+    said += f": {decision.note}" if decision.note else ""
+    if decision.arguments is None:
+        return said
+    return f"{said}, with\n\n{_fenced(json.dumps(decision.arguments, ensure_ascii=False, indent=2), 'json')}"
+
+
+def _file(part: Image | Document) -> str:
+    """What it is, and where: its bytes are of no use to a reader."""
+    if part.url:
+        return f"![{part.kind}]({part.url})"
+    return f"[{part.kind}: {part.media_type}, {len(part.data or '') * 3 // 4:,} bytes]"
+
+
+def _fenced(text: str, language: str = "") -> str:
+    """A block whose fence is longer than any in it."""
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    fence = "`" * max(longest + 1, 3)
+    return f"{fence}{language}\n{text}\n{fence}"

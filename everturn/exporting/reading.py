@@ -1,0 +1,160 @@
+"""Reads a conversation whole: its messages, and when, by which model and at what cost they came about."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal
+
+from temporalio.service import RPCError, RPCStatusCode
+
+from everturn import history
+from everturn.client import Client
+from everturn.payloads import CarryOver
+from everturn.records import Message, Outcome, Usage
+
+
+@dataclass(frozen=True)
+class MessageFacts:
+    """Of a message: the turn that it belongs to, and the server's time when it came (a user's: when it was taken)."""
+
+    turn: int
+    at: datetime
+
+
+@dataclass(frozen=True)
+class TurnFacts:
+    """One model turn that was answered. A `summary` is no reply: compaction shows it in place of older parts."""
+
+    turn: int
+    kind: Literal["reply", "summary"]
+    model: str
+    """`provider:name`; empty where the history does not say."""
+    started_at: datetime
+    finished_at: datetime
+    stop: str
+    usage: Usage
+    cost_usd: float | None
+    """None where the price is not known."""
+
+
+@dataclass(frozen=True)
+class CallTimes:
+    """When a tool's last run started and ended; a call that is answered or refused never runs."""
+
+    started_at: datetime
+    finished_at: datetime | None = None
+
+
+@dataclass
+class Exported:
+    """A conversation, as far as it has come."""
+
+    id: str
+    agent: str = ""
+    model: str = ""
+    status: str = "running"
+    """`running`, the outcome's status, or `failed`, `terminated` and so on, as Temporal says."""
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    outcome: Outcome | None = None
+    messages: tuple[Message, ...] = ()
+    facts: dict[int, MessageFacts] = field(default_factory=dict)
+    """Of messages, by their positions."""
+    turns: list[TurnFacts] = field(default_factory=list)
+    calls: dict[str, CallTimes] = field(default_factory=dict)
+
+    @property
+    def usage(self) -> Usage:
+        return sum((turn.usage for turn in self.turns), Usage())
+
+    @property
+    def cost_usd(self) -> float | None:
+        """None where one of the prices is not known."""
+        costs = [turn.cost_usd for turn in self.turns]
+        return sum(cost or 0.0 for cost in costs) if None not in costs else None
+
+
+async def read_conversation(client: Client, conversation_id: str) -> Exported:
+    """All of a conversation. Raises NotFound, and Unreachable where Temporal does not answer."""
+    conversation = client.conversation(conversation_id)
+    messages = await conversation.transcript()
+    exported = Exported(conversation_id, messages=messages)
+    reader = _Reader(exported)
+    for run_id in await _runs(client, conversation_id):
+        try:
+            async for step in history.read_steps(client.temporal, conversation_id, run_id=run_id):
+                reader.take(step)
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise client.unreachable(error) from error
+    described = await client.temporal.get_workflow_handle(conversation_id).describe()
+    exported.ended_at = described.close_time
+    temporal_status = described.status.name.lower() if described.status else "unknown"
+    exported.status = exported.outcome.status if exported.outcome else temporal_status
+    return exported
+
+
+async def _runs(client: Client, conversation_id: str) -> list[str]:
+    """The runs that the namespace still has, oldest first: those that went on as new, and those before a revival."""
+    written = conversation_id.replace("'", "''")
+    listed = [run async for run in client.temporal.list_workflows(f"WorkflowId = '{written}'")]
+    runs = [run.run_id for run in sorted(listed, key=lambda run: run.start_time)]
+    latest = (await client.temporal.get_workflow_handle(conversation_id).describe()).run_id
+    # The list runs a moment behind.
+    return runs if latest in runs else [*runs, latest]
+
+
+class _Reader:
+    """A fold over the steps of all runs, beside the one that makes the transcript."""
+
+    def __init__(self, exported: Exported) -> None:
+        self._it = exported
+        self._started: dict[int, datetime] = {}
+
+    def take(self, step: history.Step) -> None:
+        it = self._it
+        match step:
+            case history.Started(start=start):
+                carry = start.carry or CarryOver()
+                # What it does not take over was another conversation's of this id, or came after a reset's point.
+                it.facts = {at: facts for at, facts in it.facts.items() if at < carry.length}
+                it.turns = [turn for turn in it.turns if turn.turn <= carry.turn]
+                it.started_at = it.started_at if carry.length and it.started_at else step.at
+                it.agent, it.outcome = start.agent, None
+                carried = carry.facts.model if carry.facts else ""
+                it.model = carry.model or start.model or carried or it.model
+            case history.TurnStarted(request=request):
+                self._started[request.turn] = step.at
+                for position in range(request.position, request.position + len(request.delta)):
+                    it.facts[position] = MessageFacts(request.turn, step.at)
+            case history.TurnFinished():
+                self._take_turn(step)
+            case history.ToolStarted(request=call):
+                it.calls[call.call_id] = CallTimes(step.at)
+            case history.ToolFinished(result=result):
+                started = it.calls.get(result.call_id)
+                it.calls[result.call_id] = CallTimes(started.started_at if started else step.at, step.at)
+            case history.Finished(next_run_id="", outcome=outcome):
+                it.outcome = outcome
+            case _:
+                pass
+
+    def _take_turn(self, step: history.TurnFinished) -> None:
+        it, request, reply = self._it, step.request, step.reply
+        if request.model or reply.facts:
+            it.model = request.model or (reply.facts.model if reply.facts else it.model)
+        if not request.summarise or reply.message.parts:
+            it.facts[request.position + len(request.delta)] = MessageFacts(request.turn, step.at)
+        it.turns.append(
+            TurnFacts(
+                turn=request.turn,
+                kind="summary" if request.summarise else "reply",
+                model=it.model,
+                started_at=self._started.get(request.turn, step.at),
+                finished_at=step.at,
+                stop=reply.stop,
+                usage=reply.usage,
+                cost_usd=reply.cost_usd,
+            )
+        )

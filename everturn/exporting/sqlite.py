@@ -1,0 +1,173 @@
+"""SQLite: a database that conversations are put into one after the other, to be asked in SQL."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from everturn.errors import InvalidFile
+from everturn.exporting.jsonl import iso, tokens
+from everturn.exporting.reading import Exported
+from everturn.records import Part, Thinking
+
+APPLICATION_ID = 0x45565254
+"""`EVRT`: what `file` and we know such a database by."""
+VERSION = 1
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS conversations (
+  id TEXT PRIMARY KEY, agent TEXT, model TEXT, status TEXT, started_at TEXT, ended_at TEXT, text TEXT, reason TEXT,
+  turns INTEGER, messages INTEGER, total_tokens INTEGER, cost_usd REAL, exported_at TEXT
+);
+CREATE TABLE IF NOT EXISTS messages (
+  conversation TEXT REFERENCES conversations (id) ON DELETE CASCADE, position INTEGER, role TEXT, author TEXT,
+  turn INTEGER, at TEXT, text TEXT, thinking TEXT, parts TEXT, PRIMARY KEY (conversation, position)
+);
+CREATE TABLE IF NOT EXISTS tool_calls (
+  conversation TEXT REFERENCES conversations (id) ON DELETE CASCADE, call_id TEXT, position INTEGER, turn INTEGER,
+  name TEXT, arguments TEXT, started_at TEXT, finished_at TEXT, PRIMARY KEY (conversation, call_id)
+);
+CREATE TABLE IF NOT EXISTS tool_results (
+  conversation TEXT REFERENCES conversations (id) ON DELETE CASCADE, call_id TEXT, position INTEGER, name TEXT,
+  is_error INTEGER, text TEXT, content TEXT, verdict TEXT, decided_by TEXT, decided_at TEXT, note TEXT,
+  edited_arguments TEXT, PRIMARY KEY (conversation, call_id)
+);
+CREATE TABLE IF NOT EXISTS usage (
+  conversation TEXT REFERENCES conversations (id) ON DELETE CASCADE, turn INTEGER, kind TEXT, model TEXT,
+  started_at TEXT, finished_at TEXT, stop TEXT, input_tokens INTEGER, output_tokens INTEGER, cached_tokens INTEGER,
+  cache_write_tokens INTEGER, reasoning_tokens INTEGER, cost_usd REAL, PRIMARY KEY (conversation, turn)
+);
+CREATE INDEX IF NOT EXISTS tool_calls_by_name ON tool_calls (name);
+"""
+"""Times are ISO 8601, UTC. `parts`, `arguments`, `content` and `edited_arguments` are JSON, for SQLite's functions."""
+
+Row = dict[str, Any]
+
+
+def write_sqlite(path: Path | str, conversations: Iterable[Exported]) -> None:
+    """Puts conversations into a database, which is made where it is lacking. One that is in it already is replaced.
+
+    Raises InvalidFile for a file that is something else.
+    """
+    try:
+        with closing(sqlite3.connect(path)) as database:
+            _prepare(database, path)
+            for exported in conversations:
+                with database:
+                    database.execute("DELETE FROM conversations WHERE id = ?", (exported.id,))
+                    for table, row in _rows(exported):
+                        names, marks = ", ".join(row), ", ".join("?" * len(row))
+                        database.execute(
+                            f"INSERT OR REPLACE INTO {table} ({names}) VALUES ({marks})", tuple(row.values())
+                        )
+    except sqlite3.Error as error:
+        raise InvalidFile(f"{path} can't be written: {error}.", cure="Name another file.") from error
+
+
+def _prepare(database: sqlite3.Connection, path: Path | str) -> None:
+    database.execute("PRAGMA foreign_keys = ON")
+    (application,) = database.execute("PRAGMA application_id").fetchone()
+    (version,) = database.execute("PRAGMA user_version").fetchone()
+    (tables,) = database.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    if tables and (application, version) != (APPLICATION_ID, VERSION):
+        what = f"one of another version ({version})" if application == APPLICATION_ID else "somebody else's"
+        raise InvalidFile(f"The database {path} is {what}.", cure="Name another file.")
+    if not tables:
+        database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        database.execute(f"PRAGMA user_version = {VERSION}")
+        database.executescript(SCHEMA)
+
+
+def _rows(it: Exported) -> Iterator[tuple[str, Row]]:
+    yield (
+        "conversations",
+        {
+            "id": it.id,
+            "agent": it.agent,
+            "model": it.model,
+            "status": it.status,
+            "started_at": iso(it.started_at),
+            "ended_at": iso(it.ended_at),
+            "text": it.outcome.text if it.outcome else None,
+            "reason": it.outcome.reason if it.outcome else None,
+            "turns": len(it.turns),
+            "messages": len(it.messages),
+            "total_tokens": it.usage.total_tokens,
+            "cost_usd": it.cost_usd,
+            "exported_at": iso(datetime.now(UTC)),
+        },
+    )
+    for position, message in enumerate(it.messages):
+        facts = it.facts.get(position)
+        place = {"conversation": it.id, "position": position}
+        turn = {"turn": facts.turn if facts else None}
+        yield (
+            "messages",
+            {
+                **place,
+                **turn,
+                "role": message.role,
+                "author": message.author or None,
+                "at": iso(facts.at) if facts else None,
+                "text": message.text,
+                "thinking": "".join(part.text for part in message.parts if isinstance(part, Thinking)) or None,
+                "parts": _json(message.parts),
+            },
+        )
+        for call in message.tool_calls:
+            times = it.calls.get(call.call_id)
+            yield (
+                "tool_calls",
+                {
+                    **place,
+                    **turn,
+                    "call_id": call.call_id,
+                    "name": call.name,
+                    "arguments": json.dumps(call.arguments, ensure_ascii=False),
+                    "started_at": iso(times.started_at) if times else None,
+                    "finished_at": iso(times.finished_at) if times else None,
+                },
+            )
+        for result in message.tool_results:
+            decision = result.decision
+            edited = decision.arguments if decision else None
+            yield (
+                "tool_results",
+                {
+                    **place,
+                    "call_id": result.call_id,
+                    "name": result.name,
+                    "is_error": result.is_error,
+                    "text": result.text,
+                    "content": _json(result.content),
+                    "verdict": decision.verdict if decision else None,
+                    "decided_by": decision.by if decision else None,
+                    "decided_at": decision.at if decision else None,
+                    "note": decision.note if decision else None,
+                    "edited_arguments": json.dumps(edited, ensure_ascii=False) if edited is not None else None,
+                },
+            )
+    for one in it.turns:
+        yield (
+            "usage",
+            {
+                "conversation": it.id,
+                "turn": one.turn,
+                "kind": one.kind,
+                "model": one.model,
+                "started_at": iso(one.started_at),
+                "finished_at": iso(one.finished_at),
+                "stop": one.stop,
+                **tokens(one.usage),
+                "cost_usd": one.cost_usd,
+            },
+        )
+
+
+def _json(parts: tuple[Part, ...] | tuple[Any, ...]) -> str:
+    return json.dumps([part.model_dump(mode="json") for part in parts], ensure_ascii=False)

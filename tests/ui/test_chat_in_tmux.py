@@ -1,0 +1,175 @@
+"""`everturn chat` as a person has it: in a real terminal, with a real server, worker and model server."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from everturn.devserver import DevServer
+from everturn.testing import ScriptedModel, call, slow
+from tests.ui.tmux import Terminal
+
+pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
+
+TOOLS = """
+from everturn import tool
+
+def look_up(order: str) -> str:
+    "What was ordered."
+    return f"Order {order}: a lamp\\n34.90 EUR\\nbroken on arrival"
+
+@tool(needs_approval=True, effect="once")
+def refund(order: str, cents: int) -> str:
+    "Give money back."
+    return f"refunded {cents} of {order}"
+"""
+SAID = "The lamp of order 81 arrived broken, so its price was given back to whoever had paid for it."
+ASKED = "approve? [y]es, [n]o, [e]dit:"
+REFUND = call("refund", {"order": "81", "cents": 3490})
+
+
+@pytest.fixture
+def environment(tmp_path: Path, server: DevServer) -> dict[str, str]:
+    (tmp_path / "tools.py").write_text(TOOLS)
+    bin_folder = tmp_path / "bin"
+    bin_folder.mkdir()
+    command = bin_folder / "everturn"
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m everturn "$@"\n')
+    command.chmod(0o755)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("EVERTURN_", "TEMPORAL_"))}
+    for name in ("CI", "NO_COLOR", "TMUX", "EDITOR", "VISUAL"):
+        kept.pop(name, None)
+    return {
+        **kept,
+        "PATH": f"{bin_folder}:{os.environ['PATH']}",
+        "PYTHONPATH": str(Path(__file__).parents[2]),
+        "XDG_STATE_HOME": str(tmp_path / "state"),
+        "TEMPORAL_ADDRESS": server.address,
+    }
+
+
+@pytest.fixture
+def model(environment: dict[str, str], scripted: Callable[..., ScriptedModel]) -> Callable[[Any], None]:
+    def serve(script: Any) -> None:
+        environment["SCRIPTED_BASE_URL"] = scripted(script).base_url
+
+    return serve
+
+
+@pytest.fixture
+def name() -> str:
+    return f"chat-{uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def clerk(environment: dict[str, str], tmp_path: Path) -> Iterator[Callable[[], None]]:
+    """Starts `everturn worker` with an agent, on a task queue of its own."""
+    (tmp_path / "clerk.py").write_text(
+        "from everturn import Agent\nfrom tools import look_up, refund\n"
+        "clerk = Agent('clerk', model='scripted:x', tools=[look_up, refund])\n"
+    )
+    environment |= {"EVERTURN_TASK_QUEUE": f"clerk-{uuid4().hex[:8]}", "EVERTURN_AGENTS": "clerk.py"}
+    workers: list[subprocess.Popen[bytes]] = []
+
+    def start() -> None:
+        command = [sys.executable, "-m", "everturn", "worker"]
+        with (tmp_path / "worker.log").open("wb") as log:
+            workers.append(subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=log, stdout=log))
+
+    yield start
+    for worker in workers:
+        worker.kill()
+        worker.wait()
+
+
+def everturn(environment: dict[str, str], folder: Path, *arguments: str) -> str:
+    command = [sys.executable, "-m", "everturn", *arguments]
+    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=60, check=True)
+    return done.stdout
+
+
+def test_a_question_a_tool_an_approval_and_back_again(
+    environment: dict[str, str],
+    tmp_path: Path,
+    model: Callable[[Any], None],
+    clerk: Callable[[], None],
+    name: str,
+) -> None:
+    model([call("look_up", {"order": "81"}), REFUND, slow(SAID, per_chunk=0.15), slow("It was.", seconds=3)])
+    clerk()
+    with Terminal(tmp_path, environment) as terminal:
+        terminal.until(lambda _: "clerk" in (tmp_path / "worker.log").read_text())
+        terminal.run("everturn", "chat", "--agent", "clerk", "--id", name)
+        terminal.until("▸")
+        terminal.type("Order 81 arrived broken.")
+        terminal.until('✓ look_up(order="81")  Order 81: a lamp … 2 more lines', '"cents": 3490', ASKED)
+        terminal.type("y")
+        terminal.until('✓ refund(order="81", cents=3490)  refunded 3490 of 81')
+        terminal.until("● The lamp", gone="paid for it")  # it streams
+        shown = terminal.until(lambda shown: shown.rstrip().endswith("▸"))
+        assert SAID in " ".join(shown.split())
+        assert shown.count("● The") == 1
+
+        terminal.type("Was it?")
+        terminal.until("thinking")
+        terminal.press("C-c")
+        terminal.until("The conversation goes on without you.", f"everturn chat --id {name}")
+        assert "Traceback" not in terminal.shown()
+        terminal.press("C-l")
+        terminal.run("everturn", "chat", "--id", name)
+        shown = terminal.until("● It was.", lambda shown: shown.rstrip().endswith("▸"))
+        assert "▸ Was it?" in shown
+        terminal.type("/quit")
+        terminal.until(lambda shown: shown.rstrip().endswith("$"))
+    assert '"state": "done"' in everturn(environment, tmp_path, "show", name, "--json")
+
+
+def test_a_call_is_edited_in_the_editor_and_the_next_denied_with_a_reason(
+    environment: dict[str, str], tmp_path: Path, model: Callable[[Any], None], name: str
+) -> None:
+    model([REFUND, "Less.", REFUND, "Not."])
+    editor = tmp_path / "bin" / "lower"
+    editor.write_text('#!/bin/sh\ngrep -q 3490 "$1" && sed -i s/3490/oops/ "$1" || sed -i s/oops/900/ "$1"\n')
+    editor.chmod(0o755)
+    environment["EDITOR"] = "lower"
+    with Terminal(tmp_path, environment) as terminal:
+        terminal.run("everturn", "chat", "-m", "scripted:x", "--tool", "tools.py", "--id", name)
+        terminal.until("▸")
+        terminal.type("Refund order 81.")
+        terminal.until(ASKED)
+        terminal.type("e")
+        terminal.until("This is not JSON", lambda shown: shown.rstrip().endswith(ASKED))
+        terminal.type("e")
+        terminal.until('as refund(order="81", cents=900)', "refunded 900 of 81", "● Less.")
+
+        terminal.until(lambda shown: shown.rstrip().endswith("▸"))
+        terminal.type("And again.")
+        terminal.until(lambda shown: shown.count('"cents": 3490') == 2 and shown.rstrip().endswith(ASKED))
+        terminal.type("n")
+        terminal.until("why not?")
+        terminal.type("Once is enough.")
+        terminal.until("(Once is enough.)", "● Not.")
+
+
+def test_a_question_goes_away_when_somebody_else_decides(
+    environment: dict[str, str], tmp_path: Path, model: Callable[[Any], None], name: str
+) -> None:
+    model([REFUND, "Done."])
+    with Terminal(tmp_path, environment) as terminal:
+        terminal.run("everturn", "run", "Refund it.", "-m", "scripted:x", "--tool", "tools.py", "--id", name)
+        terminal.until(ASKED)
+        terminal.press("y", "e")  # and thinks about it
+        environment["USER"] = environment["LOGNAME"] = "ann"
+        everturn(environment, tmp_path, "approve", name)
+        terminal.until("approved by ann", "refunded 3490 of 81", "Done.", gone=ASKED)
+        # Nobody reads the keyboard any more but the shell: what is typed is shown once.
+        terminal.type("echo ok")
+        assert terminal.until("\nok").count("echo ok") == 1

@@ -1,0 +1,157 @@
+"""Conversations as JSON lines, Markdown and SQLite: whole, through runs, edits and revivals."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from everturn import Client, Conversation, tool
+from everturn.errors import InvalidFile, NotFound
+from everturn.exporting import read_conversation, to_jsonl, to_markdown, write_sqlite
+from everturn.records import Message, Text
+from everturn.testing import ScriptedModel, call
+from everturn.workflows import carry
+from tests.conftest import agent_on, hosting, waiting
+
+Scripted = Callable[..., ScriptedModel]
+
+REFUND = call("refund", {"order": "81", "cents": 3490})
+
+
+@tool(needs_approval=True, effect="once")
+def refund(order: str, cents: int) -> str:
+    """Give money back."""
+    return f"```\nrefunded {cents} of {order}\n```"
+
+
+@tool
+def read_page(number: int) -> str:
+    """Read a page."""
+    return f"page {number}: " + "x" * 3000
+
+
+async def refunded(client: Client, scripted: Scripted, conversation_id: str) -> Conversation:
+    """A conversation with an edited call, which was over and taken up again."""
+    agent = agent_on(scripted([REFUND, "Less than it was.", "Really."]), tools=[refund])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Refund order 81.", id=conversation_id)
+        await waiting(conversation)
+        await conversation.approve("call_0_0", arguments={"order": "81", "cents": 900}, note="half")
+        await conversation.outcome()
+        await client.send(agent, "Really?", id=conversation.id)
+        await conversation.outcome()
+    return conversation
+
+
+def asked(file: Path, question: str) -> list[tuple[Any, ...]]:
+    with closing(sqlite3.connect(file)) as database:
+        return database.execute(question).fetchall()
+
+
+async def test_a_database_is_asked_in_sql(client: Client, scripted: Scripted, tmp_path: Path) -> None:
+    file = tmp_path / "conversations.db"
+    name = f"it's {uuid4().hex[:6]}"
+    other = await refunded(client, scripted, f"{name}-2")
+    conversation = await refunded(client, scripted, name)
+    exported = await read_conversation(client, conversation.id)
+    write_sqlite(file, [exported, await read_conversation(client, other.id)])
+    write_sqlite(file, [exported])  # once more: it is replaced, and the other one stays
+
+    assert asked(file, "SELECT id, agent, model, status, turns, messages FROM conversations ORDER BY id") == [
+        (name, "clerk", "scripted:demo", "completed", 3, 6),
+        (f"{name}-2", "clerk", "scripted:demo", "completed", 3, 6),
+    ]
+    (row,) = asked(
+        file,
+        """SELECT c.arguments ->> 'cents', r.edited_arguments ->> 'cents', r.verdict, r.decided_by, r.note, r.is_error,
+                  c.turn, c.started_at < c.finished_at, m.role
+           FROM tool_calls c JOIN tool_results r USING (conversation, call_id)
+           JOIN messages m ON m.conversation = r.conversation AND m.position = r.position
+           WHERE c.name = 'refund' AND c.conversation NOT LIKE '%-2'""",
+    )
+    assert row == (3490, 900, "approve", "tester", "half", 0, 1, 1, "tool")
+    said = asked(file, "SELECT role, turn, text FROM messages WHERE conversation NOT LIKE '%-2' ORDER BY position")
+    assert said[-2:] == [("user", 3, "Really?"), ("assistant", 3, "Really.")]
+    tokens = sum(turn.usage.total_tokens for turn in exported.turns)
+    assert asked(file, "SELECT sum(input_tokens + output_tokens), count(*) FROM usage WHERE turn > 0") == [
+        (2 * tokens, 6)
+    ]
+    assert tokens > 0
+    for table in ("messages", "tool_calls", "tool_results", "usage"):
+        assert asked(
+            file, f"SELECT count(*) FROM {table} WHERE conversation NOT IN (SELECT id FROM conversations)"
+        ) == [(0,)]
+
+
+async def test_lines_and_markdown_hold_all_that_was_said(client: Client, scripted: Scripted) -> None:
+    conversation = await refunded(client, scripted, f"refunds-{uuid4().hex[:6]}")
+    exported = await read_conversation(client, conversation.id)
+    lines = [json.loads(line) for line in to_jsonl(exported).splitlines()]
+    assert [line["kind"] for line in lines] == ["conversation"] + ["turn"] * 3 + ["message"] * 6
+    assert lines[0]["outcome"]["text"] == "Really."
+    messages = tuple(Message.model_validate(line) for line in lines if line["kind"] == "message")
+    assert messages == await conversation.transcript()
+    assert [line["turn"] for line in lines if line["kind"] == "message"] == [1, 1, 2, 2, 3, 3]
+    ats = [line["at"] for line in lines if line["kind"] == "message"]
+    assert ats == sorted(ats)
+
+    written = to_markdown(exported)
+    assert written.startswith(f"# {conversation.id}\n\nAgent clerk · scripted:demo · completed · ")
+    assert "**refund** (`call_0_0`)\n\n```json\n" in written
+    assert "approved by tester at " in written
+    assert "````\n```\nrefunded 900 of 81\n```\n````" in written  # a result can't end its own fence
+    assert written.index("Less than it was.") < written.index("Really?")
+
+
+@pytest.mark.parametrize("room", [48_000, 0], ids=["packed", "in earlier runs"])
+async def test_it_is_whole_over_many_runs_while_it_still_runs(
+    client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, room: int
+) -> None:
+    monkeypatch.setattr(carry, "MAX_EVENTS", 40)
+    monkeypatch.setattr(carry, "MAX_PACKED_CHARS", room)
+    agent = agent_on(scripted([*(call("read_page", {"number": n}) for n in range(12)), "Read."]), tools=[read_page])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Read it all.", keep_open=timedelta(minutes=5))
+        await conversation.reply()
+        exported = await read_conversation(client, conversation.id)
+        assert (exported.status, exported.ended_at, exported.outcome) == ("running", None, None)
+        assert [message.role for message in exported.messages] == ["user", *["assistant", "tool"] * 12, "assistant"]
+        assert [turn.turn for turn in exported.turns] == [*range(1, 14)]
+        assert sorted(exported.facts) == [*range(26)]
+        assert len(exported.calls) == 12
+        write_sqlite(tmp_path / "pages.db", [exported])
+        await conversation.close()
+        await conversation.outcome()
+    (length,) = asked(tmp_path / "pages.db", "SELECT length(text) FROM tool_results WHERE text LIKE 'page 11%'")
+    assert length == (3009,)
+
+
+async def test_what_is_not_there_and_what_is_no_database_of_ours_is_named(client: Client, tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="no conversation 'nobody'"):
+        await read_conversation(client, "nobody")
+    text, other = tmp_path / "notes.db", tmp_path / "other.db"
+    text.write_text("Not a database, and longer than the header of one, so that SQLite looks at it." * 20)
+    with closing(sqlite3.connect(other)) as database:
+        database.execute("CREATE TABLE conversations (id)")
+    for file in (text, other, tmp_path / "no" / "folder.db"):
+        with pytest.raises(InvalidFile, match=r"Name another file\."):
+            write_sqlite(file, [])
+    assert asked(other, "SELECT count(*) FROM sqlite_schema") == [(1,)]
+
+
+def test_no_reader_of_markdown_is_given_a_pictures_bytes() -> None:
+    from everturn.exporting import Exported
+    from everturn.records import Image
+
+    parts = (Text(text="Look:"), Image(data="AAAA" * 1000, media_type="image/png"))
+    written = to_markdown(Exported("x", messages=(Message.user(parts),)))
+    assert "[image: image/png, 3,000 bytes]" in written
+    assert "AAAA" not in written
