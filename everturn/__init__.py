@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from everturn.agent import Agent
+    from everturn.asking import ask_user
     from everturn.client import Client
     from everturn.conversation import Conversation
     from everturn.errors import EverturnError, ToolFailed
@@ -47,6 +48,7 @@ _HOMES = {
     "WebSearch": "servertools",
     "Worker": "hosting",
     "XSearch": "servertools",
+    "ask_user": "asking",
     "generate": "providers",
     "tool": "tools",
 }
@@ -78,6 +80,7 @@ __all__ = [
     "WebSearch",
     "Worker",
     "XSearch",
+    "ask_user",
     "generate",
     "tool",
 ]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, JsonValue, PydanticUserError, TypeAdapter
 
@@ -16,10 +16,13 @@ from everturn.outputs import Output
 from everturn.records import Decision, ToolCall
 from everturn.schemas import ModelArguments, SchemaArguments
 from everturn.servertools import ServerTool
-from everturn.tools import Tool, tool
+from everturn.tools import NO_TIMEOUT, Tool, tool
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,64}")
 _DICT_KEYS = frozenset({"name", "description", "parameters", "type"})
+
+Loop = Literal["auto", "manual"]
+"""Who settles the model's calls: the conversation, or whoever answers each of them."""
 
 ToolItem = Callable[..., Any] | Tool | ServerTool | Mapping[str, Any]
 
@@ -35,8 +38,9 @@ class Agent:
     `tools` takes functions, `@tool` objects, tools that the provider runs (`WebSearch()`, in `server_tools`), dicts
     with a name (`{"name", "description", "parameters"}`, run by the client) and raw provider dicts (passed through,
     in `raw_tools`). `output` is a type that the last reply is to have; `output_schema` its JSON schema, of type
-    object, whatever the type is. `approvals`: when waiting calls
-    expire; `approvers`: who may decide. Raises InvalidAgent, InvalidTool or InvalidModel.
+    object, whatever the type is. `approvals`: when waiting calls expire; `approvers`: who may decide. With
+    `loop="manual"` no call runs by itself: each waits for an answer, those of tools with a function too, as the model
+    sent it. Raises InvalidAgent, InvalidTool or InvalidModel.
     """
 
     name: str
@@ -55,6 +59,7 @@ class Agent:
     output: Any
     output_adapter: TypeAdapter[Any] | None
     output_schema: dict[str, Any] | None
+    loop: Loop
 
     def __init__(
         self,
@@ -71,6 +76,7 @@ class Agent:
         approvals: Approvals = Approvals(),  # noqa: B008 - frozen
         approvers: Approvers | None = None,
         output: Any = None,
+        loop: Loop = "auto",
     ) -> None:
         _check_name(name)
         _check_type(name, "instructions", instructions, str)
@@ -84,6 +90,8 @@ class Agent:
             raise InvalidAgent(
                 f"Agent {name!r} has fallback_models={fallback_models!r}.", cure="Write fallback_models=[...]."
             )
+        if loop not in get_args(Loop):
+            raise InvalidAgent(f"Agent {name!r} has loop={loop!r}.", cure="Write loop='auto' or loop='manual'.")
         made, served, raw = _sort_tools(name, tools)
         wanted = _output(name, output)
         vars(self).update(
@@ -100,6 +108,7 @@ class Agent:
             limits=limits,
             patience=patience,
             fallback_models=tuple(_model(name, "fallback_models", item) for item in fallback_models),
+            loop=loop,
             output=output,
             output_adapter=wanted and wanted.adapter,
             output_schema=wanted and wanted.schema,
@@ -239,7 +248,14 @@ def _client_tool(item: Mapping[str, Any], *, place: str) -> Tool:
     arguments = _client_arguments(item.get("parameters", {}), place=place)
     description = item.get("description") or arguments.schema.get("description", "")
     try:
-        return Tool(name=item["name"], description=description, arguments=arguments, runs_on="client")
+        return Tool(
+            name=item["name"],
+            description=description,
+            arguments=arguments,
+            runs_on="client",
+            timeout=NO_TIMEOUT,
+            patience=NO_TIMEOUT,
+        )
     except InvalidTool as error:
         raise InvalidTool(f"{place}: {error.message}", cure="Change the dict's 'name'.") from error
 

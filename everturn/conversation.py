@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractContextManager, aclosing
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -20,13 +20,14 @@ from temporalio.service import RPCError
 
 from everturn import names, rpc
 from everturn.bounds import check_input
+from everturn.clienttools import call_tool, run_tools
 from everturn.errors import Ended, Refused, Stalled
 from everturn.events import Event, EventReader
 from everturn.forking import start_of_fork
 from everturn.history import Step, read_steps
 from everturn.live import Live, interleaved
-from everturn.payloads import Status
-from everturn.records import Message, Outcome, Part
+from everturn.payloads import Status, WaitingCall
+from everturn.records import Message, Outcome, Part, ResultPart, ToolCall, ToolResult
 from everturn.standing import Standing
 from everturn.transcript import read_transcript
 
@@ -149,6 +150,11 @@ class Conversation:
                     cursor = event.cursor
                     yield event
 
+    async def cursor(self) -> str:
+        """Now, for `events(since=)`."""
+        described = await self._describe()
+        return f"{described.run_id}/{described.history_length}"
+
     # ------------------------------------------------------------ branching off
 
     async def fork(self, at_turn: int, id: str | None = None) -> Conversation:  # noqa: A002 - the contract's name
@@ -189,9 +195,29 @@ class Conversation:
         """Lets a call not run; the model is told, and why."""
         return await self._decide(names.DENY, call_id=call_id, reason=reason)
 
-    async def answer(self, call_id: str, content: JsonValue, *, is_error: bool = False) -> tuple[str, ...]:
-        """Gives the result in the tool's place."""
-        return await self._decide(names.ANSWER, call_id=call_id, content=content, is_error=is_error)
+    async def answer(
+        self, call_id: str, content: JsonValue = None, *, parts: Iterable[ResultPart] = (), is_error: bool = False
+    ) -> tuple[str, ...]:
+        """Gives the result in the tool's place: a text or JSON, or `parts` such as images."""
+        given: dict[str, Any] = {"parts": tuple(parts)} if parts else {"content": content}
+        return await self._decide(names.ANSWER, call_id=call_id, is_error=is_error, **given)
+
+    async def call_tool(self, call: ToolCall | WaitingCall, function: Callable[..., Any]) -> ToolResult | None:
+        """Runs a waiting call here, with a function or `@tool`, and answers it; returns the result that was given.
+
+        None where somebody else had answered first, or the call no longer waits. As on a worker: the arguments are
+        validated against the function's schema, a sync function runs in a thread, and what it raises (ToolFailed too)
+        is told to the model. `call` is that of an AnswerRequested event, or one of `status().waiting`. A result of more
+        than 200,000 characters, or 380 KB with images, is cut with a notice. Raises InvalidTool.
+        """
+        return await call_tool(self, call, function)
+
+    async def run_tools(self, functions: Iterable[Callable[..., Any]]) -> str:
+        """`reply()`, and until then runs here what waits for an answer of one of these tools, many at a time.
+
+        One process at a time, or a call may run more than once; the first answer counts.
+        """
+        return await run_tools(self, functions)
 
     async def pause(self, reason: str | None = None) -> None:
         """Holds the conversation before its next model turn."""
@@ -220,7 +246,7 @@ class Conversation:
         return tuple(answer["call_ids"])
 
     async def _update(self, name: str, payload: dict[str, Any]) -> dict[str, Any]:
-        given = {key: value for key, value in payload.items() if value is not None}
+        given = {key: value for key, value in payload.items() if value is not None or key == "content"}
         check_input(name, given)
         with self._explained(name):
             while True:

@@ -6,12 +6,13 @@ with the conversation: a model turn is sent a position, a digest and the delta s
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+import json
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, JsonValue, ValidationError
+from pydantic import Field, JsonValue, ValidationError, model_validator
 
 from everturn.models import Limits
-from everturn.records import Decision, Message, Part, Record, Stop, ToolCall, Usage
+from everturn.records import Decision, Message, Part, Record, ResultPart, Stop, Text, ToolCall, Usage
 
 # ---------------------------------------------------------------- the conversation
 
@@ -184,12 +185,25 @@ class Deny(Record):
 
 
 class Answer(Record):
-    """`answer`: the result, in the tool's place."""
+    """`answer`: the result, in the tool's place. `parts` instead of `content` where it is more than text or JSON."""
 
     call_id: str
-    content: JsonValue
+    content: JsonValue = None
+    parts: tuple[ResultPart, ...] = ()
     is_error: bool = False
     by: str = ""
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if ("content" in self.model_fields_set) == bool(self.parts):
+            raise ValueError("an answer has content, or else parts")
+        return self
+
+    def as_parts(self) -> tuple[ResultPart, ...]:
+        if self.parts:
+            return self.parts
+        content = self.content
+        return (Text(text=content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)),)
 
 
 class Control(Record):

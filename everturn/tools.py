@@ -34,6 +34,9 @@ Predicate = Callable[[dict[str, Any]], bool | Awaitable[bool]]
 """Whether a call needs a decision: given the arguments by name, after validation, with defaults filled in."""
 
 DEFAULT_TIMEOUT = timedelta(minutes=10)
+NO_TIMEOUT = timedelta.max
+"""Of a tool that the client runs, unless it has one: people take their time."""
+
 LONGEST_LOCAL = timedelta(seconds=10)
 """A local tool holds up its conversation's workflow task, and is run again with it when the worker is lost."""
 
@@ -90,8 +93,9 @@ class ToolContext:
 class Tool(Generic[P, R]):
     """A tool: what the model sees of it, how it is run, and the function itself, as callable as before.
 
-    Made by `tool`, not by hand. `timeout` bounds one try, `patience` all tries together. `function` is None where
-    only the client has it. `module` is where `tool` was called.
+    Made by `tool`, not by hand. `timeout` bounds one try, `patience` all tries together; of a tool that runs on the
+    client, `timeout` is how long its answer is waited for. `function` is None where only the client has it. `module` is
+    where `tool` was called.
     """
 
     name: str
@@ -139,6 +143,11 @@ class Tool(Generic[P, R]):
     def parameters(self) -> dict[str, Any]:
         """The JSON schema of the arguments, of type object."""
         return self.arguments.schema
+
+    @property
+    def bounded(self) -> bool:
+        """Whether it has a time-out."""
+        return self.timeout < NO_TIMEOUT
 
     def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments by name, as Python values; raises InvalidArguments with a message for the model."""
@@ -188,7 +197,7 @@ def tool(
     description: str | None = None,
     needs_approval: bool | Predicate = False,
     effect: Effect = "idempotent",
-    timeout: timedelta = DEFAULT_TIMEOUT,
+    timeout: timedelta | None = None,
     patience: timedelta | None = None,
     runs_on: RunsOn = "worker",
     local: bool = False,
@@ -202,7 +211,7 @@ def tool(
     description: str | None = None,
     needs_approval: bool | Predicate = False,
     effect: Effect = "idempotent",
-    timeout: timedelta = DEFAULT_TIMEOUT,
+    timeout: timedelta | None = None,
     patience: timedelta | None = None,
     runs_on: RunsOn = "worker",
     local: bool = False,
@@ -213,7 +222,8 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a tool of a function: `@tool`, `@tool(effect="once")` or `tool(function, effect="once")`.
 
     `name`, `description`: where the function's own name and docstring won't do. `needs_approval`: True, or a
-    predicate, sync or async, that gets the dict of arguments. `timeout`: of one try, 10 minutes unless given.
+    predicate, sync or async, that gets the dict of arguments. `timeout`: of one try, 10 minutes unless given; with
+    `runs_on="client"`, of the answer, and none unless given.
     `patience`: of all tries together, 30 minutes or, where that is longer, one timeout. `local`: run it
     within the conversation's own workflow task: quicker, for `read` tools that take up to a few seconds.
     Raises InvalidTool.
@@ -230,13 +240,15 @@ def _make(
     name: str | None = None,
     description: str | None = None,
     patience: timedelta | None = None,
-    timeout: timedelta = DEFAULT_TIMEOUT,
+    timeout: timedelta | None = None,
     **options: Any,
 ) -> Tool:
     if isinstance(function, staticmethod):
         function = function.__func__
     _check_function(function)
     signature = read_signature(function, context_type=ToolContext)
+    if timeout is None:
+        timeout = NO_TIMEOUT if options.get("runs_on") == "client" else DEFAULT_TIMEOUT
     if patience is None:
         patience = max(DEFAULT_PATIENCE, timeout) if isinstance(timeout, timedelta) else DEFAULT_PATIENCE
     return Tool(

@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from everturn.agent import Agent
+from everturn.asking import question_of
 from everturn.payloads import AwaitAnswer, Expiry, PlannedCall, RefuseCall, RunTool
 from everturn.providers.untrusted import MAX_DEPTH, parse
 from everturn.records import ToolCall
 from everturn.schemas import InvalidArguments
+from everturn.tools import Tool
 
 
 MAX_PLANNED_CALLS = 512
@@ -32,6 +34,9 @@ def _refused(calls: Iterable[ToolCall], text: str) -> tuple[PlannedCall, ...]:
 
 async def _plan(agent: Agent, call: ToolCall) -> PlannedCall:
     tool = agent.tool(call.name)
+    if agent.loop == "manual":
+        why = f"the loop is manual: send {call.name}'s result as the answer"
+        return AwaitAnswer(call_id=call.call_id, why=why, expiry=_answer_expiry(agent, tool))
     if tool is None:
         known = ", ".join(tool.name for tool in agent.tools) or "none"
         return RefuseCall(call_id=call.call_id, text=f"There is no tool {call.name!r}. The tools are: {known}.")
@@ -42,8 +47,8 @@ async def _plan(agent: Agent, call: ToolCall) -> PlannedCall:
     except InvalidArguments as error:
         return RefuseCall(call_id=call.call_id, text=f"The arguments of {call.name} do not fit its schema:\n{error}")
     if tool.runs_on == "client":
-        why = f"{tool.name} runs outside: send its result as the answer"
-        return AwaitAnswer(call_id=call.call_id, why=why, expiry=_expiry(agent))
+        why = question_of(tool, call.arguments) or f"{tool.name} runs outside: send its result as the answer"
+        return AwaitAnswer(call_id=call.call_id, why=why, expiry=_answer_expiry(agent, tool))
     asked = await tool.needs_decision(call.arguments)
     # A once tool may have to ask a person later, when its worker is lost.
     may_wait = asked or tool.effect == "once"
@@ -67,6 +72,13 @@ def _unreadable(name: str, text: str) -> str:
         too_deep = "recursion" in str(error) or "nested" in str(error)
         problem = f"nested more than {MAX_DEPTH} levels deep" if too_deep else f"not a JSON object: {error}"
     return f"The arguments are {problem}. They begin with {text[:200]!r}. Call {name} again with valid JSON."
+
+
+def _answer_expiry(agent: Agent, tool: Tool | None) -> Expiry | None:
+    """How long an answer is waited for: as long as the tool says, or else the agent."""
+    if tool and tool.runs_on == "client" and tool.bounded:
+        return Expiry(after=tool.timeout.total_seconds())
+    return _expiry(agent)
 
 
 def _expiry(agent: Agent) -> Expiry | None:

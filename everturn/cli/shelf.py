@@ -33,7 +33,7 @@ def tools(
         asks = ", asks a person" if tool.needs_approval is True else ", may ask a person" if tool.needs_approval else ""
         screen.line(tool.name, style="bold cyan")
         screen.line(f"  {tool.description or '(no description: write a docstring)'}")
-        screen.line(f"  effect: {tool.effect}{asks}; at most {tool.timeout}", style="dim")
+        screen.line(f"  effect: {tool.effect}{asks}{_bound(tool)}", style="dim")
         written = json.dumps(tool.parameters, ensure_ascii=False, indent=2)
         screen.line("\n".join("  " + line for line in written.splitlines()) + "\n")
 
@@ -81,6 +81,10 @@ def _provider(name: str) -> dict[str, Any]:
     }
 
 
+def _bound(tool: Tool) -> str:
+    return f"; at most {tool.timeout}" if tool.bounded else ""
+
+
 def _described(tool: Tool) -> dict[str, Any]:
     return {
         "name": tool.name,
@@ -88,5 +92,5 @@ def _described(tool: Tool) -> dict[str, Any]:
         "parameters": tool.parameters,
         "effect": tool.effect,
         "needs_approval": tool.needs_approval if isinstance(tool.needs_approval, bool) else "sometimes",
-        "timeout_seconds": tool.timeout.total_seconds(),
+        "timeout_seconds": tool.timeout.total_seconds() if tool.bounded else None,
     }

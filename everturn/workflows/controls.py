@@ -161,7 +161,7 @@ class Controls:
 
     def _take_answer(self, answer: Answer) -> dict[str, Any]:
         decision = Decision(verdict="answer", by=answer.by, at=now())
-        return self._decide(answer.call_id, Taken(decision, answer.content, answer.is_error))
+        return self._decide(answer.call_id, Taken(decision, answer.as_parts(), answer.is_error))
 
     def _decide(self, call_id: str, taken: Taken) -> dict[str, Any]:
         return {"call_ids": self.desk.decide(call_id, taken)}

@@ -12,7 +12,7 @@ from temporalio import workflow
 
 from everturn import names
 from everturn.payloads import Expiry, WaitingCall
-from everturn.records import Decision, ToolCall
+from everturn.records import Decision, ResultPart, Text, ToolCall
 
 REMEMBERED = 256
 """Decisions kept to tell the second person who came first: more than any reply's calls, and bounded."""
@@ -47,7 +47,7 @@ class Taken:
     """A decision as the desk hands it on; `content` and `is_error` are an answer's."""
 
     decision: Decision
-    content: object = None
+    content: tuple[ResultPart, ...] = ()
     is_error: bool = False
 
 
@@ -86,10 +86,7 @@ class Desk:
         if remind:
             await workflow.sleep(expiry.after - remind, summary=f"{names.REMINDER}{call.call_id}")
         await workflow.sleep(remind or expiry.after, summary=f"expiry of {call.call_id}")
-        verdict = "deny" if waiting.needs == "answer" else expiry.verdict
-        after = timedelta(seconds=expiry.after)
-        note = f"Nobody decided within {after}."
-        self.decide(call.call_id, Taken(Decision(verdict=verdict, by="the clock", at=iso(workflow.now()), note=note)))
+        self.decide(call.call_id, _expired(waiting, expiry))
 
     def take_back(self, call_id: str) -> None:
         """Forgets a decision that turned out not to be that person's to take."""
@@ -134,6 +131,15 @@ class Desk:
 
     def _who_waits(self) -> str:
         return f"; these do: {', '.join(map(repr, self.waiting))}." if self.waiting else "; none does now."
+
+
+def _expired(waiting: Waiting, expiry: Expiry) -> Taken:
+    """What the clock says in people's place."""
+    after, at = timedelta(seconds=expiry.after), iso(workflow.now())
+    if waiting.needs == "answer":
+        text = f"{waiting.call.name} timed out: no answer came within {after}."
+        return Taken(Decision(verdict="answer", by="the clock", at=at), (Text(text=text),), is_error=True)
+    return Taken(Decision(verdict=expiry.verdict, by="the clock", at=at, note=f"Nobody decided within {after}."))
 
 
 def iso(time: datetime) -> str:

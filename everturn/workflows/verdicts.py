@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from temporalio import exceptions
 from temporalio.exceptions import ActivityError, ApplicationError
 
@@ -11,13 +9,9 @@ from everturn.records import Decision, Text, ToolCall, ToolResult
 from everturn.workflows.desk import Taken
 
 
-def answered(call: ToolCall, text: str, *, is_error: bool = True, decision: Decision | None = None) -> ToolResult:
+def answered(call: ToolCall, text: str, *, decision: Decision | None = None) -> ToolResult:
     return ToolResult(
-        call_id=call.call_id,
-        name=call.name,
-        content=(Text(text=text),),
-        is_error=is_error,
-        decision=decision,
+        call_id=call.call_id, name=call.name, content=(Text(text=text),), is_error=True, decision=decision
     )
 
 
@@ -25,8 +19,9 @@ def of(call: ToolCall, taken: Taken) -> ToolResult:
     """A denial, or an answer in the tool's place."""
     decision = taken.decision
     if decision.verdict == "answer":
-        content = taken.content if isinstance(taken.content, str) else json.dumps(taken.content, ensure_ascii=False)
-        return answered(call, content, is_error=taken.is_error, decision=decision)
+        return ToolResult(
+            call_id=call.call_id, name=call.name, content=taken.content, is_error=taken.is_error, decision=decision
+        )
     by = f" by {decision.by}" if decision.by else ""
     return answered(call, f"This call was denied{by} and did not run.{_reason(decision)}", decision=decision)
 
