@@ -27,7 +27,13 @@ PAGE: Final = Path(__file__).parent / "page"
 
 MAX_BODY_BYTES: Final = 2_000_000
 
-_STATUS: Final = {NotFound: 404, Refused: 409, Ended: 409, AlreadyStarted: 409, Unreachable: 503}
+_STATUS: Final[dict[type[Exception], int]] = {
+    NotFound: 404,
+    Refused: 409,
+    Ended: 409,
+    AlreadyStarted: 409,
+    Unreachable: 503,
+}
 
 
 class _Earlier(BaseModel):

@@ -44,7 +44,8 @@ class Fleet:
         try:
             while True:
                 async with self._changed:
-                    await self._changed.wait_for(lambda: self._told and self._told != seen)
+                    while self._told in ("", seen):
+                        await self._changed.wait()
                     seen = self._told
                 yield seen
         finally:

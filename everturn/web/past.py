@@ -1,4 +1,4 @@
-"""What a page shows besides events: where they begin, what came before, and results that no event of their own tells."""
+"""What a page shows besides events: where they begin, what came before, and results that no event tells."""
 
 from __future__ import annotations
 

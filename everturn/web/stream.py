@@ -1,7 +1,7 @@
 """Server-sent events: one connection for each page, with the list of conversations and the events of one of them.
 
-Each batch of events carries the cursor of its last one as its `id:`. A browser that comes back sends that along, and the
-events go on behind it: what a dropped connection or a restart of anything swallowed is told then.
+Each batch of events carries the cursor of its last one as its `id:`. A browser that comes back sends that along, and
+the events go on behind it: what a dropped connection or a restart of anything swallowed is told then.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from everturn.web.past import latest_run
 CURSOR: Final = re.compile(r"[^/\s]{1,100}/\d{1,12}")
 
 BEAT_SECONDS = 15.0
-"""Something is sent at least so often: proxies cut what is silent, and we learn who has gone."""
+"""Something is sent at least so often: proxies cut what is silent, and each side learns when the other has gone."""
 
 RETRY_SECONDS = 1.0
 
@@ -58,7 +58,7 @@ class Stream:
                     async with asyncio.timeout(BEAT_SECONDS):
                         items = [await self._outbox.get()]
                 except TimeoutError:
-                    yield b": still here\n\n"
+                    yield _written(("beat", "{}", ""))
                     continue
                 while not self._outbox.empty():
                     items.append(self._outbox.get_nowait())
