@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from everturn import names
@@ -34,6 +34,8 @@ class Settings(BaseSettings):
     """How often a model turn says more to those who follow its text as it is written."""
     metrics: Annotated[str | None, Field(pattern=r"^[^\s/]+:\d{1,5}$")] = None
     """host:port of a worker's Prometheus endpoint."""
+    web_token: SecretStr | None = None
+    """What `everturn web` knows its visitors by."""
 
     @classmethod
     def load(cls) -> Self:

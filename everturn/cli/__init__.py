@@ -23,6 +23,7 @@ from everturn.cli.replay import replay
 from everturn.cli.run import run
 from everturn.cli.serve import up, worker
 from everturn.cli.shelf import models, tools
+from everturn.cli.web import web
 from everturn.errors import EverturnError
 
 # Typer brings its own copy of click, or uses the one that is installed: this is the base of either's usage errors.
@@ -37,7 +38,7 @@ app = typer.Typer(
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Talk": (run, chat, send),
     "Host": (demo, up, worker),
-    "Decide and steer": (approve, deny, answer, pause, resume, cancel_turn, close),
+    "Decide and steer": (web, approve, deny, answer, pause, resume, cancel_turn, close),
     "Look": (list_, show, watch, export, tools, models, replay, doctor),
 }
 for _panel, _commands in _PANELS.items():

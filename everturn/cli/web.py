@@ -1,0 +1,60 @@
+"""`everturn web`: the inbox in the browser."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from everturn.errors import EverturnError
+
+
+def web(
+    host: Annotated[str, typer.Option("--host", help="Where to listen. Beyond this machine it needs a token.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any that is free.")] = 8234,
+    token: Annotated[
+        str | None,
+        typer.Option("--token", help="In place of EVERTURN_WEB_TOKEN, which other users of this machine can't see."),
+    ] = None,
+    by_header: Annotated[
+        str | None,
+        typer.Option(
+            "--by-header", metavar="NAME", help="The header in which a reverse proxy says who decides. Trust it alone."
+        ),
+    ] = None,
+) -> None:
+    """Serve the inbox: a page to follow conversations, approve, deny, answer and talk. Until Ctrl-C."""
+    asyncio.run(_web(host, port, token, by_header))
+
+
+async def _web(host: str, port: int, token: str | None, by_header: str | None) -> None:
+    try:
+        from everturn.web.app import Inbox
+        from everturn.web.auth import check_token
+        from everturn.web.server import listen, serve
+    except ImportError as error:
+        raise EverturnError(
+            f"The inbox needs {error.name}, which is not installed.", cure="pip install 'everturn[web]'"
+        ) from None
+    from everturn.cli.hosts import remote_client, require_namespace
+    from everturn.cli.terminal import Screen
+    from everturn.settings import Settings
+
+    if token is None and (kept := Settings.load().web_token):
+        token = kept.get_secret_value()
+    check_token(token, host=host)
+    screen = Screen()
+    async with remote_client() as client:
+        await require_namespace(client)
+        with listen(host, port) as bound:
+            address = f"http://{f'[{host}]' if ':' in host else host}:{bound.getsockname()[1]}/"
+
+            def tell() -> None:
+                # Never the token itself: what stands on a terminal ends up in logs.
+                screen.line(f"Inbox   {address}" + ("?token=$EVERTURN_WEB_TOKEN" if token else ""))
+                screen.line("Ctrl-C ends it.", style="dim")
+
+            await serve(Inbox(client, token=token, by_header=by_header), bound, started=tell)

@@ -1,0 +1,184 @@
+"""The inbox as an ASGI application: a page, a stream of events, a few questions, and what people decide."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import BaseModel, Field, ValidationError
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp
+from temporalio.service import RPCError
+
+from everturn.client import Client
+from everturn.errors import AlreadyStarted, Ended, EverturnError, NotFound, Refused, Unreachable
+from everturn.web.auth import Gate
+from everturn.web.fleet import Fleet
+from everturn.web.past import Pasts, results_of
+from everturn.web.posts import POSTS
+from everturn.web.stream import CURSOR, Stream
+
+PAGE: Final = Path(__file__).parent / "page"
+
+MAX_BODY_BYTES: Final = 2_000_000
+
+_STATUS: Final[dict[type[Exception], int]] = {
+    NotFound: 404,
+    Refused: 409,
+    Ended: 409,
+    AlreadyStarted: 409,
+    Unreachable: 503,
+}
+
+
+class _Earlier(BaseModel):
+    """Messages before a run: the `limit` last ones of those before the position `before`."""
+
+    conversation: str
+    run: str
+    before: int = Field(ge=0)
+    limit: int = Field(default=100, ge=1, le=1000)
+
+
+class Inbox:
+    """`app` is what a server serves. `by_header`: where a reverse proxy that we trust says who asks; without it, each
+    person types a name, and anybody can type any. `end_streams` lets the pages go, so that a server can stop."""
+
+    def __init__(self, client: Client, *, token: str | None = None, by_header: str | None = None) -> None:
+        self._client = client
+        self._by_header = by_header
+        self._fleet = Fleet(client)
+        self._pasts = Pasts(client)
+        self._streams: set[Stream] = set()
+        self.app: ASGIApp = Gate(self._routes(), token=token)
+
+    def end_streams(self) -> None:
+        for stream in self._streams:
+            stream.end()
+
+    def _routes(self) -> Starlette:
+        return Starlette(
+            routes=[
+                Route("/", self._page),
+                Route("/api/stream", self._stream),
+                Route("/api/status", self._status),
+                Route("/api/earlier", self._earlier),
+                Route("/api/results", self._results),
+                Route("/api/{verb}", self._post, methods=["POST"]),
+                Mount("/page", StaticFiles(directory=PAGE)),
+            ],
+            exception_handlers={
+                HTTPException: _plainly,
+                ValidationError: _invalid,
+                EverturnError: _refused,
+                RPCError: _temporal_refused,
+            },
+        )
+
+    # ------------------------------------------------------------ looking
+
+    async def _page(self, _: Request) -> Response:
+        return FileResponse(PAGE / "index.html", headers={"cache-control": "no-cache"})
+
+    async def _stream(self, request: Request) -> Response:
+        # What the browser saw last, when it comes back by itself, goes before where its page began.
+        since = request.headers.get("last-event-id") or request.query_params.get("since", "")
+        if since and not CURSOR.fullmatch(since):
+            raise HTTPException(400, "since is no cursor: it is the id of an event of this stream.")
+        name = self._proxied_name(request)
+        stream = Stream(
+            self._client,
+            self._fleet,
+            hello={"by": name or self._client.by, "fixed": name is not None},
+            conversation_id=request.query_params.get("conversation", ""),
+            since=since,
+        )
+
+        async def chunks() -> Any:
+            self._streams.add(stream)
+            try:
+                async for chunk in stream.chunks():
+                    yield chunk
+            finally:
+                self._streams.discard(stream)
+
+        # Proxies such as nginx would collect a stream otherwise.
+        return StreamingResponse(chunks(), media_type="text/event-stream", headers={"x-accel-buffering": "no"})
+
+    async def _status(self, request: Request) -> Response:
+        status = await self._client.conversation(_conversation_of(request)).status()
+        return JSONResponse(status.as_json())
+
+    async def _earlier(self, request: Request) -> Response:
+        wanted = _Earlier.model_validate({**request.query_params})
+        before = (await self._pasts.before(wanted.conversation, wanted.run))[: wanted.before]
+        start = max(0, len(before) - wanted.limit)
+        messages = [message.model_dump(mode="json") for message in before[start:]]
+        return JSONResponse({"from": start, "messages": messages})
+
+    async def _results(self, request: Request) -> Response:
+        call_ids = {*request.query_params.getlist("call")}
+        found = await results_of(self._client, _conversation_of(request), call_ids)
+        return JSONResponse({call_id: result.model_dump(mode="json") for call_id, result in found.items()})
+
+    # ------------------------------------------------------------ deciding
+
+    async def _post(self, request: Request) -> Response:
+        verb = request.path_params["verb"]
+        if verb not in POSTS:
+            raise HTTPException(404, f"Nothing can be posted to {verb!r}: there are {', '.join(POSTS)}.")
+        post = POSTS[verb].model_validate_json(await _body_of(request))
+        by = self._proxied_name(request) or post.by or self._client.by
+        client = Client(self._client.temporal, task_queue=self._client.task_queue, by=by)
+        return JSONResponse(await post.do(client))
+
+    def _proxied_name(self, request: Request) -> str | None:
+        """The name that the reverse proxy gives; None where there is none in front."""
+        if self._by_header is None:
+            return None
+        if name := request.headers.get(self._by_header, "").strip():
+            return name[:200]
+        raise HTTPException(403, f"The proxy in front of this inbox did not say who asks, in {self._by_header!r}.")
+
+
+def _conversation_of(request: Request) -> str:
+    if conversation_id := request.query_params.get("conversation"):
+        return conversation_id
+    raise HTTPException(400, "Which one? Say ?conversation=ID.")
+
+
+async def _body_of(request: Request) -> bytes:
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > MAX_BODY_BYTES:
+            raise HTTPException(413, f"The body is larger than {MAX_BODY_BYTES:,} bytes.")
+    return bytes(body)
+
+
+# ---------------------------------------------------------------- answers to what went wrong
+
+
+def _plainly(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return JSONResponse({"error": error.detail}, status_code=error.status_code, headers=error.headers)
+
+
+def _invalid(_: Request, error: Exception) -> Response:
+    assert isinstance(error, ValidationError)
+    problems = [".".join(map(str, one["loc"])) + ": " + one["msg"] for one in error.errors(include_url=False)]
+    return JSONResponse({"error": "; ".join(problem.removeprefix(": ") for problem in problems[:5])}, status_code=400)
+
+
+def _refused(_: Request, error: Exception) -> Response:
+    return JSONResponse({"error": str(error)}, status_code=_STATUS.get(type(error), 400))
+
+
+def _temporal_refused(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RPCError)
+    return JSONResponse({"error": f"Temporal said no: {error.message}."}, status_code=503)

@@ -1,0 +1,151 @@
+"""Who may come in: the gate in front of the inbox, and the headers on all that leaves it.
+
+Without a token the inbox is for this machine alone, and a page from elsewhere that runs in a browser on this machine is
+turned away by three things that it can't forge: the Host header (a rebound name is not one of ours), Origin with
+Sec-Fetch-Site, and a content type that browsers send across origins only after asking.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+from hashlib import sha256
+from typing import Final
+from urllib.parse import urlsplit
+
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from everturn.errors import InvalidSetting
+
+MIN_TOKEN_CHARS: Final = 16
+COOKIE_SECONDS: Final = 30 * 24 * 3600
+
+HEADERS: Final = {
+    # Trusted Types: a script that would make markup out of a text fails, whatever the text.
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
+    ),
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+}
+
+# Not a redirect: a link in a mail leads here from another site, and browsers then hold a strict cookie back until the
+# next navigation, which has to be this page's own.
+_WELCOME = '<!doctype html><title>everturn</title><meta http-equiv="refresh" content="0; url=/">Signed in.'
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches what is bound to it."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def check_token(token: str | None, *, host: str) -> None:
+    """Raises InvalidSetting for a token that is too short, and for none where others can reach `host`."""
+    if token is None and not is_loopback(host):
+        raise InvalidSetting(
+            f"Others can reach an inbox at {host!r}, and it has no token to know them by.",
+            cure=f"Set EVERTURN_WEB_TOKEN to a secret of at least {MIN_TOKEN_CHARS} characters, such as "
+            "`openssl rand -hex 24` prints; or leave --host at 127.0.0.1.",
+        )
+    if token is not None and (len(token) < MIN_TOKEN_CHARS or not token.isascii() or not token.isprintable()):
+        raise InvalidSetting(
+            f"The inbox's token has {len(token)} characters, or some that are not plain ASCII.",
+            cure=f"Take at least {MIN_TOKEN_CHARS} letters and digits, such as `openssl rand -hex 24` prints.",
+        )
+
+
+class Gate:
+    """Lets a request through to the inbox, or answers it: 400 and 403 for strangers' pages, 401 without the token."""
+
+    def __init__(self, app: ASGIApp, *, token: str | None = None) -> None:
+        self._app = app
+        self._token = token
+        # What the browser keeps opens this inbox only, and does not tell the token. Cookies know no ports: with the
+        # token in its name, two inboxes on one machine keep theirs apart.
+        self._pass = _digest(token, "pass") if token else ""
+        self._cookie = f"everturn_{_digest(token, 'name')[:8]}" if token else ""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            return  # no websockets here: uvicorn answers for us
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers.update(HEADERS)
+                headers.setdefault("cache-control", "no-store")
+            await send(message)
+
+        request = Request(scope)
+        answer = self._stranger(request) or self._unknown(request)
+        await (answer or self._app)(scope, receive, with_headers)
+
+    def _stranger(self, request: Request) -> Response | None:
+        """The answer to a request that another site's page made; None for all others."""
+        host = request.headers.get("host", "")
+        if self._token is None and not is_loopback(_name_of(host)):
+            return _refused(400, f"This inbox is at localhost, and not at {host[:100]!r}.")
+        if not request.url.path.startswith("/api/"):
+            return None
+        origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site")
+        if (origin is not None and urlsplit(origin).netloc != host) or site not in (None, "same-origin", "none"):
+            return _refused(403, "Only the inbox's own page may ask this: the request comes from another site's.")
+        if request.method == "POST" and request.headers.get("content-type", "").partition(";")[0] != "application/json":
+            return _refused(415, "The body is to be application/json.")
+        return None
+
+    def _unknown(self, request: Request) -> Response | None:
+        """The answer to one who has no token, or just brings it; None for those who are known."""
+        if self._token is None or _same(request.cookies.get(self._cookie, ""), self._pass):
+            return None
+        scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer" and _same(bearer.strip(), self._token):
+            return None
+        if request.url.path == "/" and _same(request.query_params.get("token", ""), self._token):
+            welcome = HTMLResponse(_WELCOME)
+            welcome.set_cookie(
+                self._cookie,
+                self._pass,
+                max_age=COOKIE_SECONDS,
+                httponly=True,
+                samesite="strict",
+                secure=request.url.scheme == "https",
+            )
+            return welcome
+        if request.url.path.startswith("/api/"):
+            return _refused(401, "Sign in first: open the inbox with ?token=... behind its address.")
+        return PlainTextResponse(
+            "This inbox asks for a token. Open it with the token behind its address: /?token=...\n"
+            "Whoever started `everturn web` has it, in EVERTURN_WEB_TOKEN.\n",
+            status_code=401,
+        )
+
+
+def _refused(status: int, why: str) -> Response:
+    return JSONResponse({"error": why}, status_code=status)
+
+
+def _name_of(host: str) -> str:
+    """A Host header without its port."""
+    return host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
+
+
+def _digest(token: str, purpose: str) -> str:
+    return hmac.new(token.encode(), f"everturn inbox {purpose}".encode(), sha256).hexdigest()
+
+
+def _same(given: str, wanted: str) -> bool:
+    # Bytes: compare_digest refuses texts beyond ASCII, which anybody may send.
+    return hmac.compare_digest(given.encode(errors="replace"), wanted.encode())

@@ -1,0 +1,347 @@
+// The page: one conversation at a time, the list beside it, and the keys.
+
+import { Fleet, needsPerson, words } from "./fleet.js";
+import { ask, newId, post, Stream } from "./server.js";
+import { el } from "./text.js";
+import { Transcript } from "./transcript.js";
+
+const $ = (id) => document.getElementById(id);
+const fleet = new Fleet($("fleet"), $("filter"));
+const EARLIER = 100;
+const STATUS_MS = 400;
+
+let stream = null;
+let open = null; // the conversation that is shown
+let who = { by: "", fixed: false };
+
+// ---------------------------------------------------------------- opening a conversation
+
+const selected = () => decodeURIComponent(location.hash.slice(1));
+
+function show(id) {
+  stream?.close();
+  const transcript = new Transcript($("transcript"), { decide: (verb, body) => decide(id, verb, body), announce });
+  open = { id, transcript, startedAt: fleet.row(id)?.started_at, agent: "", state: "", over: false, marked: null };
+  document.body.classList.toggle("reading", Boolean(id));
+  for (const part of ["head", "composer"]) $(part).hidden = !id;
+  $("empty").hidden = Boolean(id);
+  $("title").textContent = id;
+  $("say").value = sessionStorage.getItem(`draft ${id}`) ?? "";
+  grow($("say"));
+  problem("");
+  fleet.select(id);
+  describe();
+  stream = new Stream(id, hear(open));
+}
+
+/** What is heard is about the conversation that was open when it was asked for. */
+function hear(here) {
+  const told = (handle) => (data) => here === open && keepPlace(() => handle(data));
+  return {
+    link,
+    hello: (hello) => {
+      who = hello;
+      $("by").disabled = hello.fixed;
+      $("by").placeholder = hello.by;
+      if (hello.fixed) $("by").value = hello.by;
+    },
+    fleet: takeFleet,
+    opened: told((run) => {
+      Object.assign(here, { agent: run.agent, runId: run.run_id });
+      here.transcript = new Transcript($("transcript"), here.transcript);
+      if (run.paused) here.transcript.take({ kind: "switched", name: "paused" });
+      if (run.earlier) offerEarlier(here, run.earlier);
+      describe();
+      askStatus(here);
+    }),
+    resumed: told(() => {
+      here.transcript.startOver();
+      problem("");
+      askStatus(here);
+    }),
+    events: told((events) => {
+      for (const event of events) here.transcript.take(event);
+      problem("");
+      if (events.some((event) => event.kind === "turn_started" || event.kind === "done")) fetchResults(here);
+      if (events.some((event) => !/delta|progress|tool_(called|started)/.test(event.kind))) askStatus(here);
+      mark(here.marked?.waits ? here.marked : here.transcript.waiting[0]);
+    }),
+    ended: told(() => {
+      here.over = true;
+      describe();
+    }),
+    missing: told(({ error }) => problem(error)),
+    trouble: told(({ error }) => problem(`${error} Trying again.`)),
+  };
+}
+
+function link(state) {
+  $("link").textContent = state;
+  $("link").dataset.state = state;
+  if (state === "signed out") problem("Your sign-in is no longer good. Open the inbox with its token again.");
+}
+
+/** Stays at the end where one was at the end, and elsewhere where one was. */
+function keepPlace(change) {
+  const scroll = $("scroll");
+  const fromEnd = scroll.scrollHeight - scroll.scrollTop;
+  const atEnd = fromEnd - scroll.clientHeight < 60;
+  change();
+  if (atEnd) scroll.scrollTop = scroll.scrollHeight;
+}
+
+function offerEarlier(here, count) {
+  const button = el("button", { type: "button", class: "quiet earlier" });
+  const label = () => (button.textContent = `Show earlier messages (${count.toLocaleString()})`);
+  button.onclick = async () => {
+    button.disabled = true;
+    try {
+      const query = { conversation: here.id, run: here.runId, before: count, limit: EARLIER };
+      const { from, messages } = await ask("earlier", query);
+      const scroll = $("scroll");
+      const fromEnd = scroll.scrollHeight - scroll.scrollTop;
+      button.remove();
+      here.transcript.prepend(messages);
+      count = from;
+      if (count) $("transcript").prepend(button);
+      scroll.scrollTop = scroll.scrollHeight - fromEnd;
+      label();
+    } catch (error) {
+      problem(error.message);
+    }
+    button.disabled = false;
+  };
+  label();
+  $("transcript").prepend(button);
+}
+
+// ---------------------------------------------------------------- what events do not tell
+
+/** The results of calls that a person denied or answered, or that expired: the model's next turn tells them. */
+async function fetchResults(here) {
+  const calls = here.transcript.unanswered;
+  if (!calls.length) return;
+  try {
+    const query = [["conversation", here.id], ...calls.slice(0, 100).map((id) => ["call", id])];
+    for (const result of Object.values(await ask("results", query))) {
+      here.transcript.calls.get(result.call_id)?.finish(result);
+    }
+  } catch {
+    // they are shown as decided, which they are
+  }
+}
+
+/** What only the conversation itself knows: what really waits, until when, and what it has used. One question at a time. */
+function askStatus(here) {
+  if (here.asking) {
+    here.askAgain = true;
+    return;
+  }
+  here.asking = true;
+  setTimeout(async () => {
+    try {
+      const status = await ask("status", { conversation: here.id });
+      if (here === open) keepPlace(() => takeStatus(here, status));
+    } catch (error) {
+      if (here === open && !here.over) problem(error.message);
+    }
+    here.asking = false;
+    if (here.askAgain && here === open) askStatus(here);
+    here.askAgain = false;
+  }, STATUS_MS);
+}
+
+function takeStatus(here, status) {
+  here.status = status;
+  here.state = status.state;
+  problem("");
+  for (const waiting of status.waiting ?? []) {
+    const call = here.transcript.calls.get(waiting.call_id);
+    // A decision that the conversation passed over: the call waits as before.
+    call?.wait(waiting.needs ?? "approval", waiting.why);
+    call?.expires(waiting.expires_at);
+  }
+  mark(here.marked?.waits ? here.marked : here.transcript.waiting[0]);
+  describe();
+}
+
+function describe() {
+  const row = fleet.row(open.id);
+  // The list is a second old, and the conversation's own word may be older: whoever says it is over is right.
+  const over = open.over || (row && row.ended_at);
+  const state = over ? (row?.ended_at ? row.status : "done") : open.state || row?.status || "";
+  const usage = open.status?.usage ?? {};
+  const tokens = (usage.input_tokens ?? 0) + (usage.output_tokens ?? 0) || row?.tokens;
+  const cost = open.status?.cost_usd;
+  const turn = open.status?.turn;
+  const facts = [open.agent || row?.agent, row?.model, turn && `turn ${turn}`, tokens && `${tokens.toLocaleString()} tokens`];
+  $("facts").textContent = [...facts, cost && `$${cost.toFixed(4)}`].filter(Boolean).join(" · ");
+  $("state").textContent = words(state);
+  $("state").dataset.status = state;
+  $("controls").hidden = over;
+  const held = ["paused", "stalled"].includes(state);
+  for (const button of $("controls").children) {
+    const verb = button.dataset.verb;
+    button.hidden = (verb === "resume" && !held) || (verb === "pause" && held);
+  }
+  $("say").placeholder = over ? "Say more: it takes the conversation up again" : "Message";
+}
+
+// ---------------------------------------------------------------- the list
+
+function takeFleet(told) {
+  fleet.take(told);
+  if (told.trouble) problem(told.trouble);
+  document.title = fleet.waiting ? `(${fleet.waiting}) everturn` : "everturn";
+  $("empty").firstElementChild.textContent = fleet.waiting
+    ? `${fleet.waiting} ${fleet.waiting === 1 ? "conversation waits" : "conversations wait"} for you`
+    : "Nobody waits for you";
+  $("agents").replaceChildren(...[...new Set(fleet.rows.map((row) => row.agent))].filter(Boolean).map((value) => el("option", { value })));
+  const row = fleet.row(open.id);
+  // Revived, here or elsewhere: a new chain of runs, and new events.
+  if (row && open.over && !row.ended_at && row.started_at !== open.startedAt) show(open.id);
+  else {
+    if (row && !open.over) open.startedAt = row.started_at;
+    describe();
+  }
+}
+
+// ---------------------------------------------------------------- what people do
+
+const by = () => (who.fixed ? "" : $("by").value.trim());
+
+function decide(conversation, verb, body) {
+  return post(verb, { conversation, by: by(), ...body });
+}
+
+function problem(text) {
+  $("trouble").textContent = text;
+  $("trouble").hidden = !text;
+}
+
+function announce(text) {
+  $("spoken").textContent = text;
+}
+
+/** The call that the keys are about. */
+function mark(call) {
+  if (open.marked !== call) open.marked?.node.classList.remove("marked");
+  open.marked = call ?? null;
+  call?.node.classList.add("marked");
+}
+
+function inView(node) {
+  const { top, bottom } = node.getBoundingClientRect();
+  const frame = $("scroll").getBoundingClientRect();
+  return top < frame.bottom - 40 && bottom > frame.top + 40;
+}
+
+function act(what) {
+  const { marked } = open;
+  if (!marked?.waits) return;
+  // Nothing is decided on unseen: the first key brings it into view.
+  if (inView(marked.node)) marked.act(what);
+  else marked.node.scrollIntoView({ block: "center" });
+}
+
+function markNext() {
+  const { waiting } = open.transcript;
+  mark(waiting[(waiting.indexOf(open.marked) + 1) % waiting.length]);
+  open.marked?.node.scrollIntoView({ block: "center" });
+}
+
+function grow(area) {
+  area.style.height = "auto";
+  area.style.height = `${Math.min(area.scrollHeight, 240)}px`;
+}
+
+$("say").oninput = () => {
+  grow($("say"));
+  sessionStorage.setItem(`draft ${open.id}`, $("say").value);
+};
+$("say").onkeydown = (key) => {
+  if (key.key === "Enter" && !key.shiftKey && !key.isComposing) {
+    key.preventDefault();
+    $("composer").requestSubmit();
+  }
+};
+
+$("composer").onsubmit = async (event) => {
+  event.preventDefault();
+  const here = open;
+  const text = $("say").value.trim();
+  if (!text || here.sending) return;
+  // The same id when it is sent again, for it may have arrived.
+  here.sending = true;
+  here.unsent = here.unsent?.text === text ? here.unsent : { text, message_id: newId() };
+  try {
+    await decide(here.id, "message", here.unsent);
+    here.unsent = null;
+    sessionStorage.removeItem(`draft ${here.id}`);
+    if (here === open) {
+      $("say").value = "";
+      grow($("say"));
+      if (here.over) show(here.id);
+    }
+  } catch (error) {
+    problem(error.message);
+  }
+  here.sending = false;
+};
+
+$("controls").onclick = async ({ target }) => {
+  const verb = target.dataset.verb;
+  if (!verb || (verb === "close" && !confirm("End this conversation? What waits is denied."))) return;
+  try {
+    await decide(open.id, verb, {});
+    askStatus(open);
+  } catch (error) {
+    problem(error.message);
+  }
+};
+
+$("new").onclick = () => $("begin").showModal();
+$("begin").querySelector("[data-close]").onclick = () => $("begin").close();
+$("begin").querySelector("form").onsubmit = async (event) => {
+  event.preventDefault();
+  const wrong = $("begin").querySelector(".problem");
+  wrong.hidden = true;
+  try {
+    const body = { agent: $("begin-agent").value.trim(), message: $("begin-message").value, by: by() };
+    const { id } = await post("start", body);
+    $("begin-message").value = "";
+    $("begin").close();
+    location.hash = encodeURIComponent(id);
+  } catch (error) {
+    wrong.textContent = error.message;
+    wrong.hidden = false;
+  }
+};
+
+$("help").onclick = () => $("keys").showModal();
+$("by").value = localStorage.getItem("by") ?? "";
+$("by").onchange = () => localStorage.setItem("by", $("by").value.trim());
+
+const KEYS = {
+  j: () => (location.hash = encodeURIComponent(fleet.beside(open.id, 1) ?? "")),
+  k: () => (location.hash = encodeURIComponent(fleet.beside(open.id, -1) ?? "")),
+  a: () => act("approve"),
+  e: () => act("edit"),
+  d: () => act("deny"),
+  r: () => act("answer"),
+  w: markNext,
+  m: () => $("say").focus(),
+  n: () => $("begin").showModal(),
+  "/": () => $("filter").focus(),
+  "?": () => $("keys").showModal(),
+};
+document.addEventListener("keydown", (key) => {
+  const typing = key.target.closest("input, textarea, dialog");
+  if (typing && key.key === "Escape" && !key.target.closest("dialog")) key.target.blur();
+  if (typing || key.ctrlKey || key.metaKey || key.altKey || key.repeat || !KEYS[key.key]) return;
+  key.preventDefault();
+  KEYS[key.key]();
+});
+
+addEventListener("hashchange", () => show(selected()));
+show(selected());

@@ -1,0 +1,104 @@
+// The connection to `everturn web`: what is asked, what is posted, and the stream that comes back by itself.
+
+import { parsed } from "./text.js";
+
+const SILENT_MS = 40_000; // the server beats every 15 s
+const RETRY_MS = 1_500;
+
+export class Refusal extends Error {}
+
+export async function ask(path, query) {
+  return answered(await reached(fetch(`/api/${path}?${new URLSearchParams(query)}`)));
+}
+
+export async function post(verb, body) {
+  const headers = { "Content-Type": "application/json" };
+  return answered(await reached(fetch(`/api/${verb}`, { method: "POST", headers, body: JSON.stringify(body) })));
+}
+
+async function reached(request) {
+  try {
+    return await request;
+  } catch {
+    throw new Refusal("everturn web does not answer. Is it still running?");
+  }
+}
+
+async function answered(response) {
+  const text = await response.text();
+  let told = {};
+  try {
+    told = parsed(text);
+  } catch {
+    // a proxy's own page: the status says enough
+  }
+  if (!response.ok) throw new Refusal(told.error ?? `everturn web answered ${response.status}.`);
+  return told;
+}
+
+/** A new id, on plain http too. */
+export function newId() {
+  return Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+/** The events of the fleet and of one conversation. `hear[name](data)` is called for each kind of message on the wire,
+ * `hear.link(state)` when the connection comes and goes. */
+export class Stream {
+  #source = null;
+  #timer = 0;
+  #cursor = "";
+
+  constructor(conversation, hear) {
+    this.conversation = conversation;
+    this.hear = hear;
+    this.#open();
+  }
+
+  close() {
+    clearTimeout(this.#timer);
+    this.#source?.close();
+    this.#source = null;
+  }
+
+  #open() {
+    this.close();
+    const query = new URLSearchParams({ conversation: this.conversation, since: this.#cursor });
+    const source = (this.#source = new EventSource(`/api/stream?${query}`));
+    const take = (name) => (message) => {
+      if (this.#source !== source) return;
+      this.#cursor = message.lastEventId || this.#cursor;
+      this.#expectMore();
+      this.hear[name]?.(parsed(message.data));
+    };
+    source.onopen = () => this.hear.link("live");
+    source.onmessage = take("events");
+    for (const name of ["hello", "fleet", "opened", "resumed", "ended", "missing", "trouble", "beat"]) {
+      source.addEventListener(name, take(name));
+    }
+    source.onerror = () => {
+      if (this.#source !== source) return;
+      this.hear.link("reconnecting");
+      // The browser comes back by itself after a broken connection, and gives up after an answer that is no stream.
+      if (source.readyState === EventSource.CLOSED) this.#again();
+    };
+    this.#expectMore();
+  }
+
+  /** A connection may die without a word, as when a laptop sleeps. */
+  #expectMore() {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => {
+      this.hear.link("reconnecting");
+      this.#open();
+    }, SILENT_MS);
+  }
+
+  #again() {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(async () => {
+      const page = await fetch("/page/icon.svg", { method: "HEAD" }).catch(() => null);
+      if (page?.status === 401) this.hear.link("signed out");
+      else this.#open();
+    }, RETRY_MS);
+  }
+}

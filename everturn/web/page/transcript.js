@@ -1,0 +1,246 @@
+// The transcript of one conversation, made of its events; what came before its latest run, of messages.
+
+import { Call, picture } from "./calls.js";
+import { clock, el, folded, prose } from "./text.js";
+
+export class Transcript {
+  calls = new Map();
+  #turn = null;
+
+  /** `decide(verb, body)` posts a decision; `announce(text)` says it to those who listen instead of looking. */
+  constructor(root, { decide, announce }) {
+    this.root = root;
+    this.decide = decide;
+    this.announce = announce;
+    root.replaceChildren();
+  }
+
+  get waiting() {
+    return [...this.calls.values()].filter((call) => call.waits);
+  }
+
+  /** Calls that somebody decided on, or that are over, and whose results no event told. */
+  get unanswered() {
+    return [...this.calls.values()].filter((call) => !call.settled && call.turn !== this.#turn).map((call) => call.call.call_id);
+  }
+
+  /** The text of the turn at hand will be told again from its beginning. */
+  startOver() {
+    this.#turn?.text.replaceChildren();
+    this.#turn?.thinking.replaceChildren();
+    if (this.#turn) this.#turn.thinkingBox.hidden = true;
+  }
+
+  take(event) {
+    const handle = this[`_${event.kind}`];
+    handle?.call(this, event);
+  }
+
+  // ------------------------------------------------------------ what is said
+
+  _message_received({ message, at }) {
+    this.#add(this.#said(message, at));
+  }
+
+  _turn_started({ turn, at }) {
+    this.#settle();
+    this.#turn = this.#newTurn(`turn ${turn}`, at);
+    this.#turn.node.dataset.live = "";
+    this.#add(this.#turn.node);
+  }
+
+  _thinking_delta({ text }) {
+    if (!this.#turn) return;
+    this.#turn.thinkingBox.hidden = false;
+    this.#turn.thinking.append(text);
+  }
+
+  _text_delta({ text }) {
+    this.#turn?.text.append(text);
+  }
+
+  _turn_retried({ attempt }) {
+    this.startOver();
+    if (this.#turn) this.#turn.facts.textContent = `try ${attempt}`;
+  }
+
+  _replied({ turn, message, usage, at, final }) {
+    this.#turn ??= this.#newTurn(`turn ${turn}`, at);
+    if (!this.#turn.node.isConnected) this.#add(this.#turn.node);
+    delete this.#turn.node.dataset.live;
+    const tokens = (usage?.input_tokens ?? 0) + (usage?.output_tokens ?? 0);
+    this.#turn.facts.textContent = tokens ? `${tokens.toLocaleString()} tokens` : "";
+    this.#fill(this.#turn, message);
+    if (final) this.announce("The reply is complete.");
+  }
+
+  // ------------------------------------------------------------ calls
+
+  _tool_called({ call, refused }) {
+    this.#call(call);
+    if (refused) this.calls.get(call.call_id).finish({ is_error: true, content: [{ kind: "text", text: refused }] });
+  }
+
+  _approval_requested({ call, why }) {
+    this.#call(call).wait("approval", why);
+    this.announce(`${call.name} waits for your decision.`);
+  }
+
+  _answer_requested({ call, why }) {
+    this.#call(call).wait("answer", why);
+    this.announce(`${call.name} waits for your answer.`);
+  }
+
+  _decided(event) {
+    for (const call of event.call_id === "*" ? this.waiting : [this.calls.get(event.call_id)]) {
+      if (call?.waits) call.tell(event);
+    }
+  }
+
+  _tool_started({ call_id }) {
+    this.calls.get(call_id)?.become("running");
+  }
+
+  _tool_progress({ call_id, progress }) {
+    this.calls.get(call_id)?.progress(progress);
+  }
+
+  _tool_finished({ result }) {
+    this.calls.get(result.call_id)?.finish(result);
+  }
+
+  _tool_lost({ call_id, cause }) {
+    const call = this.calls.get(call_id);
+    call?.become("lost");
+    call?.explain(cause);
+  }
+
+  _approval_reminder({ call_id }) {
+    this.calls.get(call_id)?.explain("It expires soon.");
+  }
+
+  // ------------------------------------------------------------ what happens to the conversation
+
+  _stalled({ cause, cure }) {
+    this.#settle();
+    this.#add(el("div", { class: "notice trouble" }, el("b", {}, "Stalled"), el("p", {}, cause), cure ? el("p", {}, cure) : ""));
+    this.announce("The conversation is stalled.");
+  }
+
+  _fell_back({ cause, model }) {
+    this.#line(`${cause} It goes on with ${model}.`);
+  }
+
+  _compacted({ summary }) {
+    const what = "From here on, the model is shown less";
+    if (!summary) return this.#line(`${what}: old tool results as notices.`);
+    this.#add(el("details", { class: "line" }, el("summary", {}, `${what}: a summary of the older part.`), folded(summary)));
+  }
+
+  _switched({ name, by, reason }) {
+    const done = { pause: "paused", resume: "resumed", cancel_turn: "turn cancelled", close: "closed" }[name] ?? name;
+    this.#line(`${done}${by ? ` by ${by}` : ""}${reason ? `: ${reason}` : ""}`);
+  }
+
+  _done({ outcome, why }) {
+    this.#settle();
+    if (!outcome) return this.#line(`over without an outcome: ${why}`);
+    const turns = `${outcome.turns} ${outcome.turns === 1 ? "turn" : "turns"}`;
+    const cost = outcome.cost_usd ? `$${outcome.cost_usd.toFixed(4)}` : "";
+    this.#line([outcome.status.replaceAll("_", " "), turns, cost, outcome.reason].filter(Boolean).join(" · "));
+    // Results that came behind the last turn.
+    for (const message of outcome.tail ?? []) this.#results(message);
+  }
+
+  // ------------------------------------------------------------ what came before
+
+  /** Messages that stand before all others; the place where one reads stays. */
+  prepend(messages) {
+    const holder = this.root;
+    this.root = el("div");
+    const at = this.#turn;
+    for (const message of messages) {
+      if (message.role === "tool") this.#results(message);
+      else if (message.role === "assistant") {
+        this.#turn = this.#newTurn("", "");
+        this.#add(this.#turn.node);
+        this.#fill(this.#turn, message);
+      } else this.#add(this.#said(message));
+    }
+    const made = this.root;
+    this.root = holder;
+    this.#turn = at;
+    holder.prepend(...made.childNodes);
+  }
+
+  // ------------------------------------------------------------ underneath
+
+  #add(node) {
+    this.root.append(node);
+  }
+
+  #line(text) {
+    this.#add(el("p", { class: "line" }, text));
+  }
+
+  #said(message, at) {
+    const who = message.author ? message.author : message.role;
+    const head = el("header", {}, el("b", {}, who), el("time", { title: at ?? "" }, clock(at)));
+    return el("section", { class: "said" }, head, ...(message.parts ?? []).map((part) => shown(part)).filter(Boolean));
+  }
+
+  #newTurn(name, at) {
+    const facts = el("span");
+    const thinking = el("div", { class: "thoughts" });
+    const thinkingBox = el("details", { class: "thinking", hidden: true }, el("summary", {}, "Thinking"), thinking);
+    const text = el("div", { class: "text" });
+    const head = el("header", {}, el("b", {}, "assistant"), name, facts, el("time", { title: at }, clock(at)));
+    return { node: el("section", { class: "turn" }, head, thinkingBox, text), facts, thinking, thinkingBox, text };
+  }
+
+  #fill(turn, message) {
+    const thoughts = message.parts.filter((part) => part.kind === "thinking").map((part) => part.text).join("\n");
+    turn.thinking.replaceChildren(thoughts);
+    turn.thinkingBox.hidden = !thoughts;
+    turn.text.replaceChildren(...message.parts.filter((part) => part.kind !== "thinking").map(shown).filter(Boolean));
+    for (const part of message.parts) if (part.kind === "tool_call") this.#call(part);
+  }
+
+  #call(call) {
+    if (!this.calls.has(call.call_id)) {
+      const card = new Call(call, this.decide);
+      card.turn = this.#turn;
+      this.calls.set(call.call_id, card);
+      (this.#turn?.node ?? this.root).append(card.node);
+    }
+    return this.calls.get(call.call_id);
+  }
+
+  #results(message) {
+    for (const part of message.parts) if (part.kind === "tool_result") this.calls.get(part.call_id)?.finish(part);
+  }
+
+  /** The turn at hand is over: what is half told is all there will be. */
+  #settle() {
+    if (this.#turn) delete this.#turn.node.dataset.live;
+    this.#turn = null;
+  }
+}
+
+function shown(part) {
+  switch (part.kind) {
+    case "text":
+      return prose(part.text);
+    case "image":
+    case "document":
+      return picture(part);
+    case "server_tool_use":
+      return el("details", { class: "thinking" }, el("summary", {}, part.name), folded(JSON.stringify(part.data, null, 2)));
+    case "thinking":
+    case "tool_call":
+    case "tool_result":
+      return null;
+    default:
+      return el("p", { class: "chip" }, part.kind);
+  }
+}

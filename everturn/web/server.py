@@ -1,0 +1,57 @@
+"""Serves the inbox until Ctrl-C or SIGTERM."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from types import FrameType
+
+import uvicorn
+
+from everturn.errors import InvalidSetting
+from everturn.web.app import Inbox
+
+LET_GO_SECONDS = 2
+"""How long a page may hold on to its connection while we stop."""
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket at the address, before anything else is said. Raises InvalidSetting where it can't be had."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        bound = socket.socket(family, kind, protocol)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+    except OSError as error:
+        raise InvalidSetting(
+            f"The inbox can't listen at {host}:{port}: {error.strerror or error}.",
+            cure="Take another --port (0: any that is free), or another --host.",
+        ) from None
+    return bound
+
+
+async def serve(inbox: Inbox, bound: socket.socket, *, started: Callable[[], None]) -> None:
+    """Serves; `started` is called once, when it is ready."""
+    # No access log: the login link has the token in it.
+    config = uvicorn.Config(
+        inbox.app, log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=LET_GO_SECONDS
+    )
+    await _Server(config, inbox, started).serve(sockets=[bound])
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, inbox: Inbox, started: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._inbox = inbox
+        self._started = started
+        self._loop = asyncio.get_running_loop()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._started()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        # Pages hold their connections open for as long as they live: without this, each would be waited for.
+        self._loop.call_soon_threadsafe(self._inbox.end_streams)
+        super().handle_exit(sig, frame)

@@ -1,0 +1,22 @@
+"""What the browser tests share: Debian's Chromium, driven by Playwright."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Browser, async_playwright
+
+CHROMIUM = Path("/usr/bin/chromium")
+
+
+@pytest.fixture(scope="session")
+async def browser() -> AsyncIterator[Browser]:
+    """One Chromium for the session; take `await browser.new_context()` for each test."""
+    if not CHROMIUM.exists():
+        pytest.skip(f"{CHROMIUM} is not there: apt-get install chromium")
+    async with async_playwright() as playwright:
+        chromium = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield chromium
+        await chromium.close()
