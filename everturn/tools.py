@@ -29,6 +29,7 @@ Effect = Literal["idempotent", "read", "once"]
 """What running a tool twice would mean: nothing (`read`), the same as once (`idempotent`), or harm (`once`)."""
 
 RunsOn = Literal["worker", "client"]
+"""Who runs the tool: a worker, or whoever answers the call."""
 
 Predicate = Callable[[dict[str, Any]], bool | Awaitable[bool]]
 """Whether a call needs a decision: given the arguments by name, after validation, with defaults filled in."""
