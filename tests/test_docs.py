@@ -26,6 +26,7 @@ from everturn.devserver import DevServer
 from everturn.providers.catalog import PROVIDERS, address_variable
 from everturn.settings import PREFIX, Settings
 from everturn.testing import ScriptedModel, call
+from tests.readers import READERS
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -107,7 +108,8 @@ def test_the_python_of_a_page_runs_from_top_to_bottom(
 
 
 def run(page: Path) -> None:
-    """Runs the blocks one after the other, in one namespace; `await` may stand outside of functions."""
+    """Runs the blocks one after the other, in one namespace; `await` may stand outside of functions. Then somebody uses
+    what they make, where they make a program."""
     # A module, for what looks its types up by name.
     module = sys.modules["__main__"] = types.ModuleType("__main__")
     with asyncio.Runner() as runner:
@@ -121,6 +123,8 @@ def run(page: Path) -> None:
                 runner.run(eval(code, vars(module)))
             else:
                 exec(code, vars(module))
+        if page.stem in READERS:
+            runner.run(READERS[page.stem](vars(module)))
 
 
 def test_few_blocks_are_not_run() -> None:
@@ -161,7 +165,7 @@ def test_a_command_exists_with_its_options(block: Block, words: list[str]) -> No
     elif words[0] == "python":
         assert words[1] == "-m" or (ROOT / words[1]).is_file()
     else:
-        assert words[0] in {"temporal", "git", "source", "mkdir", "export", "kill", "cat"}
+        assert words[0] in {"temporal", "git", "source", "mkdir", "export", "kill", "cat", "curl", "uvicorn"}
 
 
 def test_every_command_has_its_line_in_the_reference() -> None:

@@ -14,7 +14,9 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 # What a browser fetches by itself: not the links that people follow.
-FETCHED = re.compile(r"""<(?:script|img|iframe|source|video)[^>]+src=["']?(https?:)?//|<link[^>]+href=["']?(https?:)?//""")
+FETCHED = re.compile(
+    r"""<(?:script|img|iframe|source|video)[^>]+src=["']?(https?:)?//|<link[^>]+href=["']?(https?:)?//"""
+)
 LOADED = re.compile(r"""@import|url\(["']?(https?:)?//""")
 UNREAD = re.compile(r"```|^ *- |\]\(|^\|", re.M)
 
