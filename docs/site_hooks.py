@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os.path
+import posixpath
 import re
 from pathlib import Path
 from typing import Any
@@ -31,14 +31,14 @@ def on_files(files: Files, config: Any) -> Files:
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Links are written for the repository, so that they work there too: here they are turned to where things stand."""
     brought = next((path for path, place in BROUGHT.items() if place == page.file.src_uri), None)
-    here = os.path.dirname(brought or f"docs/{page.file.src_uri}")
+    here = posixpath.dirname(brought or f"docs/{page.file.src_uri}")
 
     def turned(found: re.Match[str]) -> str:
-        target = os.path.normpath(os.path.join(here, found[2]))
+        target = posixpath.normpath(posixpath.join(here, found[2]))
         if target not in BROUGHT and not target.startswith("docs/"):
             return found[0]  # mkdocs complains about it
         place = BROUGHT.get(target, target.removeprefix("docs/"))
-        return found[1] + os.path.relpath(place, os.path.dirname(page.file.src_uri)) + found[3]
+        return found[1] + posixpath.relpath(place, posixpath.dirname(page.file.src_uri)) + found[3]
 
     # Python's Markdown wants an empty line before a list, and others don't.
     return LINK.sub(turned, LIST_UNDER_TEXT.sub(r"\1\n\n", markdown))

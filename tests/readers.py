@@ -142,22 +142,22 @@ async def approve_from_a_web_app(page: Page) -> None:
 async def stream_to_a_web_page(page: Page) -> None:
     client = await Client.connect()
     helper = Agent("helper", model="scripted:docs")
-    async with Worker(client, agents=[helper]), serving(page["app"]) as address:
-        async with httpx.AsyncClient(base_url=address, timeout=30) as browser:
-            assert "EventSource" in (await browser.get("/")).text
-            assert (await browser.get("/chats/streamed/events")).text == "retry: 1000\n\n"
-            for _ in range(2):  # the second is the same message
-                said = await browser.post("/chats/streamed", content="Paris?", headers={"Idempotency-Key": "m1"})
-                assert said.status_code == 202
-            first = await _read(browser, until="replied")
-            assert [kind for kind, *_ in first if "delta" not in kind] == [
-                "message_received",
-                "turn_started",
-                "replied",
-            ]
-            seen = first[1][1]
-            await client.conversation("streamed").close()
-            rest = await _read(browser, until="done", since=seen)
+    async with (
+        Worker(client, agents=[helper]),
+        serving(page["app"]) as address,
+        httpx.AsyncClient(base_url=address, timeout=30) as browser,
+    ):
+        assert "EventSource" in (await browser.get("/")).text
+        assert (await browser.get("/chats/streamed/events")).text == "retry: 1000\n\n"
+        for _ in range(2):  # the second is the same message
+            said = await browser.post("/chats/streamed", content="Paris?", headers={"Idempotency-Key": "m1"})
+            assert said.status_code == 202
+        first = await _read(browser, until="replied")
+        assert await client.conversation("streamed").reply() == "It is 21 degrees in Paris."
+        await client.conversation("streamed").close()
+        started = next(cursor for kind, cursor, _ in first if kind == "turn_started")
+        rest = await _read(browser, until="done", since=started)
+    assert [kind for kind, *_ in first][:2] == ["message_received", "turn_started"]
     assert [kind for kind, *_ in rest if "delta" not in kind] == ["replied", "switched", "done"]
     assert rest[-1][2]["outcome"]["text"] == "It is 21 degrees in Paris."
 
