@@ -5,7 +5,7 @@ ARGS ?=
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo setup test check bench crash up lock
+.PHONY: demo setup test check bench crash up docs lock
 
 demo: setup ## the main job, in under a minute
 	@.venv/bin/everturn demo
@@ -40,6 +40,12 @@ crash: setup ## the crash test at full length: make crash SEED=7 KILLS=100
 
 up: setup ## Temporal with its Web UI, and a worker, until Ctrl-C
 	@.venv/bin/everturn up
+
+docs: export NO_MKDOCS_2_WARNING = 1
+docs: setup ## the documentation as a site, in site/: `python -m http.server -d site` shows it
+	@.venv/bin/python docs/make_reference.py
+	@.venv/bin/mkdocs build --strict --quiet
+	@echo "site/index.html"
 
 # Pins what is new in pyproject.toml and keeps the rest; delete the two files first to move everything to the newest.
 # The second one is the worker's image: no tools for developers.

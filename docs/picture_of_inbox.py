@@ -1,6 +1,6 @@
 """Takes docs/pictures/inbox.png: a real fleet, in the real inbox. `docs/make_screenshots.py` calls `take`.
 
-    .venv/bin/python docs/picture_of_inbox.py
+.venv/bin/python docs/picture_of_inbox.py
 """
 
 from __future__ import annotations

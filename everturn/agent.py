@@ -35,31 +35,42 @@ Approvers = Callable[[ToolCall, Decision], bool | str | Awaitable[bool | str]]
 class Agent:
     """What a worker hosts and a conversation is held with. Frozen, and checked when it is made.
 
-    `tools` takes functions, `@tool` objects, tools that the provider runs (`WebSearch()`, in `server_tools`), dicts
-    with a name (`{"name", "description", "parameters"}`, run by the client) and raw provider dicts (passed through,
-    in `raw_tools`). `output` is a type that the last reply is to have; `output_schema` its JSON schema, of type
-    object, whatever the type is. `approvals`: when waiting calls expire; `approvers`: who may decide. With
-    `loop="manual"` no call runs by itself: each waits for an answer, those of tools with a function too, as the model
-    sent it. Raises InvalidAgent, InvalidTool or InvalidModel.
+    `tools` takes functions, `@tool` objects, tools that the provider runs (`WebSearch()`), dicts with a name
+    (`{"name", "description", "parameters"}`, run by the client) and raw provider dicts, which are passed through.
+    Raises InvalidAgent, InvalidTool or InvalidModel.
     """
 
     name: str
+    """1 to 64 letters, digits, dots, - and _: by it, clients ask for the agent."""
     model: Model
     instructions: str
+    """The system prompt."""
     tools: tuple[Tool, ...]
+    """Those that a worker or the client runs."""
     server_tools: tuple[ServerTool, ...]
+    """Those that the provider runs."""
     raw_tools: tuple[Mapping[str, Any], ...]
+    """Raw provider dicts."""
     settings: ModelSettings
     limits: Limits
     patience: Patience
     fallback_models: tuple[Model, ...]
+    """Asked in this order where `model` can't be had: what retries don't cure, or patience at its end."""
     compaction: Compaction | None
+    """How the model is shown a transcript that nears its window; None: whole."""
     approvals: Approvals
+    """When waiting calls expire."""
     approvers: Approvers | None
+    """Who may decide: a function, sync or async, of the call and the decision."""
     output: Any
+    """A type that the last reply is to have: a pydantic model, or what JSON can carry. One that does not fit goes back
+    to the model twice, with what is wrong."""
     output_adapter: TypeAdapter[Any] | None
     output_schema: dict[str, Any] | None
+    """The JSON schema of `output`, of type object, whatever the type is."""
     loop: Loop
+    """With "manual" no call runs by itself: each waits for an answer, those of tools with a function too, as the model
+    sent it."""
 
     def __init__(
         self,

@@ -44,6 +44,7 @@ MAX_LAST_TEXT_CHARS = 20_000
 REMEMBERED_IDS = 1000
 
 Said = str | Iterable[Part]
+"""A message: a text, or parts (Text, Image, Document)."""
 
 
 @dataclass(frozen=True)
@@ -52,11 +53,16 @@ class Listed:
 
     id: str
     status: str
+    """A state, such as 'awaiting_approval'."""
     agent: str
     model: str
+    """`provider:name`."""
     tokens: int
+    """Input and output, so far."""
     started_at: datetime
+    """When its latest run began."""
     ended_at: datetime | None
+    """None while it runs."""
 
 
 class Client:

@@ -225,6 +225,8 @@ class EventReader:
         """The calls of the last reply that run as tools: what a lost run means depends on their plans."""
         self._asks: list[ApprovalRequested | AnswerRequested] = []
         """To be told when the calls do wait: a decision that comes before that would be refused."""
+        self._message_ids: set[str | None] = set()
+        """Of what was said: the same message may be sent again, and is not taken again."""
 
     def read(self, step: history.Step, *, run_id: str) -> list[Event]:
         """The events that a step is, behind `since`: none, one, or a reply and its calls."""
@@ -238,6 +240,12 @@ class EventReader:
     def _events(self, step: history.Step) -> list[Event]:
         at = step.at.isoformat(timespec="milliseconds")
         match step:
+            case history.Started(start=start):
+                self._message_ids = {start.message_id, *(start.carry.message_ids if start.carry else ())} - {None}
+            case history.Said(said=said) if said.message_id in self._message_ids:
+                return []
+            case history.Said(said=said) if said.message_id is not None:
+                self._message_ids.add(said.message_id)
             case history.TurnFinished(request=request, reply=reply):
                 calls = {call.call_id: call for call in reply.message.tool_calls}
                 self._calls = {

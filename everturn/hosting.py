@@ -47,12 +47,20 @@ _log = get_logger("everturn.worker")
 class Worker:
     """Hosts agents on a task queue: `async with Worker(client, agents=[clerk]): ...`, or `await Worker(...).run()`.
 
-    All workers of a task queue host the same agents. `cached_conversations`: how many keep their state in memory;
-    it should exceed those that run at the same time. `max_prefix_bytes`: the memory for transcripts.
-    `journals`: a folder that outlives the process, where a worker that is started again finds what it had in hand.
-    `artifacts`: where tool results are kept whole that are too large for a transcript: a directory or a URL for fsspec;
-    None: where EVERTURN_ARTIFACTS says, if it does. `stream_every`: how often a turn that somebody follows as it is
-    written says more; None: EVERTURN_STREAM_SECONDS, 0.2.
+    All workers of a task queue host the same agents.
+
+    - `task_queue`: the client's, unless given.
+    - `cached_conversations`: how many keep their state in memory; it should exceed those that run at the same time.
+    - `max_prefix_bytes`: the memory for transcripts.
+    - `max_concurrent_activities`: model turns and tool calls at the same time; as many threads for sync tools.
+    - `drain_timeout`: how long running activities may go on after a shutdown has begun.
+    - `journals`: a folder that outlives the process, where a worker that is started again finds what it had in hand.
+    - `artifacts`: where tool results are kept whole that are too large for a transcript: a directory or a URL for
+      fsspec; None: where EVERTURN_ARTIFACTS says, if it does.
+    - `stream_every`: how often a turn that somebody follows as it is written says more; None: EVERTURN_STREAM_SECONDS,
+      0.2 s.
+
+    Raises InvalidAgent; entering it raises Unreachable.
     """
 
     def __init__(

@@ -23,8 +23,11 @@ class Model(Setting):
     """
 
     name: str
+    """`provider:name`, such as 'openai:gpt-5.5'. `everturn models` lists the providers."""
     base_url: str | None = None
+    """In place of the provider's own address."""
     key_env: str | None = None
+    """The environment variable with the key, in place of the provider's own."""
 
     def __init__(self, name: str, /, **settings: Any) -> None:
         provider, colon, model = name.partition(":")
@@ -36,6 +39,7 @@ class Model(Setting):
 
     @property
     def provider(self) -> str:
+        """What stands before the colon."""
         return self.name.partition(":")[0]
 
     @property
@@ -48,13 +52,18 @@ class ModelSettings(Setting):
     """How the model is asked. What is None is not sent, and the provider's default holds."""
 
     max_output_tokens: int | None = Field(default=None, ge=1)
+    """Of one reply, reasoning included where the provider counts it."""
     temperature: float | None = None
     reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
+    """Where the provider has other levels, the nearest one; where it has none, left out with a warning."""
     tool_choice: str | None = None
     """'auto', 'none', 'required', or a tool's name."""
     parallel_calls: bool | None = None
+    """Whether one reply may have several tool calls."""
     stop: tuple[str, ...] = ()
+    """Texts at which the model is to stop."""
     stream: bool = True
+    """Asks for the reply piece by piece. The transcript is the same either way."""
     cache: bool = True
     """Lets the provider keep the prompt's stable prefix for the next turn, where it has to be told to."""
     extra: dict[str, JsonValue] = Field(default_factory=dict)
@@ -67,9 +76,13 @@ class Limits(Setting):
     max_turns: int = Field(default=100, ge=1)
     max_tool_calls: int | None = Field(default=None, ge=0)
     max_parallel_calls: int = Field(default=16, ge=1)
+    """How many calls of one reply may run at the same time; the others wait for a place."""
     max_total_tokens: int | None = Field(default=None, ge=1)
+    """Input and output of all turns together."""
     max_cost_usd: float | None = Field(default=None, gt=0)
+    """By the price list of the extra `prices`. Holds nothing where a model's price is not known."""
     max_duration: timedelta | None = None
+    """Since the conversation's start, the time that it waited for people included."""
     conclude: bool = True
     """At a limit, the model gets one last turn without tools. False: the conversation just ends."""
     max_result_chars: int = Field(default=200_000, ge=1_000)
@@ -80,7 +93,9 @@ class Approvals(Setting):
     """How long calls wait for a person. None: as long as it takes."""
 
     expire_after: timedelta | None = None
+    """Counted for each call, from when it began to wait."""
     on_expiry: Literal["deny", "approve"] = "deny"
+    """What is decided then. What waits for an answer is denied; a call whose outcome is unknown never expires."""
     remind_before: timedelta | None = None
     """So long before the expiry, a reminder is put among the events."""
 

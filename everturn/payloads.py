@@ -121,11 +121,15 @@ class WaitingCall(Record):
 
     call_id: str
     tool: str
+    """The tool's name."""
     arguments: dict[str, JsonValue] = Field(default_factory=dict)
     needs: Literal["approval", "answer"] = "approval"
     why: str = ""
+    """In words: 'refund needs approval', 'outcome unknown: ...'."""
     since: str = ""
+    """ISO 8601, UTC."""
     expires_at: str | None = None
+    """ISO 8601, UTC; None where it waits as long as it takes."""
 
 
 class Status(Record):
@@ -133,11 +137,17 @@ class Status(Record):
 
     state: State
     turn: int = 0
+    """Turns begun so far."""
     waiting: tuple[WaitingCall, ...] = ()
+    """The calls that wait for a person."""
     usage: Usage = Usage()
+    """So far."""
     cost_usd: float | None = None
+    """So far; None where a price is not known."""
     cause: str | None = None
+    """While it is stalled: why."""
     cure: str | None = None
+    """While it is stalled: what to do before `resume`."""
 
     def as_json(self) -> dict[str, Any]:
         waiting = [{name: getattr(call, name) for name in WaitingCall.model_fields} for call in self.waiting]

@@ -57,6 +57,8 @@ class PartRecord(Record):
 
 
 class Text(PartRecord):
+    """What is said in words."""
+
     kind: Literal["text"] = "text"
     text: str
 
@@ -68,6 +70,7 @@ class Image(PartRecord):
     data: str | None = None
     url: str | None = None
     media_type: str | None = None
+    """Such as 'image/png'; needed with `data`."""
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
@@ -88,7 +91,9 @@ class Document(PartRecord):
     data: str | None = None
     url: str | None = None
     media_type: str | None = None
+    """Such as 'application/pdf'; needed with `data`."""
     name: str = ""
+    """The file's name, where the model is to know it."""
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
@@ -107,18 +112,19 @@ class Thinking(PartRecord):
 
 
 class ToolCall(PartRecord):
-    """What the model asks for.
-
-    `call_id` is unique within the conversation. `provider_id` is the id as the provider gave it, kept only where
-    it had to be replaced. `unparsed` is the argument text as received, kept only where it is not a JSON object.
-    """
+    """What the model asks for."""
 
     kind: Literal["tool_call"] = "tool_call"
     call_id: str
+    """Unique within the conversation."""
     name: str
+    """As the model gave it: there may be no such tool."""
     arguments: dict[str, JsonValue] = Field(default_factory=dict)
+    """As the model gave them, before any validation."""
     provider_id: str | None = None
+    """The id as the provider gave it, kept only where it had to be replaced."""
     unparsed: str | None = None
+    """The argument text as received, kept only where it is not a JSON object."""
 
     @classmethod
     def parse(cls, given: object) -> ToolCall:
@@ -164,11 +170,15 @@ class ToolResult(PartRecord):
     call_id: str
     name: str = ""
     content: tuple[ResultPart, ...] = ()
+    """Text, Image and Document parts."""
     is_error: bool = False
+    """The tool failed, or did not run: the content says why."""
     decision: Decision | None = None
+    """The person's word on the call, where there was one."""
 
     @property
     def text(self) -> str:
+        """The text parts, joined."""
         return "".join(part.text for part in self.content if isinstance(part, Text))
 
 
@@ -200,6 +210,7 @@ class Message(Record):
 
     role: Literal["system", "user", "assistant", "tool"]
     parts: tuple[Part, ...]
+    """Of the kinds Text, Image, Document, Thinking, ToolCall, ToolResult, ServerToolUse and Opaque."""
     author: str = ""
     """Who wrote a user's message, where it was not a user: 'everturn'."""
     provider: str = ""
@@ -213,28 +224,37 @@ class Message(Record):
 
     @property
     def text(self) -> str:
+        """The text parts, joined."""
         return "".join(part.text for part in self.parts if isinstance(part, Text))
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
+        """The ToolCall parts, in order."""
         return tuple(part for part in self.parts if isinstance(part, ToolCall))
 
     @property
     def tool_results(self) -> tuple[ToolResult, ...]:
+        """The ToolResult parts, in order."""
         return tuple(part for part in self.parts if isinstance(part, ToolResult))
 
 
 class Usage(Record):
-    """Tokens. `input_tokens` includes cached ones; `output_tokens` includes reasoning."""
+    """Tokens, as the provider counted them. Two can be added."""
 
     input_tokens: int = 0
+    """Cached ones included."""
     output_tokens: int = 0
+    """Reasoning included."""
     cached_tokens: int = 0
+    """Of the input: read from the provider's cache."""
     cache_write_tokens: int = 0
+    """Of the input: written to the provider's cache."""
     reasoning_tokens: int = 0
+    """Of the output."""
 
     @property
     def total_tokens(self) -> int:
+        """Input and output."""
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
@@ -251,17 +271,22 @@ class Reply(Record):
 
     message: Message
     stop: Stop = "end"
+    """Why the model stopped: it was done (`end`), wants tools, ran out of tokens, a filter or it itself refused, or its
+    provider made a pause."""
     usage: Usage = Usage()
     model: str = ""
     """`provider:name`, as configured."""
     response_id: str | None = None
+    """The provider's name for the reply."""
 
     @property
     def text(self) -> str:
+        """The message's text parts, joined."""
         return self.message.text
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
+        """The message's ToolCall parts, in order."""
         return self.message.tool_calls
 
 
@@ -269,6 +294,7 @@ class Outcome(Record):
     """How a conversation ended: the result of its workflow."""
 
     status: Literal["completed", "limit_reached", "cancelled", "failed"]
+    """`failed`: the last reply did not fit the Agent's `output` type, though it was asked for again."""
     text: str = ""
     """The last reply's text."""
     output: JsonValue = None
@@ -276,6 +302,7 @@ class Outcome(Record):
     turns: int = 0
     tool_calls: int = 0
     usage: Usage = Usage()
+    """Of all turns together."""
     cost_usd: float | None = None
     """None where a price is not known."""
     reason: str | None = None

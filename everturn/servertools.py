@@ -23,23 +23,31 @@ class ServerTool(Setting):
 
 
 class WebSearch(ServerTool):
-    """Searches the web. `allowed_domains` and `blocked_domains`: where to, and where not to."""
+    """Searches the web."""
 
     allowed_domains: tuple[str, ...] = ()
+    """Only there; empty: everywhere."""
     blocked_domains: tuple[str, ...] = ()
+    """Not there."""
     max_uses: int | None = Field(default=None, ge=1)
+    """Searches in one reply."""
     user_location: dict[str, str] | None = None
     """Any of city, region, country (two letters) and timezone (IANA)."""
     context_size: Literal["low", "medium", "high"] | None = None
+    """How much of what is found is put before the model."""
 
 
 class XSearch(ServerTool):
     """Searches posts on X."""
 
     allowed_x_handles: tuple[str, ...] = ()
+    """Only by these; empty: by everybody."""
     excluded_x_handles: tuple[str, ...] = ()
+    """Not by these."""
     from_date: date | None = None
+    """The first day."""
     to_date: date | None = None
+    """The last day."""
     enable_image_understanding: bool | None = None
     enable_video_understanding: bool | None = None
 

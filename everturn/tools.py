@@ -29,6 +29,7 @@ Effect = Literal["idempotent", "read", "once"]
 """What running a tool twice would mean: nothing (`read`), the same as once (`idempotent`), or harm (`once`)."""
 
 RunsOn = Literal["worker", "client"]
+"""Who runs the tool: a worker, or whoever answers the call."""
 
 Predicate = Callable[[dict[str, Any]], bool | Awaitable[bool]]
 """Whether a call needs a decision: given the arguments by name, after validation, with defaults filled in."""
@@ -70,6 +71,7 @@ class ToolContext:
     attempt: int = 1
     """1 for the first try."""
     turn: int = 1
+    """The turn whose reply asked for the call."""
     heartbeat: Callable[..., None] = _no_heartbeat
     """`heartbeat(progress)` says that the tool is alive, and how far it is. Safe to call from any thread."""
     is_cancelled: Callable[[], bool] = _never
@@ -99,7 +101,9 @@ class Tool(Generic[P, R]):
     """
 
     name: str
+    """As the model and the Temporal Web UI see it."""
     description: str
+    """What the model is told about it."""
     arguments: ModelArguments | SchemaArguments
     function: Callable[P, R] | None = None
     context_parameters: tuple[str, ...] = ()
@@ -221,11 +225,14 @@ def tool(
 def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a tool of a function: `@tool`, `@tool(effect="once")` or `tool(function, effect="once")`.
 
-    `name`, `description`: where the function's own name and docstring won't do. `needs_approval`: True, or a
-    predicate, sync or async, that gets the dict of arguments. `timeout`: of one try, 10 minutes unless given; with
-    `runs_on="client"`, of the answer, and none unless given.
-    `patience`: of all tries together, 30 minutes or, where that is longer, one timeout. `local`: run it
-    within the conversation's own workflow task: quicker, for `read` tools that take up to a few seconds.
+    - `name`, `description`: where the function's own name and docstring won't do.
+    - `needs_approval`: True, or a predicate, sync or async, that gets the dict of validated arguments.
+    - `effect`: what running it twice would mean: nothing (`read`), the same as once (`idempotent`), or harm (`once`).
+    - `timeout`: of one try, 10 minutes unless given; with `runs_on="client"`, of the answer, and none unless given.
+    - `patience`: of all tries together, 30 minutes or, where that is longer, one timeout.
+    - `runs_on`: with `client`, no worker runs it; the call waits until somebody answers it.
+    - `local`: run it within the conversation's own workflow task: quicker, for `read` tools that take a few seconds.
+
     Raises InvalidTool.
     """
     # A tool belongs to the module that made it, wherever its function comes from.

@@ -20,12 +20,14 @@ import pytest
 import typer
 
 import everturn
+from benchmarks import peers
 from everturn import errors, events, names
 from everturn.cli import app
 from everturn.devserver import DevServer
 from everturn.providers.catalog import PROVIDERS, address_variable
 from everturn.settings import PREFIX, Settings
 from everturn.testing import ScriptedModel, call
+from tests.readers import READERS
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -43,8 +45,8 @@ class Block:
     line: int
     language: str
     text: str
-    unrun: str
-    """Why it can't run, where a comment `<!-- not run: ... -->` before it says so."""
+    peer: str
+    """The package that it runs with, where a comment `<!-- runs with: ... -->` before it says so."""
 
 
 def _blocks(page: Path) -> Iterator[Block]:
@@ -54,7 +56,7 @@ def _blocks(page: Path) -> Iterator[Block]:
         if opened := re.fullmatch(r"```(\w*)", lines[number]):
             end = lines.index("```", number + 1)
             before = next((line for line in reversed(lines[:number]) if line.strip()), "")
-            marked = re.fullmatch(r"<!-- not run: (.+) -->", before)
+            marked = re.fullmatch(r"<!-- runs with: (.+) -->", before)
             text = "\n".join(lines[number + 1 : end]) + "\n"
             yield Block(page, number + 2, opened[1], text, marked[1] if marked else "")
             number = end
@@ -107,12 +109,13 @@ def test_the_python_of_a_page_runs_from_top_to_bottom(
 
 
 def run(page: Path) -> None:
-    """Runs the blocks one after the other, in one namespace; `await` may stand outside of functions."""
+    """Runs the blocks one after the other, in one namespace; `await` may stand outside of functions. Then somebody uses
+    what they make, where they make a program."""
     # A module, for what looks its types up by name.
     module = sys.modules["__main__"] = types.ModuleType("__main__")
     with asyncio.Runner() as runner:
         for block in _blocks(page):
-            if block.language != "python" or block.unrun:
+            if block.language != "python" or block.peer:
                 continue
             # Padded, so that a traceback has the line of the page.
             source = "\n" * (block.line - 1) + block.text
@@ -121,10 +124,32 @@ def run(page: Path) -> None:
                 runner.run(eval(code, vars(module)))
             else:
                 exec(code, vars(module))
+        if page.stem in READERS:
+            runner.run(READERS[page.stem](vars(module)))
 
 
-def test_few_blocks_are_not_run() -> None:
-    assert [block for block in BLOCKS if block.unrun] == []
+@pytest.mark.parametrize("block", [block for block in BLOCKS if block.peer], ids=lambda block: block.peer)
+def test_a_peers_program_runs_with_the_peer(
+    block: Block, server: DevServer, scripted: Callable[..., ScriptedModel], tmp_path: Path
+) -> None:
+    assert f"\n{block.peer}==" in peers.WANTED.read_text()
+    compile(block.text, str(block.page), "exec")
+    if not Path(peers.PYTHON).exists():
+        pytest.skip("the peers are not installed: `make bench` does that")
+    script = [call(name, ARGUMENTS[name]) for name in ("look_up", "refund")]
+    program = tmp_path / "before.py"
+    program.write_text(block.text)
+    environment = {
+        "PATH": os.environ["PATH"],
+        "TEMPORAL_ADDRESS": server.address,
+        "OPENAI_BASE_URL": scripted([*script, "Done."]).base_url,
+        "OPENAI_API_KEY": "none",
+        "OPENAI_AGENTS_DISABLE_TRACING": "1",
+    }
+    ran = subprocess.run(
+        [peers.PYTHON, str(program)], check=False, env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert (ran.returncode, ran.stdout) == (0, "Done.\n"), ran.stderr
 
 
 @pytest.mark.parametrize("example", ["hello", "clerk"])
@@ -161,7 +186,7 @@ def test_a_command_exists_with_its_options(block: Block, words: list[str]) -> No
     elif words[0] == "python":
         assert words[1] == "-m" or (ROOT / words[1]).is_file()
     else:
-        assert words[0] in {"temporal", "git", "source", "mkdir", "export", "kill", "cat"}
+        assert words[0] in {"temporal", "git", "source", "mkdir", "export", "kill", "cat", "curl", "uvicorn"}
 
 
 def test_every_command_has_its_line_in_the_reference() -> None:

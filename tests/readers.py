@@ -1,0 +1,186 @@
+"""What a reader does with the programs on a page of the docs, once they are typed in: `NAME(page's names)`, by page.
+
+They run in the page's own process, against a real Temporal server. What can't be had here is stood in for: Slack signs,
+takes messages and buttons as its documentation says, and runs on loopback.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import json
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import urlencode
+
+import httpx
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+from everturn import Agent, Client, Conversation, Worker, tool
+
+Page = dict[str, Any]
+
+
+@tool(needs_approval=True)
+def refund(order_id: str, cents: int) -> str:
+    """Refund an order."""
+    return f"Refunded {cents / 100:.2f} EUR for order {order_id}."
+
+
+@asynccontextmanager
+async def serving(app: Any) -> AsyncIterator[str]:
+    """The app on loopback, as `uvicorn module:app` serves it; yields its address."""
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", timeout_graceful_shutdown=1))
+    running = asyncio.create_task(server.serve())
+    while not server.started:
+        assert not running.done()
+        await asyncio.sleep(0.01)
+    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    server.should_exit = True
+    await running
+
+
+@asynccontextmanager
+async def clerk_at_work(name: str) -> AsyncIterator[tuple[Client, Agent]]:
+    client = await Client.connect(by="the test")
+    clerk = Agent(name, model="scripted:docs", tools=[refund])
+    async with Worker(client, agents=[clerk]):
+        yield client, clerk
+
+
+async def approve_from_slack(page: Page) -> None:
+    posted: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+    answered: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+
+    async def post_message(request: Request) -> JSONResponse:
+        assert request.headers["authorization"] == "Bearer xoxb-test"
+        await posted.put(await request.json())
+        return JSONResponse({"ok": True})
+
+    async def respond(request: Request) -> JSONResponse:
+        await answered.put(await request.json())
+        return JSONResponse({"ok": True})
+
+    routes = [Route("/chat.postMessage", post_message, methods=["POST"]), Route("/re", respond, methods=["POST"])]
+    page |= {"TOKEN": "xoxb-test", "SECRET": "hush"}
+    async with serving(Starlette(routes=routes)) as page["API"], clerk_at_work("slack-clerk") as (client, clerk):
+        conversation = await client.start(clerk, "Order 81 arrived broken.")
+        async with serving(page["app"]) as address, httpx.AsyncClient(base_url=address) as slack:
+            message = await _of(conversation, posted)
+            approve, deny = message["blocks"][1]["elements"]
+
+            async def press(button: dict[str, Any], *, secret: str = "hush", at: float = time.time()) -> int:
+                action = {key: button[key] for key in ("action_id", "value")}
+                clicked = {
+                    "type": "block_actions",
+                    "user": {"id": "U0ANN"},
+                    "actions": [action],
+                    "response_url": f"{page['API']}/re",
+                }
+                body = urlencode({"payload": json.dumps(clicked)})
+                signed = hmac.new(secret.encode(), f"v0:{int(at)}:{body}".encode(), hashlib.sha256).hexdigest()
+                headers = {"x-slack-request-timestamp": str(int(at)), "x-slack-signature": f"v0={signed}"}
+                return (await slack.post("/slack", content=body, headers=headers)).status_code
+
+            assert await press(approve, secret="guessed") == 401
+            assert await press(approve, at=time.time() - 3600) == 401
+            assert await press(approve) == 200
+            assert (await answered.get())["text"] == "Approved by slack:U0ANN."
+            assert await press(deny) == 200
+            assert "slack:U0ANN" in (await answered.get())["text"] or (await conversation.outcome())
+        assert (await conversation.outcome()).status == "completed"
+        transcript = await conversation.transcript()
+    [result] = [result for message in transcript for result in message.tool_results]
+    assert result.text == "Refunded 34.90 EUR for order 81."
+    assert result.decision
+    assert result.decision.by == "slack:U0ANN"
+
+
+async def _of(conversation: Conversation, posted: asyncio.Queue[dict[str, Any]]) -> dict[str, Any]:
+    """The message about this conversation: others may wait on the same server."""
+    while True:
+        message = await posted.get()
+        if conversation.id in message["blocks"][0]["text"]["text"]:
+            return message
+
+
+async def approve_from_a_web_app(page: Page) -> None:
+    async with (
+        clerk_at_work("web-clerk") as (client, clerk),
+        serving(page["app"]) as address,
+        httpx.AsyncClient(base_url=address, timeout=30) as browser,
+    ):
+        conversation = await client.start(clerk, "Order 81 arrived broken.")
+        mine: list[dict[str, Any]] = []
+        while not mine:
+            listed = (await browser.get("/waiting")).json()
+            mine = [call for call in listed if call["conversation"] == conversation.id]
+        [call] = mine
+        assert call["arguments"] == {"order_id": "81", "cents": 3490}
+        place = f"/conversations/{conversation.id}/calls/{call['call_id']}"
+        edited = {"order_id": "81", "cents": 900}
+        said = {"verdict": "approve", "seen": call["arguments"], "arguments": edited}
+        assert (await browser.post(place, json=said)).status_code == 401
+        as_ann = {"X-User": "ann"}
+        other = await browser.post(place, json={**said, "seen": edited}, headers=as_ann)
+        assert (other.status_code, "arguments" in other.json()["error"]) == (409, True)
+        assert (await browser.post(place, json=said, headers=as_ann)).json() == {"by": "ann"}
+        assert (await conversation.outcome()).status == "completed"
+        again = await browser.post(place, json=said, headers=as_ann)
+        assert again.status_code == 409
+        transcript = await conversation.transcript()
+    assert "9.00 EUR" in str(transcript)
+
+
+async def stream_to_a_web_page(page: Page) -> None:
+    client = await Client.connect()
+    helper = Agent("helper", model="scripted:docs")
+    async with (
+        Worker(client, agents=[helper]),
+        serving(page["app"]) as address,
+        httpx.AsyncClient(base_url=address, timeout=30) as browser,
+    ):
+        assert "EventSource" in (await browser.get("/")).text
+        assert (await browser.get("/chats/streamed/events")).text == "retry: 1000\n\n"
+        for _ in range(2):  # the second is the same message
+            said = await browser.post("/chats/streamed", content="Paris?", headers={"Idempotency-Key": "m1"})
+            assert said.status_code == 202
+        first = await _read(browser, until="replied")
+        assert await client.conversation("streamed").reply() == "It is 21 degrees in Paris."
+        await client.conversation("streamed").close()
+        started = next(cursor for kind, cursor, _ in first if kind == "turn_started")
+        rest = await _read(browser, until="done", since=started)
+    assert [kind for kind, *_ in first if "delta" not in kind] == ["message_received", "turn_started", "replied"]
+    assert [kind for kind, *_ in rest if "delta" not in kind] == ["replied", "switched", "done"]
+    assert rest[-1][2]["outcome"]["text"] == "It is 21 degrees in Paris."
+
+
+async def _read(browser: httpx.AsyncClient, *, until: str, since: str = "") -> list[tuple[str, str, dict[str, Any]]]:
+    """The server-sent events up to the first of a kind: kind, id, data."""
+    events = []
+    headers = {"Last-Event-ID": since} if since else {}
+    async with browser.stream("GET", "/chats/streamed/events", headers=headers) as stream:
+        fields: dict[str, str] = {}
+        async for line in stream.aiter_lines():
+            if line:
+                name, _, value = line.partition(": ")
+                fields[name] = value
+                continue
+            events.append((fields["event"], fields["id"], json.loads(fields["data"])))
+            if fields["event"] == until:
+                return events
+    raise AssertionError(f"the stream ended before {until!r}: {events}")
+
+
+READERS: dict[str, Callable[[Page], Awaitable[None]]] = {
+    "approve-from-slack": approve_from_slack,
+    "approve-from-a-web-app": approve_from_a_web_app,
+    "stream-to-a-web-page": stream_to_a_web_page,
+}
