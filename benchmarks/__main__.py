@@ -53,7 +53,10 @@ async def main(arguments: argparse.Namespace) -> None:
         await asyncio.to_thread(draw, path)
     if arguments.record:
         drawn = [f"![{name}](plots/{name}.png)" for name in every if name != "replay"]
-        report.record("run", facts, *map(report.table, every.values()), lost, *drawn, report.legend())
+        if plan.to_death:  # a run of its own, beside the last ordinary one
+            report.record("to death", facts, *map(report.table, every.values()))
+        else:
+            report.record("run", facts, *map(report.table, every.values()), lost, *drawn, report.legend())
         print(f"Recorded in {report.RECORD}")
 
 

@@ -162,7 +162,7 @@ def _is_news(record: logging.LogRecord) -> bool:
 def _scrub(_: Any, __: str, line: Any) -> str:
     """The last step: no value of a secret environment variable leaves, wherever in the line it stands."""
     # Read anew for each line: a user's file may load its keys after the logs were configured.
-    for name, value in os.environ.items():
-        if len(value) >= _SECRET_MIN_CHARS and name.endswith(_SECRET_NAMES):
+    for name in os.environ:
+        if name.endswith(_SECRET_NAMES) and len(value := os.environ[name]) >= _SECRET_MIN_CHARS:
             line = line.replace(value, f"<{name}>")
     return str(line)

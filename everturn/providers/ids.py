@@ -18,14 +18,14 @@ def call_ids(given: Iterable[str], messages: Sequence[Message]) -> list[tuple[st
     Each call_id is new in the conversation that `messages` holds, and the same however often the reply is read.
     An empty id is one that was not given. Of calls that share an id, the first keeps it.
     """
-    used = {call.call_id for message in messages for call in message.tool_calls}
-    turn = sum(message.role == "assistant" for message in messages)
+    replies = [message for message in messages if message.role == "assistant"]
+    used = {call.call_id for reply in replies for call in reply.tool_calls}
     seen: set[str] = set()
     ids: list[tuple[str, str | None]] = []
     for number, wanted in enumerate(map(mend, given)):
         call_id, provider_id = wanted, None
         if wanted in used or not _USABLE.fullmatch(wanted):
-            call_id = _new(f"call_{turn}_{number}", used)
+            call_id = _new(f"call_{len(replies)}_{number}", used)
             provider_id = wanted if wanted not in seen else None
         used.add(call_id)
         seen.add(wanted)

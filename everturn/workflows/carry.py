@@ -36,13 +36,20 @@ async def keep_in_time(progress: Progress) -> None:
         return
     await workflow.sleep(max(0.0, progress.keep_by - workflow.time()), summary="bring earlier runs' messages here")
     try:
-        progress.earlier = await workflow.execute_activity(
+        kept: Packed = await workflow.execute_activity(
             names.KEEP_TRANSCRIPT, progress.earlier, result_type=Packed, **model_options()
         )
-        progress.keep_by = None
+        progress.earlier, progress.keep_by = held(kept), None
     except ActivityError as error:
         # It goes on as long as a worker remembers the messages; one that does not will stall it, with this cause.
         workflow_log("transcript.not_kept", level="error", cause=verdicts.cause_of(error))
+
+
+def held(earlier: Earlier | None) -> Earlier | None:
+    """Earlier messages as a conversation holds them: what is too much to hand on stands in this run's history."""
+    if isinstance(earlier, Packed) and len(earlier.data) > MAX_PACKED_CHARS:
+        return InRun(run_id=workflow.info().run_id)
+    return earlier
 
 
 def due(progress: Progress, controls: Controls) -> bool:
@@ -92,9 +99,9 @@ def _keep_by(progress: Progress, facts: WorkerFacts | None) -> float | None:
 def _earlier(progress: Progress) -> Earlier:
     """The prefix itself where it is small; else where it stands: in this run's history, and in those before it."""
     here, before = InRun(run_id=workflow.info().run_id), progress.earlier
-    if isinstance(before, InRun) or (before and len(before.data) > MAX_PACKED_CHARS):
+    if isinstance(before, InRun) or progress.held_from > progress.base:
         return here
-    messages: tuple[Message, ...] = (*(unpack(before.data) if before else ()), *progress.messages[: progress.seen])
+    messages = (*(unpack(before.data) if before else ()), *map(Message.model_validate_json, progress.held))
     if sum(len(message.model_dump_json()) for message in messages) > LIKELY_TOO_LONG:
         return here
     packed = pack(messages)

@@ -31,10 +31,12 @@ class ConversationWorkflow:
     @workflow.init
     def __init__(self, *inputs: Any) -> None:
         # Here and not in run(): a signal can come in before run() begins, and belongs behind what the start brings.
-        self._start, self._problem = _read_start(inputs)
-        carry_over = self._start.carry or CarryOver()
+        start, self._problem = _read_start(inputs)
+        carry_over = start.carry or CarryOver()
+        self._start = start.model_copy(update={"carry": None})  # it may be large, and lives as long as the run
         self._progress = Progress.from_carry(carry_over)
-        self._controls = Controls(self._start, on_change=self._show)
+        self._progress.earlier = carry.held(carry_over.earlier)
+        self._controls = Controls(start, on_change=self._show)
         self._calls = Calls(self._controls.desk)
         self._board = Board()
         self._limits = Limits()
@@ -95,7 +97,7 @@ class ConversationWorkflow:
     async def _answer(self) -> str | None:
         """Takes turns until a reply asks for no tool, or a limit is used up; returns that limit."""
         while True:
-            self._progress.messages += self._controls.take_messages()
+            self._progress.unseen += self._controls.take_messages()
             await self._continue_as_new_where_long()
             limit = self._limit_reached()
             if limit and not self._limits.conclude:
@@ -256,10 +258,10 @@ class ConversationWorkflow:
     def transcript(self, *inputs: Any) -> dict[str, Any]:
         page = commands.read(TranscriptPage, inputs)
         progress = self._progress
-        start = max(0, page.start - progress.base)
+        start = max(page.start, progress.held_from)
         return {
-            "from": progress.base + start,
-            "total": progress.base + len(progress.messages),
+            "from": start,
+            "total": progress.position + len(progress.unseen),
             "messages": progress.page(start, page.limit),
         }
 

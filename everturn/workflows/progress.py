@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import chain, islice
 
 from pydantic import JsonValue
 
@@ -18,6 +20,9 @@ INLINE_CHARS = 2_048
 MAX_REPAIRS = 2
 """Times that the model is asked to mend a final reply."""
 
+MAX_HELD_CHARS = 256_000
+"""Of what the model has seen, in the memory of the worker: the latest of it. All of it stands in the history."""
+
 MAX_PAGE_CHARS = 300_000
 """Of the messages in one answer to the `transcript` query."""
 
@@ -29,17 +34,21 @@ MAX_DELTA_CHARS = 400_000
 
 @dataclass
 class Progress:
-    messages: list[Message] = field(default_factory=list)
-    """Those of this run."""
     base: int = 0
-    """So many came before them, in earlier runs."""
+    """So many messages came before this run's."""
     earlier: Earlier | None = None
     """Where those are."""
     keep_by: float | None = None
     """When they have to be brought here, since the histories of earlier runs are deleted some day."""
-    seen: int = 0
-    """So many of `messages` belong to the prefix: the model has seen them, or said them."""
+    position: int = 0
+    """The length of the prefix, counted through all runs: what the model has seen, or said."""
     digest: str = ""
+    """Of the prefix."""
+    held: deque[str] = field(default_factory=deque)
+    """The prefix's last messages, as JSON: short ones take an eighth of the memory that their records take."""
+    held_chars: int = 0
+    unseen: list[Message] = field(default_factory=list)
+    """The messages behind the prefix."""
     turn: int = 0
     tool_calls: int = 0
     usage: Usage = field(default_factory=Usage)
@@ -61,11 +70,12 @@ class Progress:
     @classmethod
     def from_carry(cls, carry: CarryOver) -> Progress:
         return cls(
-            messages=list(carry.unseen),
             base=carry.length,
             earlier=carry.earlier,
             keep_by=carry.keep_by,
+            position=carry.length,
             digest=carry.digest,
+            unseen=list(carry.unseen),
             turn=carry.turn,
             tool_calls=carry.tool_calls,
             usage=carry.usage,
@@ -78,14 +88,9 @@ class Progress:
         )
 
     @property
-    def position(self) -> int:
-        """The prefix's length, counted through all runs."""
-        return self.base + self.seen
-
-    @property
-    def unseen(self) -> list[Message]:
-        """The messages behind the prefix."""
-        return self.messages[self.seen :]
+    def held_from(self) -> int:
+        """The position of the first message that is held."""
+        return self.position - len(self.held)
 
     def delta(self) -> tuple[tuple[Message, ...], tuple[str, ...]]:
         """The messages since the last reply, and the ids of the calls whose results they leave out for their size."""
@@ -97,10 +102,13 @@ class Progress:
         return self._sent([*self.unseen, *inbox], room=max(0, room))[0]
 
     def page(self, start: int, limit: int) -> list[Message]:
-        """This run's messages from `start` on: as many as fit an answer, and at least one, cut where it has to be."""
+        """The messages from position `start` on: as many as fit an answer, and at least one, cut where it has to be."""
         page: list[Message] = []
         room = MAX_PAGE_CHARS
-        for message in self.messages[start : start + limit]:
+        first = start - self.held_from
+        known: Iterable[str | Message] = chain(self.held, self.unseen)
+        for one in islice(known, first, first + limit):
+            message = Message.model_validate_json(one) if isinstance(one, str) else one
             room -= sum(map(chars, message.parts))
             if page and room < 0:
                 break
@@ -119,8 +127,8 @@ class Progress:
         return tuple(_fitted(messages, room=room)), named
 
     def take_reply(self, reply: ModelReply) -> None:
-        self.messages.append(reply.message)
-        self.seen = len(self.messages)
+        self._take_in([*self.unseen, reply.message])
+        self.unseen = []
         self.last_text = reply.message.text
         self.output, self.output_problem = reply.output, reply.output_problem
         self.summary_due = reply.summary_due
@@ -130,9 +138,17 @@ class Progress:
         """It stands behind what the model has seen, and before what it has not."""
         self.summary_due = False
         if reply.message.parts:
-            self.messages.insert(self.seen, reply.message)
-            self.seen += 1
+            self._take_in([reply.message])
             self._count(reply)
+
+    def _take_in(self, messages: list[Message]) -> None:
+        """From now on, these are the end of the prefix."""
+        self.position += len(messages)
+        written = [message.model_dump_json() for message in messages]
+        self.held.extend(written)
+        self.held_chars += sum(map(len, written))
+        while self.held_chars > MAX_HELD_CHARS:
+            self.held_chars -= len(self.held.popleft())
 
     def _count(self, reply: ModelReply) -> None:
         self.digest = reply.digest
@@ -149,11 +165,11 @@ class Progress:
             return False
         self.repairs += 1
         text = f"Your reply does not fit the output's schema:\n{self.output_problem}\nReply again, with the JSON only."
-        self.messages.append(Message.user(text).model_copy(update={"author": "everturn"}))
+        self.unseen.append(Message.user(text).model_copy(update={"author": "everturn"}))
         return True
 
     def take_results(self, results: tuple[ToolResult, ...], *, recorded: Iterable[str] = ()) -> None:
-        self.messages.append(Message(role="tool", parts=results))
+        self.unseen.append(Message(role="tool", parts=results))
         self.recorded = frozenset(recorded)
 
     def limit_reached(self, limits: Limits, *, seconds: float) -> str | None:
@@ -214,7 +230,7 @@ def chars(part: Part) -> int:
 
 def _without_content(message: Message, named: tuple[str, ...]) -> Message:
     parts = tuple(
-        part.model_copy(update={"content": (), "decision": None})
+        part.model_copy(update={"name": "", "content": (), "decision": None})
         if isinstance(part, ToolResult) and part.call_id in named
         else part
         for part in message.parts

@@ -14,7 +14,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import Client, Conversation, Limits, tool
 from everturn.testing import ScriptedModel
-from everturn.workflows import carry
+from everturn.workflows import carry, progress
 from tests.conftest import agent_on, eventually, hosting, waiting
 from tests.workflows.test_conversation import results_of
 from tests.workflows.test_one_law import page, pages
@@ -90,6 +90,35 @@ async def test_a_worker_without_memory_finds_what_earlier_runs_hold(
     assert [len(request["messages"]) for request in model.requests] == list(range(1, 26, 2))
     told = [message["content"] for message in model.requests[-1]["messages"] if message["role"] == "tool"]
     assert told == [page(number) for number in range(12)]
+
+
+async def test_a_conversation_holds_little_of_what_was_said_and_loses_nothing(
+    client: Client, scripted: Scripted, cached_conversations: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(carry, "MAX_EVENTS", 100)
+    monkeypatch.setattr(progress, "MAX_HELD_CHARS", 10_000)
+
+    @tool
+    def read_page(number: int) -> str:
+        return page(number)
+
+    agent = agent_on(scripted(pages(20)), tools=[read_page])
+    async with hosting(client, agent, cached_conversations=cached_conversations) as worker:
+        conversation = await client.start(agent, "Read it all", keep_open=timedelta(minutes=1))
+        assert await conversation.reply() == "Read."
+        handle = client.temporal.get_workflow_handle(conversation.id)
+        shown = await handle.query("transcript", {"from": 0, "limit": 50})
+        # The query answers with what is held; the transcript itself is read from the histories.
+        assert shown["total"] == shown["from"] + len(shown["messages"]) == 42
+        assert 30 < shown["from"] < 42
+        assert [result.text for result in results_of(await conversation.transcript())] == [page(n) for n in range(20)]
+        worker.prefixes.clear()
+        await conversation.send("And?")
+        assert await conversation.reply() == "Read."
+        assert len(await conversation.transcript()) == 44
+        await conversation.close()
+        await conversation.outcome()
+    assert len(await runs_of(client, conversation)) == 3
 
 
 async def test_messages_that_come_in_between_are_all_taken(
