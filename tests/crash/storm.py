@@ -156,26 +156,27 @@ class Storm:
             people = self.living[story.number] = []
             try:
                 while story.number not in self.ended:
-                    people[:] = [person for person in people if not person.done()]
                     if not people:  # all have vanished: others come
                         people.append(self._someone(story))
                     done, _ = await asyncio.wait(people, return_when=asyncio.FIRST_COMPLETED)
                     for person in done:
-                        if person.cancelled():
-                            continue
-                        error = person.exception()
-                        if isinstance(error, Vanished):
-                            self.people_killed += 1
-                        elif error:
-                            self.people.rough[f"{type(error).__name__}: {error}"] += 1
-                            await asyncio.sleep(POLL_SECONDS)
-                        else:
-                            self.ended.add(story.number)
+                        people.remove(person)
+                        self._take_leave(person, story)
+                    await asyncio.sleep(POLL_SECONDS)
             finally:
                 del self.living[story.number]
                 for person in people:
                     person.cancel()
                 await asyncio.gather(*people, return_exceptions=True)
+
+    def _take_leave(self, person: asyncio.Task[None], story: Story) -> None:
+        error = None if person.cancelled() else person.exception()
+        if isinstance(error, Vanished):
+            self.people_killed += 1
+        elif error:
+            self.people.rough[f"{type(error).__name__}: {error}"] += 1
+        elif not person.cancelled():
+            self.ended.add(story.number)
 
     def _someone(self, story: Story) -> asyncio.Task[None]:
         places = [self.people, *self.clients]
