@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from everturn import Client
-from tests.crash.people import People
+from everturn.errors import Unreachable
+from tests.crash.people import RETRY_SECONDS, People
 from tests.crash.stories import Story
 from tests.crash.workers import ROOT
 
@@ -47,6 +48,8 @@ class ClientProcess:
 
     async def live(self, story: Story) -> None:
         """`People.live` over there. Raises Vanished where the process is killed."""
+        if self._reading.done():
+            raise Vanished  # killed, and its successor is not there yet
         ticket = next(self._tickets)
         self._parts[ticket] = part = asyncio.get_running_loop().create_future()
         self._write(f"{ticket} {story.number}")
@@ -57,10 +60,6 @@ class ClientProcess:
             raise
         finally:
             self._parts.pop(ticket, None)
-
-    @property
-    def people(self) -> int:
-        return len(self._parts)
 
     async def kill(self) -> None:
         with suppress(ProcessLookupError):
@@ -98,7 +97,7 @@ class ClientProcess:
 
 
 async def main(address: str, seed: int, prefix: str) -> None:
-    people = People(await Client.connect(address, task_queue="storm", by="people"), seed)
+    people = People(await _connected(address), seed)
     here: dict[int, asyncio.Task[None]] = {}
     lines = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
@@ -110,6 +109,14 @@ async def main(address: str, seed: int, prefix: str) -> None:
             here[ticket].add_done_callback(lambda part, ticket=ticket: _say(people, ticket, part))
         elif -ticket in here:
             here.pop(-ticket).cancel()
+
+
+async def _connected(address: str) -> Client:
+    while True:
+        try:
+            return await Client.connect(address, task_queue="storm", by="people")
+        except Unreachable:
+            await asyncio.sleep(RETRY_SECONDS)
 
 
 def _say(people: People, ticket: int, part: asyncio.Task[None]) -> None:
