@@ -28,9 +28,6 @@ STARTED = 2
 """temporal.api.enums.v1.PendingActivityState"""
 
 POLL_SECONDS = 0.02
-CLIENT_KILLS = 0.06
-"""The part of those who disappear that are a whole process."""
-
 START_SECONDS = 60.0
 
 
@@ -206,6 +203,8 @@ class Storm:
             if number in restart_at:
                 # Workers are killed while the server is away, too.
                 restarting.append(asyncio.create_task(self._restart_server(*restarting[-1:])))
+            if number % 2:
+                await self._kill_client(self.rng.randrange(len(self.clients)))
             victim = await self._someone_at_work()
             victim.kill()
             kill = Kill(time.time(), victim.process.pid, replaced=self.rng.random() < 0.8)
@@ -284,12 +283,10 @@ class Storm:
                     self.proxy.delay_seconds = 0.0
 
     async def _vanish(self) -> None:
-        """Clients disappear while they wait, one by one or a process of them; now and then a second one is there."""
+        """Clients disappear while they wait; and now and then a second one is there."""
         while True:
             await asyncio.sleep(self.rng.expovariate(1 / 0.4))
-            if self.clients and self.rng.random() < CLIENT_KILLS:
-                await self._kill_client(self.rng.randrange(len(self.clients)))
-            elif self.living:
+            if self.living:
                 number = self.rng.choice([*self.living])
                 people = self.living[number]
                 if len(people) == 1 and self.rng.random() < 0.3:
