@@ -19,7 +19,7 @@ from tests.crash.storm import Plan, Storm
 
 @pytest.fixture(scope="module")
 async def storm(tmp_path_factory: pytest.TempPathFactory) -> Storm:
-    seed = int(os.environ.get("SEED", 5))
+    seed = int(os.environ.get("SEED", "5"))
     plan = Plan(seed=seed, conversations=12, kills=4, restarts=1, pace=2.0, at_once=12, patience=60.0)
     storm = Storm(plan, tmp_path_factory.mktemp("storm"))
     await storm.run()
