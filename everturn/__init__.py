@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from everturn.asking import ask_user
     from everturn.client import Client
     from everturn.conversation import Conversation
+    from everturn.deployment import Deployment
     from everturn.errors import EverturnError, ToolFailed
     from everturn.hosting import Worker
     from everturn.models import Approvals, Limits, Model, ModelSettings, Patience
@@ -27,6 +28,7 @@ _HOMES = {
     "Client": "client",
     "CodeExecution": "servertools",
     "Conversation": "conversation",
+    "Deployment": "deployment",
     "Document": "records",
     "EverturnError": "errors",
     "Image": "records",
@@ -59,6 +61,7 @@ __all__ = [
     "Client",
     "CodeExecution",
     "Conversation",
+    "Deployment",
     "Document",
     "EverturnError",
     "Image",

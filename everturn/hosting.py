@@ -24,6 +24,7 @@ from everturn.activities.tool_calls import ToolCalls
 from everturn.agent import Agent
 from everturn.artifacts import Artifacts, reader
 from everturn.client import Client
+from everturn.deployment import Deployment
 from everturn.errors import InvalidAgent, Unreachable
 from everturn.journal import Journal, default_folder
 from everturn.logs import get_logger
@@ -57,6 +58,8 @@ class Worker:
     - `journals`: a folder that outlives the process, where a worker that is started again finds what it had in hand.
     - `artifacts`: where tool results are kept whole that are too large for a transcript: a directory or a URL for
       fsspec; None: where EVERTURN_ARTIFACTS says, if it does.
+    - `deployment`: which version of the code this is, for Temporal's worker versioning; None: what EVERTURN_DEPLOYMENT
+      says, if it does.
     - `stream_every`: how often a turn that somebody follows as it is written says more; None: EVERTURN_STREAM_SECONDS,
       0.2 s.
 
@@ -75,6 +78,7 @@ class Worker:
         drain_timeout: timedelta = DRAIN_TIMEOUT,
         journals: Path | None = None,
         artifacts: Artifacts | Path | str | None = None,
+        deployment: Deployment | None = None,
         stream_every: timedelta | None = None,
     ) -> None:
         self._client = client
@@ -89,9 +93,12 @@ class Worker:
             "max_cached_workflows": cached_conversations,
             "max_concurrent_activities": max_concurrent_activities,
             "graceful_shutdown_timeout": drain_timeout,
-            # It stands in six events of each turn; the SDK's own would be a hash of 32 characters.
-            "build_id": version("everturn"),
         }
+        if versioned := deployment or Deployment.of(settings):
+            self._options |= versioned.options()
+        else:
+            # It stands in six events of each turn; the SDK's own would be a hash of 32 characters.
+            self._options["build_id"] = settings.build_id or version("everturn")
         self._journals = journals or default_folder()
         self._threads = max_concurrent_activities
         self.prefixes = Prefixes(max_prefix_bytes)

@@ -37,6 +37,13 @@ class Settings(BaseSettings):
     web_token: SecretStr | None = None
     """What `everturn web` knows its visitors by."""
 
+    deployment: str | None = None
+    """A worker's deployment, for Temporal's worker versioning."""
+    build_id: str | None = None
+    """Which version of the code a worker runs."""
+    versioning: Literal["auto_upgrade", "pinned"] = "auto_upgrade"
+    """What becomes of running conversations when another build ID of the deployment becomes the current one."""
+
     @classmethod
     def load(cls) -> Self:
         _refuse_unknown_variables(known=[PREFIX + name.upper() for name in cls.model_fields])
@@ -54,7 +61,7 @@ class Settings(BaseSettings):
             return tuple(item.strip() for item in value.split(",") if item.strip())
         return value
 
-    @field_validator("log", "log_level", mode="before")
+    @field_validator("log", "log_level", "versioning", mode="before")
     @classmethod
     def _in_any_case(cls, value: object) -> object:
         return value.lower() if isinstance(value, str) else value

@@ -107,8 +107,9 @@ async def _read_histories(storm: Storm, evidence: Evidence) -> None:
         data_converter=data_converter,
     )
     temporal, conversation_id = storm.client.temporal, evidence.story.id
-    latest = (await temporal.get_workflow_handle(conversation_id).describe()).run_id
-    left = [*storm.people.runs.get(conversation_id, ()), latest]
+    # A conversation that was revived is several chains of runs, and nothing in a history names the chain before it.
+    left = [one.run_id async for one in temporal.list_workflows(f"WorkflowId = '{conversation_id}'")]
+    left.append((await temporal.get_workflow_handle(conversation_id).describe()).run_id)
     while left:
         run_id = left.pop()
         if not run_id or run_id in evidence.runs:

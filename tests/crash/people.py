@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from temporalio.service import RPCError
 
-from everturn import Client, Conversation
+from everturn import Client, Conversation, rpc
 from everturn.errors import Ended, EverturnError, NotFound, Refused, Stalled, Unreachable
 from everturn.events import AnswerRequested, ApprovalRequested
 from tests.crash.stories import Story
@@ -31,13 +31,12 @@ class People:
 
     def __init__(self, client: Client, seed: int) -> None:
         self.client = client
+        self.seed = seed
         self.rng = random.Random(f"{seed}/people")
         self.told: Counter[str] = Counter()
         """What they were told, and did, by kind."""
         self.rough: Counter[str] = Counter()
         """Errors that a client should never see, since they are not everturn's."""
-        self.runs: dict[str, set[str]] = {}
-        """The last run of each chain that a conversation had: a revived one has several."""
 
     async def live(self, story: Story) -> None:
         """One person's part in a conversation, from wherever it stands to its end. May be cancelled anywhere."""
@@ -51,10 +50,10 @@ class People:
                 if story.revived or number == len(story.messages) - 1 or self.rng.random() > 0.3:
                     await self._reply(conversation)
                 if story.revived or len(story.messages) == 1:
-                    await self._note_end(conversation)
+                    await self._patiently(conversation.outcome)
             if len(story.messages) > 1 and not story.revived:
                 await self._try("close", conversation.close)
-            await self._note_end(conversation)
+            await self._patiently(conversation.outcome)
         finally:
             deciding.cancel()
             await asyncio.gather(deciding, return_exceptions=True)
@@ -81,11 +80,6 @@ class People:
             else:
                 return
 
-    async def _note_end(self, conversation: Conversation) -> None:
-        await self._patiently(conversation.outcome)
-        described = await self._patiently(self.client.temporal.get_workflow_handle(conversation.id).describe)
-        self.runs.setdefault(conversation.id, set()).add(described.run_id or "")
-
     # ------------------------------------------------------------ deciding
 
     async def _decide_until_cancelled(self, conversation: Conversation) -> None:
@@ -93,8 +87,7 @@ class People:
         chain = ""
         while True:
             try:
-                described = await self._patiently(self.client.temporal.get_workflow_handle(conversation.id).describe)
-                first = described.raw_description.workflow_execution_info.first_run_id
+                first = await self._patiently(conversation._first_run)
                 if first != chain:
                     chain, cursor = first, None  # it was revived: another chain of runs, with events of its own
                 async for event in conversation.events(since=cursor):
@@ -154,7 +147,8 @@ class People:
             case "answer":
                 await conversation.answer(call_id, answer_to(call_id))
             case "signal":
-                await handle.signal("approve", {"call_id": call_id, "by": "signal"})
+                with rpc.explained(self.client.temporal, conversation.id):
+                    await handle.signal("approve", {"call_id": call_id, "by": "signal"})
                 raise Refused("a signal is not answered: look whether it was taken")
             case "both":
                 both = (conversation.approve(call_id), conversation.deny(call_id, reason="at the same time"))

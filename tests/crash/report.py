@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from statistics import median
 from typing import TYPE_CHECKING
 
 from tests.crash.evidence import resumed_at
 
 if TYPE_CHECKING:
-    from tests.crash.storm import Storm
+    from tests.crash.storm import Kill, Storm
 
 ROUGH = 10
 
@@ -21,7 +22,8 @@ def report(storm: Storm) -> str:
     turns = sum(len(one.turns()) for one in evidence)
     tools = sum(run.name != "call_model" for one in evidence for run in one.activities)
     tries = sum(run.tries - 1 for one in evidence for run in one.activities if run.tries > 1)
-    seconds = resumes(storm)
+    seconds = resumes(storm, storm.kills)
+    replaced = resumes(storm, [kill for kill in storm.kills if kill.replaced])
     lines = [
         f"seed {plan.seed}",
         f"{len(storm.ended)} of {plan.conversations} conversations ended, in {storm.seconds:.0f} s: {turns} turns, "
@@ -34,8 +36,10 @@ def report(storm: Storm) -> str:
         f"{tries} retries of activities; {sum(one.lost for one in evidence)} lost tries recovered, and "
         f"{sum(one.task_timeouts for one in evidence)} workflow tasks taken over",
         "time to resume after a worker's kill: " + (_of(seconds) or "no kill hit anything"),
-        f"{storm.vanished} clients vanished; {storm.proxy.dropped} connections dropped; "
-        f"faults of the model server: {_counts(faults)}",
+        "  of those, where a worker was started on the same machine at once: " + (_of(replaced) or "none"),
+        f"{storm.clients_killed} client processes killed, with {storm.people_killed} people in them; {storm.vanished} "
+        "more clients vanished",
+        f"{storm.proxy.dropped} connections dropped; faults of the model server: {_counts(faults)}",
         f"people: {_counts(storm.people.told)}",
     ]
     if storm.people.rough:
@@ -43,11 +47,11 @@ def report(storm: Storm) -> str:
     return "\n".join(lines)
 
 
-def resumes(storm: Storm) -> list[float]:
-    """For each activity that a killed worker had in hand: seconds until it was taken up again."""
+def resumes(storm: Storm, kills: Sequence[Kill]) -> list[float]:
+    """For each activity that these kills hit: seconds until it was taken up again."""
     by_id = {one.story.id: one for one in storm.evidence}
     times = []
-    for kill in storm.kills:
+    for kill in kills:
         for hit in kill.hits:
             at = resumed_at(hit, kill.at, by_id[hit.conversation])
             if at is not None:

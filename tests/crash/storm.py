@@ -17,6 +17,7 @@ from everturn import Client
 from everturn.devserver import DevServer
 from everturn.testing import ScriptedModel
 from tests.crash.cast import LEDGER, RUN_EVENTS
+from tests.crash.crowd import ClientProcess, Vanished
 from tests.crash.ledger import Ledger
 from tests.crash.people import People
 from tests.crash.proxy import Proxy
@@ -37,6 +38,8 @@ class Plan:
     kills: int = 60
     restarts: int = 5
     workers: int = 3
+    clients: int = 3
+    """Processes; people live in them, and in the harness itself."""
     at_once: int = 24
     """Conversations."""
     pace: float = 4.0
@@ -61,6 +64,8 @@ class Hit:
 class Kill:
     at: float
     pid: int
+    replaced: bool = False
+    """A worker was started on the same machine at once."""
     hits: list[Hit] = field(default_factory=list)
 
 
@@ -69,8 +74,8 @@ class Storm:
         self.plan = plan
         self.folder = folder
         self.rng = random.Random(plan.seed)
-        prefix = uuid4().hex[:6]
-        self.stories = [Story.make(plan.seed, number, prefix) for number in range(plan.conversations)]
+        self.prefix = uuid4().hex[:6]
+        self.stories = [Story.make(plan.seed, number, self.prefix) for number in range(plan.conversations)]
         self.author = Author(self.stories)
         self.ledger = Ledger(folder / LEDGER).create()
         self.kills: list[Kill] = []
@@ -79,6 +84,10 @@ class Storm:
         self.refused = 0
         """Workers that ended by themselves, since no server was there."""
         self.vanished = 0
+        """People who were cancelled."""
+        self.clients_killed = 0
+        self.people_killed = 0
+        """Who were in those processes."""
         self.living: dict[int, list[asyncio.Task[None]]] = {}
         """The people in each conversation that is not over."""
         self.ended: set[int] = set()
@@ -100,6 +109,8 @@ class Storm:
             self.proxy = await stack.enter_async_context(Proxy(model.base_url))
             self.workers = [self._start_worker() for _ in range(self.plan.workers)]
             stack.callback(self._kill_all)
+            self.clients = [await self._start_client() for _ in range(self.plan.clients)]
+            stack.push_async_callback(self._end_clients)
             await self._weather()
             self.seconds = time.monotonic() - began
             await self._gather_evidence()
@@ -142,23 +153,31 @@ class Storm:
             people = self.living[story.number] = []
             try:
                 while story.number not in self.ended:
-                    people[:] = [person for person in people if not person.done()]
                     if not people:  # all have vanished: others come
-                        people.append(asyncio.create_task(self.people.live(story)))
+                        people.append(self._someone(story))
                     done, _ = await asyncio.wait(people, return_when=asyncio.FIRST_COMPLETED)
                     for person in done:
-                        if person.cancelled():
-                            continue
-                        if error := person.exception():
-                            self.people.rough[f"{type(error).__name__}: {error}"] += 1
-                            await asyncio.sleep(POLL_SECONDS)
-                        else:
-                            self.ended.add(story.number)
+                        people.remove(person)
+                        self._take_leave(person, story)
+                    await asyncio.sleep(POLL_SECONDS)
             finally:
                 del self.living[story.number]
                 for person in people:
                     person.cancel()
                 await asyncio.gather(*people, return_exceptions=True)
+
+    def _take_leave(self, person: asyncio.Task[None], story: Story) -> None:
+        error = None if person.cancelled() else person.exception()
+        if isinstance(error, Vanished):
+            self.people_killed += 1
+        elif error:
+            self.people.rough[f"{type(error).__name__}: {error}"] += 1
+        elif not person.cancelled():
+            self.ended.add(story.number)
+
+    def _someone(self, story: Story) -> asyncio.Task[None]:
+        places = [self.people, *self.clients]
+        return asyncio.create_task(self.rng.choice(places).live(story))
 
     def _due(self, story: Story) -> bool:
         plan = self.plan
@@ -184,12 +203,14 @@ class Storm:
             if number in restart_at:
                 # Workers are killed while the server is away, too.
                 restarting.append(asyncio.create_task(self._restart_server(*restarting[-1:])))
+            if number % 2:
+                await self._kill_client(self.rng.randrange(len(self.clients)))
             victim = await self._someone_at_work()
             victim.kill()
-            kill = Kill(time.time(), victim.process.pid)
+            kill = Kill(time.time(), victim.process.pid, replaced=self.rng.random() < 0.8)
             self.kills.append(kill)
             self.workers.remove(victim)
-            for _ in range(self.plan.workers - len(self.workers) if self.rng.random() < 0.8 else 0):
+            for _ in range(self.plan.workers - len(self.workers) if kill.replaced else 0):
                 self.workers.append(self._start_worker())
             kill.hits = await self._hit_by(kill)
         await asyncio.gather(*restarting)
@@ -269,10 +290,21 @@ class Storm:
                 number = self.rng.choice([*self.living])
                 people = self.living[number]
                 if len(people) == 1 and self.rng.random() < 0.3:
-                    people.append(asyncio.create_task(self.people.live(self.stories[number])))
+                    people.append(self._someone(self.stories[number]))
                 elif people:
                     self.rng.choice(people).cancel()
                     self.vanished += 1
+
+    async def _start_client(self) -> ClientProcess:
+        return await ClientProcess.start(self.people, prefix=self.prefix, log=self.folder / "clients.log")
+
+    async def _kill_client(self, number: int) -> None:
+        await self.clients[number].kill()
+        self.clients_killed += 1
+        self.clients[number] = await self._start_client()
+
+    async def _end_clients(self) -> None:
+        await asyncio.gather(*(client.kill() for client in self.clients))
 
     def _kill_all(self) -> None:
         with ExitStack() as stack:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from everturn import Deployment
 from everturn.errors import InvalidSetting
 from everturn.settings import Settings, connect_options, temporal_is_configured
 
@@ -50,6 +51,32 @@ def test_what_is_wrong_is_named(monkeypatch: pytest.MonkeyPatch, variable: str, 
     with pytest.raises(InvalidSetting) as refusal:
         Settings.load()
     assert [words for words in said if words not in str(refusal.value)] == []
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({}, None),
+        ({"BUILD_ID": "7"}, None),
+        ({"DEPLOYMENT": "clerks", "BUILD_ID": "7"}, Deployment(name="clerks", build_id="7")),
+        (
+            {"DEPLOYMENT": "clerks", "BUILD_ID": "1.0", "VERSIONING": "Pinned"},
+            Deployment(name="clerks", build_id="1.0", versioning="pinned"),
+        ),
+    ],
+)
+def test_a_deployment_is_named_whole(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], expected: Deployment | None
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(f"EVERTURN_{name}", value)
+    assert Deployment.of(Settings.load()) == expected
+
+
+@pytest.mark.parametrize(("name", "build_id"), [("clerks", None), ("the.clerks", "7"), ("a:b", "7")])
+def test_half_a_deployment_is_refused(name: str, build_id: str | None) -> None:
+    with pytest.raises(InvalidSetting, match="build ID"):
+        Deployment.of(Settings(deployment=name, build_id=build_id))
 
 
 def test_temporal_is_at_its_usual_address_unless_told() -> None:

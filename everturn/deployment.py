@@ -1,0 +1,51 @@
+"""Which version of the code a worker runs, for Temporal's worker versioning."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from everturn.errors import InvalidSetting
+
+if TYPE_CHECKING:
+    from everturn.settings import Settings
+
+Versioning = Literal["auto_upgrade", "pinned"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deployment:
+    """A version of a worker deployment. Raises InvalidSetting for names that Temporal would not take.
+
+    `versioning`: what becomes of conversations that run when another version is made the current one. `auto_upgrade`:
+    they move to it at their next step. `pinned`: they stay, over continue-as-new too, and need a worker of this one.
+    """
+
+    name: str
+    build_id: str
+    versioning: Versioning = "auto_upgrade"
+
+    def __post_init__(self) -> None:
+        # Temporal writes a version as `name.build_id`, and reads the name up to the first dot.
+        if not self.name or "." in self.name or ":" in self.name or not self.build_id:
+            raise InvalidSetting(
+                f"Deployment {self.name!r} with build ID {self.build_id!r} won't do.",
+                cure="Both are needed, and the name has no dot and no colon: 'clerks' and '2026-03-01'.",
+            )
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self | None:
+        """What the environment says; None where it names no deployment."""
+        if not settings.deployment:
+            return None
+        return cls(name=settings.deployment, build_id=settings.build_id or "", versioning=settings.versioning)
+
+    def options(self) -> dict[str, Any]:
+        """For temporalio's Worker."""
+        from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
+        from temporalio.worker import WorkerDeploymentConfig
+
+        version = WorkerDeploymentVersion(deployment_name=self.name, build_id=self.build_id)
+        behavior = VersioningBehavior[self.versioning.upper()]
+        config = WorkerDeploymentConfig(version, use_worker_versioning=True, default_versioning_behavior=behavior)
+        return {"deployment_config": config}
