@@ -34,7 +34,7 @@ AWAITING_SECONDS = 0.1
 
 LOOK_TIMEOUT = timedelta(seconds=5)
 
-DUE_SECONDS = 0.05
+DUE_SECONDS = 0.025
 """Between two looks for a beat that is due."""
 
 
@@ -199,7 +199,7 @@ class Live:
         # Right after a beat there is nothing new for a while; around the time of the next one it is worth looking; and
         # a long silence may last.
         silent, every = time.monotonic() - self._turn.told_at, self._turn.every
-        again = DUE_SECONDS if silent < 2 * every else min(max(AWAITING_SECONDS, silent / 20), FIRST_LOOK_SECONDS)
+        again = DUE_SECONDS if silent < 1.5 * every else min(max(AWAITING_SECONDS, silent / 20), FIRST_LOOK_SECONDS)
         self._look_in(max(every - DUE_SECONDS - silent, again))
 
     def _look_in(self, seconds: float) -> None:
