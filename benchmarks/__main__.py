@@ -11,12 +11,13 @@ from pathlib import Path
 
 from benchmarks import peers, report
 from benchmarks.contestants import ALL, FLOOR
-from benchmarks.measures import Measured, Plan, history, latency, replay, resume, startup, throughput
+from benchmarks.measures import Measured, Plan, events, history, latency, replay, resume, startup, throughput
 from benchmarks.rig import ROOT, rig
 from everturn.devserver import find_binary
 
 MEASURES = {
     "latency": latency,
+    "events": events,
     "history": history,
     "throughput": throughput,
     "startup": startup,

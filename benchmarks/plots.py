@@ -18,6 +18,12 @@ import matplotlib.pyplot as plt  # type: ignore[import-not-found]
 PLOTS = Path(__file__).parent / "plots"
 BARS = {
     "latency": [("latency_ms", "ms per turn")],
+    "events": [
+        ("median_ms", "token to client, median ms"),
+        ("p95_ms", "95th ms"),
+        ("history_events", "history events"),
+        ("history_kb", "history KB"),
+    ],
     "throughput": [
         ("rate_50", "turns/s, 50 conversations"),
         ("rate_200", "turns/s, 200 conversations"),

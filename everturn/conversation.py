@@ -136,7 +136,8 @@ class Conversation:
 
         A watcher costs the server one waiting request (the long poll of the history), no history event, and no
         worker's time. Deltas cost one small request (DescribeWorkflowExecution) each 1.5 s, and only while a model
-        turn or a tool runs; about ten a second while a turn runs that was asked to `stream`.
+        turn or a tool runs. Where `stream` was asked for, it is about ten a second while the model writes, and two
+        while a tool runs.
         """
         reader, cursor = EventReader(since), since or ""
         steps = self._follow_runs(reader.run_id or await self._first_run())

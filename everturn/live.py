@@ -34,7 +34,7 @@ AWAITING_SECONDS = 0.1
 
 LOOK_TIMEOUT = timedelta(seconds=5)
 
-DUE_SECONDS = 0.05
+DUE_SECONDS = 0.025
 """Between two looks for a beat that is due."""
 
 
@@ -181,7 +181,7 @@ class Live:
 
     async def _details(self, info: PendingActivityInfo) -> Any:
         """The second of the heartbeat details; None where there is none, or none that can be read."""
-        with suppress(*history.UNREADABLE):
+        with suppress(Exception):  # codecs raise all kinds, and it is only a look
             details = await self.client.data_converter.decode(info.heartbeat_details.payloads)
             return details[1] if len(details) > 1 else None
         return None
@@ -199,7 +199,7 @@ class Live:
         # Right after a beat there is nothing new for a while; around the time of the next one it is worth looking; and
         # a long silence may last.
         silent, every = time.monotonic() - self._turn.told_at, self._turn.every
-        again = DUE_SECONDS if silent < 2 * every else min(max(AWAITING_SECONDS, silent / 20), FIRST_LOOK_SECONDS)
+        again = DUE_SECONDS if silent < 1.5 * every else min(max(AWAITING_SECONDS, silent / 20), FIRST_LOOK_SECONDS)
         self._look_in(max(every - DUE_SECONDS - silent, again))
 
     def _look_in(self, seconds: float) -> None:

@@ -255,7 +255,7 @@ class Streamed(Record):
 
     attempt: int = 1
     """The details of an earlier attempt stay until this one has something to say."""
-    every: float
+    every: float = Field(ge=0, le=60)
     """Seconds until it may say more."""
     at: int = 0
     """So many characters, of text and thinking together, came before `pieces`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -17,6 +18,7 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.converter import PayloadCodec
 
 from everturn import Client, Conversation, ToolContext, tool
+from everturn.activities.speech import RECENT_CHARS
 from everturn.conversion import data_converter
 from everturn.devserver import DevServer
 from everturn.events import Event, Replied, TextDelta, ThinkingDelta, ToolProgress, TurnRetried, TurnStarted
@@ -130,6 +132,45 @@ async def test_who_comes_back_in_the_middle_is_told_the_text_of_the_turn_again(
         rest = await told(again)
         assert HALF + joined(rest) == STORY
         assert [event.kind for event in rest][-2:] == ["replied", "done"]
+
+
+async def test_who_comes_late_is_told_all_that_was_written(
+    client: Client, scripted: Scripted, go_on: threading.Event
+) -> None:
+    long = "".join(f"Chapter {number}. {STORY}" for number in range(10))
+    written = long[: 200 * CHARS]
+    assert len(written) > RECENT_CHARS, "more than a quick beat holds"
+    agent = agent_on(scripted([slow(long, after=201, until=go_on)]))
+    async with hosting(client, agent):
+        conversation = await client.send(agent, "Tell me a story", id=f"{client.task_queue}-late", stream=True)
+        async with aclosing(conversation.events()) as first:
+            await until_told(first, written)
+        late = conversation.events()
+        seen = await until_told(late, written)
+        go_on.set()
+        assert joined([*seen, *await told(late)]) == long
+
+
+async def test_a_watcher_asks_no_more_than_it_has_to(
+    client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service, looks = client.temporal.workflow_service, list[float]()
+    describe = service.describe_workflow_execution
+
+    async def counted(*args: Any, **options: Any) -> Any:
+        looks.append(time.monotonic())
+        return await describe(*args, **options)
+
+    monkeypatch.setattr(service, "describe_workflow_execution", counted)
+    agent = agent_on(scripted([slow(STORY, per_chunk=0.03)]))
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Tell me a story", stream=True)
+        started = time.monotonic()
+        await told(conversation.events())
+        assert len(looks) <= 2 + (time.monotonic() - started) / 0.05
+        looks.clear()
+        await told(conversation.events())
+        assert len(looks) == 1, "only where it begins: nothing runs any more"
 
 
 async def test_a_turn_that_is_tried_again_starts_its_text_over(
