@@ -30,10 +30,14 @@ def send(
     message_id: Annotated[
         str | None, typer.Option("--message-id", help="Makes it safe to repeat: it is taken once.")
     ] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Say something to a conversation, and revive it where it is over. Returns once Temporal has it."""
     revived = asyncio.run(_send(id, text, message_id))
-    print(f"sent: {id}" + (", which was over and goes on" if revived else ""))
+    if as_json:
+        print(json.dumps({"id": id, "did": "sent", "revived": revived}))
+    else:
+        print(f"sent: {id}" + (", which was over and goes on" if revived else ""))
 
 
 async def _send(conversation_id: str, text: str, message_id: str | None) -> bool:
