@@ -18,6 +18,7 @@ from everturn.cli.demo import demo
 from everturn.cli.doctor import doctor
 from everturn.cli.export import export
 from everturn.cli.fleet import list_
+from everturn.cli.fork import fork
 from everturn.cli.look import show, watch
 from everturn.cli.replay import replay
 from everturn.cli.run import run
@@ -30,7 +31,6 @@ from everturn.errors import EverturnError
 _UsageError = cast("type[Exception]", typer.BadParameter.__base__)
 
 app = typer.Typer(
-    add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -38,7 +38,7 @@ app = typer.Typer(
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Talk": (run, chat, send),
     "Host": (demo, up, worker),
-    "Decide and steer": (web, approve, deny, answer, pause, resume, cancel_turn, close),
+    "Decide and steer": (web, approve, deny, answer, pause, resume, cancel_turn, close, fork),
     "Look": (list_, show, watch, export, tools, models, replay, doctor),
 }
 for _panel, _commands in _PANELS.items():
@@ -86,6 +86,8 @@ def run_command(arguments: Sequence[str]) -> int:
             reconfigure(errors="replace")
     try:
         return app(list(arguments), prog_name="everturn", standalone_mode=False) or 0
+    except SystemExit as ended:  # completion leaves so
+        return ended.code if isinstance(ended.code, int) else 0
     except _UsageError as error:
         return _usage(error)
     except EverturnError as error:

@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import typer
 
+from everturn.cli import completion
 from everturn.cli.options import AgentOption, ModelOption, SystemOption, ToolOption, YesOption
 
 if TYPE_CHECKING:
@@ -21,7 +22,10 @@ def chat(
     system: SystemOption = "",
     agent: AgentOption = None,
     yes: YesOption = False,
-    id: Annotated[str | None, typer.Option("--id", help="Start it with this id, or come back to it.")] = None,  # noqa: A002
+    id: Annotated[  # noqa: A002
+        str | None,
+        typer.Option("--id", help="Start it with this id, or come back to it.", autocompletion=completion.ids),
+    ] = None,
 ) -> None:
     """Talk, message after message. Ctrl-C leaves, and `everturn chat --id ID` comes back."""
     from everturn.cli.attic import remembered

@@ -10,12 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from everturn.cli import completion
 from everturn.cli.options import IdArgument, JsonOption
 
 if TYPE_CHECKING:
     from everturn.conversation import Conversation
 
-CallArgument = Annotated[str, typer.Argument(metavar="[CALL]", help="The call's id; without one, all that wait.")]
+CallArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="[CALL]", help="The call's id; without one, all that wait.", autocompletion=completion.calls
+    ),
+]
 
 
 def send(
@@ -24,10 +30,14 @@ def send(
     message_id: Annotated[
         str | None, typer.Option("--message-id", help="Makes it safe to repeat: it is taken once.")
     ] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Say something to a conversation, and revive it where it is over. Returns once Temporal has it."""
     revived = asyncio.run(_send(id, text, message_id))
-    print(f"sent: {id}" + (", which was over and goes on" if revived else ""))
+    if as_json:
+        print(json.dumps({"id": id, "did": "sent", "revived": revived}))
+    else:
+        print(f"sent: {id}" + (", which was over and goes on" if revived else ""))
 
 
 async def _send(conversation_id: str, text: str, message_id: str | None) -> bool:
@@ -72,7 +82,7 @@ def deny(
 
 def answer(
     id: IdArgument,  # noqa: A002
-    call: Annotated[str, typer.Argument(metavar="CALL", help="The call's id.")],
+    call: Annotated[str, typer.Argument(metavar="CALL", help="The call's id.", autocompletion=completion.calls)],
     content: Annotated[str, typer.Argument(metavar="CONTENT", help="The result: JSON, or else a text.")],
     error: Annotated[bool, typer.Option("--error", help="It says what went wrong.")] = False,
     as_json: JsonOption = False,
@@ -84,37 +94,48 @@ def answer(
 def pause(
     id: IdArgument,  # noqa: A002
     reason: Annotated[str | None, typer.Option("--reason", help="Why.")] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Hold a conversation before its next model turn."""
-    _tell(id, lambda conversation: conversation.pause(reason), said="paused")
+    _tell(id, lambda conversation: conversation.pause(reason), said="paused", as_json=as_json)
 
 
 def resume(
     id: IdArgument,  # noqa: A002
     model: Annotated[
-        str | None, typer.Option("-m", "--model", metavar="PROVIDER:NAME", help="Go on with another model.")
+        str | None,
+        typer.Option(
+            "-m",
+            "--model",
+            metavar="PROVIDER:NAME",
+            help="Go on with another model.",
+            autocompletion=completion.models,
+        ),
     ] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Go on after a pause or a stall."""
     if model is not None:
         _check_model(model)
-    _tell(id, lambda conversation: conversation.resume(model=model), said="resumed")
+    _tell(id, lambda conversation: conversation.resume(model=model), said="resumed", as_json=as_json)
 
 
 def cancel_turn(
     id: IdArgument,  # noqa: A002
     reason: Annotated[str | None, typer.Option("--reason", help="Why.")] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Stop the model call and the tools that run; the conversation is then ready for the next message."""
-    _tell(id, lambda conversation: conversation.cancel_turn(reason), said="cancelled")
+    _tell(id, lambda conversation: conversation.cancel_turn(reason), said="cancelled", as_json=as_json)
 
 
 def close(
     id: IdArgument,  # noqa: A002
     reason: Annotated[str | None, typer.Option("--reason", help="Why.")] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """End a conversation: what runs is finished, what waits is denied."""
-    _tell(id, lambda conversation: conversation.close(reason), said="closing")
+    _tell(id, lambda conversation: conversation.close(reason), said="closing", as_json=as_json)
 
 
 def _decide(
@@ -128,9 +149,11 @@ def _decide(
     print(json.dumps({"call_ids": call_ids}) if as_json else f"{said}: {', '.join(call_ids)}")
 
 
-def _tell(conversation_id: str, how: Callable[[Conversation], Awaitable[None]], *, said: str) -> None:
+def _tell(
+    conversation_id: str, how: Callable[[Conversation], Awaitable[None]], *, said: str, as_json: bool = False
+) -> None:
     asyncio.run(_with_conversation(conversation_id, how))
-    print(f"{said}: {conversation_id}")
+    print(json.dumps({"id": conversation_id, "did": said}) if as_json else f"{said}: {conversation_id}")
 
 
 async def _with_conversation(conversation_id: str, how: Callable[[Conversation], Awaitable[Any]]) -> Any:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from everturn.cli import completion
+
 if TYPE_CHECKING:
     from everturn.exporting import Exported
 
@@ -25,7 +27,9 @@ _FORMAT_OF: dict[str, Format] = {
 
 
 def export(
-    ids: Annotated[list[str], typer.Argument(metavar="ID...", help="The conversations.")],
+    ids: Annotated[
+        list[str], typer.Argument(metavar="ID...", help="The conversations.", autocompletion=completion.ids)
+    ],
     format: Annotated[  # noqa: A002 - the contract's name
         Format | None, typer.Option("--format", help="As the file's name says, or else jsonl.")
     ] = None,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
+from everturn.cli import completion
 from everturn.cli.options import JsonOption
 
 if TYPE_CHECKING:
@@ -17,9 +18,15 @@ if TYPE_CHECKING:
 
 def list_(
     status: Annotated[
-        str | None, typer.Option("--status", help="running, awaiting_approval, stalled, idle, done ...")
+        str | None,
+        typer.Option(
+            "--status", help="running, awaiting_approval, stalled, idle, done ...", autocompletion=completion.states
+        ),
     ] = None,
-    agent: Annotated[str | None, typer.Option("--agent", metavar="NAME", help="Of this agent only.")] = None,
+    agent: Annotated[
+        str | None,
+        typer.Option("--agent", metavar="NAME", help="Of this agent only.", autocompletion=completion.agents),
+    ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many.")] = 50,
     as_json: JsonOption = False,
 ) -> None:

@@ -7,8 +7,17 @@ from typing import Annotated
 
 import typer
 
+from everturn.cli import completion
+
 ModelOption = Annotated[
-    str | None, typer.Option("-m", "--model", metavar="PROVIDER:NAME", help="The model, such as openai:gpt-5.5.")
+    str | None,
+    typer.Option(
+        "-m",
+        "--model",
+        metavar="PROVIDER:NAME",
+        help="The model, such as openai:gpt-5.5.",
+        autocompletion=completion.models,
+    ),
 ]
 ToolOption = Annotated[
     list[Path] | None,
@@ -16,11 +25,17 @@ ToolOption = Annotated[
 ]
 SystemOption = Annotated[str, typer.Option("-s", "--system", metavar="TEXT", help="Instructions for the model.")]
 AgentOption = Annotated[
-    str | None, typer.Option("--agent", metavar="NAME", help="An agent that a worker hosts, instead of one made here.")
+    str | None,
+    typer.Option(
+        "--agent",
+        metavar="NAME",
+        help="An agent that a worker hosts, instead of one made here.",
+        autocompletion=completion.agents,
+    ),
 ]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Approve every tool call.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
-IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The conversation.")]
+IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The conversation.", autocompletion=completion.ids)]
 AgentsOption = Annotated[
     str | None,
     typer.Option("--agents", metavar="FILE.py|MODULE:NAME,...", help="What to host, in place of EVERTURN_AGENTS."),

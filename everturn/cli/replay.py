@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from everturn.cli import completion
 from everturn.cli.options import JsonOption
 
 
@@ -18,7 +19,10 @@ def replay(
     histories: Annotated[
         list[Path] | None, typer.Argument(metavar="HISTORY...", help="Files of `temporal workflow show -o json`.")
     ] = None,
-    id: Annotated[str | None, typer.Option("--id", metavar="ID", help="A conversation on the server.")] = None,  # noqa: A002
+    id: Annotated[  # noqa: A002
+        str | None,
+        typer.Option("--id", metavar="ID", help="A conversation on the server.", autocompletion=completion.ids),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Replay recorded histories with this version's code: an OK line for each, or where it diverged."""

@@ -25,6 +25,8 @@ class Spoken:
         self._held = ""
         """The end of what was said: perhaps only half a word."""
         self._column = 0
+        self._wrapped = False
+        """The line at hand goes on with the one before, for that was full."""
 
     def add(self, piece: str) -> None:
         if self._screen.taken:
@@ -61,12 +63,13 @@ class Spoken:
             self._column = _MARGIN
         for token in tokens:
             cells = cell_len(token)
-            if token == "\n" or (self._column + cells > self._screen.width and self._column > _MARGIN):
-                written.rstrip()
+            full = self._column + cells > self._screen.width and self._column > _MARGIN
+            if token == "\n" or full:
                 written.append("\n" + " " * _MARGIN)
-                self._column = _MARGIN
-            if token != "\n" and not (token.isspace() and self._column == _MARGIN and cells == 1):
-                written.append(token)
-                self._column += cells
+                self._column, self._wrapped = _MARGIN, full
+            if token == "\n" or (token.isspace() and self._wrapped and self._column == _MARGIN):
+                continue  # the space between two words is the line's end now
+            written.append(token)
+            self._column += cells
         if written:
             self._screen.piece(written)

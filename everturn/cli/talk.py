@@ -26,7 +26,7 @@ KEEP_OPEN = timedelta(days=7)
 SHOWN_EXCHANGES = 2
 """How much of an earlier conversation is shown when somebody comes back to it."""
 
-HELP = "Ctrl-C leaves, and the conversation stays. /quit or Ctrl-D closes it. /resume [MODEL] goes on after a stall."
+HELP = "Ctrl-C leaves, /quit or Ctrl-D closes, /resume [MODEL] goes on after a stall."
 PROMPT = Text.assemble(("▸", "bold cyan"), " ")
 
 
@@ -49,6 +49,7 @@ class Talk:
         await self._greet()
         while True:
             try:
+                self._screen.line()
                 said = await self._screen.ask(PROMPT, earlier=self._said)
             except EOFError:
                 self._screen.line("")

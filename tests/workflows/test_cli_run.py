@@ -15,100 +15,14 @@ from uuid import uuid4
 
 import pytest
 
-from everturn.devserver import DevServer
-from everturn.testing import ScriptedModel, call, fail
-
-TOOLS = """
-from everturn import tool
-
-def get_weather(city: str) -> str:
-    "The weather in a city."
-    return f"Sunny in {city}"
-
-@tool(needs_approval=True, effect="once")
-def refund(order: str, cents: int) -> str:
-    "Give money back."
-    return f"refunded {cents} of {order}"
-"""
+from everturn.testing import call, fail
+from tests.shell import Shell, until
 
 WEATHER = [[call("get_weather", {"city": "Paris"}), call("get_weather", {"city": "Rome"})], "Sunny in both."]
 REFUND = [call("refund", {"order": "81", "cents": 5}), "It is done."]
 
 
-class Shell:
-    """Runs `everturn` in a folder, with an environment."""
-
-    def __init__(self, folder: Path, environment: dict[str, str]) -> None:
-        self.folder = folder
-        self.environment = environment
-
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, "-m", "everturn", *arguments],
-            cwd=self.folder,
-            env=self.environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    def run(self, *arguments: str, says: str = "") -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [sys.executable, "-m", "everturn", *arguments],
-            cwd=self.folder,
-            env=self.environment,
-            input=says,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert "Traceback" not in done.stderr
-        return done
-
-    def json(self, *arguments: str) -> Any:
-        done = self.run(*arguments, "--json")
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
-
-
-@pytest.fixture
-def alone(tmp_path: Path) -> Shell:
-    """A shell where no Temporal is configured."""
-    (tmp_path / "tools.py").write_text(TOOLS)
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("EVERTURN_", "TEMPORAL_"))}
-    return Shell(tmp_path, {**kept, "XDG_STATE_HOME": str(tmp_path / "state")})
-
-
-@pytest.fixture
-def shell(alone: Shell, server: DevServer) -> Shell:
-    alone.environment["TEMPORAL_ADDRESS"] = server.address
-    return alone
-
-
-@pytest.fixture
-def model(alone: Shell, scripted: Callable[..., ScriptedModel]) -> Callable[[Any], None]:
-    def serve(script: Any) -> None:
-        alone.environment["SCRIPTED_BASE_URL"] = scripted(script).base_url
-
-    return serve
-
-
-@pytest.fixture
-def name() -> str:
-    return f"cli-{uuid4().hex[:8]}"
-
-
 AD_HOC = ["-m", "scripted:x", "--tool", "tools.py"]
-
-
-def until(condition: Callable[[], Any], *, seconds: float = 30.0) -> Any:
-    deadline = time.monotonic() + seconds
-    while not (value := condition()):
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
-    return value
 
 
 @pytest.fixture
@@ -275,8 +189,8 @@ def test_a_chat_outlives_its_server(alone: Shell, model: Callable[[Any], None], 
         chat.send_signal(signal.SIGINT)
         _, err = chat.communicate(timeout=30)
     assert chat.returncode == 130
-    assert f"everturn chat --id {name} -m scripted:x" in err
-    back = alone.run("chat", "-m", "scripted:x", "--id", name, says="and?\n/quit\n")
+    assert f"everturn chat --id {name}" in err
+    back = alone.run("chat", "--id", name, says="and?\n/quit\n")
     assert (back.returncode, back.stdout) == (0, "Two.\n")
     assert "▸ hi" in back.stderr  # where it was left
-    assert not list((alone.folder / "state").rglob("*.db"))  # closed: nothing to come back to
+    assert not [path for path in (alone.folder / "state").rglob("*") if path.is_file()]  # nothing to come back to

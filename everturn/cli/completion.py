@@ -1,0 +1,80 @@
+"""What the shell offers when somebody presses Tab: ids, calls, agents, states, models.
+
+Best effort: what can't be had within a moment is not offered, and nothing is ever said.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TYPE_CHECKING, get_args
+
+import typer
+
+if TYPE_CHECKING:
+    from everturn.client import Client, Listed
+
+PATIENCE_SECONDS = 2.0
+LOOKED_AT = 200
+"""Conversations, the newest ones."""
+
+
+def ids(incomplete: str) -> list[tuple[str, str]]:
+    async def look(client: Client) -> list[tuple[str, str]]:
+        listed = [one async for one in _newest(client)]
+        return [(one.id, f"{one.status} {one.agent}".strip()) for one in listed if one.id.startswith(incomplete)]
+
+    return _asked(look)
+
+
+def calls(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+    """Those of the conversation in the command line that wait."""
+    conversation_id = str(ctx.params.get("id") or "")
+
+    async def look(client: Client) -> list[tuple[str, str]]:
+        waiting = (await client.conversation(conversation_id).status()).waiting
+        return [(one.call_id, one.tool) for one in waiting if one.call_id.startswith(incomplete)]
+
+    return _asked(look)
+
+
+def agents(incomplete: str) -> list[tuple[str, str]]:
+    async def look(client: Client) -> list[tuple[str, str]]:
+        found = {one.agent for one in [one async for one in _newest(client)]}
+        return [(agent, "") for agent in sorted(found) if agent and agent.startswith(incomplete)]
+
+    return _asked(look)
+
+
+def states(incomplete: str) -> list[str]:
+    from everturn.payloads import State
+
+    return [state for state in get_args(State) if state.startswith(incomplete)]
+
+
+def models(incomplete: str) -> list[str]:
+    """Providers, since only they know their models."""
+    from everturn.providers.catalog import PROVIDERS
+
+    return [f"{provider}:" for provider in PROVIDERS if provider.startswith(incomplete)]
+
+
+async def _newest(client: Client) -> AsyncIterator[Listed]:
+    looked_at = 0
+    async for one in client.conversations():
+        yield one
+        if (looked_at := looked_at + 1) == LOOKED_AT:
+            return
+
+
+def _asked(look: Callable[[Client], Awaitable[list[tuple[str, str]]]]) -> list[tuple[str, str]]:
+    from everturn.cli.hosts import remote_client
+
+    async def ask() -> list[tuple[str, str]]:
+        async with asyncio.timeout(PATIENCE_SECONDS), remote_client() as client:
+            return await look(client)
+
+    try:
+        return asyncio.run(ask())
+    except Exception:  # noqa: BLE001 - somebody pressed Tab, and no more
+        return []

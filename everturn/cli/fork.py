@@ -1,0 +1,29 @@
+"""`everturn fork`: another way from a turn on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Annotated
+
+import typer
+
+from everturn.cli.options import IdArgument, JsonOption
+
+
+def fork(
+    id: IdArgument,  # noqa: A002
+    at_turn: Annotated[int, typer.Option("--at-turn", min=1, metavar="N", help="The last turn that both share.")],
+    new_id: Annotated[str | None, typer.Option("--id", metavar="NEW", help="The fork's id; else made up.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Start a conversation with the beginning of another one. That one stays as it is."""
+    forked = asyncio.run(_fork(id, at_turn, new_id))
+    print(json.dumps({"id": forked, "forked_from": id, "at_turn": at_turn}) if as_json else f"forked: {forked}")
+
+
+async def _fork(conversation_id: str, at_turn: int, new_id: str | None) -> str:
+    from everturn.cli.hosts import remote_client
+
+    async with remote_client() as client:
+        return (await client.conversation(conversation_id).fork(at_turn, id=new_id)).id

@@ -1,0 +1,70 @@
+"""`everturn` as a program: in a folder, with an environment."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+TOOLS = """
+from everturn import tool
+
+def get_weather(city: str) -> str:
+    "The weather in a city."
+    return f"Sunny in {city}"
+
+@tool(needs_approval=True, effect="once")
+def refund(order: str, cents: int) -> str:
+    "Give money back."
+    return f"refunded {cents} of {order}"
+"""
+
+
+class Shell:
+    """Runs `everturn` in a folder, with an environment."""
+
+    def __init__(self, folder: Path, environment: dict[str, str]) -> None:
+        self.folder = folder
+        self.environment = environment
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "everturn", *arguments],
+            cwd=self.folder,
+            env=self.environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *arguments: str, says: str = "") -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "everturn", *arguments],
+            cwd=self.folder,
+            env=self.environment,
+            input=says,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert "Traceback" not in done.stderr
+        return done
+
+    def json(self, *arguments: str) -> Any:
+        done = self.run(*arguments, "--json")
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+
+def until(condition: Callable[[], Any], *, seconds: float = 30.0) -> Any:
+    deadline = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    return value

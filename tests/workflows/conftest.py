@@ -1,0 +1,42 @@
+"""What tests of the command line share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from everturn.devserver import DevServer
+from everturn.testing import ScriptedModel
+from tests.shell import TOOLS, Shell
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Shell:
+    """A shell where no Temporal is configured."""
+    (tmp_path / "tools.py").write_text(TOOLS)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("EVERTURN_", "TEMPORAL_"))}
+    return Shell(tmp_path, {**kept, "XDG_STATE_HOME": str(tmp_path / "state")})
+
+
+@pytest.fixture
+def shell(alone: Shell, server: DevServer) -> Shell:
+    alone.environment["TEMPORAL_ADDRESS"] = server.address
+    return alone
+
+
+@pytest.fixture
+def model(alone: Shell, scripted: Callable[..., ScriptedModel]) -> Callable[[Any], None]:
+    def serve(script: Any) -> None:
+        alone.environment["SCRIPTED_BASE_URL"] = scripted(script).base_url
+
+    return serve
+
+
+@pytest.fixture
+def name() -> str:
+    return f"cli-{uuid4().hex[:8]}"

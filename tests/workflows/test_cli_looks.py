@@ -1,0 +1,121 @@
+"""Commands that look at conversations, and those that steer them, as programs have them: `--json` throughout."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+from everturn.testing import call
+from tests.shell import Shell, until
+
+AD_HOC = ["-m", "scripted:x", "--tool", "tools.py"]
+REFUND = [call("refund", {"order": "81", "cents": 5}), "It is done."]
+
+
+def test_a_finished_conversation_from_all_sides(shell: Shell, model: Callable[[Any], None], name: str) -> None:
+    model(REFUND)
+    assert shell.run("run", "Refund order 81", *AD_HOC, "--yes", "--id", name).returncode == 0
+
+    events = [json.loads(line) for line in shell.run("watch", name, "--json").stdout.splitlines()]
+    third = events[2]["cursor"]
+    assert [json.loads(line) for line in shell.run("watch", name, "--since", third, "--json").stdout.splitlines()] == (
+        events[3:]
+    )
+    nowhere = shell.run("watch", name, "--since", "yesterday")
+    assert (nowhere.returncode, nowhere.stdout) == (1, "")
+    assert "'yesterday' is no cursor" in nowhere.stderr
+
+    shown = shell.run("show", name).stdout
+    assert '✓ refund [approved by' in shown
+    assert "● It is done." in shown
+
+    lines = [json.loads(line) for line in shell.run("export", name).stdout.splitlines()]
+    assert (lines[0]["id"], lines[0]["status"]) == (name, "completed")
+    assert shell.run("export", name, "-o", "it.md").stdout == f"exported: {name} to it.md\n"
+    assert (shell.folder / "it.md").read_text().startswith(f"# {name}\n")
+    assert shell.run("export", name, "--output", "it.db").returncode == 0
+    with closing(sqlite3.connect(shell.folder / "it.db")) as database:
+        assert database.execute("SELECT name, text FROM tool_results").fetchall() == [("refund", "refunded 5 of 81")]
+    homeless = shell.run("export", name, "--format", "sqlite")
+    assert (homeless.returncode, homeless.stdout) == (2, "")
+    assert "--output FILE" in homeless.stderr
+    lost = shell.run("export", name, "nobody", "-o", "it.md")
+    assert (lost.returncode, lost.stdout) == (1, "")
+    assert "no conversation 'nobody'" in lost.stderr
+
+    forked = shell.json("fork", name, "--at-turn", "1", "--id", f"{name}-2")
+    assert forked == {"id": f"{name}-2", "forked_from": name, "at_turn": 1}
+    refused = shell.run("fork", name, "--at-turn", "9")
+    assert refused.returncode == 1
+    assert "9" in refused.stderr
+
+
+def test_steering_says_what_it_did_to_programs(shell: Shell, model: Callable[[Any], None], name: str) -> None:
+    model(["One."])
+    with shell.start("chat", "-m", "scripted:x", "--id", name) as chat:
+        assert chat.stdin
+        assert chat.stdout
+        chat.stdin.write("hi\n")
+        chat.stdin.flush()
+        assert chat.stdout.readline() == "One.\n"
+        said = [shell.json(command, name) for command in ("pause", "resume", "close")]
+        assert said == [{"id": name, "did": did} for did in ("paused", "resumed", "closing")]
+        chat.kill()
+
+
+def test_a_watch_that_is_left_says_how_to_go_on(shell: Shell, model: Callable[[Any], None], name: str) -> None:
+    model(REFUND)
+    with shell.start("run", "Refund order 81", *AD_HOC, "--id", name) as process:
+        until(lambda: name in [one["id"] for one in shell.json("list", "--status", "awaiting_approval")])
+        with shell.start("watch", name) as watch:
+            assert watch.stdout
+            assert watch.stdout.readline() == "▸ Refund order 81\n"
+            until(lambda: "waits" in watch.stdout.readline())
+            watch.send_signal(signal.SIGINT)
+            _, err = watch.communicate(timeout=30)
+        process.kill()
+    assert watch.returncode == 130
+    assert f"To go on: everturn watch {name} --since " in err
+
+
+def test_the_shell_completes_ids_and_calls_and_is_told_nothing_else(
+    shell: Shell, model: Callable[[Any], None], name: str
+) -> None:
+    def completed(line: str) -> list[str]:
+        words = line.split(" ")
+        asked = {"_EVERTURN_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
+        done = subprocess.run(
+            [sys.executable, "-m", "everturn"],
+            env={**shell.environment, **asked},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout.split()
+
+    model(REFUND)
+    with shell.start("run", "Refund order 81", *AD_HOC, "--id", name) as process:
+        until(lambda: name in [one["id"] for one in shell.json("list", "--status", "awaiting_approval")])
+        assert completed(f"everturn show {name[:-2]}") == [name]
+        assert completed(f"everturn approve {name} ") == ["call_0_0"]
+        assert "assistant" in completed("everturn run hi --agent ")
+        process.kill()
+    assert completed("everturn list --status awaiting_") == ["awaiting_approval", "awaiting_answer"]
+    assert completed("everturn run -m gr") == ["groq:"]
+    shell.environment["TEMPORAL_ADDRESS"] = "127.0.0.1:1"
+    assert completed("everturn show x") == []
+
+
+def test_the_status_holds_whatever_threads_do_at_the_end(shell: Shell) -> None:
+    """Temporal's runtime may abort an interpreter that ends while its threads run; ours is ended before."""
+    assert os.name == "posix"
+    assert {shell.run("show", "nobody").returncode for _ in range(8)} == {1}
