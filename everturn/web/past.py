@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from temporalio.service import RPCError, RPCStatusCode
-
 from everturn.client import Client
 from everturn.errors import NotFound
 from everturn.history import Started, read_steps
@@ -31,13 +29,7 @@ class Run:
 
 async def latest_run(client: Client, conversation_id: str) -> Run:
     """Raises NotFound."""
-    try:
-        described = await client.temporal.get_workflow_handle(conversation_id).describe()
-    except RPCError as error:
-        if error.status in (RPCStatusCode.NOT_FOUND, RPCStatusCode.INVALID_ARGUMENT):
-            raise NotFound(f"There is no conversation {conversation_id!r}.") from None
-        raise
-    run_id = described.run_id or ""
+    run_id = await client.conversation(conversation_id).latest_run()
     start = await _start_of(client, conversation_id, run_id)
     carry = start.carry or CarryOver()
     earlier = carry.length + len(carry.unseen) + len(carry.inbox)
