@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass
 
+from everturn import rpc
 from everturn.client import Client
 from everturn.errors import NotFound
 from everturn.history import Started, read_steps
@@ -64,18 +65,20 @@ class Pasts:
 
     async def _read(self, conversation_id: str, run_id: str) -> list[Message]:
         transcript, behind = Transcript(), tuple[Message, ...]()
-        # To the end of the run: it may have brought the earlier messages into itself.
-        async for step in read_steps(self._client.temporal, conversation_id, run_id=run_id):
-            transcript.take(step)
-            if isinstance(step, Started) and step.start.carry:
-                behind = (*step.start.carry.unseen, *step.start.carry.inbox)
-        return [*await read_earlier(self._client.temporal, conversation_id, transcript), *behind]
+        with rpc.explained(self._client.temporal, conversation_id):
+            # To the end of the run: it may have brought the earlier messages into itself.
+            async for step in read_steps(self._client.temporal, conversation_id, run_id=run_id):
+                transcript.take(step)
+                if isinstance(step, Started) and step.start.carry:
+                    behind = (*step.start.carry.unseen, *step.start.carry.inbox)
+            return [*await read_earlier(self._client.temporal, conversation_id, transcript), *behind]
 
 
 async def _start_of(client: Client, conversation_id: str, run_id: str) -> Start:
-    async for step in read_steps(client.temporal, conversation_id, run_id=run_id):
-        if isinstance(step, Started):
-            return step.start
+    with rpc.explained(client.temporal, conversation_id):
+        async for step in read_steps(client.temporal, conversation_id, run_id=run_id):
+            if isinstance(step, Started):
+                return step.start
     raise NotFound(f"The history of conversation {conversation_id!r} has no beginning.")
 
 

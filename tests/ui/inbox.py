@@ -19,7 +19,9 @@ async def served(client: Client, *, port: int = 0, **options: Any) -> AsyncItera
     """Serves an Inbox with these options; gives its address, without a slash at the end."""
     inbox = Inbox(client, **options)
     with listen("127.0.0.1", port) as bound:
-        server = uvicorn.Server(uvicorn.Config(inbox.app, log_config=None, access_log=False, timeout_graceful_shutdown=1))
+        server = uvicorn.Server(
+            uvicorn.Config(inbox.app, log_config=None, access_log=False, timeout_graceful_shutdown=1)
+        )
         serving = asyncio.create_task(server.serve(sockets=[bound]))
         try:
             yield f"http://127.0.0.1:{bound.getsockname()[1]}"
