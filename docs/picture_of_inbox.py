@@ -29,16 +29,16 @@ def look_up(order_id: str) -> dict[str, str | int]:
 
 
 @tool(needs_approval=True, effect="once")
-def refund(order_id: str, cents: int, reason: str = "") -> str:
+def refund(order_id: str, cents: int, reason: str) -> str:
     """Refund an order, or a part of it."""
-    return f"Refunded {cents / 100:.2f} EUR for order {order_id}."
+    return f"Refunded {cents / 100:.2f} EUR for order {order_id}: {reason}."
 
 
 CLERK = [
     [say("I look the order up first.", thinking="A refund needs the price."), call("look_up", {"order_id": "81"})],
     [
-        say("It is a **desk lamp** for 34.90 EUR, delivered nine days ago:\n\n- within the 30 days\n- never refunded\n\n"
-            "I ask for the refund in full."),
+        say("It is a **desk lamp** for 34.90 EUR, delivered nine days ago:\n\n- within the 30 days\n"
+            "- never refunded\n\nI ask for the refund in full."),
         call("refund", {"order_id": "81", "cents": 3490, "reason": "arrived broken"}, id="call_refund_81"),
     ],
     "The 34.90 EUR are on their way back to you. I am sorry about the lamp.",
@@ -64,6 +64,7 @@ async def take(server: DevServer, *, dark: bool = False, path: Path = PICTURE) -
                 waits = await client.start("clerk", "My order 81 arrived broken. Can I have my money back?", id=name)
                 await _until(waits, "approval_requested")
             await _photograph(address, path, dark=dark)
+    print(f"{path.name} is taken")
 
 
 async def _until(conversation: Conversation, kind: str) -> None:
@@ -97,7 +98,6 @@ async def _photograph(address: str, path: Path, *, dark: bool) -> None:
         await page.get_by_text("awaiting approval", exact=True).first.wait_for()
         await page.screenshot(path=path)
         await chromium.close()
-    print(f"{path.name}: {path.stat().st_size // 1024} KB")
 
 
 async def main() -> None:

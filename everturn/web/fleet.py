@@ -21,8 +21,9 @@ NEWEST = 200
 """So many conversations are shown, beside those that wait for a person: of each such state, as many again."""
 
 GLANCE_SECONDS = 1.0
-LOAD = 20
-"""A glance that takes long is taken less often: at most a twentieth of the time."""
+LOAD = 10
+"""A glance that takes long is taken less often: a tenth of the time, but each five seconds at least."""
+LONGEST_PAUSE_SECONDS = 5.0
 
 
 class Fleet:
@@ -65,7 +66,8 @@ class Fleet:
             async with self._changed:
                 self._told = json.dumps(last, ensure_ascii=False)
                 self._changed.notify_all()
-            await asyncio.sleep(max(GLANCE_SECONDS, LOAD * (time.monotonic() - began)))
+            took = time.monotonic() - began
+            await asyncio.sleep(min(max(GLANCE_SECONDS, LOAD * took), LONGEST_PAUSE_SECONDS))
 
     async def _glance(self) -> dict[str, Any]:
         newest = self._some(None)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from temporalio.service import RPCError, RPCStatusCode
-
+from everturn import rpc
 from everturn.client import Client
 from everturn.errors import NotFound
 from everturn.history import Started, read_steps
@@ -31,13 +30,7 @@ class Run:
 
 async def latest_run(client: Client, conversation_id: str) -> Run:
     """Raises NotFound."""
-    try:
-        described = await client.temporal.get_workflow_handle(conversation_id).describe()
-    except RPCError as error:
-        if error.status in (RPCStatusCode.NOT_FOUND, RPCStatusCode.INVALID_ARGUMENT):
-            raise NotFound(f"There is no conversation {conversation_id!r}.") from None
-        raise
-    run_id = described.run_id or ""
+    run_id = await client.conversation(conversation_id).latest_run()
     start = await _start_of(client, conversation_id, run_id)
     carry = start.carry or CarryOver()
     earlier = carry.length + len(carry.unseen) + len(carry.inbox)
@@ -72,18 +65,20 @@ class Pasts:
 
     async def _read(self, conversation_id: str, run_id: str) -> list[Message]:
         transcript, behind = Transcript(), tuple[Message, ...]()
-        # To the end of the run: it may have brought the earlier messages into itself.
-        async for step in read_steps(self._client.temporal, conversation_id, run_id=run_id):
-            transcript.take(step)
-            if isinstance(step, Started) and step.start.carry:
-                behind = (*step.start.carry.unseen, *step.start.carry.inbox)
-        return [*await read_earlier(self._client.temporal, conversation_id, transcript), *behind]
+        with rpc.explained(self._client.temporal, conversation_id):
+            # To the end of the run: it may have brought the earlier messages into itself.
+            async for step in read_steps(self._client.temporal, conversation_id, run_id=run_id):
+                transcript.take(step)
+                if isinstance(step, Started) and step.start.carry:
+                    behind = (*step.start.carry.unseen, *step.start.carry.inbox)
+            return [*await read_earlier(self._client.temporal, conversation_id, transcript), *behind]
 
 
 async def _start_of(client: Client, conversation_id: str, run_id: str) -> Start:
-    async for step in read_steps(client.temporal, conversation_id, run_id=run_id):
-        if isinstance(step, Started):
-            return step.start
+    with rpc.explained(client.temporal, conversation_id):
+        async for step in read_steps(client.temporal, conversation_id, run_id=run_id):
+            if isinstance(step, Started):
+                return step.start
     raise NotFound(f"The history of conversation {conversation_id!r} has no beginning.")
 
 

@@ -34,7 +34,7 @@ class Begin(Post):
     message_id: Name | None = None
 
     async def do(self, client: Client) -> dict[str, Any]:
-        started = await client.start(self.agent, self.message, id=self.id, message_id=self.message_id)
+        started = await client.start(self.agent, self.message, id=self.id, message_id=self.message_id, stream=True)
         return {"id": started.id}
 
 
@@ -58,10 +58,10 @@ class Say(About):
 
     async def do(self, client: Client) -> dict[str, Any]:
         try:
-            await client.conversation(self.conversation).send(self.text, message_id=self.message_id)
+            await client.conversation(self.conversation).send(self.text, message_id=self.message_id, stream=True)
         except Ended:
             agent = (await latest_run(client, self.conversation)).agent
-            await client.send(agent, self.text, id=self.conversation, message_id=self.message_id)
+            await client.send(agent, self.text, id=self.conversation, message_id=self.message_id, stream=True)
         return {"id": self.conversation}
 
 

@@ -19,16 +19,13 @@ LET_GO_SECONDS = 2
 def listen(host: str, port: int) -> socket.socket:
     """A socket at the address, before anything else is said. Raises InvalidSetting where it can't be had."""
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        bound = socket.socket(family, kind, protocol)
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind(address)
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(address, family=family)
     except OSError as error:
         raise InvalidSetting(
             f"The inbox can't listen at {host}:{port}: {error.strerror or error}.",
             cure="Take another --port (0: any that is free), or another --host.",
         ) from None
-    return bound
 
 
 async def serve(inbox: Inbox, bound: socket.socket, *, started: Callable[[], None]) -> None:

@@ -12,7 +12,7 @@ import re
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from everturn.client import Client
 from everturn.errors import EverturnError, NotFound
@@ -20,7 +20,7 @@ from everturn.events import Event
 from everturn.web.fleet import Fleet
 from everturn.web.past import latest_run
 
-CURSOR: Final = re.compile(r"[^/\s]{1,100}/\d{1,12}")
+CURSOR: Final = re.compile(r"[^/\s]{1,100}/\d{1,9}(\.\d{1,9})?")
 
 BEAT_SECONDS = 15.0
 """Something is sent at least so often: proxies cut what is silent, and each side learns when the other has gone."""
@@ -92,25 +92,20 @@ class Stream:
                 self._tell("ended", "{}")
                 return
             except NotFound as error:
-                self._tell("missing", json.dumps({"error": str(error)}))
-                return
+                if not cursor:
+                    self._tell("missing", json.dumps({"error": str(error)}))
+                    return
+                cursor = ""  # the run of the cursor was deleted: begin again with what there is
             except (EverturnError, RPCError) as error:
-                gone = (RPCStatusCode.NOT_FOUND, RPCStatusCode.INVALID_ARGUMENT)
-                if isinstance(error, RPCError) and error.status in gone:
-                    cursor = ""  # its run was deleted: begin again with what there is
                 self._tell("trouble", json.dumps({"error": str(error)}))
-            await asyncio.sleep(RETRY_SECONDS)
+                await asyncio.sleep(RETRY_SECONDS)
 
     def _tell(self, name: str, data: str, id: str = "") -> None:  # noqa: A002 - the wire's own word
         self._outbox.put_nowait((name, data, id))
 
 
 def _in_batches(items: list[Event | Told | None]) -> list[Told]:
-    """What stands in the outbox, with events in a row as one message, and only the last of several lists.
-
-    The events of one step of the history share a cursor, and come into the outbox without a pause in between. So they
-    are in one batch, and a page either has all of them or asks for them again.
-    """
+    """What stands in the outbox, with events in a row as one message, and only the last of several lists."""
     batches: list[Told] = []
     events: list[Event] = []
     last_list = max((at for at, item in enumerate(items) if isinstance(item, tuple) and item[0] == "fleet"), default=-1)

@@ -6,9 +6,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Browser, async_playwright
+from playwright.async_api import Browser, async_playwright, expect
 
 CHROMIUM = Path("/usr/bin/chromium")
+
+# On a busy machine, a page takes its time.
+expect.set_options(timeout=20_000)
 
 
 @pytest.fixture(scope="session")
