@@ -42,6 +42,7 @@ MAX_REVIVED_CHARS = 1_000_000
 
 MAX_LAST_TEXT_CHARS = 20_000
 REMEMBERED_IDS = 1000
+MAX_LISTED_TOOLS = 40
 
 Said = str | Iterable[Part]
 """A message: a text, or parts (Text, Image, Document)."""
@@ -135,7 +136,7 @@ class Client:
             tenant=tenant,
             stream=stream,
         )
-        return await self._start(start, id or f"{start.agent}-{uuid4().hex[:12]}")
+        return await self._start(start, id or f"{start.agent}-{uuid4().hex[:12]}", agent)
 
     async def send(
         self,
@@ -176,7 +177,7 @@ class Client:
             else:
                 return conversation
             try:
-                return await self._start(revived, id)
+                return await self._start(revived, id, agent)
             except AlreadyStarted:
                 continue  # somebody else was quicker: it runs now, and takes the message
 
@@ -247,7 +248,7 @@ class Client:
     def unreachable(self, error: RPCError) -> Unreachable:
         return rpc.unreachable(self.temporal, error)
 
-    async def _start(self, start: Start, conversation_id: str) -> Conversation:
+    async def _start(self, start: Start, conversation_id: str, agent: Agent | str = "") -> Conversation:
         check_input("message", start.message)
         message = start.message if isinstance(start.message, str) else Message.user(start.message).text
         try:
@@ -258,9 +259,9 @@ class Client:
                 task_queue=self.task_queue,
                 task_timeout=TASK_TIMEOUT,
                 id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
-                search_attributes=_first_attributes(start) if await self.indexed() else None,
+                search_attributes=_first_attributes(start, agent) if await self.indexed() else None,
                 static_summary=" ".join(message.split())[:200] or _origin(start) or start.agent,
-                static_details=_details(start),
+                static_details=_details(start, agent),
                 memo={"tenant": start.tenant} if start.tenant else None,
             )
         except WorkflowAlreadyStartedError:
@@ -299,19 +300,28 @@ def _origin(start: Start) -> str:
     return f"fork of {carry.origin.conversation_id} at turn {carry.turn}"
 
 
-def _first_attributes(start: Start) -> TypedSearchAttributes:
+def _first_attributes(start: Start, agent: Agent | str) -> TypedSearchAttributes:
+    first = {names.EVERTURN_STATUS: "running", names.EVERTURN_AGENT: start.agent}
+    if model := _expected_model(start, agent):
+        first[names.EVERTURN_MODEL] = model
     return TypedSearchAttributes(
-        [
-            SearchAttributePair(SearchAttributeKey.for_keyword(names.EVERTURN_STATUS), "running"),
-            SearchAttributePair(SearchAttributeKey.for_keyword(names.EVERTURN_AGENT), start.agent),
-        ]
+        [SearchAttributePair(SearchAttributeKey.for_keyword(name), value) for name, value in first.items()]
     )
 
 
-def _details(start: Start) -> str:
+def _expected_model(start: Start, agent: Agent | str) -> str:
+    """The one that will be asked; empty where only the worker knows it."""
+    return start.model or (agent.model.name if isinstance(agent, Agent) else "")
+
+
+def _details(start: Start, agent: Agent | str) -> str:
     """Markdown for the Web UI."""
-    model, tenant = start.model and f", model **{start.model}**", start.tenant and f", for **{start.tenant}**"
-    return f"Agent **{start.agent}**{model or ''}{tenant or ''}"
+    model = _expected_model(start, agent)
+    facts = [f"Agent **{start.agent}**"] + ([f"model **{model}**"] if model else [])
+    facts += [f"for **{start.tenant}**"] if start.tenant else []
+    tools = agent.tools if isinstance(agent, Agent) else ()
+    listed = [f"- `{tool.name}`{', after an approval' if tool.needs_approval is True else ''}" for tool in tools]
+    return "\n\n".join([", ".join(facts), *(["Tools:\n\n" + "\n".join(listed[:MAX_LISTED_TOOLS])] if listed else [])])
 
 
 def _listed(execution: WorkflowExecution) -> Listed:
