@@ -92,5 +92,5 @@ def tool_options(plan: RunTool) -> dict[str, Any]:
 
 
 def turn_group(turn: int) -> workflow.EventGroup:
-    """What a turn's events have in common: the server keeps it with each, for Web UIs that show it (decision 0007)."""
+    """What a turn's events have in common: the server keeps it with each, for Web UIs that show it (decision 0008)."""
     return workflow.create_event_group(f"turn {turn}")
