@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import getpass
 import socket
-from collections.abc import AsyncIterator, Iterable
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Self
 from uuid import uuid4
@@ -14,18 +14,18 @@ from uuid import uuid4
 import temporalio.client
 from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
-from temporalio.client import WorkflowExecution, WorkflowExecutionStatus
 from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes, WorkflowIDConflictPolicy
 from temporalio.converter import ExternalStorage
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from everturn import names, rpc
+from everturn import fleet, names, rpc
 from everturn.agent import Agent
 from everturn.bounds import check_input
 from everturn.conversation import Conversation
 from everturn.conversion import data_converter, stored
 from everturn.errors import AlreadyStarted, ConversationError, Ended, NotFound, Stalled, Unreachable
+from everturn.fleet import Listed
 from everturn.models import Limits
 from everturn.packing import pack
 from everturn.payloads import CarryOver, InRun, Packed, Start
@@ -42,27 +42,10 @@ MAX_REVIVED_CHARS = 1_000_000
 
 MAX_LAST_TEXT_CHARS = 20_000
 REMEMBERED_IDS = 1000
+MAX_LISTED_TOOLS = 40
 
 Said = str | Iterable[Part]
 """A message: a text, or parts (Text, Image, Document)."""
-
-
-@dataclass(frozen=True)
-class Listed:
-    """A conversation in a list. Fields are empty where the namespace lacks everturn's search attributes."""
-
-    id: str
-    status: str
-    """A state, such as 'awaiting_approval'."""
-    agent: str
-    model: str
-    """`provider:name`."""
-    tokens: int
-    """Input and output, so far."""
-    started_at: datetime
-    """When its latest run began."""
-    ended_at: datetime | None
-    """None while it runs."""
 
 
 class Client:
@@ -135,7 +118,7 @@ class Client:
             tenant=tenant,
             stream=stream,
         )
-        return await self._start(start, id or f"{start.agent}-{uuid4().hex[:12]}")
+        return await self._start(start, id or f"{start.agent}-{uuid4().hex[:12]}", agent)
 
     async def send(
         self,
@@ -176,7 +159,7 @@ class Client:
             else:
                 return conversation
             try:
-                return await self._start(revived, id)
+                return await self._start(revived, id, agent)
             except AlreadyStarted:
                 continue  # somebody else was quicker: it runs now, and takes the message
 
@@ -205,14 +188,22 @@ class Client:
         return Conversation(self, id)
 
     async def conversations(self, *, status: str | None = None, agent: str | None = None) -> AsyncIterator[Listed]:
-        """The fleet, newest first. `status` is a state of the contract, such as 'awaiting_approval'."""
-        query = [f"WorkflowType = '{names.CONVERSATION}'"]
-        for attribute, value in ((names.EVERTURN_STATUS, status), (names.EVERTURN_AGENT, agent)):
-            if value is not None:
-                query.append(f"{attribute} = '{value.replace(chr(39), chr(39) * 2)}'")
+        """The fleet, newest first. `status` is a state of the contract, such as 'awaiting_approval'. Temporal's index
+        lags: what has just changed may take a second to show."""
+        with self._searching():
+            async for execution in self.temporal.list_workflows(fleet.query(status=status, agent=agent)):
+                yield fleet.listed(execution)
+
+    async def count(self, agent: str | None = None) -> dict[str, int]:
+        """How many conversations there are by status, as in `conversations`, without the zeros; of one agent only,
+        where it is named. Temporal's index lags: what has just changed may take a second to show."""
+        with self._searching():
+            return await fleet.count(self.temporal, agent=agent)
+
+    @contextmanager
+    def _searching(self) -> Iterator[None]:
         try:
-            async for execution in self.temporal.list_workflows(" AND ".join(query)):
-                yield _listed(execution)
+            yield
         except RPCError as error:
             if error.status is RPCStatusCode.INVALID_ARGUMENT:
                 raise ConversationError(
@@ -247,7 +238,7 @@ class Client:
     def unreachable(self, error: RPCError) -> Unreachable:
         return rpc.unreachable(self.temporal, error)
 
-    async def _start(self, start: Start, conversation_id: str) -> Conversation:
+    async def _start(self, start: Start, conversation_id: str, agent: Agent | str = "") -> Conversation:
         check_input("message", start.message)
         message = start.message if isinstance(start.message, str) else Message.user(start.message).text
         try:
@@ -258,9 +249,9 @@ class Client:
                 task_queue=self.task_queue,
                 task_timeout=TASK_TIMEOUT,
                 id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
-                search_attributes=_first_attributes(start) if await self.indexed() else None,
+                search_attributes=_first_attributes(start, agent) if await self.indexed() else None,
                 static_summary=" ".join(message.split())[:200] or _origin(start) or start.agent,
-                static_details=_details(start),
+                static_details=_details(start, agent),
                 memo={"tenant": start.tenant} if start.tenant else None,
             )
         except WorkflowAlreadyStartedError:
@@ -299,37 +290,28 @@ def _origin(start: Start) -> str:
     return f"fork of {carry.origin.conversation_id} at turn {carry.turn}"
 
 
-def _first_attributes(start: Start) -> TypedSearchAttributes:
+def _first_attributes(start: Start, agent: Agent | str) -> TypedSearchAttributes:
+    first = {names.EVERTURN_STATUS: "running", names.EVERTURN_AGENT: start.agent}
+    if model := _expected_model(start, agent):
+        first[names.EVERTURN_MODEL] = model
     return TypedSearchAttributes(
-        [
-            SearchAttributePair(SearchAttributeKey.for_keyword(names.EVERTURN_STATUS), "running"),
-            SearchAttributePair(SearchAttributeKey.for_keyword(names.EVERTURN_AGENT), start.agent),
-        ]
+        [SearchAttributePair(SearchAttributeKey.for_keyword(name), value) for name, value in first.items()]
     )
 
 
-def _details(start: Start) -> str:
+def _expected_model(start: Start, agent: Agent | str) -> str:
+    """The one that will be asked; empty where only the worker knows it."""
+    return start.model or (agent.model.name if isinstance(agent, Agent) else "")
+
+
+def _details(start: Start, agent: Agent | str) -> str:
     """Markdown for the Web UI."""
-    model, tenant = start.model and f", model **{start.model}**", start.tenant and f", for **{start.tenant}**"
-    return f"Agent **{start.agent}**{model or ''}{tenant or ''}"
-
-
-def _listed(execution: WorkflowExecution) -> Listed:
-    attributes = execution.typed_search_attributes
-    closed = execution.status not in (None, WorkflowExecutionStatus.RUNNING)
-    temporal_status = execution.status.name.lower() if execution.status else "unknown"
-    state = attributes.get(SearchAttributeKey.for_keyword(names.EVERTURN_STATUS)) or temporal_status
-    # A conversation that was terminated, or failed, could not say so itself.
-    status = temporal_status if closed and state != "done" else state
-    return Listed(
-        id=execution.id,
-        status=status,
-        agent=attributes.get(SearchAttributeKey.for_keyword(names.EVERTURN_AGENT)) or "",
-        model=attributes.get(SearchAttributeKey.for_keyword(names.EVERTURN_MODEL)) or "",
-        tokens=attributes.get(SearchAttributeKey.for_int(names.EVERTURN_TOKENS)) or 0,
-        started_at=execution.start_time,
-        ended_at=execution.close_time,
-    )
+    model = _expected_model(start, agent)
+    facts = [f"Agent **{start.agent}**"] + ([f"model **{model}**"] if model else [])
+    facts += [f"for **{start.tenant}**"] if start.tenant else []
+    tools = agent.tools if isinstance(agent, Agent) else ()
+    listed = [f"- `{tool.name}`{', after an approval' if tool.needs_approval is True else ''}" for tool in tools]
+    return "\n\n".join([", ".join(facts), *(["Tools:\n\n" + "\n".join(listed[:MAX_LISTED_TOOLS])] if listed else [])])
 
 
 def _name(agent: Agent | str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,7 +13,7 @@ from everturn.cli import completion
 from everturn.cli.options import JsonOption
 
 if TYPE_CHECKING:
-    from everturn.client import Listed
+    from everturn.fleet import Listed
 
 
 def list_(
@@ -30,27 +30,26 @@ def list_(
     limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many.")] = 50,
     as_json: JsonOption = False,
 ) -> None:
-    """List conversations, newest first."""
+    """List conversations, newest first, under a line with their counts. What has just changed may take a second."""
     if status is not None:
         status = _state(status)
-    listed = asyncio.run(_list(status, agent, limit))
+    counts, listed = asyncio.run(_list(status, agent, limit))
     if as_json:
-        print(json.dumps([_as_json(one) for one in listed], ensure_ascii=False))
+        print(json.dumps({"counts": counts, "conversations": [_as_json(one) for one in listed]}, ensure_ascii=False))
     else:
-        _print_table(listed)
+        _print_table(counts, listed)
 
 
 def _state(given: str) -> str:
-    from everturn.payloads import State
+    from everturn.fleet import STATES
 
-    states: tuple[str, ...] = get_args(State)
     status = given.lower().replace("-", "_")
-    if status not in states:
-        raise typer.BadParameter(f"{given!r} is none of {', '.join(states)}", param_hint="--status")
+    if status not in STATES:
+        raise typer.BadParameter(f"{given!r} is none of {', '.join(STATES)}", param_hint="--status")
     return status
 
 
-async def _list(status: str | None, agent: str | None, limit: int) -> list[Listed]:
+async def _list(status: str | None, agent: str | None, limit: int) -> tuple[dict[str, int], list[Listed]]:
     from everturn.cli.hosts import remote_client
 
     listed: list[Listed] = []
@@ -59,7 +58,8 @@ async def _list(status: str | None, agent: str | None, limit: int) -> list[Liste
             listed.append(one)
             if len(listed) == limit:
                 break
-    return listed
+        counts = await client.count(agent)
+    return counts, listed
 
 
 def _as_json(one: Listed) -> dict[str, Any]:
@@ -70,12 +70,15 @@ def _as_json(one: Listed) -> dict[str, Any]:
     }
 
 
-def _print_table(listed: list[Listed]) -> None:
+def _print_table(counts: dict[str, int], listed: list[Listed]) -> None:
     from rich.text import Text
 
     from everturn.cli.render import STATE_STYLES, columns
     from everturn.cli.terminal import Screen
 
+    screen = Screen(to_stdout=True)
+    if counts:
+        screen.line(_in_words(counts), style="bold")
     if not listed:
         Screen().line("There are no such conversations.")
         return
@@ -90,7 +93,14 @@ def _print_table(listed: list[Listed]) -> None:
         )
         for one in listed
     ]
-    Screen(to_stdout=True).lines(columns(("ID", "STATUS", "AGENT", "MODEL", "TOKENS", "STARTED"), rows))
+    screen.lines(columns(("ID", "STATUS", "AGENT", "MODEL", "TOKENS", "STARTED"), rows))
+
+
+def _in_words(counts: dict[str, int]) -> str:
+    """Who waits for a person comes first: `2 awaiting approval · 1 stalled · 14 done`."""
+    urgent = ("awaiting_approval", "awaiting_answer", "stalled")
+    order = sorted(counts, key=lambda status: (status not in urgent, status == "done"))
+    return " · ".join(f"{counts[status]:,} {status.replace('_', ' ')}" for status in order)
 
 
 def _ago(moment: datetime) -> str:

@@ -9,6 +9,7 @@ from temporalio.common import SearchAttributeKey, SearchAttributeUpdate
 
 from everturn import names
 from everturn.payloads import Status
+from everturn.records import Message, Text
 from everturn.workflows import display
 from everturn.workflows.progress import Progress
 
@@ -22,14 +23,19 @@ COST_USD = SearchAttributeKey.for_float(names.EVERTURN_COST_USD)
 class Board:
     def __init__(self) -> None:
         # A client that found the search attributes in the namespace has set the first state itself.
-        self._indexed_state = workflow.info().typed_search_attributes.get(STATUS) or ""
+        first = workflow.info().typed_search_attributes
+        self._indexed_state = first.get(STATUS) or ""
+        self.model = first.get(MODEL) or ""
+        """The one that the client expects to be asked, where it knows."""
         self.indexed = bool(self._indexed_state)
         """The namespace has everturn's search attributes. Upserting one that it lacks would fail the workflow task."""
 
     def show(self, status: Status, *, agent: str, progress: Progress) -> None:
+        latest = progress.messages[-display.LATEST_MESSAGES :] or [_said(progress.last_text)]
         details = display.current_details(
-            status, conversation_id=workflow.info().workflow_id, agent=agent, last_said=progress.last_text
+            status, conversation_id=workflow.info().workflow_id, agent=agent, model=progress.model, latest=latest
         )
+        # In memory until somebody looks: no event of the history is spent on it.
         workflow.set_current_details(details)
         if self.indexed and status.state != self._indexed_state:
             # An upsert is a history event: one for each change of the state, none for a turn.
@@ -47,3 +53,8 @@ def _attributes(status: Status, agent: str, progress: Progress) -> list[SearchAt
     if status.cost_usd is not None:
         attributes.append(COST_USD.value_set(status.cost_usd))
     return attributes
+
+
+def _said(text: str) -> Message:
+    """What the model said last, in an earlier run."""
+    return Message(role="assistant", parts=(Text(text=text),))

@@ -114,7 +114,7 @@ class Calls:
             return await self._started(call, request, plan)
 
     async def _started(self, call: ToolCall, request: ToolRequest, plan: RunTool) -> ToolResult:
-        summary = display.call_summary(call.name, request.arguments)
+        summary = display.call_summary(call.name, request.arguments, request.decision)
         if plan.local:
             local = workflow.start_local_activity(
                 call.name, request, result_type=ToolResult, summary=summary, **local_options(plan)

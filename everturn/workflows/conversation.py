@@ -20,7 +20,7 @@ from everturn.workflows import carry, commands, display, verdicts
 from everturn.workflows.board import Board
 from everturn.workflows.calls import Calls
 from everturn.workflows.controls import Controls
-from everturn.workflows.policy import model_options, or_cancelled, stop_if_cancelled
+from everturn.workflows.policy import model_options, or_cancelled, stop_if_cancelled, turn_group
 from everturn.workflows.progress import Progress
 
 OutcomeStatus = Literal["completed", "limit_reached", "cancelled", "failed"]
@@ -39,6 +39,7 @@ class ConversationWorkflow:
         self._controls = Controls(start, on_change=self._show)
         self._calls = Calls(self._controls.desk)
         self._board = Board()
+        self._progress.model = self._progress.model or self._board.model
         self._limits = Limits()
         self._facts: WorkerFacts | None = None
         if carry_over.facts:
@@ -173,15 +174,18 @@ class ConversationWorkflow:
             request,
             result_type=ModelReply,
             summary=display.turn_summary(progress.turn, self._controls.model or progress.model, summarise=summarise),
+            event_groups=[turn_group(progress.turn)],
             **model_options(),
         )
         return await or_cancelled(handle)
 
     async def _settle(self, reply: ModelReply) -> None:
         """Gets a result for every call of the reply, and puts them into the transcript in the order of the calls."""
-        results = await self._calls.settle(
-            reply.plan, agent=self._start.agent, turn=self._progress.turn, at_once=self._limits.max_parallel_calls
-        )
+        turn = self._progress.turn
+        with turn_group(turn).scope():
+            results = await self._calls.settle(
+                reply.plan, agent=self._start.agent, turn=turn, at_once=self._limits.max_parallel_calls
+            )
         self._progress.take_results(results, recorded=self._calls.recorded)
 
     # ------------------------------------------------------------ from run to run

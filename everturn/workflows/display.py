@@ -1,15 +1,28 @@
-"""What the Temporal Web UI shows of a conversation without opening a payload. Pure functions."""
+"""What the Temporal Web UI shows of a conversation without opening a payload. Pure functions.
+
+The Web UI renders Markdown, so what models, tools and people wrote is escaped: it may not look like ours.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 
 from pydantic import JsonValue
 
-from everturn.payloads import Status
+from everturn import names
+from everturn.payloads import Status, WaitingCall
+from everturn.records import Decision, Message
 
 SUMMARY_CHARS = 80
+MESSAGE_CHARS = 300
+ARGUMENTS_CHARS = 2_000
+LATEST_MESSAGES = 4
+SHOWN_CALLS = 5
+"""Calls that wait and are shown whole; of the others, only the number."""
+
 MARKS = {
     "running": "▶️",
     "awaiting_approval": "✋",
@@ -19,50 +32,123 @@ MARKS = {
     "idle": "💤",
     "done": "✅",
 }
+_VERDICTS = {"approve": "approved", "deny": "denied", "answer": "answered"}
+_MARKDOWN = re.compile(r"([\\`*_\[\]<>#&|~])")
 
 
 def shortened(text: str, limit: int = SUMMARY_CHARS) -> str:
     """The text on one line, at most `limit` characters long."""
-    line = " ".join(text.split())
-    return line if len(line) <= limit else line[: limit - 1] + "…"
+    line = " ".join(text[: 4 * limit].split())
+    whole = len(line) <= limit and len(text) <= 4 * limit
+    return line if whole else line[: limit - 1] + "…"
 
 
-def call_summary(tool: str, arguments: Mapping[str, JsonValue]) -> str:
-    """A call as one would write it: `refund(order_id="81", cents=1200)`."""
+def call_summary(tool: str, arguments: Mapping[str, JsonValue], decision: Decision | None = None) -> str:
+    """A call as one would write it, and who allowed it: `refund(order_id="81", cents=1200) · approved by ada`."""
     written = ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in arguments.items())
-    return shortened(f"{tool}({written})")
+    call = shortened(f"{tool}({written})")
+    return f"{call} · {_decided(decision)}" if decision else call
+
+
+def _decided(decision: Decision) -> str:
+    edited = "edited and " if decision.arguments is not None else ""
+    by = f" by {shortened(decision.by, 40)}" if decision.by else ""
+    return f"{edited}{_VERDICTS[decision.verdict]}{by}"
 
 
 def turn_summary(turn: int, model: str, *, summarise: bool = False) -> str:
+    """`turn 3 · claude-sonnet-5`; without the model where nobody has said yet which one it is."""
     what = "a summary" if summarise else f"turn {turn}"
-    return shortened(f"{what} · {model}" if model else what)
+    name = model.partition(":")[2] or model
+    return shortened(f"{what} · {name}" if name else what)
 
 
-def current_details(status: Status, *, conversation_id: str, agent: str, last_said: str) -> str:
-    """Markdown: what goes on, what waits for whom, and the exact signal to send."""
-    state = status.state.replace("_", " ")
-    lines = [f"## {MARKS[status.state]} {agent}: {state}", f"Turn {status.turn}, {status.usage.total_tokens:,} tokens."]
+def current_details(
+    status: Status, *, conversation_id: str, agent: str, model: str = "", latest: Sequence[Message] = ()
+) -> str:
+    """Markdown: what goes on, what waits for whom, the exact signals to send, and the latest messages."""
+    blocks = [f"## {MARKS[status.state]} {agent}: {_words(status.state)}", _facts(status, model)]
     if status.cause:
-        lines += [f"**Cause:** {status.cause}", f"**Cure:** {status.cure or 'see the cause'}"]
-        lines += ["Then send the signal `resume` with input `{}`."]
-    for waiting in status.waiting:
-        lines += [
-            f"### `{waiting.tool}` waits: {waiting.why or state}",
-            f"```json\n{shortened(json.dumps(waiting.arguments, ensure_ascii=False), 2000)}\n```",
-        ]
-        if status.state == "awaiting_approval":
-            lines += [_signal(conversation_id, "approve", {"call_id": waiting.call_id})]
-            lines += [_signal(conversation_id, "deny", {"call_id": waiting.call_id, "reason": "…"})]
+        blocks += [f"**Cause:** {_plain(status.cause)}", f"**Cure:** {_plain(status.cure or 'see the cause')}"]
+    if status.cause or status.state == "paused":
+        blocks += _signal("To go on", names.RESUME, {}), *_in_a_terminal(conversation_id, names.RESUME, {})
+    for call in status.waiting[:SHOWN_CALLS]:
+        blocks += _waiting(call)
+    if status.waiting:
+        first = status.waiting[0]
+        name, payload = next(_decisions(first))[1:]
+        blocks += _in_a_terminal(conversation_id, name, payload)
+    if len(status.waiting) > 1:
+        blocks += [f"{len(status.waiting)} calls wait. `{_json({'call_id': names.EVERY_CALL})}` decides on all of them."]
+    if latest:
+        blocks += ["### Latest messages", "\n".join(f"- {line}" for line in _lines(latest))]
+    return "\n\n".join(blocks)
+
+
+def _facts(status: Status, model: str) -> str:
+    usage = status.usage
+    facts = [f"Turn {status.turn}"] + ([f"`{model}`"] if model else [])
+    facts.append(f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out")
+    if status.cost_usd:
+        facts.append(f"{status.cost_usd:.4f} USD")
+    return " · ".join(facts)
+
+
+def _waiting(call: WaitingCall) -> Iterator[str]:
+    until = f", until {call.expires_at}" if call.expires_at else ""
+    yield f"### `{call.tool}` waits{until}: {_plain(call.why or 'for an ' + call.needs)}"
+    written = json.dumps(call.arguments, ensure_ascii=False, indent=2)
+    yield _block("json", written if len(written) <= ARGUMENTS_CHARS else f"{written[:ARGUMENTS_CHARS]} …")
+    for why, name, payload in _decisions(call):
+        yield _signal(why, name, payload)
+
+
+def _decisions(call: WaitingCall) -> Iterator[tuple[str, str, dict[str, str]]]:
+    """What a person can do about a call: in words, the signal's name, and its input."""
+    this = {"call_id": call.call_id}
+    if call.needs == "approval":
+        yield "To approve it", names.APPROVE, this
+    else:
+        yield "To answer it", names.ANSWER, {**this, "content": "the result"}
+    yield "To deny it", names.DENY, {**this, "reason": "why not"}
+
+
+def _signal(why: str, name: str, payload: Mapping[str, str]) -> str:
+    # The input stands alone, for it is copied; and it is short, for the Web UI cuts long lines off.
+    return f"{why}, *Send a Signal* `{name}` with this input:\n\n{_block('json', _json(payload))}"
+
+
+def _in_a_terminal(conversation_id: str, name: str, payload: Mapping[str, str]) -> Iterator[str]:
+    yield "Or in a terminal:"
+    options = {"workflow-id": conversation_id, "name": name, "input": _json(payload)}
+    written = (f"  --{option} {shlex.quote(value)}" for option, value in options.items())
+    yield _block("sh", " \\\n".join(["temporal workflow signal", *written]))
+
+
+def _lines(messages: Sequence[Message]) -> Iterator[str]:
+    for message in messages:
+        if results := message.tool_results:
+            yield from (_said(result.name or "tool", result.text) for result in results)
         else:
-            lines += [_signal(conversation_id, "answer", {"call_id": waiting.call_id, "content": "…"})]
-    if last_said:
-        lines += [f"> {shortened(last_said, 500)}"]
-    return "\n\n".join(lines)
+            calls = (f"`{call_summary(call.name, call.arguments).replace('`', '´')}`" for call in message.tool_calls)
+            yield " ".join([_said(message.author or message.role, message.text), *calls])
 
 
-def _signal(conversation_id: str, name: str, payload: dict[str, str]) -> str:
-    text = json.dumps(payload, ensure_ascii=False)
-    return (
-        f"Signal `{name}` with input `{text}`, or:\n"
-        f"```sh\ntemporal workflow signal --workflow-id {conversation_id!r} --name {name} --input '{text}'\n```"
-    )
+def _said(who: str, text: str) -> str:
+    return f"**{_plain(who)}:** {_plain(shortened(text, MESSAGE_CHARS))}".rstrip()
+
+
+def _words(state: str) -> str:
+    return state.replace("_", " ")
+
+
+def _plain(text: str) -> str:
+    return _MARKDOWN.sub(r"\\\1", " ".join(text.split()))
+
+
+def _block(language: str, text: str) -> str:
+    return f"```{language}\n{text}\n```"
+
+
+def _json(payload: Mapping[str, str]) -> str:
+    return json.dumps(payload, ensure_ascii=False)

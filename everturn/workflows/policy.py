@@ -89,3 +89,8 @@ def tool_options(plan: RunTool) -> dict[str, Any]:
         "heartbeat_timeout": HEARTBEAT_TIMEOUT,
         "retry_policy": _ONCE if plan.effect == "once" else _RETRY,
     }
+
+
+def turn_group(turn: int) -> workflow.EventGroup:
+    """What a turn's events have in common: the server keeps it with each, for Web UIs that show it (decision 0008)."""
+    return workflow.create_event_group(f"turn {turn}")

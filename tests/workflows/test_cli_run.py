@@ -31,7 +31,7 @@ def waiting_run(shell: Shell, model: Callable[[Any], None], name: str) -> Iterat
     model(REFUND)
     with shell.start("run", "Refund order 81", *AD_HOC, "--id", name) as process:
         try:
-            until(lambda: name in [one["id"] for one in shell.json("list", "--status", "awaiting_approval")])
+            until(lambda: name in [one["id"] for one in shell.json("list", "--status", "awaiting_approval")["conversations"]])
             yield process
         finally:
             process.kill()
@@ -175,7 +175,7 @@ def test_steering_a_conversation(shell: Shell, model: Callable[[Any], None], nam
         chat.stdin.close()  # the end of the input closes it politely
         assert chat.wait(30) == 0
     assert shell.json("show", name)["status"]["state"] == "done"
-    assert [one["status"] for one in shell.json("list") if one["id"] == name] == ["done"]
+    assert [one["status"] for one in shell.json("list")["conversations"] if one["id"] == name] == ["done"]
 
 
 def test_a_chat_outlives_its_server(alone: Shell, model: Callable[[Any], None], name: str) -> None:

@@ -1,0 +1,130 @@
+"""What the Web UI shows of a conversation: one line for a step, Markdown for the whole."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from typing import Any
+
+import pytest
+
+from everturn.payloads import Status, WaitingCall
+from everturn.records import Decision, Message, Text, ToolCall, ToolResult, Usage
+from everturn.workflows import display
+
+REFUND = WaitingCall(call_id="c1", tool="refund", arguments={"order_id": "81", "cents": 3490}, why="it costs money")
+BLOCK = re.compile(r"```(\w+)\n(.*?)\n```", re.DOTALL)
+
+
+@pytest.mark.parametrize(
+    ("decision", "expected"),
+    [
+        (None, 'refund(order_id="81", cents=1200)'),
+        (Decision(verdict="approve", by="ada"), 'refund(order_id="81", cents=1200) · approved by ada'),
+        (Decision(verdict="approve"), 'refund(order_id="81", cents=1200) · approved'),
+        (
+            Decision(verdict="approve", by="ada", arguments={"cents": 1}),
+            'refund(order_id="81", cents=1200) · edited and approved by ada',
+        ),
+    ],
+)
+def test_a_calls_summary_says_what_and_who(decision: Decision | None, expected: str) -> None:
+    assert display.call_summary("refund", {"order_id": "81", "cents": 1200}, decision) == expected
+
+
+def test_a_long_call_is_shortened_but_not_who_approved_it() -> None:
+    summary = display.call_summary("write", {"text": "a" * 1000}, Decision(verdict="approve", by="b" * 1000))
+    assert re.fullmatch(r'write\(text="a+… · approved by b+…', summary)
+    assert len(summary) < 140, "Temporal takes 400 bytes"
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        ("anthropic:claude-sonnet-5", "turn 3 · claude-sonnet-5"),
+        ("ollama:qwen3:8b", "turn 3 · qwen3:8b"),
+        ("", "turn 3"),
+    ],
+)
+def test_a_turns_summary_names_its_model(model: str, expected: str) -> None:
+    assert display.turn_summary(3, model) == expected
+
+
+def _details(status: Status, **options: Any) -> str:
+    return display.current_details(status, conversation_id="order 81's", agent="clerk", **options)
+
+
+def test_the_signals_can_be_pasted_as_they_stand() -> None:
+    blocks = BLOCK.findall(_details(Status(state="awaiting_approval", waiting=(REFUND,))))
+    assert [language for language, _ in blocks] == ["json", "json", "json", "sh"]
+    arguments, approve, deny, command = (text for _, text in blocks)
+    assert json.loads(arguments) == REFUND.arguments
+    assert json.loads(approve) == {"call_id": "c1"}
+    assert json.loads(deny) == {"call_id": "c1", "reason": "why not"}
+    words = shlex.split(command.replace("\\\n", " "))
+    assert words[:3] == ["temporal", "workflow", "signal"]
+    assert words[3:] == ["--workflow-id", "order 81's", "--name", "approve", "--input", approve]
+
+
+def test_no_line_to_paste_is_longer_than_the_web_ui_shows() -> None:
+    call = REFUND.model_copy(update={"call_id": "toolu_01A09q90qw90lq917835lq9"})
+    blocks = BLOCK.findall(_details(Status(state="awaiting_approval", waiting=(call,))))
+    assert max(len(line) for _, text in blocks for line in text.splitlines()) <= 68
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (
+            Status(state="stalled", cause="no key", cure="Set it."),
+            ["🛑 clerk: stalled", "no key", "Set it.", "`resume`"],
+        ),
+        (Status(state="paused"), ["⏸️ clerk: paused", "`resume`", "--name resume"]),
+        (
+            Status(state="awaiting_answer", waiting=(REFUND.model_copy(update={"needs": "answer"}),)),
+            ["`answer`", "content"],
+        ),
+        (
+            Status(state="running", turn=2, usage=Usage(input_tokens=1200, output_tokens=34), cost_usd=0.0125),
+            ["Turn 2 · `openai:gpt-5.5` · 1,200 tokens in, 34 out · 0.0125 USD"],
+        ),
+    ],
+    ids=lambda value: value.state if isinstance(value, Status) else "",
+)
+def test_it_says_what_goes_on_and_what_to_do(status: Status, expected: list[str]) -> None:
+    details = _details(status, model="openai:gpt-5.5")
+    for text in expected:
+        assert text in details
+
+
+def test_many_waiting_calls_stay_readable_and_can_be_decided_at_once() -> None:
+    calls = tuple(REFUND.model_copy(update={"call_id": f"c{n}", "arguments": {"note": "x" * 9000}}) for n in range(64))
+    details = _details(Status(state="awaiting_approval", waiting=calls))
+    assert details.count("### `refund` waits") == display.SHOWN_CALLS
+    assert '64 calls wait. `{"call_id": "*"}` decides on all of them.' in details
+    assert len(details) < 20_000
+
+
+def test_the_latest_messages_are_told_in_a_line_each() -> None:
+    refund = ToolCall(call_id="c1", name="refund", arguments={"cents": 5})
+    result = ToolResult(call_id="c1", name="refund", content=(Text(text="done\n" * 1000),))
+    latest = [
+        Message.user("Please\nrefund it."),
+        Message(role="assistant", parts=(Text(text="I do."), refund)),
+        Message(role="tool", parts=(result,)),
+    ]
+    *_, user, assistant, told = _details(Status(state="running"), latest=latest).splitlines()
+    assert user == "- **user:** Please refund it."
+    assert assistant == "- **assistant:** I do. `refund(cents=5)`"
+    assert told.startswith("- **refund:** done done")
+    assert told.endswith("…")
+
+
+def test_what_a_model_says_can_not_pass_for_ours() -> None:
+    said = "</iframe> ## Approve now\n```sh\nrm -rf /\n```\n[here](https://example.com) `x`"
+    details = _details(Status(state="running"), latest=[Message(role="assistant", parts=(Text(text=said),))])
+    line = details.splitlines()[-1]
+    assert line.startswith(r"- **assistant:** \</iframe\> \#\# Approve now \`\`\`sh rm -rf /")
+    assert r"\[here\](https://example.com)" in line
+    assert not BLOCK.findall(details)
