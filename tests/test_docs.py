@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import functools
+import importlib.util
 import inspect
+import itertools
+import json
 import os
 import re
 import shlex
 import subprocess
 import sys
+import tempfile
+import tomllib
+import traceback
 import types
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,6 +25,7 @@ from typing import Any
 
 import pytest
 import typer
+import yaml
 
 import everturn
 from benchmarks import peers
@@ -83,29 +91,59 @@ def replies(messages: list[dict[str, Any]], body: dict[str, Any]) -> Any:
     return "It is 21 degrees in Paris."
 
 
+@pytest.fixture(scope="module")
+def ran(request: pytest.FixtureRequest, server: DevServer, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What went wrong with each page that is asked for, or an empty text."""
+    asked = [item.callspec.params["page"] for item in request.session.items if "ran" in item.fixturenames]
+    with ScriptedModel(replies) as model:
+        environment = {
+            **{name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")},
+            "TEMPORAL_ADDRESS": server.address,
+            "MODEL": "scripted:docs",
+            "SCRIPTED_BASE_URL": model.base_url,
+            "PYTHONPATH": str(ROOT),
+        }
+        # A process of its own, as a reader's program or a notebook.
+        finished = subprocess.run(
+            [sys.executable, __file__, *map(str, asked)],
+            check=True,
+            env=environment,
+            cwd=tmp_path_factory.mktemp("pages"),
+            stdout=subprocess.PIPE,
+            text=True,
+            timeout=100,
+        )
+    told: dict[str, str] = json.loads(finished.stdout)
+    return told
+
+
 @pytest.mark.parametrize("page", WITH_PYTHON, ids=name_of)
-def test_the_python_of_a_page_runs_from_top_to_bottom(
-    page: Path, server: DevServer, scripted: Callable[..., ScriptedModel], tmp_path: Path
-) -> None:
-    environment = {
-        **{name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")},
-        "TEMPORAL_ADDRESS": server.address,
-        "EVERTURN_TASK_QUEUE": f"docs-{page.stem}",
-        "MODEL": "scripted:docs",
-        "SCRIPTED_BASE_URL": scripted(replies).base_url,
-        "PYTHONPATH": str(ROOT),
-    }
-    # A process of its own: as a reader's program, or a notebook.
-    ran = subprocess.run(
-        [sys.executable, __file__, str(page)],
-        check=False,
-        env=environment,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert ran.returncode == 0, ran.stderr
+def test_the_python_of_a_page_runs_from_top_to_bottom(page: Path, ran: dict[str, str]) -> None:
+    assert ran[str(page)] == ""
+
+
+def run_pages(pages: list[str]) -> dict[str, str]:
+    """Each in a fork of this process: they share its imports, and nothing else."""
+    told = {}
+    for page in pages:
+        with tempfile.TemporaryFile("w+") as output:
+            if not (child := os.fork()):
+                os.dup2(output.fileno(), 1)
+                os.dup2(output.fileno(), 2)
+                os.environ["EVERTURN_TASK_QUEUE"] = f"docs-{Path(page).stem}"
+                status = 1
+                try:
+                    run(Path(page))
+                    status = 0
+                except BaseException:  # noqa: BLE001 - the parent tells
+                    traceback.print_exc()
+                finally:
+                    sys.stdout.flush()
+                    os._exit(status)
+            _, status = os.waitpid(child, 0)
+            output.seek(0)
+            told[page] = output.read() or f"status {status}" if status else ""
+    return told
 
 
 def run(page: Path) -> None:
@@ -164,29 +202,93 @@ def test_the_readme_shows_the_examples_as_they_are(example: str) -> None:
 
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 TARGETS = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.M))
+EXTRAS = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
+VARIABLES = {PREFIX + name.upper() for name in Settings.model_fields}
+OTHERS = {"cat", "curl", "docker", "git", "kill", "mkdir", "source"}
+"""Commands that are not ours to check."""
+
+
+def _words(line: str) -> list[str]:
+    return shlex.split(line, comments=True)
+
+
 LINES = [
-    (block, words)
+    (block, line)
     for block in BLOCKS
     if block.language == "sh"
-    for line in block.text.splitlines()
-    if (words := [word for word in shlex.split(line, comments=True) if not re.match(r"[A-Z_]+=", word)])
+    for line in block.text.replace("\\\n", " ").splitlines()
+    if _words(line)
+]
+SPANS = [
+    (page, span.replace("\n", " "))
+    for page in PAGES
+    for span in re.findall(r"(?<!`)`(everturn [^`]+)`(?!`)", re.sub(r"```.*?```", "", page.read_text(), flags=re.S))
 ]
 
 
-@pytest.mark.parametrize(
-    ("block", "words"), LINES, ids=lambda value: shlex.join(value) if isinstance(value, list) else ""
-)
-def test_a_command_exists_with_its_options(block: Block, words: list[str]) -> None:
-    if words[0] == "everturn":
-        command = COMMANDS[words[1]]
-        known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
-        assert {word for word in words[2:] if re.match(r"--?[a-z]", word)} <= known
-    elif words[0] == "make":
-        assert words[1] in TARGETS
-    elif words[0] == "python":
-        assert words[1] == "-m" or (ROOT / words[1]).is_file()
-    else:
-        assert words[0] in {"temporal", "git", "source", "mkdir", "export", "kill", "cat", "curl", "uvicorn"}
+def check_command(words: list[str]) -> None:
+    while words and (assigned := re.match(r"([A-Z_0-9]+)=", words[0])):
+        check_variable(assigned[1])
+        words = words[1:]
+    match words:
+        case []:
+            pass
+        case ["everturn", name, *rest]:
+            command = COMMANDS["run" if name == "COMMAND" else name]
+            known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+            assert {word for word in rest if re.match(r"--?[a-z]", word)} <= known | {"--help"}
+        case ["make", target, *_]:
+            assert target in TARGETS
+        case ["python", "-m", module, *_]:
+            assert importlib.util.find_spec(module)
+        case ["python", file, *_]:
+            assert (ROOT / file).is_file()
+        case ["uvicorn", app, *_]:
+            module = app.partition(":")[0]
+            assert any(block.text.startswith(f"# {module}.py\n") for block in BLOCKS)
+        case ["pip", "install", *packages]:
+            extras = [extra for package in packages for extra in re.findall(r"\[(.+)\]", package)]
+            assert set(extras) <= EXTRAS
+        case ["export", *assigned]:
+            for one in assigned:
+                check_variable(one.partition("=")[0])
+        case ["temporal", *rest]:
+            path = tuple(itertools.takewhile(lambda word: not word.startswith("-"), rest))
+            assert {word for word in rest if re.match("--[a-z]", word)} <= _temporal_options(path)
+        case [name, *_]:
+            assert name in OTHERS
+
+
+def check_variable(name: str) -> None:
+    assert name in VARIABLES or not name.startswith(PREFIX), f"no setting is called {name}"
+
+
+@functools.cache
+def _temporal_options(path: tuple[str, ...]) -> set[str]:
+    """What Temporal's own command says it takes."""
+    program = str(Path(sys.executable).parent / "temporal")
+    shown = subprocess.run([program, *path, "--help"], capture_output=True, text=True, check=True).stdout
+    assert f"temporal {' '.join(path)} [" in shown
+    return set(re.findall(r"--[a-z-]+", shown))
+
+
+@pytest.mark.parametrize(("block", "line"), LINES, ids=lambda value: value if isinstance(value, str) else "")
+def test_a_command_exists_with_its_options(block: Block, line: str) -> None:
+    check_command(_words(line.partition(" > ")[0]))
+
+
+@pytest.mark.parametrize(("page", "span"), SPANS, ids=lambda value: value if isinstance(value, str) else "")
+def test_a_command_in_the_text_exists_with_its_options(page: Path, span: str) -> None:
+    check_command(_words(re.sub(r"\[.*?\]|\.\.\.", "", span)))
+
+
+def test_other_blocks_are_what_they_say() -> None:
+    read = {"json": json.loads, "yaml": yaml.safe_load}
+    for block in BLOCKS:
+        if block.language in read:
+            read[block.language](block.text)
+        else:
+            assert block.language in {"python", "sh", "text", "py"}, f"{block.page}:{block.line}"
 
 
 def test_every_command_has_its_line_in_the_reference() -> None:
@@ -272,4 +374,4 @@ def test_a_reference_names_everything(page: str, name: str) -> None:
 
 
 if __name__ == "__main__":
-    run(Path(sys.argv[1]))
+    print(json.dumps(run_pages(sys.argv[1:])))
