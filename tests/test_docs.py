@@ -172,8 +172,8 @@ def test_a_peers_program_runs_with_the_peer(
 ) -> None:
     assert f"\n{block.peer}==" in peers.WANTED.read_text()
     compile(block.text, str(block.page), "exec")
-    if not Path(peers.PYTHON).exists():
-        pytest.skip("the peers are not installed: `make bench` does that")
+    if not os.environ.get("PEERS"):
+        pytest.skip("only with PEERS=1: `make bench` installs them, and they are slow to start")
     script = [call(name, ARGUMENTS[name]) for name in ("look_up", "refund")]
     program = tmp_path / "before.py"
     program.write_text(block.text)
