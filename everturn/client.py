@@ -205,7 +205,8 @@ class Client:
         return Conversation(self, id)
 
     async def conversations(self, *, status: str | None = None, agent: str | None = None) -> AsyncIterator[Listed]:
-        """The fleet, newest first. `status` is a state of the contract, such as 'awaiting_approval'."""
+        """The fleet, newest first. `status` is a state, such as 'awaiting_approval'. Raises ConversationError where the
+        namespace lacks everturn's search attributes."""
         query = [f"WorkflowType = '{names.CONVERSATION}'"]
         for attribute, value in ((names.EVERTURN_STATUS, status), (names.EVERTURN_AGENT, agent)):
             if value is not None:

@@ -344,6 +344,21 @@ def test_every_page_is_reachable_from_the_readme() -> None:
 # ---------------------------------------------------------------- what a reference has to name
 
 
+def test_the_reference_is_what_the_docstrings_say() -> None:
+    spec = importlib.util.spec_from_file_location("make_reference", ROOT / "docs/make_reference.py")
+    assert spec
+    assert spec.loader
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    behind = [name_of(page) for page in made.PAGES if made.written(page.read_text()) != page.read_text()]
+    assert behind == [], "run: python docs/make_reference.py"
+
+
+def test_the_reference_describes_every_public_name() -> None:
+    page = (ROOT / "docs/reference/python.md").read_text()
+    assert [name for name in everturn.__all__ if f"\n### {name}\n" not in page] == []
+
+
 def _wanted() -> list[tuple[str, str]]:
     kinds = [one for one in vars(errors).values() if isinstance(one, type) and issubclass(one, errors.EverturnError)]
     wire = [value for name, value in vars(names).items() if name.isupper() and isinstance(value, str)]
