@@ -153,7 +153,7 @@ def _type(one: griffe.Object) -> str:
     assert isinstance(one, griffe.Attribute)
     text = str(one.annotation or "")
     text = re.sub(r"Literal\[(.+?)\]", lambda found: found[1].replace(", ", " or "), text)
-    return f"`{text.replace(' | ', ' or ').replace(chr(39), chr(34))}`"
+    return f"`{text.replace(' | ', ' or ').replace(chr(39), chr(34))}`" if text else ""
 
 
 def _default(one: griffe.Object) -> str:

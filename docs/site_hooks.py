@@ -22,6 +22,26 @@ LIST_UNDER_TEXT = re.compile(r"^(?![-\s|#>]|\d+\.)(.+)\n(?=- )", re.M)
 LINK = re.compile(r"(\]\()([^)#:\s]+)((?:#[^)\s]*)?\))")
 
 
+def on_config(config: Any) -> Any:
+    """What the nav does not name goes to the end of its section, under its own title."""
+    named = str(config.nav)
+    for title, folder in {"How to": "howto", "Decisions": "decisions"}.items():
+        places = [f"{folder}/{path.name}" for path in sorted((ROOT / "docs" / folder).glob("*.md"))]
+        _section(config.nav, title).extend(place for place in places if place not in named)
+    return config
+
+
+def _section(items: list[Any], title: str) -> list[Any]:
+    """The list of this title, however deep; empty where there is none."""
+    for item in items:
+        for name, inside in item.items() if isinstance(item, dict) else ():
+            if isinstance(inside, list):
+                found: list[Any] = inside if name == title else _section(inside, title)
+                if found:
+                    return found
+    return []
+
+
 def on_files(files: Files, config: Any) -> Files:
     for path, place in BROUGHT.items():
         files.append(File.generated(config, place, abs_src_path=str(ROOT / path)))

@@ -189,7 +189,8 @@ class Client:
 
     async def conversations(self, *, status: str | None = None, agent: str | None = None) -> AsyncIterator[Listed]:
         """The fleet, newest first. `status` is a state of the contract, such as 'awaiting_approval'. Temporal's index
-        lags: what has just changed may take a second to show."""
+        lags: what has just changed may take a second to show. Raises ConversationError where the namespace lacks
+        everturn's search attributes."""
         with self._searching():
             async for execution in self.temporal.list_workflows(fleet.query(status=status, agent=agent)):
                 yield fleet.listed(execution)

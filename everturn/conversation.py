@@ -188,7 +188,7 @@ class Conversation:
 
         `expected`: the arguments that you saw; the decision is refused where the call has others now.
 
-        This and all below: raises Refused, with the reason, where the conversation does not take it.
+        Raises Refused, with the reason, where the conversation does not take it: so does all that decides or steers.
         """
         return await self._decide(names.APPROVE, call_id=call_id, arguments=arguments, note=note, expected=expected)
 

@@ -22,11 +22,15 @@ class _Event(Record):
 
 
 class MessageReceived(_Event):
+    """Somebody said something; the conversation takes it at its next turn boundary."""
+
     kind: Literal["message_received"] = "message_received"
     message: Message
 
 
 class TurnStarted(_Event):
+    """The model is asked; the same turn again after a stall or a fallback."""
+
     kind: Literal["turn_started"] = "turn_started"
     turn: int
 
@@ -57,6 +61,8 @@ class TurnRetried(_Event):
 
 
 class Replied(_Event):
+    """The model's whole reply."""
+
     kind: Literal["replied"] = "replied"
     turn: int
     message: Message
@@ -66,6 +72,8 @@ class Replied(_Event):
 
 
 class ToolCalled(_Event):
+    """One of the calls that the reply asks for."""
+
     kind: Literal["tool_called"] = "tool_called"
     turn: int
     call: ToolCall
@@ -74,6 +82,8 @@ class ToolCalled(_Event):
 
 
 class ApprovalRequested(_Event):
+    """The call waits for a person's decision; `why` says so in words."""
+
     kind: Literal["approval_requested"] = "approval_requested"
     turn: int
     call: ToolCall
@@ -90,6 +100,8 @@ class AnswerRequested(_Event):
 
 
 class Decided(_Event):
+    """Somebody approved, denied or answered; the first decision on a call counts."""
+
     kind: Literal["decided"] = "decided"
     call_id: str
     verdict: str
@@ -100,6 +112,8 @@ class Decided(_Event):
 
 
 class ToolStarted(_Event):
+    """The tool's activity is scheduled."""
+
     kind: Literal["tool_started"] = "tool_started"
     turn: int
     call_id: str
@@ -117,6 +131,8 @@ class ToolProgress(_Event):
 
 
 class ToolFinished(_Event):
+    """The tool's result, as the model will get it."""
+
     kind: Literal["tool_finished"] = "tool_finished"
     turn: int
     result: ToolResult
@@ -133,6 +149,8 @@ class ToolLost(_Event):
 
 
 class Stalled(_Event):
+    """Retries don't cure it: the conversation waits for `resume`."""
+
     kind: Literal["stalled"] = "stalled"
     turn: int
     cause: str

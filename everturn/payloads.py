@@ -114,6 +114,7 @@ class Start(Record):
 
 
 State = Literal["running", "awaiting_approval", "awaiting_answer", "stalled", "paused", "idle", "done"]
+"""What goes on: `stalled` waits for `resume`, `idle` for the next message."""
 
 
 class WaitingCall(Record):

@@ -10,7 +10,9 @@ import asyncio
 import hashlib
 import hmac
 import json
+import re
 import time
+from base64 import b64decode
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -69,7 +71,7 @@ async def approve_from_slack(page: Page) -> None:
         return JSONResponse({"ok": True})
 
     routes = [Route("/chat.postMessage", post_message, methods=["POST"]), Route("/re", respond, methods=["POST"])]
-    page |= {"TOKEN": "xoxb-test", "SECRET": "hush"}
+    page |= {"TOKEN": "xoxb-test", "SECRET": "hush", "LOOK_EVERY_SECONDS": 0.1}
     async with serving(Starlette(routes=routes)) as page["API"], clerk_at_work("slack-clerk") as (client, clerk):
         conversation = await client.start(clerk, "Order 81 arrived broken.")
         async with serving(page["app"]) as address, httpx.AsyncClient(base_url=address) as slack:
@@ -162,6 +164,26 @@ async def stream_to_a_web_page(page: Page) -> None:
     assert rest[-1][2]["outcome"]["text"] == "It is 21 degrees in Paris."
 
 
+async def run_in_production(page: Page) -> None:
+    client = await page["connect"](b"a key of 16 byte")
+    clerk = Agent("secretive", model="scripted:docs", tools=[refund])
+    async with Worker(client, agents=[clerk]):
+        conversation = await client.start(clerk, "Order 81 arrived broken.", id="encrypted")
+        async for event in conversation.events():
+            if event.kind == "approval_requested":
+                await conversation.approve(event.call.call_id)
+        assert "3490" in str(await conversation.transcript())
+        described = await client.temporal.get_workflow_handle("encrypted").describe()
+        assert await described.static_summary() == "Order 81 arrived broken."
+    history = await client.temporal.get_workflow_handle("encrypted").fetch_history()
+    stored = history.to_json()
+    assert "binary/encrypted" in b64decode(stored.split('"encoding": "')[1].split('"')[0]).decode()
+    texts = [b64decode(data) for data in re.findall(r'"data": "([^"]*)"', stored)]
+    # The order's number stands in no payload; what everturn names itself may.
+    assert texts
+    assert [text for text in texts if b"3490" in text or b"broken" in text] == []
+
+
 async def _read(browser: httpx.AsyncClient, *, until: str, since: str = "") -> list[tuple[str, str, dict[str, Any]]]:
     """The server-sent events up to the first of a kind: kind, id, data."""
     events = []
@@ -182,5 +204,6 @@ async def _read(browser: httpx.AsyncClient, *, until: str, since: str = "") -> l
 READERS: dict[str, Callable[[Page], Awaitable[None]]] = {
     "approve-from-slack": approve_from_slack,
     "approve-from-a-web-app": approve_from_a_web_app,
+    "run-in-production": run_in_production,
     "stream-to-a-web-page": stream_to_a_web_page,
 }

@@ -1,36 +1,36 @@
-"""The README and the pages under docs/: their Python runs, their commands exist, their links lead somewhere."""
+"""The README and the pages under docs/: their Python runs, their links lead somewhere, their references
+name everything."""
 
 from __future__ import annotations
 
 import ast
 import asyncio
+import importlib.util
 import inspect
+import json
 import os
 import re
-import shlex
 import subprocess
 import sys
+import tempfile
+import traceback
 import types
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
 import everturn
 from benchmarks import peers
 from everturn import errors, events, names
-from everturn.cli import app
 from everturn.devserver import DevServer
 from everturn.providers.catalog import PROVIDERS, address_variable
 from everturn.settings import PREFIX, Settings
 from everturn.testing import ScriptedModel, call
+from tests.pages import BLOCKS, PAGES, ROOT, Block, blocks_of, name_of
 from tests.readers import READERS
 
-ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 ARGUMENTS = {
     "get_weather": {"city": "Paris"},
     "look_up": {"order_id": "81"},
@@ -39,36 +39,7 @@ ARGUMENTS = {
 """What the model of these tests calls its tools with, each once, in this order."""
 
 
-@dataclass(frozen=True)
-class Block:
-    page: Path
-    line: int
-    language: str
-    text: str
-    peer: str
-    """The package that it runs with, where a comment `<!-- runs with: ... -->` before it says so."""
-
-
-def _blocks(page: Path) -> Iterator[Block]:
-    lines = page.read_text().splitlines()
-    number = 0
-    while number < len(lines):
-        if opened := re.fullmatch(r"```(\w*)", lines[number]):
-            end = lines.index("```", number + 1)
-            before = next((line for line in reversed(lines[:number]) if line.strip()), "")
-            marked = re.fullmatch(r"<!-- runs with: (.+) -->", before)
-            text = "\n".join(lines[number + 1 : end]) + "\n"
-            yield Block(page, number + 2, opened[1], text, marked[1] if marked else "")
-            number = end
-        number += 1
-
-
-BLOCKS = [block for page in PAGES for block in _blocks(page)]
 WITH_PYTHON = [page for page in PAGES if any(b.page == page and b.language == "python" for b in BLOCKS)]
-
-
-def name_of(page: Path) -> str:
-    return str(page.relative_to(ROOT))
 
 
 # ---------------------------------------------------------------- Python
@@ -83,29 +54,59 @@ def replies(messages: list[dict[str, Any]], body: dict[str, Any]) -> Any:
     return "It is 21 degrees in Paris."
 
 
+@pytest.fixture(scope="module")
+def ran(request: pytest.FixtureRequest, server: DevServer, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What went wrong with each page that is asked for, or an empty text."""
+    asked = [item.callspec.params["page"] for item in request.session.items if "ran" in item.fixturenames]
+    with ScriptedModel(replies) as model:
+        environment = {
+            **{name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")},
+            "TEMPORAL_ADDRESS": server.address,
+            "MODEL": "scripted:docs",
+            "SCRIPTED_BASE_URL": model.base_url,
+            "PYTHONPATH": str(ROOT),
+        }
+        # A process of its own, as a reader's program or a notebook.
+        finished = subprocess.run(
+            [sys.executable, __file__, *map(str, asked)],
+            check=True,
+            env=environment,
+            cwd=tmp_path_factory.mktemp("pages"),
+            stdout=subprocess.PIPE,
+            text=True,
+            timeout=100,
+        )
+    told: dict[str, str] = json.loads(finished.stdout)
+    return told
+
+
 @pytest.mark.parametrize("page", WITH_PYTHON, ids=name_of)
-def test_the_python_of_a_page_runs_from_top_to_bottom(
-    page: Path, server: DevServer, scripted: Callable[..., ScriptedModel], tmp_path: Path
-) -> None:
-    environment = {
-        **{name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")},
-        "TEMPORAL_ADDRESS": server.address,
-        "EVERTURN_TASK_QUEUE": f"docs-{page.stem}",
-        "MODEL": "scripted:docs",
-        "SCRIPTED_BASE_URL": scripted(replies).base_url,
-        "PYTHONPATH": str(ROOT),
-    }
-    # A process of its own: as a reader's program, or a notebook.
-    ran = subprocess.run(
-        [sys.executable, __file__, str(page)],
-        check=False,
-        env=environment,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert ran.returncode == 0, ran.stderr
+def test_the_python_of_a_page_runs_from_top_to_bottom(page: Path, ran: dict[str, str]) -> None:
+    assert ran[str(page)] == ""
+
+
+def run_pages(pages: list[str]) -> dict[str, str]:
+    """Each in a fork of this process: they share its imports, and nothing else."""
+    told = {}
+    for page in pages:
+        with tempfile.TemporaryFile("w+") as output:
+            if not (child := os.fork()):
+                os.dup2(output.fileno(), 1)
+                os.dup2(output.fileno(), 2)
+                os.environ["EVERTURN_TASK_QUEUE"] = f"docs-{Path(page).stem}"
+                status = 1
+                try:
+                    run(Path(page))
+                    status = 0
+                except BaseException:  # noqa: BLE001 - the parent tells
+                    traceback.print_exc()
+                finally:
+                    sys.stdout.flush()
+                    os._exit(status)
+            _, status = os.waitpid(child, 0)
+            output.seek(0)
+            told[page] = output.read() or f"status {status}" if status else ""
+    return told
 
 
 def run(page: Path) -> None:
@@ -114,7 +115,7 @@ def run(page: Path) -> None:
     # A module, for what looks its types up by name.
     module = sys.modules["__main__"] = types.ModuleType("__main__")
     with asyncio.Runner() as runner:
-        for block in _blocks(page):
+        for block in blocks_of(page):
             if block.language != "python" or block.peer:
                 continue
             # Padded, so that a traceback has the line of the page.
@@ -134,8 +135,8 @@ def test_a_peers_program_runs_with_the_peer(
 ) -> None:
     assert f"\n{block.peer}==" in peers.WANTED.read_text()
     compile(block.text, str(block.page), "exec")
-    if not Path(peers.PYTHON).exists():
-        pytest.skip("the peers are not installed: `make bench` does that")
+    if not os.environ.get("PEERS"):
+        pytest.skip("only with PEERS=1: `make bench` installs them, and they are slow to start")
     script = [call(name, ARGUMENTS[name]) for name in ("look_up", "refund")]
     program = tmp_path / "before.py"
     program.write_text(block.text)
@@ -158,40 +159,6 @@ def test_the_readme_shows_the_examples_as_they_are(example: str) -> None:
     without_docstring = source.split('"""', 2)[2].lstrip()
     shown = f"# examples/{example}.py\n{without_docstring}"
     assert shown in [block.text for block in BLOCKS if block.page.name == "README.md"]
-
-
-# ---------------------------------------------------------------- commands
-
-COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-TARGETS = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.M))
-LINES = [
-    (block, words)
-    for block in BLOCKS
-    if block.language == "sh"
-    for line in block.text.splitlines()
-    if (words := [word for word in shlex.split(line, comments=True) if not re.match(r"[A-Z_]+=", word)])
-]
-
-
-@pytest.mark.parametrize(
-    ("block", "words"), LINES, ids=lambda value: shlex.join(value) if isinstance(value, list) else ""
-)
-def test_a_command_exists_with_its_options(block: Block, words: list[str]) -> None:
-    if words[0] == "everturn":
-        command = COMMANDS[words[1]]
-        known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
-        assert {word for word in words[2:] if re.match(r"--?[a-z]", word)} <= known
-    elif words[0] == "make":
-        assert words[1] in TARGETS
-    elif words[0] == "python":
-        assert words[1] == "-m" or (ROOT / words[1]).is_file()
-    else:
-        assert words[0] in {"temporal", "git", "source", "mkdir", "export", "kill", "cat", "curl", "uvicorn"}
-
-
-def test_every_command_has_its_line_in_the_reference() -> None:
-    written = (ROOT / "docs/reference/cli.md").read_text()
-    assert [name for name in COMMANDS if f"`everturn {name}" not in written] == []
 
 
 # ---------------------------------------------------------------- links and pictures
@@ -242,6 +209,21 @@ def test_every_page_is_reachable_from_the_readme() -> None:
 # ---------------------------------------------------------------- what a reference has to name
 
 
+def test_the_reference_is_what_the_docstrings_say() -> None:
+    spec = importlib.util.spec_from_file_location("make_reference", ROOT / "docs/make_reference.py")
+    assert spec
+    assert spec.loader
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    behind = [name_of(page) for page in made.PAGES if made.written(page.read_text()) != page.read_text()]
+    assert behind == [], "run: python docs/make_reference.py"
+
+
+def test_the_reference_describes_every_public_name() -> None:
+    page = (ROOT / "docs/reference/python.md").read_text()
+    assert [name for name in everturn.__all__ if f"\n### {name}\n" not in page] == []
+
+
 def _wanted() -> list[tuple[str, str]]:
     kinds = [one for one in vars(errors).values() if isinstance(one, type) and issubclass(one, errors.EverturnError)]
     wire = [value for name, value in vars(names).items() if name.isupper() and isinstance(value, str)]
@@ -272,4 +254,4 @@ def test_a_reference_names_everything(page: str, name: str) -> None:
 
 
 if __name__ == "__main__":
-    run(Path(sys.argv[1]))
+    print(json.dumps(run_pages(sys.argv[1:])))

@@ -1,0 +1,117 @@
+"""What the README and the pages under docs/ tell people to type is there: commands, options, settings, files."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import itertools
+import json
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import typer
+import yaml
+
+from everturn.cli import app
+from everturn.settings import PREFIX, Settings
+from tests.pages import BLOCKS, PAGES, ROOT, Block
+
+COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+TARGETS = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.M))
+EXTRAS = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
+VARIABLES = {PREFIX + name.upper() for name in Settings.model_fields}
+OTHERS = {"cat", "curl", "docker", "git", "kill", "mkdir", "source"}
+"""Commands that are not ours to check."""
+
+
+def _words(line: str) -> list[str]:
+    return shlex.split(line, comments=True)
+
+
+LINES = [
+    (block, line)
+    for block in BLOCKS
+    if block.language == "sh"
+    for line in block.text.replace("\\\n", " ").splitlines()
+    if _words(line)
+]
+SPANS = [
+    (page, span.replace("\n", " "))
+    for page in PAGES
+    for span in re.findall(r"(?<!`)`(everturn [^`]+)`(?!`)", re.sub(r"```.*?```", "", page.read_text(), flags=re.S))
+]
+
+
+def check_command(words: list[str]) -> None:
+    while words and (assigned := re.match(r"([A-Z_0-9]+)=", words[0])):
+        check_variable(assigned[1])
+        words = words[1:]
+    match words:
+        case []:
+            pass
+        case ["everturn", name, *rest]:
+            command = COMMANDS["run" if name == "COMMAND" else name]
+            known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+            assert {word for word in rest if re.match(r"--?[a-z]", word)} <= known | {"--help"}
+        case ["make", target, *_]:
+            assert target in TARGETS
+        case ["python", "-m", module, *_]:
+            assert importlib.util.find_spec(module)
+        case ["python", file, *_]:
+            assert (ROOT / file).is_file()
+        case ["uvicorn", app, *_]:
+            module = app.partition(":")[0]
+            assert any(block.text.startswith(f"# {module}.py\n") for block in BLOCKS)
+        case ["pip", "install", *packages]:
+            extras = [extra for package in packages for extra in re.findall(r"\[(.+)\]", package)]
+            assert set(extras) <= EXTRAS
+        case ["export", *assigned]:
+            for one in assigned:
+                check_variable(one.partition("=")[0])
+        case ["temporal", *rest]:
+            path = tuple(itertools.takewhile(lambda word: not word.startswith("-"), rest))
+            assert {word for word in rest if re.match("--[a-z]", word)} <= _temporal_options(path)
+        case [name, *_]:
+            assert name in OTHERS
+
+
+def check_variable(name: str) -> None:
+    assert name in VARIABLES or not name.startswith(PREFIX), f"no setting is called {name}"
+
+
+@functools.cache
+def _temporal_options(path: tuple[str, ...]) -> set[str]:
+    """What Temporal's own command says it takes."""
+    program = str(Path(sys.executable).parent / "temporal")
+    shown = subprocess.run([program, *path, "--help"], capture_output=True, text=True, check=True).stdout
+    assert f"temporal {' '.join(path)} [" in shown
+    return set(re.findall(r"--[a-z-]+", shown))
+
+
+@pytest.mark.parametrize(("block", "line"), LINES, ids=lambda value: value if isinstance(value, str) else "")
+def test_a_command_exists_with_its_options(block: Block, line: str) -> None:
+    check_command(_words(line.partition(" > ")[0]))
+
+
+@pytest.mark.parametrize(("page", "span"), SPANS, ids=lambda value: value if isinstance(value, str) else "")
+def test_a_command_in_the_text_exists_with_its_options(page: Path, span: str) -> None:
+    check_command(_words(re.sub(r"\[.*?\]|\.\.\.", "", span)))
+
+
+def test_other_blocks_are_what_they_say() -> None:
+    read = {"json": json.loads, "yaml": yaml.safe_load}
+    for block in BLOCKS:
+        if block.language in read:
+            read[block.language](block.text)
+        else:
+            assert block.language in {"python", "sh", "text", "py"}, f"{block.page}:{block.line}"
+
+
+def test_every_command_has_its_line_in_the_reference() -> None:
+    written = (ROOT / "docs/reference/cli.md").read_text()
+    assert [name for name in COMMANDS if f"`everturn {name}" not in written] == []
