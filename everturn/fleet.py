@@ -29,7 +29,7 @@ class Listed:
 
     id: str
     status: str
-    """A state, such as 'awaiting_approval'; for one that could not say how it ended, Temporal's word: 'terminated' ..."""
+    """A state, such as 'awaiting_approval'; for one that could not say how it ended Temporal's: 'terminated' ..."""
     agent: str
     model: str
     """`provider:name`."""

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, get_args
 import typer
 
 if TYPE_CHECKING:
-    from everturn.client import Client, Listed
+    from everturn.client import Client
+    from everturn.fleet import Listed
 
 PATIENCE_SECONDS = 2.0
 LOOKED_AT = 200

@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from temporalio.service import RPCError
 
-from everturn.client import Client, Listed
+from everturn.client import Client
+from everturn.fleet import Listed
 from everturn.errors import EverturnError
 
 FOR_PEOPLE: Final = ("awaiting_approval", "awaiting_answer", "stalled")

@@ -33,7 +33,7 @@ class Calls:
         self._open: tuple[ToolCall, ...] = ()
         self._results: dict[str, ToolResult] = {}
         self.recorded: set[str] = set()
-        """Those whose result stands in the event of its tool's activity."""
+        """Those whose result stands in the event of its tool's activity, or in its marker where that was a local one."""
 
     async def settle(self, planned: tuple[PlannedCall, ...], *, agent: str, turn: int, at_once: int) -> tuple[ToolResult, ...]:
         """A result for every open call, at most `at_once` tools running at a time."""
@@ -114,15 +114,10 @@ class Calls:
             return await self._started(call, request, plan)
 
     async def _started(self, call: ToolCall, request: ToolRequest, plan: RunTool) -> ToolResult:
+        start = workflow.start_local_activity if plan.local else workflow.start_activity
+        options = local_options(plan) if plan.local else tool_options(plan)
         summary = display.call_summary(call.name, request.arguments, request.decision)
-        if plan.local:
-            local = workflow.start_local_activity(
-                call.name, request, result_type=ToolResult, summary=summary, **local_options(plan)
-            )
-            return await or_cancelled(local)
-        handle = workflow.start_activity(
-            call.name, request, result_type=ToolResult, summary=summary, **tool_options(plan)
-        )
+        handle = start(call.name, request, result_type=ToolResult, summary=summary, **options)
         result: ToolResult = await or_cancelled(handle)
         self.recorded.add(call.call_id)
         return result

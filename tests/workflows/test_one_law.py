@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from everturn import Client, Conversation, Limits, Worker, tool
+from everturn.activities.prefixes import Prefixes
 from everturn.payloads import ModelRequest
 from everturn.testing import ScriptedModel, call, say
 from tests.conftest import agent_on, hosting, waiting
@@ -118,8 +120,15 @@ async def test_another_worker_reads_the_history_once_and_goes_on(client: Client,
         assert second.prefixes.misses == 1
 
 
-async def test_a_large_result_stands_in_the_history_once(client: Client, scripted: Scripted) -> None:
-    @tool
+@pytest.mark.parametrize("forgotten", [False, True], ids=["remembered", "forgotten"])
+@pytest.mark.parametrize("local", [False, True], ids=["in its event", "in its marker"])
+async def test_a_large_result_stands_in_the_history_once(
+    client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch, local: bool, forgotten: bool
+) -> None:
+    if forgotten:
+        monkeypatch.setattr(Prefixes, "remember_result", lambda *_: None)
+
+    @tool(effect="read", timeout=timedelta(seconds=5), local=local)
     def read_page(number: int) -> str:
         return page(number)
 
