@@ -12,8 +12,8 @@ from typing import Any, Final
 from temporalio.service import RPCError
 
 from everturn.client import Client
-from everturn.fleet import Listed
 from everturn.errors import EverturnError
+from everturn.fleet import Listed
 
 FOR_PEOPLE: Final = ("awaiting_approval", "awaiting_answer", "stalled")
 """The states that only a person ends."""

@@ -9,7 +9,6 @@ from temporalio.common import SearchAttributeKey, SearchAttributeUpdate
 
 from everturn import names
 from everturn.payloads import Status
-from everturn.records import Message, Text
 from everturn.workflows import display
 from everturn.workflows.progress import Progress
 
@@ -31,9 +30,12 @@ class Board:
         """The namespace has everturn's search attributes. Upserting one that it lacks would fail the workflow task."""
 
     def show(self, status: Status, *, agent: str, progress: Progress) -> None:
-        latest = progress.messages[-display.LATEST_MESSAGES :] or [_said(progress.last_text)]
         details = display.current_details(
-            status, conversation_id=workflow.info().workflow_id, agent=agent, model=progress.model, latest=latest
+            status,
+            conversation_id=workflow.info().workflow_id,
+            agent=agent,
+            model=progress.model,
+            latest=progress.latest(display.LATEST_LINES),
         )
         # In memory until somebody looks: no event of the history is spent on it.
         workflow.set_current_details(details)
@@ -53,8 +55,3 @@ def _attributes(status: Status, agent: str, progress: Progress) -> list[SearchAt
     if status.cost_usd is not None:
         attributes.append(COST_USD.value_set(status.cost_usd))
     return attributes
-
-
-def _said(text: str) -> Message:
-    """What the model said last, in an earlier run."""
-    return Message(role="assistant", parts=(Text(text=text),))

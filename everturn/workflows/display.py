@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from pydantic import JsonValue
 
@@ -19,7 +19,7 @@ from everturn.records import Decision, Message
 SUMMARY_CHARS = 80
 MESSAGE_CHARS = 300
 ARGUMENTS_CHARS = 2_000
-LATEST_MESSAGES = 4
+LATEST_LINES = 5
 SHOWN_CALLS = 5
 """Calls that wait and are shown whole; of the others, only the number."""
 
@@ -64,9 +64,10 @@ def turn_summary(turn: int, model: str, *, summarise: bool = False) -> str:
 
 
 def current_details(
-    status: Status, *, conversation_id: str, agent: str, model: str = "", latest: Sequence[Message] = ()
+    status: Status, *, conversation_id: str, agent: str, model: str = "", latest: Sequence[str] = ()
 ) -> str:
-    """Markdown: what goes on, what waits for whom, the exact signals to send, and the latest messages."""
+    """Markdown: what goes on, what waits for whom, the exact signals to send, and the `latest` lines of the
+    transcript."""
     blocks = [f"## {MARKS[status.state]} {agent}: {_words(status.state)}", _facts(status, model)]
     if status.cause:
         blocks += [f"**Cause:** {_plain(status.cause)}", f"**Cure:** {_plain(status.cure or 'see the cause')}"]
@@ -81,7 +82,7 @@ def current_details(
     if len(status.waiting) > 1:
         blocks += [f"{len(status.waiting)} calls wait. `{_json({'call_id': names.EVERY_CALL})}` decides on all of them."]
     if latest:
-        blocks += ["### Latest messages", "\n".join(f"- {line}" for line in _lines(latest))]
+        blocks += ["### Latest messages", "\n".join(f"- {line}" for line in latest)]
     return "\n\n".join(blocks)
 
 
@@ -125,7 +126,8 @@ def _in_a_terminal(conversation_id: str, name: str, payload: Mapping[str, str]) 
     yield _block("sh", " \\\n".join(["temporal workflow signal", *written]))
 
 
-def _lines(messages: Sequence[Message]) -> Iterator[str]:
+def lines(messages: Iterable[Message]) -> Iterator[str]:
+    """The messages in short: a line for each, and for each result."""
     for message in messages:
         if results := message.tool_results:
             yield from (_said(result.name or "tool", result.text) for result in results)

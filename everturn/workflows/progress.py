@@ -13,6 +13,7 @@ from everturn.bounds import size_of
 from everturn.models import Limits
 from everturn.payloads import CarryOver, Earlier, ModelReply, View
 from everturn.records import Document, Image, Message, Part, Text, ToolResult, Usage
+from everturn.workflows import display
 
 INLINE_CHARS = 2_048
 """A larger tool result is not written into the history a second time: the delta names it (decision 0003)."""
@@ -47,6 +48,8 @@ class Progress:
     held: deque[str] = field(default_factory=deque)
     """The prefix's last messages, as JSON: short ones take an eighth of the memory that their records take."""
     held_chars: int = 0
+    lines: deque[str] = field(default_factory=lambda: deque(maxlen=display.LATEST_LINES))
+    """The prefix's last messages, in short."""
     unseen: list[Message] = field(default_factory=list)
     """The messages behind the prefix."""
     turn: int = 0
@@ -81,6 +84,7 @@ class Progress:
             usage=carry.usage,
             cost_usd=carry.cost_usd,
             last_text=carry.last_text,
+            lines=deque(display.lines([_said(carry.last_text)] if carry.last_text else []), maxlen=display.LATEST_LINES),
             repairs=carry.repairs,
             view=carry.view,
             summary_due=carry.summary_due,
@@ -91,6 +95,10 @@ class Progress:
     def held_from(self) -> int:
         """The position of the first message that is held."""
         return self.position - len(self.held)
+
+    def latest(self, count: int) -> list[str]:
+        """The last messages in short, those that no model has seen included."""
+        return [*self.lines, *display.lines(self.unseen)][-count:]
 
     def delta(self) -> tuple[tuple[Message, ...], tuple[str, ...]]:
         """The messages since the last reply, and the ids of the calls whose results they leave out for their size."""
@@ -144,6 +152,7 @@ class Progress:
     def _take_in(self, messages: list[Message]) -> None:
         """From now on, these are the end of the prefix."""
         self.position += len(messages)
+        self.lines.extend(display.lines(messages))
         written = [message.model_dump_json() for message in messages]
         self.held.extend(written)
         self.held_chars += sum(map(len, written))
@@ -185,6 +194,10 @@ class Progress:
         if limits.max_duration is not None and seconds >= limits.max_duration.total_seconds():
             return f"the limit of {limits.max_duration}"
         return None
+
+
+def _said(text: str) -> Message:
+    return Message(role="assistant", parts=(Text(text=text),))
 
 
 def _fitted(messages: list[Message], *, room: int) -> list[Message]:

@@ -114,7 +114,7 @@ def test_the_latest_messages_are_told_in_a_line_each() -> None:
         Message(role="assistant", parts=(Text(text="I do."), refund)),
         Message(role="tool", parts=(result,)),
     ]
-    *_, user, assistant, told = _details(Status(state="running"), latest=latest).splitlines()
+    *_, user, assistant, told = _details(Status(state="running"), latest=list(display.lines(latest))).splitlines()
     assert user == "- **user:** Please refund it."
     assert assistant == "- **assistant:** I do. `refund(cents=5)`"
     assert told.startswith("- **refund:** done done")
@@ -123,7 +123,9 @@ def test_the_latest_messages_are_told_in_a_line_each() -> None:
 
 def test_what_a_model_says_can_not_pass_for_ours() -> None:
     said = "</iframe> ## Approve now\n```sh\nrm -rf /\n```\n[here](https://example.com) `x`"
-    details = _details(Status(state="running"), latest=[Message(role="assistant", parts=(Text(text=said),))])
+    details = _details(
+        Status(state="running"), latest=list(display.lines([Message(role="assistant", parts=(Text(text=said),))]))
+    )
     line = details.splitlines()[-1]
     assert line.startswith(r"- **assistant:** \</iframe\> \#\# Approve now \`\`\`sh rm -rf /")
     assert r"\[here\](https://example.com)" in line
