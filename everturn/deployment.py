@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal
 
 from everturn.errors import InvalidSetting
 
@@ -33,19 +33,20 @@ class Deployment:
                 cure="Both are needed, and the name has no dot and no colon: 'clerks' and '2026-03-01'.",
             )
 
-    @classmethod
-    def of(cls, settings: Settings) -> Self | None:
-        """What the environment says; None where it names no deployment."""
-        if not settings.deployment:
-            return None
-        return cls(name=settings.deployment, build_id=settings.build_id or "", versioning=settings.versioning)
 
-    def options(self) -> dict[str, Any]:
-        """For temporalio's Worker."""
-        from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
-        from temporalio.worker import WorkerDeploymentConfig
+def of_settings(settings: Settings) -> Deployment | None:
+    """What the environment says; None where it names no deployment."""
+    if not settings.deployment:
+        return None
+    return Deployment(name=settings.deployment, build_id=settings.build_id or "", versioning=settings.versioning)
 
-        version = WorkerDeploymentVersion(deployment_name=self.name, build_id=self.build_id)
-        behavior = VersioningBehavior[self.versioning.upper()]
-        config = WorkerDeploymentConfig(version, use_worker_versioning=True, default_versioning_behavior=behavior)
-        return {"deployment_config": config}
+
+def options(deployment: Deployment) -> dict[str, Any]:
+    """For temporalio's Worker."""
+    from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
+    from temporalio.worker import WorkerDeploymentConfig
+
+    version = WorkerDeploymentVersion(deployment_name=deployment.name, build_id=deployment.build_id)
+    behavior = VersioningBehavior[deployment.versioning.upper()]
+    config = WorkerDeploymentConfig(version, use_worker_versioning=True, default_versioning_behavior=behavior)
+    return {"deployment_config": config}

@@ -24,7 +24,7 @@ from everturn.activities.tool_calls import ToolCalls
 from everturn.agent import Agent
 from everturn.artifacts import Artifacts, reader
 from everturn.client import Client
-from everturn.deployment import Deployment
+from everturn.deployment import Deployment, of_settings, options
 from everturn.errors import InvalidAgent, Unreachable
 from everturn.journal import Journal, default_folder
 from everturn.logs import get_logger
@@ -94,8 +94,8 @@ class Worker:
             "max_concurrent_activities": max_concurrent_activities,
             "graceful_shutdown_timeout": drain_timeout,
         }
-        if versioned := deployment or Deployment.of(settings):
-            self._options |= versioned.options()
+        if versioned := deployment or of_settings(settings):
+            self._options |= options(versioned)
         else:
             # It stands in six events of each turn; the SDK's own would be a hash of 32 characters.
             self._options["build_id"] = settings.build_id or version("everturn")

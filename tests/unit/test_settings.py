@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from everturn import Deployment
+from everturn.deployment import of_settings
 from everturn.errors import InvalidSetting
 from everturn.settings import Settings, connect_options, temporal_is_configured
 
@@ -71,13 +72,13 @@ def test_a_deployment_is_named_whole(
 ) -> None:
     for name, value in variables.items():
         monkeypatch.setenv(f"EVERTURN_{name}", value)
-    assert Deployment.of(Settings.load()) == expected
+    assert of_settings(Settings.load()) == expected
 
 
 @pytest.mark.parametrize(("name", "build_id"), [("clerks", None), ("the.clerks", "7"), ("a:b", "7")])
 def test_half_a_deployment_is_refused(name: str, build_id: str | None) -> None:
     with pytest.raises(InvalidSetting, match="build ID"):
-        Deployment.of(Settings(deployment=name, build_id=build_id))
+        of_settings(Settings(deployment=name, build_id=build_id))
 
 
 def test_temporal_is_at_its_usual_address_unless_told() -> None:
