@@ -95,7 +95,7 @@ def _losses(measured: Measured, name: str) -> Iterator[str]:
         told.add(column.key)
         for other, row in measured.rows.items():
             value = row.get(column.key)
-            if other == name or not value:
+            if other.startswith(name) or not value:  # itself, and what is only set otherwise
                 continue
             behind = own / value if column.better == "low" else value / own
             if behind > WORTH_SAYING:
