@@ -155,7 +155,7 @@ class Desk:
             return None
 
     async def _ask_for_answer(self, call: ToolCall) -> Decide:
-        while not (said := await self._screen.ask("    its result: ", fresh=True)):
+        while not (said := await self._screen.ask("    your answer: ", fresh=True)):
             pass
         return lambda: self._conversation.answer(call.call_id, said)
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 _PASTE_MODE, _PASTE_MODE_OFF = "\x1b[?2004h", "\x1b[?2004l"
-_SHOWN_NEWLINE = "↵"
 
 
 class Prompt:
@@ -41,9 +40,7 @@ class Prompt:
 
     def show(self) -> None:
         width = max(self._console.width, 1)
-        text, before = (
-            one.replace("\n", _SHOWN_NEWLINE) for one in (self._line.text, self._line.text[: self._line.cursor])
-        )
+        text, before = _visible(self._line.text), _visible(self._line.text[: self._line.cursor])
         end, cursor = (self._prompt_cells + self._cells(one) for one in (text, before))
         # A terminal wraps only with the next character: in a row that is full, the line's end is the next row's start.
         wrapped = "\r\n" if end % width == 0 else ""
@@ -72,6 +69,11 @@ class Prompt:
     def _write(self, text: str) -> None:
         self._console.file.write(text)
         self._console.file.flush()
+
+
+def _visible(text: str) -> str:
+    """On one line. Not all of it need be typed: what a model wrote may be up for editing."""
+    return "".join(one if one.isprintable() else "↵" if one == "\n" else "\N{REPLACEMENT CHARACTER}" for one in text)
 
 
 def _up(rows: int) -> str:

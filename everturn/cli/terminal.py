@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from everturn.cli.keyboard import Prompt, can_read_keys, read_line, read_plainly
 from everturn.cli.line import Line
+from everturn.cli.render import clean
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -46,9 +47,9 @@ class Screen:
         return self._prompt is not None or self._held is not None
 
     def line(self, text: Text | str = "", *, style: str = "") -> None:
-        """A text as it is: what looks like markup in it is none. On a terminal, its further lines stand indented.
-
-        A question that is open moves down."""
+        """A text as it is: what looks like markup in it is none, and control characters don't get through. On a
+        terminal, its further lines stand indented, and a question that is open moves down."""
+        text = clean(text) if isinstance(text, str) else text
         if self._held is not None:
             self._held.append((text, style))
             return

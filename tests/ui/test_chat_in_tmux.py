@@ -30,6 +30,10 @@ def look_up(order: str) -> str:
 def refund(order: str, cents: int) -> str:
     "Give money back."
     return f"refunded {cents} of {order}"
+
+@tool(runs_on="client")
+def which_colour(of: str) -> str:
+    "Ask the customer."
 """
 SAID = "The lamp of order 81 arrived broken, so its price was given back to whoever had paid for it."
 ASKED = "approve? [y]es, [n]o, [e]dit:"
@@ -173,3 +177,23 @@ def test_a_question_goes_away_when_somebody_else_decides(
         # Nobody reads the keyboard any more but the shell: what is typed is shown once.
         terminal.type("echo ok")
         assert terminal.until("\nok").count("echo ok") == 1
+
+
+def test_a_call_for_a_person_is_answered_in_its_place_while_somebody_watches(
+    environment: dict[str, str], tmp_path: Path, model: Callable[[Any], None], name: str
+) -> None:
+    model([call("which_colour", {"of": "lamp"}), slow(SAID, per_chunk=0.25)])
+    watching = tmp_path / "watching"
+    watching.mkdir()
+    with Terminal(tmp_path, environment) as terminal, Terminal(watching, environment) as watcher:
+        terminal.run("everturn", "run", "A lamp, please.", "-m", "scripted:x", "--tool", "tools.py", "--id", name)
+        terminal.until('"of": "lamp"', "your answer:")
+        watcher.run("everturn", "watch", name)
+        watcher.until("waiting for somebody to decide")
+        terminal.type("green")
+        terminal.until("answered by", 'which_colour(of="lamp")')
+        watcher.until("● The lamp", gone="paid for it")
+        shown = watcher.until("■ completed · 2 turns")
+        assert SAID in " ".join(shown.split())
+        assert shown.count("● The lamp") == 1
+        terminal.until("paid for it")
