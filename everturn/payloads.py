@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, JsonValue, ValidationError, model_validator
+from pydantic import Field, JsonValue, model_validator
 
 from everturn.models import Limits
 from everturn.records import Decision, Message, Part, Record, ResultPart, Stop, Text, ToolCall, Usage
@@ -96,6 +96,14 @@ class CarryOver(Record):
     """Final replies in a row that did not fit the agent's output type."""
 
 
+class Caller(Record):
+    """A call of another conversation."""
+
+    conversation_id: str
+    call_id: str
+    turn: int = 0
+
+
 class Start(Record):
     """The workflow's input."""
 
@@ -110,6 +118,8 @@ class Start(Record):
     stream: bool = False
     """Somebody follows the text as it is written: see Streamed."""
     tenant: str | None = None
+    caller: Caller | None = None
+    """What this conversation answers, where its agent is another agent's tool."""
     carry: CarryOver | None = None
 
 
@@ -133,6 +143,14 @@ class WaitingCall(Record):
     """ISO 8601, UTC; None where it waits as long as it takes."""
 
 
+class AskedAgent(Record):
+    """A tool call that another agent answers, in a conversation of its own."""
+
+    call_id: str
+    agent: str
+    conversation_id: str
+
+
 class Status(Record):
     """The answer to the `status` query. All fields are written, for readers without this class."""
 
@@ -141,6 +159,8 @@ class Status(Record):
     """Turns begun so far."""
     waiting: tuple[WaitingCall, ...] = ()
     """The calls that wait for a person."""
+    agents: tuple[AskedAgent, ...] = ()
+    """Those that work on calls now. What they wait for, their own conversations say."""
     usage: Usage = Usage()
     """So far."""
     cost_usd: float | None = None
@@ -154,7 +174,8 @@ class Status(Record):
         waiting = [{name: getattr(call, name) for name in WaitingCall.model_fields} for call in self.waiting]
         usage = {name: getattr(self.usage, name) for name in Usage.model_fields}
         facts = {name: getattr(self, name) for name in ("state", "turn", "cost_usd", "cause", "cure")}
-        return {**facts, "waiting": waiting, "usage": usage}
+        agents = [one.model_dump() for one in self.agents]
+        return {**facts, "waiting": waiting, "agents": agents, "usage": usage}
 
 
 class TranscriptPage(Record):
@@ -314,7 +335,15 @@ class RefuseCall(Record):
     text: str
 
 
-PlannedCall = Annotated[RunTool | AwaitAnswer | RefuseCall, Field(discriminator="kind")]
+class RunAgent(Record):
+    """Plan for a call: another agent answers it, in a conversation of its own."""
+
+    kind: Literal["agent"] = "agent"
+    call_id: str
+    agent: str
+
+
+PlannedCall = Annotated[RunTool | RunAgent | AwaitAnswer | RefuseCall, Field(discriminator="kind")]
 
 
 class ModelReply(Record):
@@ -369,12 +398,3 @@ class DecisionCheck(Record):
 
 INVALID_EDIT = "InvalidEdit"
 """Error type of a tool's activity: the arguments that a human put in do not fit the tool's schema."""
-
-
-def explain(error: ValueError) -> str:
-    """A pydantic error in one line: `limits.max_turns: Input should be greater than or equal to 1; …`."""
-    if not isinstance(error, ValidationError):
-        return str(error)
-    details = error.errors(include_url=False, include_input=False, include_context=False)
-    lines = [f"{'.'.join(map(str, one['loc'])) or 'it'}: {one['msg']}" for one in details[:5]]
-    return "; ".join(lines + (["…"] if len(details) > 5 else []))

@@ -52,7 +52,12 @@ class ToolCalls:
 
     def activities(self) -> list[ToolActivity]:
         """One for each tool name. Agents may have different tools of one name: the request says whose is meant."""
-        tools = {tool.name for agent in self._agents.values() for tool in agent.tools if tool.runs_on == "worker"}
+        tools = {
+            tool.name
+            for agent in self._agents.values()
+            for tool in agent.tools
+            if tool.runs_on == "worker" and not tool.agent
+        }
         return [self._activity(name) for name in sorted(tools)]
 
     def _activity(self, name: str) -> ToolActivity:

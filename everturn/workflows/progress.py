@@ -163,9 +163,12 @@ class Progress:
         self.digest = reply.digest
         self.view = reply.view or self.view
         self.tool_calls += len(reply.message.tool_calls)
-        self.usage = self.usage + reply.usage
-        known = self.cost_usd is not None and reply.cost_usd is not None
-        self.cost_usd = (self.cost_usd or 0) + (reply.cost_usd or 0) if known else None
+        self.spend(reply.usage, reply.cost_usd)
+
+    def spend(self, usage: Usage, cost_usd: float | None) -> None:
+        self.usage = self.usage + usage
+        known = self.cost_usd is not None and cost_usd is not None
+        self.cost_usd = (self.cost_usd or 0) + (cost_usd or 0) if known else None
 
     def ask_for_repair(self) -> bool:
         """Tells the model what is wrong with a reply that does not fit the agent's output type; bounded."""
