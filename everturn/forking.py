@@ -6,10 +6,11 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from everturn.bounds import size_of
+from everturn.carryover import CarryOver, InRun, Packed
 from everturn.errors import NotFound, Refused
 from everturn.history import Started, Step, ToolFinished, TurnFinished, read_steps
 from everturn.packing import pack
-from everturn.payloads import CarryOver, InRun, ModelReply, Packed, Start
+from everturn.payloads import ModelReply, Start
 from everturn.records import Message, Outcome, Usage
 from everturn.transcript import Transcript, read_transcript
 

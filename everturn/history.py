@@ -22,9 +22,10 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
 from everturn import names
+from everturn.carryover import Packed
 from everturn.causes import explained
 from everturn.errors import InvalidSetting
-from everturn.payloads import MessageIn, ModelReply, ModelRequest, Packed, Start, ToolRequest
+from everturn.payloads import MessageIn, ModelReply, ModelRequest, Start, ToolRequest
 from everturn.records import Outcome, Record, ToolResult
 from everturn.rpc import passes
 from everturn.subagents import result_of

@@ -8,7 +8,7 @@ from temporalio.exceptions import ActivityError
 from everturn import names
 from everturn.logs import workflow_log
 from everturn.packing import pack, unpack
-from everturn.payloads import CarryOver, Earlier, InRun, Packed, WorkerFacts
+from everturn.carryover import CarryOver, Earlier, InRun, Packed, WorkerFacts
 from everturn.records import Message
 from everturn.workflows import verdicts
 from everturn.workflows.controls import Controls

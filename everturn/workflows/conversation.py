@@ -14,7 +14,8 @@ from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_
 
 from everturn import names
 from everturn.models import Limits
-from everturn.payloads import CarryOver, ModelReply, ModelRequest, Start, Status, TranscriptPage, WorkerFacts
+from everturn.carryover import CarryOver, WorkerFacts
+from everturn.payloads import (ModelReply, ModelRequest, Start, Status, TranscriptPage)
 from everturn.records import Outcome, explain
 from everturn.workflows import carry, commands, display, verdicts
 from everturn.workflows.board import Board

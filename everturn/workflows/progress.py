@@ -11,7 +11,8 @@ from pydantic import JsonValue
 
 from everturn.bounds import size_of
 from everturn.models import Limits
-from everturn.payloads import CarryOver, Earlier, ModelReply, View
+from everturn.carryover import CarryOver, Earlier, View
+from everturn.payloads import (ModelReply)
 from everturn.records import Document, Image, Message, Part, Text, ToolResult, Usage
 from everturn.workflows import display
 
