@@ -15,7 +15,6 @@ from everturn.records import ToolCall
 from everturn.schemas import InvalidArguments
 from everturn.tools import Tool
 
-
 MAX_PLANNED_CALLS = 512
 """Of one reply. More are hardly a plan but a loop in the model: it is told so."""
 

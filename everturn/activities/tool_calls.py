@@ -193,7 +193,9 @@ def _edit_notice(request: ToolRequest) -> Content:
 def _refused(request: ToolRequest, error: InvalidArguments) -> Content:
     if request.decision and request.decision.arguments is not None:
         # A human's slip is the human's to mend: the call goes back to the desk.
-        raise ApplicationError(f"the edited arguments do not fit: {error}", type=INVALID_EDIT, non_retryable=True) from None
+        raise ApplicationError(
+            f"the edited arguments do not fit: {error}", type=INVALID_EDIT, non_retryable=True
+        ) from None
     return (Text(text=str(error)),)
 
 

@@ -45,10 +45,12 @@ class Calls:
         self._open: tuple[ToolCall, ...] = ()
         self._results: dict[str, ToolResult] = {}
         self.recorded: set[str] = set()
-        """Those whose result stands in the event of its tool's activity, in its marker where that was a local one, or in
-        the event of its agent's conversation."""
+        """Those whose result stands in the event of its tool's activity, in the marker of a local one, or in the event of
+        its agent's conversation."""
 
-    async def settle(self, planned: tuple[PlannedCall, ...], *, agent: str, turn: int, at_once: int) -> tuple[ToolResult, ...]:
+    async def settle(
+        self, planned: tuple[PlannedCall, ...], *, agent: str, turn: int, at_once: int
+    ) -> tuple[ToolResult, ...]:
         """A result for every open call, at most `at_once` tools running at a time."""
         self._agent, self._turn, self._slots = agent, turn, asyncio.Semaphore(at_once)
         plans = {plan.call_id: plan for plan in planned}

@@ -13,7 +13,7 @@ from temporalio import workflow
 from everturn import names
 from everturn.bounds import MAX_INPUT_CHARS, size_of
 from everturn.carryover import CarryOver
-from everturn.payloads import (Answer, Approve, Control, Deny, MessageIn, Start, State)
+from everturn.payloads import Answer, Approve, Control, Deny, MessageIn, Start, State
 from everturn.records import Decision, Message
 from everturn.workflows.commands import accept
 from everturn.workflows.desk import Desk, Taken, iso

@@ -13,9 +13,9 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
 from everturn import names
-from everturn.models import Limits
 from everturn.carryover import CarryOver, WorkerFacts
-from everturn.payloads import (ModelReply, ModelRequest, Start, Status, TranscriptPage)
+from everturn.models import Limits
+from everturn.payloads import ModelReply, ModelRequest, Start, Status, TranscriptPage
 from everturn.records import Outcome, explain
 from everturn.workflows import carry, commands, display, verdicts
 from everturn.workflows.board import Board

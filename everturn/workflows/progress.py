@@ -10,9 +10,9 @@ from itertools import chain, islice
 from pydantic import JsonValue
 
 from everturn.bounds import size_of
-from everturn.models import Limits
 from everturn.carryover import CarryOver, Earlier, View
-from everturn.payloads import (ModelReply)
+from everturn.models import Limits
+from everturn.payloads import ModelReply
 from everturn.records import Document, Image, Message, Part, Text, ToolResult, Usage
 from everturn.workflows import display
 
@@ -85,7 +85,9 @@ class Progress:
             usage=carry.usage,
             cost_usd=carry.cost_usd,
             last_text=carry.last_text,
-            lines=deque(display.lines([_said(carry.last_text)] if carry.last_text else []), maxlen=display.LATEST_LINES),
+            lines=deque(
+                display.lines([_said(carry.last_text)] if carry.last_text else []), maxlen=display.LATEST_LINES
+            ),
             repairs=carry.repairs,
             view=carry.view,
             summary_due=carry.summary_due,

@@ -8,7 +8,6 @@ from temporalio.exceptions import ActivityError, ApplicationError, ChildWorkflow
 from everturn.records import Decision, Text, ToolCall, ToolResult
 from everturn.workflows.desk import Taken
 
-
 _ENDS: dict[type[BaseException | None], str] = {
     exceptions.TerminatedError: "its conversation was terminated",
     exceptions.CancelledError: "its conversation was cancelled",

@@ -23,7 +23,6 @@ from everturn.conversion import data_converter
 from everturn.devserver import DevServer
 from everturn.errors import ConversationError, Ended, Refused, Unreachable
 from everturn.events import AnswerRequested, ApprovalRequested, Event
-
 from everturn.testing import ScriptedModel, call
 from everturn.workflows import carry
 from tests.conftest import agent_on, eventually, hosting, waiting

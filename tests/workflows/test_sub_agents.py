@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel
-from temporalio.client import WorkflowExecutionStatus
 
 from everturn import Agent, Client, Conversation, Limits, Worker, tool
 from everturn.errors import InvalidAgent, InvalidTool
 from everturn.gate import conflicts
-from everturn.testing import ScriptedModel, call, fail, say
+from everturn.payloads import AskedAgent, Status
+from everturn.testing import ScriptedModel, call, fail
+from everturn.workflows import display
 from tests import conftest
 from tests.conftest import agent_on, eventually, hosting, waiting
 from tests.workflows.test_conversation import results_of
@@ -116,6 +117,14 @@ async def test_approvals_within_are_taken_there_and_the_parent_says_where(
         assert (await conversation.status()).agents == ()
         (result,) = results_of(await conversation.transcript())
     assert result.text == "I bought it."
+
+
+def test_the_current_details_say_where_to_look() -> None:
+    asked = AskedAgent(call_id="c1", agent="researcher", conversation_id="order-81.c1")
+    details = display.current_details(
+        Status(state="running", agents=(asked,)), conversation_id="order-81", agent="editor"
+    )
+    assert "`researcher` is at work: look into conversation `order-81.c1`" in details
 
 
 async def _exists(conversation: Conversation) -> bool:
