@@ -6,9 +6,9 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Union, get_args
 
-from pydantic import BaseModel, JsonValue, PydanticUserError, TypeAdapter
+from pydantic import BaseModel, Field, JsonValue, PydanticUserError, TypeAdapter
 
 from everturn.errors import InvalidAgent, InvalidTool
 from everturn.models import Approvals, Compaction, Limits, Model, ModelSettings, Patience
@@ -24,8 +24,14 @@ _DICT_KEYS = frozenset({"name", "description", "parameters", "type"})
 Loop = Literal["auto", "manual"]
 """Who settles the model's calls: the conversation, or whoever answers each of them."""
 
-ToolItem = Callable[..., Any] | Tool | ServerTool | Mapping[str, Any]
+ToolItem = Union[Callable[..., Any], Tool, ServerTool, Mapping[str, Any], "Agent"]
 
+
+class _Ask(BaseModel):
+    message: str = Field(min_length=1, description="All that it has to know: it sees nothing of this conversation.")
+
+
+_ASK = ModelArguments(_Ask)
 
 Approvers = Callable[[ToolCall, Decision], bool | str | Awaitable[bool | str]]
 """Whether the person of a decision may take it (`decision.by`); False, or why not in words. Runs on a worker."""
@@ -36,7 +42,8 @@ class Agent:
     """What a worker hosts and a conversation is held with. Frozen, and checked when it is made.
 
     `tools` takes functions, `@tool` objects, tools that the provider runs (`WebSearch()`), dicts with a name
-    (`{"name", "description", "parameters"}`, run by the client) and raw provider dicts, which are passed through.
+    (`{"name", "description", "parameters"}`, run by the client), other agents (each call is a conversation of its own,
+    begun with the call's `message`) and raw provider dicts, which are passed through.
     Raises InvalidAgent, InvalidTool or InvalidModel.
     """
 
@@ -51,6 +58,10 @@ class Agent:
     """Those that the provider runs."""
     raw_tools: tuple[Mapping[str, Any], ...]
     """Raw provider dicts."""
+    agents: tuple[Agent, ...]
+    """Those among the tools. They need no worker of their own."""
+    description: str
+    """What it is good for, for the agents that have it as a tool."""
     settings: ModelSettings
     limits: Limits
     patience: Patience
@@ -78,6 +89,7 @@ class Agent:
         *,
         model: str | Model,
         instructions: str = "",
+        description: str = "",
         tools: Sequence[ToolItem] = (),
         settings: ModelSettings = ModelSettings(),  # noqa: B008 - frozen
         limits: Limits = Limits(),  # noqa: B008 - frozen
@@ -91,6 +103,7 @@ class Agent:
     ) -> None:
         _check_name(name)
         _check_type(name, "instructions", instructions, str)
+        _check_type(name, "description", description, str)
         _check_type(name, "settings", settings, ModelSettings)
         _check_type(name, "limits", limits, Limits)
         _check_type(name, "patience", patience, Patience)
@@ -104,6 +117,8 @@ class Agent:
         if loop not in get_args(Loop):
             raise InvalidAgent(f"Agent {name!r} has loop={loop!r}.", cure="Write loop='auto' or loop='manual'.")
         made, served, raw = _sort_tools(name, tools)
+        agents = tuple(item for item in tools if isinstance(item, Agent))
+        with_sub_agents(agents, of=name)
         wanted = _output(name, output)
         vars(self).update(
             name=name,
@@ -112,6 +127,8 @@ class Agent:
             tools=made,
             server_tools=served,
             raw_tools=raw,
+            agents=agents,
+            description=description,
             settings=settings,
             compaction=compaction,
             approvals=approvals,
@@ -154,6 +171,23 @@ class Agent:
         """A final reply's text as the `output` type, in JSON; None for an agent without one. Raises InvalidOutput."""
         wanted: Output | None = vars(self)["_output"]
         return wanted.read(text) if wanted else None
+
+
+def with_sub_agents(agents: Iterable[Agent], *, of: str = "") -> dict[str, Agent]:
+    """The agents and all that are their tools, by name. Raises InvalidAgent where two share one: conversations find
+    their agent by it. `of`: the name of the agent whose tools they are to be."""
+    by_name: dict[str, Agent] = {}
+    todo = list(agents)
+    while todo:
+        agent = todo.pop(0)
+        if agent.name == of:
+            raise InvalidAgent(
+                f"Agent {of!r} has an agent of its own name among its tools.", cure="Rename one of them."
+            )
+        if by_name.setdefault(agent.name, agent) is not agent:
+            raise InvalidAgent(f"Two agents are called {agent.name!r}.", cure="Give one of them another name.")
+        todo += agent.agents
+    return by_name
 
 
 def _check_name(name: object) -> None:
@@ -230,10 +264,7 @@ def _function_tool(item: Any, *, place: str) -> Tool:
     if isinstance(item, Tool):
         return item
     if isinstance(item, Agent):
-        raise InvalidTool(
-            f"{place} is Agent {item.name!r}, and agents as tools are not supported yet.",
-            cure="Write a tool that asks it: `return (await client.run(agent, question)).text`.",
-        )
+        return _agent_tool(item, place=place)
     if isinstance(item, type):
         settings = "" if issubclass(item, ServerTool) else "..."  # all of a server tool's settings have defaults
         raise InvalidTool(f"{place}: {item.__name__} is a class.", cure=f"Write {item.__name__}({settings}).")
@@ -246,6 +277,14 @@ def _function_tool(item: Any, *, place: str) -> Tool:
         return tool(item)
     except InvalidTool as error:
         raise InvalidTool(f"{place}: {error.message}", cure=error.cure) from error
+
+
+def _agent_tool(item: Agent, *, place: str) -> Tool:
+    description = item.description or f"Ask {item.name}, an agent of its own, and get its answer."
+    try:
+        return Tool(name=item.name, description=description, arguments=_ASK, agent=item.name)
+    except InvalidTool as error:
+        raise InvalidTool(f"{place}: {error.message}", cure="Give the agent such a name.") from error
 
 
 def _client_tool(item: Mapping[str, Any], *, place: str) -> Tool:

@@ -22,13 +22,14 @@ from temporalio.service import RPCError, RPCStatusCode
 from everturn import fleet, names, rpc
 from everturn.agent import Agent
 from everturn.bounds import check_input
+from everturn.carryover import CarryOver, InRun, Packed
 from everturn.conversation import Conversation
 from everturn.conversion import data_converter, stored
 from everturn.errors import AlreadyStarted, ConversationError, Ended, NotFound, Stalled, Unreachable
 from everturn.fleet import Listed
 from everturn.models import Limits
 from everturn.packing import pack
-from everturn.payloads import CarryOver, InRun, Packed, Start
+from everturn.payloads import Start
 from everturn.records import Message, Outcome, Part, Usage
 from everturn.settings import Settings, connect_options
 from everturn.standing import Standing

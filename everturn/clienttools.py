@@ -85,8 +85,10 @@ async def run_tools(conversation: Conversation, functions: Iterable[Callable[...
     try:
         await asyncio.wait((reply, serving), return_when=asyncio.FIRST_COMPLETED)
         if serving.done():
-            await serving
+            await serving  # it failed, or the conversation is over
         return await reply
+    except ExceptionGroup as failures:  # of the calls: the first one is why the others were cancelled
+        raise failures.exceptions[0] from None
     finally:
         reply.cancel()
         serving.cancel()

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from everturn.carryover import View
 from everturn.models import Compaction
-from everturn.payloads import View
 from everturn.records import Message, Part, Text, ToolResult, Usage
 
 TRIMMED_OVER_CHARS = 200

@@ -19,7 +19,7 @@ from temporalio.converter import (
 from temporalio.exceptions import ApplicationError, FailureError
 
 from everturn.bounds import MAX_PAYLOAD_BYTES
-from everturn.payloads import explain
+from everturn.records import explain
 
 TOO_LARGE = "PayloadTooLarge"
 """Error type of what can't be sent for its size."""

@@ -118,6 +118,8 @@ class ToolStarted(_Event):
     turn: int
     call_id: str
     tool: str
+    conversation_id: str = ""
+    """Where the work is done, if the tool is another agent."""
 
 
 class ToolProgress(_Event):
@@ -310,7 +312,8 @@ def _events(step: history.Step, at: str) -> list[Event]:
         case history.TurnFailed(request=request, cause=cause, cure=cure):
             return [Stalled(turn=request.turn, cause=cause, cure=cure, at=at)]
         case history.ToolStarted(tool=tool, request=call):
-            return [ToolStarted(turn=call.turn, call_id=call.call_id, tool=tool, at=at)]
+            there = step.conversation_id
+            return [ToolStarted(turn=call.turn, call_id=call.call_id, tool=tool, conversation_id=there, at=at)]
         case history.ToolLost(tool=tool, request=call, cause=cause):
             return [ToolLost(turn=call.turn, call_id=call.call_id, tool=tool, cause=cause, at=at)]
         case history.ToolFinished(request=call, result=result):

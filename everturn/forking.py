@@ -6,11 +6,12 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from everturn.bounds import size_of
+from everturn.carryover import CarryOver, InRun, Packed
 from everturn.errors import NotFound, Refused
-from everturn.history import Started, Step, TurnFinished, read_steps
+from everturn.history import Started, Step, ToolFinished, TurnFinished, read_steps
 from everturn.packing import pack
-from everturn.payloads import CarryOver, InRun, ModelReply, Packed, Start
-from everturn.records import Message
+from everturn.payloads import ModelReply, Start
+from everturn.records import Message, Outcome, Usage
 from everturn.transcript import Transcript, read_transcript
 
 MAX_PACKED_CHARS = 1_000_000
@@ -62,6 +63,8 @@ class _Point:
             case Started(start=start) if self.reply is None:
                 self.start, self.carry = start, start.carry or CarryOver()
                 self._last = self.carry.turn
+            case ToolFinished(outcome=Outcome() as outcome) if not self.reached:
+                self._spend(outcome.usage, outcome.cost_usd)
             case TurnFinished(request=request, reply=reply):
                 self._count(step)
                 self._last = request.turn
@@ -71,7 +74,6 @@ class _Point:
     def _count(self, step: TurnFinished) -> None:
         """As the conversation itself does it, in `progress.py`."""
         request, reply, carry = step.request, step.reply, self.carry
-        known = carry.cost_usd is not None and reply.cost_usd is not None
         self.carry = carry.model_copy(
             update={
                 "turn": request.turn,
@@ -80,13 +82,18 @@ class _Point:
                 "view": reply.view or request.view,
                 "summary_due": reply.summary_due,
                 "tool_calls": carry.tool_calls + len(reply.message.tool_calls),
-                "usage": carry.usage + reply.usage,
-                "cost_usd": (carry.cost_usd or 0) + (reply.cost_usd or 0) if known else None,
                 "last_text": carry.last_text if request.summarise else reply.message.text[:MAX_LAST_TEXT_CHARS],
                 "facts": reply.facts or carry.facts,
                 "model": request.model or "",
             }
         )
+        self._spend(reply.usage, reply.cost_usd)
+
+    def _spend(self, usage: Usage, cost_usd: float | None) -> None:
+        carry = self.carry
+        known = carry.cost_usd is not None and cost_usd is not None
+        cost = (carry.cost_usd or 0) + (cost_usd or 0) if known else None
+        self.carry = carry.model_copy(update={"usage": carry.usage + usage, "cost_usd": cost})
 
     @property
     def reached(self) -> bool:

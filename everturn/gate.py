@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from everturn import history, names
-from everturn.agent import Agent
+from everturn.agent import Agent, with_sub_agents
 from everturn.client import Client
 from everturn.payloads import ModelReply, PlannedCall, RunTool
 from everturn.records import ToolCall
@@ -47,7 +47,7 @@ def _planned(reply: ModelReply) -> dict[str, tuple[ToolCall, PlannedCall]]:
 
 async def conflicts(client: Client, agents: Sequence[Agent]) -> AsyncIterator[Conflict]:
     """Every conflict of the conversations that run on the client's task queue. Reads the history of each."""
-    by_name = {agent.name: agent for agent in agents}
+    by_name = with_sub_agents(agents)
     query = (
         f"WorkflowType = '{names.CONVERSATION}' AND ExecutionStatus = 'Running' AND TaskQueue = '{client.task_queue}'"
     )

@@ -18,14 +18,17 @@ from temporalio.api.failure.v1 import Failure
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
 from temporalio.converter import DataConverter
-from temporalio.exceptions import ApplicationError, FailureError, TimeoutError  # noqa: A004 - Temporal's
+from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
 from everturn import names
+from everturn.carryover import Packed
+from everturn.causes import explained
 from everturn.errors import InvalidSetting
-from everturn.payloads import MessageIn, ModelReply, ModelRequest, Packed, Start, ToolRequest
+from everturn.payloads import MessageIn, ModelReply, ModelRequest, Start, ToolRequest
 from everturn.records import Outcome, Record, ToolResult
 from everturn.rpc import passes
+from everturn.subagents import result_of
 
 R = TypeVar("R", bound=Record)
 
@@ -35,6 +38,19 @@ TRANSIENT = (EventType.EVENT_TYPE_WORKFLOW_TASK_SCHEDULED, EventType.EVENT_TYPE_
 
 UNREADABLE = (ApplicationError, ValueError, KeyError, RuntimeError, RecursionError)
 """What decoding raises for payloads that are not ours to read: no JSON, no such encoding, no codec."""
+
+
+_UNANSWERED = {
+    EventType.Value(f"EVENT_TYPE_{name.upper()}"): (f"{name}_event_attributes", cause)
+    for name, cause in {
+        "start_child_workflow_execution_failed": "its conversation could not be started: the id runs already",
+        "child_workflow_execution_failed": "its conversation failed",
+        "child_workflow_execution_canceled": "its conversation was cancelled",
+        "child_workflow_execution_timed_out": "its conversation ran into its workflow time-out",
+        "child_workflow_execution_terminated": "its conversation was terminated",
+    }.items()
+}
+"""How an agent's conversation ends without an outcome: the event, the attribute that says which, and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +133,8 @@ class ToolStarted(Step):
     tool: str
     request: ToolRequest
     activity_id: str = ""
+    conversation_id: str = ""
+    """Of the agent that is the tool, where it is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +142,8 @@ class ToolFinished(Step):
     tool: str
     request: ToolRequest
     result: ToolResult
+    outcome: Outcome | None = None
+    """Of the agent that is the tool, where it is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +217,14 @@ class HistoryReader:
                 return await self._local(event, at)
             case EventType.EVENT_TYPE_TIMER_STARTED | EventType.EVENT_TYPE_TIMER_FIRED:
                 return await self._timer(event, at)
+            case EventType.EVENT_TYPE_START_CHILD_WORKFLOW_EXECUTION_INITIATED:
+                return await self._agent_asked(event, at)
+            case EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_COMPLETED:
+                return await self._agent_answered(event, at)
+            case unanswered if unanswered in _UNANSWERED:
+                attributes, cause = _UNANSWERED[unanswered]
+                tool = self._tools.pop(getattr(event, attributes).initiated_event_id, None)
+                return ToolLost(event.event_id, at, *tool, cause, "") if tool else None
             case _:
                 return await self._finished(event, at)
 
@@ -239,7 +267,7 @@ class HistoryReader:
         return None
 
     async def _failed(self, event_id: int, at: datetime, scheduled_id: int, failure: Failure) -> Step | None:
-        told = await self._explain(failure)
+        told = await explained(self._converter, failure)
         if turn := self._turns.pop(scheduled_id, None):
             passing = told.too_long and not turn.summarise
             return TurnFailed(event_id, at, turn, told.cause, told.cure, told.fallback, passing)
@@ -255,6 +283,24 @@ class HistoryReader:
             return None
         request = ToolRequest(agent="", turn=0, call_id=result.call_id)
         return ToolFinished(event.event_id, at, result.name, request, result)
+
+    async def _agent_asked(self, event: HistoryEvent, at: datetime) -> Step | None:
+        child = event.start_child_workflow_execution_initiated_event_attributes
+        start = await self._record(child.input, Start)
+        if start is None or start.caller is None:
+            return None
+        request = ToolRequest(agent=start.agent, turn=start.caller.turn, call_id=start.caller.call_id)
+        self._tools[event.event_id] = (start.agent, request)
+        return ToolStarted(event.event_id, at, start.agent, request, conversation_id=child.workflow_id)
+
+    async def _agent_answered(self, event: HistoryEvent, at: datetime) -> Step | None:
+        completed = event.child_workflow_execution_completed_event_attributes
+        tool = self._tools.pop(completed.initiated_event_id, None)
+        outcome = await self._record(completed.result, Outcome)
+        if tool is None or outcome is None:
+            return None
+        agent, request = tool
+        return ToolFinished(event.event_id, at, agent, request, result_of(request.call_id, agent, outcome), outcome)
 
     async def _timer(self, event: HistoryEvent, at: datetime) -> Step | None:
         if event.event_type == EventType.EVENT_TYPE_TIMER_STARTED:
@@ -274,7 +320,7 @@ class HistoryReader:
                 return Finished(event.event_id, at, await self._record(completed.result, Outcome))
             case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED:
                 failure = event.workflow_execution_failed_event_attributes.failure
-                return Finished(event.event_id, at, None, (await self._explain(failure)).cause)
+                return Finished(event.event_id, at, None, (await explained(self._converter, failure)).cause)
             case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW:
                 run_id = event.workflow_execution_continued_as_new_event_attributes.new_execution_run_id
                 return Finished(event.event_id, at, None, next_run_id=run_id)
@@ -311,32 +357,6 @@ class HistoryReader:
                 f"A payload of this conversation is in external storage, and can't be had from there: {error}.",
                 cure="Set EVERTURN_STORAGE (or connect(storage=)) as it is set where the conversation runs.",
             ) from error
-
-    async def _explain(self, failure: Failure) -> _Told:
-        error = await self._converter.decode_failure(failure)
-        # The first one of ours: what stands behind it is what it was made of, such as the exception that a tool raised.
-        while not isinstance(error, ApplicationError) and isinstance(error.__cause__, FailureError):
-            error = error.__cause__
-        if isinstance(error, TimeoutError):
-            kind = error.type.name.lower().replace("_", " ") if error.type else "unknown"
-            return _Told(cause=f"its worker was lost or took too long ({kind} time-out)")
-        if not isinstance(error, ApplicationError):
-            return _Told(cause=str(error))
-        details = error.details[0] if error.details and isinstance(error.details[0], dict) else {}
-        cure, fallback = str(details.get("cure") or ""), str(details.get("fallback") or "")
-        too_long = bool(details.get("too_long"))
-        return _Told(kind=error.type or "", cause=error.message, cure=cure, fallback=fallback, too_long=too_long)
-
-
-@dataclass(frozen=True, slots=True)
-class _Told:
-    """What a failure says, in words."""
-
-    cause: str
-    kind: str = ""
-    cure: str = ""
-    fallback: str = ""
-    too_long: bool = False
 
 
 async def read_steps(

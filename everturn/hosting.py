@@ -21,7 +21,7 @@ from everturn.activities.keeping import Keeping
 from everturn.activities.model_turns import ModelTurns
 from everturn.activities.prefixes import Prefixes
 from everturn.activities.tool_calls import ToolCalls
-from everturn.agent import Agent
+from everturn.agent import Agent, with_sub_agents
 from everturn.artifacts import Artifacts, reader
 from everturn.client import Client
 from everturn.deployment import Deployment, of_settings, options
@@ -48,7 +48,7 @@ _log = get_logger("everturn.worker")
 class Worker:
     """Hosts agents on a task queue: `async with Worker(client, agents=[clerk]): ...`, or `await Worker(...).run()`.
 
-    All workers of a task queue host the same agents.
+    All workers of a task queue host the same agents; those that are tools of others are hosted with them.
 
     - `task_queue`: the client's, unless given.
     - `cached_conversations`: how many keep their state in memory; it should exceed those that run at the same time.
@@ -86,7 +86,7 @@ class Worker:
         self._stream_seconds = stream_every.total_seconds() if stream_every else settings.stream_seconds
         kept_at = artifacts or settings.artifacts
         self._artifacts = Artifacts.at(kept_at) if isinstance(kept_at, str | Path) else kept_at
-        self._agents = {name: self._with_reader(agent) for name, agent in _by_name(agents).items()}
+        self._agents = {name: self._with_reader(agent) for name, agent in _hosted(agents).items()}
         self._task_queue = task_queue or client.task_queue
         self._options: dict[str, Any] = {
             "task_queue": self._task_queue,
@@ -195,12 +195,7 @@ def _warn_of_unknown_cost(agent: Agent) -> None:
         _log.warning("cost.unknown", agent=agent.name, models=models, max_cost_usd=limit, effect="none", cure=cure)
 
 
-def _by_name(agents: Sequence[Agent]) -> dict[str, Agent]:
-    by_name: dict[str, Agent] = {}
-    for agent in agents:
-        if agent.name in by_name:
-            raise InvalidAgent(f"Two agents are called {agent.name!r}.", cure="Give one of them another name.")
-        by_name[agent.name] = agent
-    if not by_name:
+def _hosted(agents: Sequence[Agent]) -> dict[str, Agent]:
+    if not agents:
         raise InvalidAgent("A worker needs at least one agent.", cure="Write Worker(client, agents=[...]).")
-    return by_name
+    return with_sub_agents(agents)

@@ -9,91 +9,21 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, JsonValue, ValidationError, model_validator
+from pydantic import Field, JsonValue, model_validator
 
+from everturn.carryover import CarryOver, View, WorkerFacts
 from everturn.models import Limits
 from everturn.records import Decision, Message, Part, Record, ResultPart, Stop, Text, ToolCall, Usage
 
 # ---------------------------------------------------------------- the conversation
 
 
-class WorkerFacts(Record):
-    """What a workflow can't know by itself, and what changes only with a deploy."""
+class Caller(Record):
+    """A call of another conversation."""
 
-    model: str = ""
-    """`provider:name`, as the agent has it."""
-    limits: dict[str, JsonValue] = Field(default_factory=dict)
-    """The agent's Limits, where they differ from the defaults."""
-    indexed: bool = False
-    """The namespace has everturn's search attributes."""
-    retention: float | None = None
-    """Seconds for which the namespace keeps the history of a run that is over; None where that is not known."""
-
-
-class Packed(Record):
-    """Messages in the payload itself: see packing.py."""
-
-    kind: Literal["packed"] = "packed"
-    data: str
-
-
-class InRun(Record):
-    """Messages that stand in the history of an earlier run, or before it."""
-
-    kind: Literal["in_run"] = "in_run"
-    run_id: str
-    conversation_id: str = ""
-    """Of the run; empty where it is the conversation's own."""
-
-
-Earlier = Annotated[Packed | InRun, Field(discriminator="kind")]
-
-
-class View(Record):
-    """How a transcript is shown to the model; all three are positions in it."""
-
-    trim_before: int = 0
-    """Tool results before this one are shown as notices."""
-    summary_at: int | None = None
-    """The message that stands for those before `keep_from`."""
-    keep_from: int = 0
-
-
-class CarryOver(Record):
-    """What one run hands to the next. Its size does not grow with the conversation."""
-
-    earlier: Earlier | None = None
-    """Where the first `length` messages are: the prefix that the model has seen."""
-    keep_by: float | None = None
-    """Seconds since 1970: by then, what stands in earlier runs is brought into the current one."""
-    origin: InRun | None = None
-    """The run that this conversation was forked from, or revived from."""
-    length: int = 0
-    digest: str = ""
-    """Of the prefix; empty where none is known."""
-    unseen: tuple[Message, ...] = ()
-    """What comes behind the prefix: results that no model has seen yet."""
-    owed: bool = False
-    """The run ended in the middle of an answer: the next one goes on with it."""
-    inbox: tuple[Message, ...] = ()
-    message_ids: tuple[str, ...] = ()
-    """Messages that were taken before, so that a repeated one is taken once."""
+    conversation_id: str
+    call_id: str
     turn: int = 0
-    tool_calls: int = 0
-    usage: Usage = Usage()
-    cost_usd: float | None = 0.0
-    last_text: str = ""
-    """What the model said last; shortened where it is long."""
-    started_at: float | None = None
-    """When the conversation began: seconds since 1970."""
-    facts: WorkerFacts | None = None
-    model: str = ""
-    """The one that somebody chose in place of the agent's own."""
-    paused: bool = False
-    view: View | None = None
-    summary_due: bool = False
-    repairs: int = 0
-    """Final replies in a row that did not fit the agent's output type."""
 
 
 class Start(Record):
@@ -110,6 +40,8 @@ class Start(Record):
     stream: bool = False
     """Somebody follows the text as it is written: see Streamed."""
     tenant: str | None = None
+    caller: Caller | None = None
+    """What this conversation answers, where its agent is another agent's tool."""
     carry: CarryOver | None = None
 
 
@@ -133,6 +65,14 @@ class WaitingCall(Record):
     """ISO 8601, UTC; None where it waits as long as it takes."""
 
 
+class AskedAgent(Record):
+    """A tool call that another agent answers, in a conversation of its own."""
+
+    call_id: str
+    agent: str
+    conversation_id: str
+
+
 class Status(Record):
     """The answer to the `status` query. All fields are written, for readers without this class."""
 
@@ -141,6 +81,8 @@ class Status(Record):
     """Turns begun so far."""
     waiting: tuple[WaitingCall, ...] = ()
     """The calls that wait for a person."""
+    agents: tuple[AskedAgent, ...] = ()
+    """Those that work on calls now. What they wait for, their own conversations say."""
     usage: Usage = Usage()
     """So far."""
     cost_usd: float | None = None
@@ -154,7 +96,8 @@ class Status(Record):
         waiting = [{name: getattr(call, name) for name in WaitingCall.model_fields} for call in self.waiting]
         usage = {name: getattr(self.usage, name) for name in Usage.model_fields}
         facts = {name: getattr(self, name) for name in ("state", "turn", "cost_usd", "cause", "cure")}
-        return {**facts, "waiting": waiting, "usage": usage}
+        agents = [one.model_dump() for one in self.agents]
+        return {**facts, "waiting": waiting, "agents": agents, "usage": usage}
 
 
 class TranscriptPage(Record):
@@ -314,7 +257,15 @@ class RefuseCall(Record):
     text: str
 
 
-PlannedCall = Annotated[RunTool | AwaitAnswer | RefuseCall, Field(discriminator="kind")]
+class RunAgent(Record):
+    """Plan for a call: another agent answers it, in a conversation of its own."""
+
+    kind: Literal["agent"] = "agent"
+    call_id: str
+    agent: str
+
+
+PlannedCall = Annotated[RunTool | RunAgent | AwaitAnswer | RefuseCall, Field(discriminator="kind")]
 
 
 class ModelReply(Record):
@@ -369,12 +320,3 @@ class DecisionCheck(Record):
 
 INVALID_EDIT = "InvalidEdit"
 """Error type of a tool's activity: the arguments that a human put in do not fit the tool's schema."""
-
-
-def explain(error: ValueError) -> str:
-    """A pydantic error in one line: `limits.max_turns: Input should be greater than or equal to 1; …`."""
-    if not isinstance(error, ValidationError):
-        return str(error)
-    details = error.errors(include_url=False, include_input=False, include_context=False)
-    lines = [f"{'.'.join(map(str, one['loc'])) or 'it'}: {one['msg']}" for one in details[:5]]
-    return "; ".join(lines + (["…"] if len(details) > 5 else []))

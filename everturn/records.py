@@ -17,6 +17,7 @@ from pydantic import (
     Field,
     JsonValue,
     SerializerFunctionWrapHandler,
+    ValidationError,
     model_serializer,
     model_validator,
 )
@@ -318,3 +319,14 @@ class Outcome(Record):
             if not written.get(name):
                 written.pop(name, None)
         return written
+
+
+def explain(error: ValueError) -> str:
+    """A pydantic error in one line: `limits.max_turns: Input should be greater than or equal to 1; …`."""
+    if not isinstance(error, ValidationError):
+        return str(error)
+    details = error.errors(include_url=False, include_input=False, include_context=False)
+    lines = [
+        f"{'.'.join(map(str, one['loc'])) or 'it'}: {one['msg'].removeprefix('Value error, ')}" for one in details[:5]
+    ]
+    return "; ".join(lines + (["…"] if len(details) > 5 else []))

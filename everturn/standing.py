@@ -6,7 +6,8 @@ from typing import Any
 
 from everturn import history, names
 from everturn.bounds import MAX_INPUT_CHARS
-from everturn.payloads import CarryOver, Control, ModelReply, Start
+from everturn.carryover import CarryOver
+from everturn.payloads import Control, ModelReply, Start
 from everturn.transcript import Transcript, user_messages
 
 

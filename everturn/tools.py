@@ -114,6 +114,8 @@ class Tool(Generic[P, R]):
     runs_on: RunsOn = "worker"
     local: bool = False
     module: str = ""
+    agent: str = ""
+    """The name of the agent that answers the calls, where it is one."""
 
     def __post_init__(self) -> None:
         _check_name(self.name)

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
+from everturn.carryover import CarryOver, Earlier, InRun
 from everturn.errors import NotFound
 from everturn.history import Finished, Kept, Started, Step, ToolFinished, TurnFinished, TurnStarted, read_steps
 from everturn.packing import unpack
-from everturn.payloads import CarryOver, Earlier, InRun, ModelRequest
+from everturn.payloads import ModelRequest
 from everturn.records import Message, ToolResult
 
 

@@ -35,6 +35,8 @@ ARGUMENTS = {
     "get_weather": {"city": "Paris"},
     "look_up": {"order_id": "81"},
     "refund": {"order_id": "81", "cents": 3490},
+    "ask_user": {"question": "Which lamp?", "choices": ["the red one", "the blue one"]},
+    "researcher": {"message": "What is order 81?"},
 }
 """What the model of these tests calls its tools with, each once, in this order."""
 

@@ -7,10 +7,10 @@ from temporalio import activity
 from everturn import names
 from everturn.activities import failures
 from everturn.activities.beat import Heart
+from everturn.carryover import InRun, Packed
 from everturn.errors import ContextTooLong, NotFound
 from everturn.history import read_steps
 from everturn.packing import pack
-from everturn.payloads import InRun, Packed
 from everturn.transcript import Transcript, read_earlier
 
 MAX_PACKED_CHARS = 1_500_000

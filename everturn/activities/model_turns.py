@@ -17,6 +17,7 @@ from everturn.activities.prefixes import Prefixes, digest_of
 from everturn.activities.speech import Speech
 from everturn.agent import Agent
 from everturn.bounds import size_of
+from everturn.carryover import View, WorkerFacts
 from everturn.errors import (
     ConfigError,
     ConnectionFailed,
@@ -30,7 +31,7 @@ from everturn.history import TurnStarted, read_steps
 from everturn.logs import get_logger
 from everturn.models import Model
 from everturn.outputs import InvalidOutput
-from everturn.payloads import ModelReply, ModelRequest, View, WorkerFacts
+from everturn.payloads import ModelReply, ModelRequest
 from everturn.prices import cost_usd
 from everturn.providers import Request, ToolSpec, ask
 from everturn.records import Message, Reply, ToolResult, Usage

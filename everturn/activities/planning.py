@@ -9,12 +9,11 @@ from collections.abc import Iterable, Sequence
 
 from everturn.agent import Agent
 from everturn.asking import question_of
-from everturn.payloads import AwaitAnswer, Expiry, PlannedCall, RefuseCall, RunTool
+from everturn.payloads import AwaitAnswer, Expiry, PlannedCall, RefuseCall, RunAgent, RunTool
 from everturn.providers.untrusted import MAX_DEPTH, parse
 from everturn.records import ToolCall
 from everturn.schemas import InvalidArguments
 from everturn.tools import Tool
-
 
 MAX_PLANNED_CALLS = 512
 """Of one reply. More are hardly a plan but a loop in the model: it is told so."""
@@ -49,6 +48,8 @@ async def _plan(agent: Agent, call: ToolCall) -> PlannedCall:
     if tool.runs_on == "client":
         why = question_of(tool, call.arguments) or f"{tool.name} runs outside: send its result as the answer"
         return AwaitAnswer(call_id=call.call_id, why=why, expiry=_answer_expiry(agent, tool))
+    if tool.agent:
+        return RunAgent(call_id=call.call_id, agent=tool.agent)
     asked = await tool.needs_decision(call.arguments)
     # A once tool may have to ask a person later, when its worker is lost.
     may_wait = asked or tool.effect == "once"

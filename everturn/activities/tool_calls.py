@@ -52,7 +52,12 @@ class ToolCalls:
 
     def activities(self) -> list[ToolActivity]:
         """One for each tool name. Agents may have different tools of one name: the request says whose is meant."""
-        tools = {tool.name for agent in self._agents.values() for tool in agent.tools if tool.runs_on == "worker"}
+        tools = {
+            tool.name
+            for agent in self._agents.values()
+            for tool in agent.tools
+            if tool.runs_on == "worker" and not tool.agent
+        }
         return [self._activity(name) for name in sorted(tools)]
 
     def _activity(self, name: str) -> ToolActivity:
@@ -188,7 +193,9 @@ def _edit_notice(request: ToolRequest) -> Content:
 def _refused(request: ToolRequest, error: InvalidArguments) -> Content:
     if request.decision and request.decision.arguments is not None:
         # A human's slip is the human's to mend: the call goes back to the desk.
-        raise ApplicationError(f"the edited arguments do not fit: {error}", type=INVALID_EDIT, non_retryable=True) from None
+        raise ApplicationError(
+            f"the edited arguments do not fit: {error}", type=INVALID_EDIT, non_retryable=True
+        ) from None
     return (Text(text=str(error)),)
 
 

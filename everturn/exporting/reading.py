@@ -9,8 +9,8 @@ from typing import Literal
 from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import history
+from everturn.carryover import CarryOver
 from everturn.client import Client
-from everturn.payloads import CarryOver
 from everturn.records import Message, Outcome, Usage
 
 

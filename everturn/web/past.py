@@ -6,10 +6,11 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 from everturn import rpc
+from everturn.carryover import CarryOver
 from everturn.client import Client
 from everturn.errors import NotFound
 from everturn.history import Started, read_steps
-from everturn.payloads import CarryOver, Start
+from everturn.payloads import Start
 from everturn.records import Message, ToolResult
 from everturn.transcript import Transcript, read_earlier
 

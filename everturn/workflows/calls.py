@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import assert_never
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
+from temporalio.exceptions import (
+    ActivityError,
+    ApplicationError,
+    ChildWorkflowError,
+    WorkflowAlreadyStartedError,
+    is_cancelled_exception,
+)
 
 from everturn import names
 from everturn.payloads import (
@@ -16,26 +23,34 @@ from everturn.payloads import (
     ModelReply,
     PlannedCall,
     RefuseCall,
+    RunAgent,
     RunTool,
     ToolRequest,
 )
-from everturn.records import Decision, ToolCall, ToolResult
+from everturn.records import Decision, Outcome, ToolCall, ToolResult
+from everturn.subagents import result_of
 from everturn.workflows import display, verdicts
 from everturn.workflows.desk import Desk
 from everturn.workflows.policy import check_options, local_options, or_cancelled, tool_options
+from everturn.workflows.subagents import SubAgents
 
 
 class Calls:
     """The calls of the reply at hand. They run at the same time; their results come in the order of the calls."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: Desk, agents: SubAgents, *, on_outcome: Callable[[Outcome], None]) -> None:
         self._desk = desk
+        self._agents = agents
+        self._on_outcome = on_outcome
         self._open: tuple[ToolCall, ...] = ()
         self._results: dict[str, ToolResult] = {}
         self.recorded: set[str] = set()
-        """Those whose result stands in the event of its tool's activity, or in its marker where that was a local one."""
+        """Those whose result stands in the event of its tool's activity, in the marker of a local one, or in the event of
+        its agent's conversation."""
 
-    async def settle(self, planned: tuple[PlannedCall, ...], *, agent: str, turn: int, at_once: int) -> tuple[ToolResult, ...]:
+    async def settle(
+        self, planned: tuple[PlannedCall, ...], *, agent: str, turn: int, at_once: int
+    ) -> tuple[ToolResult, ...]:
         """A result for every open call, at most `at_once` tools running at a time."""
         self._agent, self._turn, self._slots = agent, turn, asyncio.Semaphore(at_once)
         plans = {plan.call_id: plan for plan in planned}
@@ -65,6 +80,8 @@ class Calls:
                 return verdicts.of(call, taken)
             case RunTool():
                 return await self._run_when_allowed(call, plan)
+            case RunAgent():
+                return await self._ask_agent(call, plan)
             case other:
                 assert_never(other)
 
@@ -93,6 +110,18 @@ class Calls:
                     why, doubtful = f"outcome unknown: {verdicts.cause_of(error)}", True
                 else:
                     return verdicts.could_not_run(call, error)
+
+    async def _ask_agent(self, call: ToolCall, plan: RunAgent) -> ToolResult:
+        async with self._slots:
+            if self._desk.closed:
+                return verdicts.cut_short(call, "the conversation was closed")
+            try:
+                outcome = await self._agents.ask(call, plan, turn=self._turn)
+            except (ChildWorkflowError, WorkflowAlreadyStartedError) as error:
+                return verdicts.no_answer(call, error)
+        self._on_outcome(outcome)
+        self.recorded.add(call.call_id)
+        return result_of(call.call_id, call.name, outcome)
 
     async def _refusal(self, call: ToolCall, decision: Decision) -> str:
         """Why this person may not decide, as the agent's own policy says; empty where they may."""

@@ -6,9 +6,9 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from everturn import names
+from everturn.carryover import CarryOver, Earlier, InRun, Packed, WorkerFacts
 from everturn.logs import workflow_log
 from everturn.packing import pack, unpack
-from everturn.payloads import CarryOver, Earlier, InRun, Packed, WorkerFacts
 from everturn.records import Message
 from everturn.workflows import verdicts
 from everturn.workflows.controls import Controls

@@ -13,8 +13,7 @@ from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
 from everturn.logs import workflow_log
-from everturn.payloads import explain
-from everturn.records import Record
+from everturn.records import Record, explain
 
 P = TypeVar("P", bound=Record)
 

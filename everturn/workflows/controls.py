@@ -12,7 +12,8 @@ from temporalio import workflow
 
 from everturn import names
 from everturn.bounds import MAX_INPUT_CHARS, size_of
-from everturn.payloads import Answer, Approve, CarryOver, Control, Deny, MessageIn, Start, State
+from everturn.carryover import CarryOver
+from everturn.payloads import Answer, Approve, Control, Deny, MessageIn, Start, State
 from everturn.records import Decision, Message
 from everturn.workflows.commands import accept
 from everturn.workflows.desk import Desk, Taken, iso

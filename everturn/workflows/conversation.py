@@ -13,15 +13,17 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
 from everturn import names
+from everturn.carryover import CarryOver, WorkerFacts
 from everturn.models import Limits
-from everturn.payloads import CarryOver, ModelReply, ModelRequest, Start, Status, TranscriptPage, WorkerFacts, explain
-from everturn.records import Outcome
+from everturn.payloads import ModelReply, ModelRequest, Start, Status, TranscriptPage
+from everturn.records import Outcome, explain
 from everturn.workflows import carry, commands, display, verdicts
 from everturn.workflows.board import Board
 from everturn.workflows.calls import Calls
 from everturn.workflows.controls import Controls
 from everturn.workflows.policy import model_options, or_cancelled, stop_if_cancelled, turn_group
 from everturn.workflows.progress import Progress
+from everturn.workflows.subagents import SubAgents
 
 OutcomeStatus = Literal["completed", "limit_reached", "cancelled", "failed"]
 
@@ -37,7 +39,8 @@ class ConversationWorkflow:
         self._progress = Progress.from_carry(carry_over)
         self._progress.earlier = carry.held(carry_over.earlier)
         self._controls = Controls(start, on_change=self._show)
-        self._calls = Calls(self._controls.desk)
+        self._agents = SubAgents(self._controls.desk, tenant=self._start.tenant, on_change=self._show)
+        self._calls = Calls(self._controls.desk, self._agents, on_outcome=self._take_outcome)
         self._board = Board()
         self._progress.model = self._progress.model or self._board.model
         self._limits = Limits()
@@ -188,6 +191,11 @@ class ConversationWorkflow:
             )
         self._progress.take_results(results, recorded=self._calls.recorded)
 
+    def _take_outcome(self, outcome: Outcome) -> None:
+        """What another agent's conversation cost counts for this one, which asked."""
+        self._progress.spend(outcome.usage, outcome.cost_usd)
+        self._show()
+
     # ------------------------------------------------------------ from run to run
 
     async def _continue_as_new_where_long(self) -> None:
@@ -245,6 +253,7 @@ class ConversationWorkflow:
             state="done" if self._ended else controls.state,
             turn=progress.turn,
             waiting=tuple(waiting.shown() for waiting in controls.desk.waiting.values()),
+            agents=tuple(self._agents.running.values()),
             usage=progress.usage,
             cost_usd=progress.cost_usd,
             cause=controls.cause,

@@ -80,7 +80,11 @@ def current_details(
         name, payload = next(_decisions(first))[1:]
         blocks += _in_a_terminal(conversation_id, name, payload)
     if len(status.waiting) > 1:
-        blocks += [f"{len(status.waiting)} calls wait. `{_json({'call_id': names.EVERY_CALL})}` decides on all of them."]
+        blocks += [
+            f"{len(status.waiting)} calls wait. `{_json({'call_id': names.EVERY_CALL})}` decides on all of them."
+        ]
+    for asked in status.agents:
+        blocks += [f"### `{asked.agent}` is at work: look into conversation `{asked.conversation_id}`"]
     if latest:
         blocks += ["### Latest messages", "\n".join(f"- {line}" for line in latest)]
     return "\n\n".join(blocks)

@@ -13,6 +13,9 @@ from everturn.payloads import RunTool
 
 R = TypeVar("R")
 
+TASK_TIMEOUT = timedelta(seconds=5)
+"""As clients start conversations with: what a worker that is killed in a workflow task costs."""
+
 HEARTBEAT_TIMEOUT = timedelta(seconds=5)
 """A worker that is silent for so long is lost. Workers beat every 1.5 s, from where blocking code can't stop it."""
 
@@ -49,8 +52,8 @@ def local_options(plan: RunTool) -> dict[str, Any]:
     }
 
 
-async def or_cancelled(handle: workflow.ActivityHandle[R]) -> R:
-    """The activity's result, even where the cancellation of this task comes in together with it.
+async def or_cancelled(handle: asyncio.Task[R]) -> R:
+    """The activity's or child's result, even where the cancellation of this task comes in together with it.
 
     History has that result, so it counts: a transcript without it would not be the fold over the history.
     """
@@ -78,6 +81,10 @@ def check_options() -> dict[str, Any]:
         "heartbeat_timeout": HEARTBEAT_TIMEOUT,
         "retry_policy": _RETRY,
     }
+
+
+def sub_agent_options() -> dict[str, Any]:
+    return {"task_timeout": TASK_TIMEOUT, "parent_close_policy": workflow.ParentClosePolicy.REQUEST_CANCEL}
 
 
 def tool_options(plan: RunTool) -> dict[str, Any]:

@@ -10,8 +10,9 @@ from itertools import chain, islice
 from pydantic import JsonValue
 
 from everturn.bounds import size_of
+from everturn.carryover import CarryOver, Earlier, View
 from everturn.models import Limits
-from everturn.payloads import CarryOver, Earlier, ModelReply, View
+from everturn.payloads import ModelReply
 from everturn.records import Document, Image, Message, Part, Text, ToolResult, Usage
 from everturn.workflows import display
 
@@ -84,7 +85,9 @@ class Progress:
             usage=carry.usage,
             cost_usd=carry.cost_usd,
             last_text=carry.last_text,
-            lines=deque(display.lines([_said(carry.last_text)] if carry.last_text else []), maxlen=display.LATEST_LINES),
+            lines=deque(
+                display.lines([_said(carry.last_text)] if carry.last_text else []), maxlen=display.LATEST_LINES
+            ),
             repairs=carry.repairs,
             view=carry.view,
             summary_due=carry.summary_due,
@@ -163,9 +166,12 @@ class Progress:
         self.digest = reply.digest
         self.view = reply.view or self.view
         self.tool_calls += len(reply.message.tool_calls)
-        self.usage = self.usage + reply.usage
-        known = self.cost_usd is not None and reply.cost_usd is not None
-        self.cost_usd = (self.cost_usd or 0) + (reply.cost_usd or 0) if known else None
+        self.spend(reply.usage, reply.cost_usd)
+
+    def spend(self, usage: Usage, cost_usd: float | None) -> None:
+        self.usage = self.usage + usage
+        known = self.cost_usd is not None and cost_usd is not None
+        self.cost_usd = (self.cost_usd or 0) + (cost_usd or 0) if known else None
 
     def ask_for_repair(self) -> bool:
         """Tells the model what is wrong with a reply that does not fit the agent's output type; bounded."""

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from temporalio import exceptions
-from temporalio.exceptions import ActivityError, ApplicationError
+from temporalio.exceptions import ActivityError, ApplicationError, ChildWorkflowError, WorkflowAlreadyStartedError
 
 from everturn.records import Decision, Text, ToolCall, ToolResult
 from everturn.workflows.desk import Taken
+
+_ENDS: dict[type[BaseException | None], str] = {
+    exceptions.TerminatedError: "its conversation was terminated",
+    exceptions.CancelledError: "its conversation was cancelled",
+    exceptions.TimeoutError: "its conversation ran into its workflow time-out",
+}
 
 
 def answered(call: ToolCall, text: str, *, decision: Decision | None = None) -> ToolResult:
@@ -43,6 +49,15 @@ def cut_short(call: ToolCall, why: str) -> ToolResult:
 
 def could_not_run(call: ToolCall, error: ActivityError) -> ToolResult:
     return answered(call, f"The tool could not be run: {cause_of(error)}")
+
+
+def no_answer(call: ToolCall, error: ChildWorkflowError | WorkflowAlreadyStartedError) -> ToolResult:
+    """What the model is told where an agent's conversation has no outcome."""
+    if isinstance(error, WorkflowAlreadyStartedError):
+        why = f"a conversation {error.workflow_id!r} runs already"
+    else:
+        why = _ENDS.get(type(error.cause)) or str(getattr(error.cause, "message", error.cause))
+    return answered(call, f"{call.name} could not answer: {why}.")
 
 
 def _reason(decision: Decision) -> str:

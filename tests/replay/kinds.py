@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from everturn import Agent, Client, Conversation, Limits, Model, forking, tool
-from everturn.errors import Ended, Refused, Stalled
+from everturn import Agent, Client, Conversation, Image, Limits, Model, ToolCall, ask_user, forking, tool
+from everturn.errors import Ended, NotFound, Refused, Stalled
 from everturn.events import ApprovalRequested
 from everturn.models import Approvals
 from everturn.testing import ScriptedModel, call, fail
@@ -63,9 +64,9 @@ REFUND = [call("refund", {"order_id": "81", "cents": 5}, id="a"), "Done."]
 
 
 @asynccontextmanager
-async def clerk(client: Client, script: Any, **options: Any) -> AsyncIterator[Agent]:
+async def clerk(client: Client, script: Any, *, more: Sequence[Any] = (), **options: Any) -> AsyncIterator[Agent]:
     with ScriptedModel(script) as model:
-        tools = [look_up, note, refund, linger, stumble, look]
+        tools = [look_up, note, refund, linger, stumble, look, *more]
         agent = Agent("clerk", model=Model("scripted:demo", base_url=model.base_url), tools=tools, **options)
         async with hosting(client, agent):
             yield agent
@@ -213,6 +214,113 @@ async def client_tool(client: Client, folder: Path) -> str:
         conversation = await client.start(agent, "Look")
         await waiting(conversation)
         await conversation.answer("l", "a cat")
+        return await whole(conversation)
+
+
+@kind
+async def client_tool_run_here(client: Client, folder: Path) -> str:
+    calls = [call("look", id="l"), call("ask_user", {"question": "Which?"}, id="q")]
+    async with clerk(client, [calls, "I see."], more=[ask_user]) as agent:
+        conversation = await client.start(agent, "Look")
+        await waiting(conversation, calls=2)
+        await conversation.answer("q", "the red one")
+        picture = Image(data="aGVsbG8=", media_type="image/png")
+        await conversation.call_tool(ToolCall(call_id="l", name="look"), tool(lambda: picture, name="look"))
+        return await whole(conversation)
+
+
+@kind
+async def client_tool_timed_out(client: Client, folder: Path) -> str:
+    hurry = replace(ask_user, timeout=timedelta(seconds=1))
+    async with clerk(client, [call("ask_user", {"question": "Which?"}), "Well."], more=[hurry]) as agent:
+        return await whole(await client.start(agent, "Ask"))
+
+
+@kind
+async def manual_loop(client: Client, folder: Path) -> str:
+    calls = [call("note", {"text": "x"}, id="n"), call("no_such_tool", id="o")]
+    async with clerk(client, [calls, "Done."], loop="manual") as agent:
+        conversation = await client.start(agent, "Go")
+        await waiting(conversation, calls=2)
+        await conversation.call_tool(ToolCall(call_id="n", name="note", arguments={"text": "x"}), note)
+        await conversation.answer("o", "no such tool", is_error=True)
+        return await whole(conversation)
+
+
+@asynccontextmanager
+async def editor(client: Client, script: Any, **options: Any) -> AsyncIterator[Agent]:
+    """An agent that asks the clerk."""
+    with ScriptedModel(script) as below, ScriptedModel([call("clerk", {"message": "Help"}, id="c"), "Done."]) as model:
+        tools = [note, refund, linger]
+        helper = Agent("clerk", model=Model("scripted:demo", base_url=below.base_url), tools=tools, **options)
+        agent = Agent("editor", model=Model("scripted:demo", base_url=model.base_url), tools=[helper])
+        async with hosting(client, agent):
+            yield agent
+
+
+async def _below(client: Client, conversation: Conversation) -> Conversation:
+    """The clerk's conversation, once a call waits there."""
+    child = client.conversation(f"{conversation.id}.c")
+
+    async def waits() -> bool:
+        try:
+            return bool((await child.status()).waiting)
+        except NotFound:
+            return False
+
+    await eventually(waits)
+    return child
+
+
+@kind
+async def agent_as_tool(client: Client, folder: Path) -> str:
+    async with editor(client, [call("note", {"text": "x"}), "Long. " * 500]) as agent:
+        return await whole(await client.start(agent, "Go", id="asks"))
+
+
+@kind
+async def agent_that_is_asked(client: Client, folder: Path) -> str:
+    async with editor(client, REFUND) as agent:
+        child = await _below(client, await client.start(agent, "Go", id="asks-for-it"))
+        await child.approve("a")
+        return await whole(child)
+
+
+@kind
+async def agent_lost(client: Client, folder: Path) -> str:
+    async with editor(client, REFUND) as agent:
+        conversation = await client.start(agent, "Go", id="asks-in-vain")
+        child = await _below(client, conversation)
+        await client.temporal.get_workflow_handle(child.id).terminate()
+        return await whole(conversation)
+
+
+@kind
+async def agent_whose_id_runs(client: Client, folder: Path) -> str:
+    async with editor(client, REFUND) as agent:
+        await client.start(agent, "Mine", id="taken.c", keep_open=KEEP_OPEN)
+        return await whole(await client.start(agent, "Go", id="taken"))
+
+
+@kind
+async def agent_cancelled(client: Client, folder: Path) -> str:
+    async with editor(client, REFUND) as agent:
+        conversation = await client.start(agent, "Go", id="cancels", keep_open=KEEP_OPEN)
+        child = await _below(client, conversation)
+        await conversation.cancel_turn()
+        await child.outcome()
+        await conversation.send("Go on")
+        await conversation.reply()
+        await conversation.close()
+        return await whole(conversation)
+
+
+@kind
+async def agent_closed(client: Client, folder: Path) -> str:
+    async with editor(client, REFUND) as agent:
+        conversation = await client.start(agent, "Go", id="closes")
+        await _below(client, conversation)
+        await conversation.close()
         return await whole(conversation)
 
 

@@ -132,7 +132,7 @@ def test_a_dict_of_the_providers_is_kept_apart(raw: dict[str, Any]) -> None:
         (Weird(), "of type Weird"),
         (lambda order: order, "tool(name='...')"),
         (yields, "'*rest'"),
-        (clerk(), "agents as tools are not supported yet. Write a tool that asks it"),
+        (Agent("v1.clerk", model="openai:gpt-5.5"), "'v1.clerk' is no name for a tool"),
         (pay, "is called 'pay', as is one before it. Give one another name"),
         ({"name": "pay"}, "is called 'pay'"),
         ({"name": "get weather"}, "'get weather' is no name for a tool"),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from everturn.payloads import CarryOver, ModelReply
+from everturn.carryover import CarryOver
+from everturn.payloads import ModelReply
 from everturn.records import Message, Text, ToolCall, ToolResult
 from everturn.workflows import progress
 from everturn.workflows.progress import MAX_HELD_CHARS, Progress

@@ -212,7 +212,7 @@ async def test_a_signal_that_names_nothing_that_waits_changes_nothing_and_is_log
         ("approve", {}, "call_id: Field required"),
         ("approve", "a", "its input is a JSON object, got 'a'"),
         ("approve", {"call_id": "*", "arguments": {}}, "name its call_id"),
-        ("answer", {"call_id": "a"}, "content: Field required"),
+        ("answer", {"call_id": "a"}, "an answer has content, or else parts"),
         ("message", {}, "A message needs text or parts."),
         ("resume", {}, "nothing to resume"),
     ],

@@ -18,11 +18,11 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import Client, Conversation, Limits, tool
+from everturn.causes import explained
 from everturn.conversion import data_converter
 from everturn.devserver import DevServer
 from everturn.errors import ConversationError, Ended, Refused, Unreachable
 from everturn.events import AnswerRequested, ApprovalRequested, Event
-from everturn.history import HistoryReader
 from everturn.testing import ScriptedModel, call
 from everturn.workflows import carry
 from tests.conftest import agent_on, eventually, hosting, waiting
@@ -46,7 +46,7 @@ async def test_a_failure_is_explained_by_its_first_error_of_ours_and_not_by_what
     except ApplicationError as error:
         failure = Failure()
         await data_converter.encode_failure(error, failure)
-    told = await HistoryReader(data_converter)._explain(failure)
+    told = await explained(data_converter, failure)
     assert (told.cause, told.cure, told.kind) == ("No key for 'openai:x'.", "Set one.", "KeyMissing")
 
 

@@ -16,9 +16,10 @@ import pytest
 
 from everturn import Client, Conversation, Worker, tool
 from everturn.activities.prefixes import digest_of
+from everturn.carryover import CarryOver, Packed
 from everturn.devserver import DevServer
 from everturn.packing import pack
-from everturn.payloads import CarryOver, Packed, Start
+from everturn.payloads import Start
 from everturn.records import Message
 from everturn.testing import ScriptedModel, call, cut, fail, say
 from everturn.workflows import carry

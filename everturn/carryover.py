@@ -1,0 +1,88 @@
+"""What one run of a conversation hands to the next. Its size does not grow with the conversation."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, JsonValue
+
+from everturn.records import Message, Record, Usage
+
+
+class WorkerFacts(Record):
+    """What a workflow can't know by itself, and what changes only with a deploy."""
+
+    model: str = ""
+    """`provider:name`, as the agent has it."""
+    limits: dict[str, JsonValue] = Field(default_factory=dict)
+    """The agent's Limits, where they differ from the defaults."""
+    indexed: bool = False
+    """The namespace has everturn's search attributes."""
+    retention: float | None = None
+    """Seconds for which the namespace keeps the history of a run that is over; None where that is not known."""
+
+
+class Packed(Record):
+    """Messages in the payload itself: see packing.py."""
+
+    kind: Literal["packed"] = "packed"
+    data: str
+
+
+class InRun(Record):
+    """Messages that stand in the history of an earlier run, or before it."""
+
+    kind: Literal["in_run"] = "in_run"
+    run_id: str
+    conversation_id: str = ""
+    """Of the run; empty where it is the conversation's own."""
+
+
+Earlier = Annotated[Packed | InRun, Field(discriminator="kind")]
+
+
+class View(Record):
+    """How a transcript is shown to the model; all three are positions in it."""
+
+    trim_before: int = 0
+    """Tool results before this one are shown as notices."""
+    summary_at: int | None = None
+    """The message that stands for those before `keep_from`."""
+    keep_from: int = 0
+
+
+class CarryOver(Record):
+    """What one run hands to the next. Its size does not grow with the conversation."""
+
+    earlier: Earlier | None = None
+    """Where the first `length` messages are: the prefix that the model has seen."""
+    keep_by: float | None = None
+    """Seconds since 1970: by then, what stands in earlier runs is brought into the current one."""
+    origin: InRun | None = None
+    """The run that this conversation was forked from, or revived from."""
+    length: int = 0
+    digest: str = ""
+    """Of the prefix; empty where none is known."""
+    unseen: tuple[Message, ...] = ()
+    """What comes behind the prefix: results that no model has seen yet."""
+    owed: bool = False
+    """The run ended in the middle of an answer: the next one goes on with it."""
+    inbox: tuple[Message, ...] = ()
+    message_ids: tuple[str, ...] = ()
+    """Messages that were taken before, so that a repeated one is taken once."""
+    turn: int = 0
+    tool_calls: int = 0
+    usage: Usage = Usage()
+    cost_usd: float | None = 0.0
+    last_text: str = ""
+    """What the model said last; shortened where it is long."""
+    started_at: float | None = None
+    """When the conversation began: seconds since 1970."""
+    facts: WorkerFacts | None = None
+    model: str = ""
+    """The one that somebody chose in place of the agent's own."""
+    paused: bool = False
+    view: View | None = None
+    summary_due: bool = False
+    repairs: int = 0
+    """Final replies in a row that did not fit the agent's output type."""

@@ -1,0 +1,23 @@
+"""Agents as tools: what their conversations' outcomes are to the model that called them."""
+
+from __future__ import annotations
+
+import json
+
+from everturn.records import Outcome, Text, ToolResult
+
+MAX_ANSWER_CHARS = 200_000
+"""As of any tool's result, unless its agent says otherwise."""
+
+
+def result_of(call_id: str, agent: str, outcome: Outcome) -> ToolResult:
+    """The same for whoever reads it: the conversation, a worker without memory, a client."""
+    text = outcome.text if outcome.output is None else json.dumps(outcome.output, ensure_ascii=False)
+    if len(text) > MAX_ANSWER_CHARS:
+        text = f"{text[:MAX_ANSWER_CHARS]}\n[Cut: {MAX_ANSWER_CHARS:,} of {len(text):,} characters are shown.]"
+    if outcome.status != "completed":
+        why = outcome.reason or outcome.status
+        text = f"{text}\n[{agent} did not finish: {why}.]".strip()
+    failed = outcome.status in ("cancelled", "failed")
+    content = (Text(text=text or f"[{agent} said nothing.]"),)
+    return ToolResult(call_id=call_id, name=agent, content=content, is_error=failed)

@@ -1,0 +1,66 @@
+"""Calls that another agent answers: each is a conversation of its own, a child of this one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+
+from temporalio import workflow
+from temporalio.exceptions import TemporalError
+
+from everturn import names
+from everturn.payloads import AskedAgent, Caller, Control, RunAgent, Start
+from everturn.records import Outcome, ToolCall
+from everturn.workflows import display
+from everturn.workflows.desk import Desk
+from everturn.workflows.policy import or_cancelled, stop_if_cancelled, sub_agent_options
+
+
+class SubAgents:
+    def __init__(self, desk: Desk, *, tenant: str | None, on_change: Callable[[], None]) -> None:
+        self.running: dict[str, AskedAgent] = {}
+        """By call_id: where to look for what goes on there."""
+        self._desk = desk
+        self._tenant = tenant
+        self._on_change = on_change
+
+    async def ask(self, call: ToolCall, plan: RunAgent, *, turn: int) -> Outcome:
+        """How the other agent's conversation ended; however long that takes, for it may wait for people too.
+
+        Raises ChildWorkflowError where it ended without an outcome, WorkflowAlreadyStartedError where its id runs. A
+        cancelled turn cancels it, a closed conversation closes it, and it does not outlive the one that asks.
+        """
+        parent, message = workflow.info().workflow_id, str(call.arguments.get("message", ""))
+        child = AskedAgent(call_id=call.call_id, agent=plan.agent, conversation_id=f"{parent}.{call.call_id}")
+        self.running[call.call_id] = child
+        self._on_change()
+        try:
+            handle = await workflow.start_child_workflow(
+                names.CONVERSATION,
+                Start(
+                    agent=plan.agent,
+                    message=message,
+                    tenant=self._tenant,
+                    caller=Caller(conversation_id=parent, call_id=call.call_id, turn=turn),
+                ),
+                id=child.conversation_id,
+                result_type=Outcome,
+                static_summary=display.shortened(message, 200) or plan.agent,
+                static_details=f"Agent **{plan.agent}**, asked by {parent}",
+                **sub_agent_options(),
+            )
+            stop_if_cancelled()
+            closing = asyncio.create_task(self._pass_on_close(handle))
+            try:
+                outcome: Outcome = await or_cancelled(handle)
+                return outcome
+            finally:
+                closing.cancel()
+        finally:
+            del self.running[call.call_id]
+
+    async def _pass_on_close(self, handle: workflow.ChildWorkflowHandle[object, Outcome]) -> None:
+        await workflow.wait_condition(lambda: self._desk.closed)
+        with suppress(TemporalError):  # it may be over by now
+            await handle.signal(names.CLOSE, Control(reason="the conversation that asked was closed"))

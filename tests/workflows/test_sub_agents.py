@@ -1,0 +1,351 @@
+"""Agents as tools: a call of theirs is a conversation of its own, and its last word is the call's result."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from everturn import Agent, Client, Conversation, Limits, Worker, tool
+from everturn.errors import InvalidAgent, InvalidTool
+from everturn.gate import conflicts
+from everturn.payloads import AskedAgent, Status
+from everturn.testing import ScriptedModel, call, fail
+from everturn.workflows import display
+from tests import conftest
+from tests.conftest import agent_on, eventually, hosting, waiting
+from tests.workflows.test_conversation import results_of
+
+Scripted = Callable[..., ScriptedModel]
+
+ASK = call("researcher", {"message": "What is a lamp?"}, id="c1")
+
+
+@asynccontextmanager
+async def editor_with(
+    client: Client,
+    scripted: Scripted,
+    script: Any,
+    *,
+    asks: Any = ASK,
+    cached_conversations: int = 1000,
+    **researcher: Any,
+) -> AsyncIterator[tuple[Agent, Worker]]:
+    """An editor that asks a researcher; the worker is given the editor only."""
+    below = agent_on(scripted(script), name="researcher", **researcher)
+    editor = agent_on(scripted([asks, "Done."]), name="editor", tools=[below])
+    async with hosting(client, editor, cached_conversations=cached_conversations) as worker:
+        yield editor, worker
+
+
+def child_of(client: Client, conversation: Conversation, call_id: str = "c1") -> Conversation:
+    child = client.conversation(f"{conversation.id}.{call_id}")
+    conftest._started.setdefault(client.task_queue, []).append(child.id)  # to be replayed, too
+    return child
+
+
+async def test_another_agent_answers_a_call_in_a_conversation_of_its_own(
+    client: Client, scripted: Scripted, cached_conversations: int
+) -> None:
+    @tool
+    def look_up(word: str) -> str:
+        return f"{word} means {word}"
+
+    script = [call("look_up", {"word": "lamp"}), "It gives light."]
+    async with editor_with(client, scripted, script, tools=[look_up], cached_conversations=cached_conversations) as (
+        editor,
+        _,
+    ):
+        conversation = await client.start(editor, "Explain lamps")
+        assert await conversation.reply() == "Done."
+        outcome = await conversation.outcome()
+        child = child_of(client, conversation)
+        below = await child.outcome()
+        (result,) = results_of(await conversation.transcript())
+        told = [event async for event in conversation.events() if event.kind.startswith("tool_")]
+        parent_turns = [event.usage async for event in conversation.events() if event.kind == "replied"]
+    assert (result.call_id, result.name, result.text, result.is_error) == ("c1", "researcher", "It gives light.", False)
+    assert [message.text for message in await child.transcript() if message.role == "user"] == ["What is a lamp?"]
+    assert [event.kind for event in told] == ["tool_called", "tool_started", "tool_finished"]
+    assert (told[1].conversation_id, told[1].tool, told[1].call_id) == (child.id, "researcher", "c1")
+    assert told[2].result == result
+    # What the child cost counts for the parent, its turns and calls do not.
+    assert (outcome.turns, outcome.tool_calls, below.turns, below.tool_calls) == (2, 1, 2, 1)
+    assert outcome.usage == parent_turns[0] + parent_turns[1] + below.usage
+
+
+async def test_a_model_is_offered_an_agent_as_a_tool_with_one_message(client: Client, scripted: Scripted) -> None:
+    model = scripted(["Hello."])
+    below = agent_on(model, name="researcher", description="Knows all about lamps.")
+    unnamed = agent_on(model, name="helper")
+    async with hosting(client, agent_on(model, tools=[below, unnamed])):
+        await client.run("clerk", "Hi")
+    first, second = (one["function"] for one in model.requests[0]["tools"])
+    assert (first["name"], first["description"]) == ("researcher", "Knows all about lamps.")
+    assert list(first["parameters"]["properties"]) == first["parameters"]["required"] == ["message"]
+    assert second["description"] == "Ask helper, an agent of its own, and get its answer."
+
+
+async def test_approvals_within_are_taken_there_and_the_parent_says_where(
+    client: Client, scripted: Scripted, cached_conversations: int
+) -> None:
+    @tool(needs_approval=True)
+    def buy(lamp: str) -> str:
+        return f"bought {lamp}"
+
+    script = [call("buy", {"lamp": "red"}, id="b"), "I bought it."]
+    async with editor_with(client, scripted, script, tools=[buy], cached_conversations=cached_conversations) as (
+        editor,
+        _,
+    ):
+        conversation = await client.start(editor, "Get a lamp")
+        child = client.conversation(f"{conversation.id}.c1")
+        await eventually(lambda: _exists(child))
+        assert await waiting(child) == ("b",)
+        status = await conversation.status()
+        assert (status.state, [one.model_dump() for one in status.agents]) == (
+            "running",
+            [{"call_id": "c1", "agent": "researcher", "conversation_id": child.id}],
+        )
+        await child.approve("b")
+        assert await conversation.reply() == "Done."
+        assert (await conversation.status()).agents == ()
+        (result,) = results_of(await conversation.transcript())
+    assert result.text == "I bought it."
+
+
+def test_the_current_details_say_where_to_look() -> None:
+    asked = AskedAgent(call_id="c1", agent="researcher", conversation_id="order-81.c1")
+    details = display.current_details(
+        Status(state="running", agents=(asked,)), conversation_id="order-81", agent="editor"
+    )
+    assert "`researcher` is at work: look into conversation `order-81.c1`" in details
+
+
+async def _exists(conversation: Conversation) -> bool:
+    try:
+        await conversation._describe()
+    except Exception:  # noqa: BLE001 - not yet
+        return False
+    return True
+
+
+@pytest.mark.parametrize("size", [3_000, 250_000])
+async def test_a_long_answer_enters_the_history_once_and_is_found_by_a_worker_without_memory(
+    client: Client, scripted: Scripted, size: int
+) -> None:
+    text = "needle " + "light " * (size // 6)
+    model = scripted([ASK, "Done.", "Still."])
+    below = agent_on(scripted([text]), name="researcher")
+    editor = agent_on(model, name="editor", tools=[below])
+    async with hosting(client, editor) as worker:
+        conversation = await client.start(editor, "Explain", keep_open=timedelta(minutes=5))
+        await conversation.reply()
+        worker.prefixes.clear()
+        await conversation.send("And?")
+        assert await conversation.reply() == "Still."
+        (result,) = results_of(await conversation.transcript())
+        await conversation.close()
+        await conversation.outcome()
+        history = await client.temporal.get_workflow_handle(conversation.id).fetch_history()
+    shown = text[:200_000]
+    assert result.text.startswith(shown)
+    assert ("[Cut: 200,000 of" in result.text) == (size > 200_000)
+    for request in model.requests[1:]:
+        assert [message["content"] for message in request["messages"] if message["role"] == "tool"] == [result.text]
+    written = b"".join(event.SerializeToString() for event in history.events)
+    assert written.count(b"needle") == 1
+
+
+class Verdict(BaseModel):
+    good: bool
+
+
+@pytest.mark.parametrize(
+    ("script", "options", "told", "is_error"),
+    [
+        (["It gives light."], {}, "It gives light.", False),
+        (['{"good": true}'], {"output": Verdict}, '{"good": true}', False),
+        (["no json"] * 3, {"output": Verdict}, "did not finish: the last reply does not fit the output type", True),
+        (
+            [call("look_up", {"word": "x"}), "As far as I got."],
+            {"limits": Limits(max_turns=1)},
+            "As far as I got.\n[researcher did not finish: the limit of 1 turns.]",
+            False,
+        ),
+    ],
+)
+async def test_however_the_other_agent_ends_the_model_is_told(
+    client: Client, scripted: Scripted, script: list[Any], options: dict[str, Any], told: str, is_error: bool
+) -> None:
+    @tool
+    def look_up(word: str) -> str:
+        return word
+
+    async with editor_with(client, scripted, script, tools=[look_up], **options) as (editor, _):
+        conversation = await client.start(editor, "Explain")
+        assert await conversation.reply() == "Done."
+        (result,) = results_of(await conversation.transcript())
+    assert told in result.text
+    assert result.is_error is is_error
+
+
+async def _running_child(client: Client, scripted: Scripted, editor: Agent) -> tuple[Conversation, Conversation]:
+    conversation = await client.start(editor, "Explain", keep_open=timedelta(minutes=5))
+    child = client.conversation(f"{conversation.id}.c1")
+    await eventually(lambda: _exists(child))
+    return conversation, child
+
+
+@pytest.mark.parametrize("how", ["terminated", "cancelled", "id taken", "bad arguments"])
+async def test_an_agent_that_can_not_answer_is_an_error_for_the_model(
+    client: Client, scripted: Scripted, how: str
+) -> None:
+    asks = call("researcher", {"message": ""} if how == "bad arguments" else {"message": "Go"}, id="c1")
+    async with editor_with(client, scripted, [fail(401)], asks=asks) as (editor, _):
+        if how == "id taken":
+            await client.start(editor, "I am here", id="taken.c1", keep_open=timedelta(minutes=5))
+        conversation = await client.start(editor, "Explain", id="taken" if how == "id taken" else None)
+        handle = client.temporal.get_workflow_handle(f"{conversation.id}.c1")
+        if how in ("terminated", "cancelled"):
+            child = client.conversation(handle.id)
+            await eventually(lambda: _exists(child))
+            await eventually(lambda: _stalled(child))
+            await (handle.terminate("enough") if how == "terminated" else handle.cancel())
+        assert await conversation.reply() == "Done."
+        (result,) = results_of(await conversation.transcript())
+        kinds = [event.kind async for event in conversation.events()]
+        if how == "id taken":
+            await handle.terminate()
+    assert result.is_error
+    assert {
+        "terminated": "terminated",
+        "cancelled": "was cancelled",
+        "id taken": "already",
+        "bad arguments": "message:",
+    }[how] in result.text
+    assert ("tool_lost" in kinds) == (how in ("terminated", "id taken"))
+
+
+async def _state(conversation: Conversation) -> str:
+    return (await conversation.status()).state
+
+
+@pytest.mark.parametrize("how", ["cancel_turn", "close", "cancel", "terminate"])
+async def test_what_ends_the_parent_ends_the_agents_below(
+    client: Client, scripted: Scripted, cached_conversations: int, how: str
+) -> None:
+    """Two levels of them, and the lowest waits for an approval."""
+
+    @tool(needs_approval=True)
+    def buy() -> str:
+        return "never"
+
+    lowest = agent_on(scripted([call("buy", id="b"), "Not bought."]), name="buyer", tools=[buy])
+    middle = agent_on(scripted([call("buyer", {"message": "Buy"}, id="m"), "Not done."]), name="middle", tools=[lowest])
+    top = agent_on(scripted([call("middle", {"message": "Do"}, id="t"), "Well."]), name="top", tools=[middle])
+    async with hosting(client, top, cached_conversations=cached_conversations):
+        conversation = await client.start(top, "Go", keep_open=timedelta(minutes=5))
+        children = [client.conversation(f"{conversation.id}.{ids}") for ids in ("t", "t.m")]
+        await eventually(lambda: _exists(children[1]))
+        await waiting(children[1])
+        handle = client.temporal.get_workflow_handle(conversation.id)
+        if how == "cancel_turn":
+            await conversation.cancel_turn()
+            await eventually(lambda: _is_idle(conversation))
+        elif how == "close":
+            await conversation.close()
+            await conversation.outcome()
+        elif how == "cancel":
+            await handle.cancel()
+            assert (await conversation.outcome()).status == "cancelled"
+        else:
+            await handle.terminate()
+        below = [await child.outcome() for child in children]
+        if how == "cancel_turn":
+            await conversation.close()
+            await conversation.outcome()
+    wanted = "completed" if how == "close" else "cancelled"
+    assert [outcome.status for outcome in below] == [wanted, wanted]
+
+
+async def _is_idle(conversation: Conversation) -> bool:
+    return await _state(conversation) == "idle"
+
+
+async def test_agents_count_among_the_calls_that_run_at_once(client: Client, scripted: Scripted) -> None:
+    running, most = 0, 0
+
+    @tool
+    async def work() -> str:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0.05)
+        running -= 1
+        return "worked"
+
+    below = agent_on(scripted([call("work"), "Done."]), name="researcher", tools=[work])
+    calls = [call("researcher", {"message": str(number)}, id=f"c{number}") for number in range(5)]
+    editor = agent_on(scripted([calls, "All done."]), name="editor", tools=[below])
+    async with hosting(client, editor):
+        conversation = await client.start(editor, "Go", limits=Limits(max_parallel_calls=2))
+        assert await conversation.reply() == "All done."
+        results = results_of(await conversation.transcript())
+    assert [result.call_id for result in results] == [f"c{number}" for number in range(5)]
+    assert {result.text for result in results} == {"Done."}
+    assert most == 2
+
+
+async def test_a_fork_behind_an_agents_answer_counts_what_it_cost(client: Client, scripted: Scripted) -> None:
+    async with editor_with(client, scripted, ["It gives light."]) as (editor, _):
+        conversation = await client.start(editor, "Explain")
+        outcome = await conversation.outcome()
+        fork = await conversation.fork(at_turn=1)
+        assert (await fork.outcome()).usage == outcome.usage
+        assert await fork.transcript() == await conversation.transcript()
+
+
+async def test_the_deploy_gate_knows_the_agents_below(client: Client, scripted: Scripted) -> None:
+    async with editor_with(client, scripted, [fail(401)]) as (editor, _):
+        conversation, child = await _running_child(client, scripted, editor)
+        await eventually(lambda: _stalled(child))
+
+        async def listed() -> bool:
+            query = f"TaskQueue = '{client.task_queue}' AND ExecutionStatus = 'Running'"
+            return len([one async for one in client.temporal.list_workflows(query)]) == 2
+
+        await eventually(listed)
+        assert [found async for found in conflicts(client, [editor])] == []
+        problems = [found.problem async for found in conflicts(client, [agent_on(scripted(["x"]), name="editor")])]
+        await conversation.close()
+        await conversation.outcome()
+    assert problems == ["its agent 'researcher' is not hosted; these are: editor"]
+
+
+async def _stalled(conversation: Conversation) -> bool:
+    return await _state(conversation) == "stalled"
+
+
+def _agent(name: str, *tools: Any) -> Agent:
+    return Agent(name, model="openai:gpt-5.5", tools=tools)
+
+
+def test_agents_that_can_not_be_told_apart_are_refused_at_construction() -> None:
+    leaf = _agent("leaf")
+    assert _agent("top", leaf, _agent("middle", leaf)).agents[0] is leaf
+    with pytest.raises(InvalidAgent, match="'leaf' has an agent of its own name among its tools"):
+        _agent("leaf", _agent("middle", leaf))
+    with pytest.raises(InvalidAgent, match="Two agents are called 'leaf'"):
+        _agent("top", leaf, _agent("middle", _agent("leaf")))
+    with pytest.raises(
+        InvalidTool, match=r"tools\[0\] of Agent 'top': 'v1\.leaf' is no name for a tool.*Give the agent"
+    ):
+        _agent("top", _agent("v1.leaf"))
+    with pytest.raises(InvalidTool, match="is called 'leaf', as is one before it"):
+        _agent("top", leaf, leaf)
