@@ -90,7 +90,10 @@ async def _photograph(address: str, path: Path, *, dark: bool) -> None:
     async with async_playwright() as playwright:
         chromium = await playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
         page: Page = await chromium.new_page(
-            viewport={"width": 1180, "height": 760}, device_scale_factor=1.5, color_scheme="dark" if dark else "light"
+            viewport={"width": 1180, "height": 760},
+            device_scale_factor=1.5,
+            color_scheme="dark" if dark else "light",
+            locale="en-GB",
         )
         await page.goto(f"{address}/#order-81")
         await page.locator(".call[data-state=waiting]").wait_for()

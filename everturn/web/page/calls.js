@@ -70,6 +70,7 @@ export class Call {
   tell({ verdict, by, note, arguments: edited, at }) {
     const words = [VERDICTS[verdict] ?? verdict, by && `by ${by}`, at && clock(at)].filter(Boolean).join(" ");
     this.decided.replaceChildren(words, note ? `: “${note}”` : "");
+    this.edited = edited ?? this.edited;
     if (edited) this.decided.append(el("span", { class: "edited" }, ` with ${oneLine(edited, 1000)}`));
     this.decided.hidden = false;
     this.become("decided", VERDICTS[verdict] ?? verdict);
@@ -87,7 +88,7 @@ export class Call {
     this.result.hidden = false;
     const denied = result.decision?.verdict === "deny";
     this.become(result.is_error ? "failed" : "done", denied ? "denied" : undefined);
-    this.line.textContent = `${oneLine(this.call.arguments ?? {}, 80)}  →  ${text.slice(0, 200).replaceAll("\n", " ")}`;
+    this.line.textContent = `${oneLine(this.edited ?? this.call.arguments ?? {}, 80)}  →  ${text.slice(0, 200).replaceAll("\n", " ")}`;
     if (!this.node.matches(":focus-within")) this.node.open = false;
   }
 
@@ -173,10 +174,16 @@ export class Call {
     if (unparsed) return folded(unparsed);
     const table = el("dl", { class: "arguments" });
     for (const [name, value] of Object.entries(values ?? {})) {
-      table.append(el("dt", {}, name), el("dd", {}, folded(typeof value === "string" ? value : JSON.stringify(value, null, 2))));
+      table.append(el("dt", {}, name), el("dd", {}, folded(asText(value))));
     }
     return table;
   }
+}
+
+function asText(value) {
+  if (typeof value === "string") return value;
+  const line = JSON.stringify(value);
+  return line.length < 80 ? line : JSON.stringify(value, null, 2);
 }
 
 const PICTURES = ["image/png", "image/jpeg", "image/gif", "image/webp"];

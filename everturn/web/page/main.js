@@ -25,6 +25,7 @@ function show(id) {
   document.body.classList.toggle("reading", Boolean(id));
   for (const part of ["head", "composer"]) $(part).hidden = !id;
   $("empty").hidden = Boolean(id);
+  atEnd = true;
   $("title").textContent = id;
   $("say").value = sessionStorage.getItem(`draft ${id}`) ?? "";
   grow($("say"));
@@ -36,7 +37,7 @@ function show(id) {
 
 /** What is heard is about the conversation that was open when it was asked for. */
 function hear(here) {
-  const told = (handle) => (data) => here === open && keepPlace(() => handle(data));
+  const told = (handle) => (data) => here === open && handle(data);
   return {
     link,
     hello: (hello) => {
@@ -81,14 +82,12 @@ function link(state) {
   if (state === "signed out") problem("Your sign-in is no longer good. Open the inbox with its token again.");
 }
 
-/** Stays at the end where one was at the end, and elsewhere where one was. */
-function keepPlace(change) {
-  const scroll = $("scroll");
-  const fromEnd = scroll.scrollHeight - scroll.scrollTop;
-  const atEnd = fromEnd - scroll.clientHeight < 60;
-  change();
-  if (atEnd) scroll.scrollTop = scroll.scrollHeight;
-}
+// Stays at the end for one who is at the end, and elsewhere for all others.
+let atEnd = true;
+const toEnd = () => atEnd && $("scroll").scrollTo(0, $("scroll").scrollHeight);
+new ResizeObserver(toEnd).observe($("transcript"));
+$("scroll").onscroll = ({ target }) => (atEnd = target.scrollHeight - target.scrollTop - target.clientHeight < 60);
+$("transcript").onclick = () => (atEnd = false); // what unfolds must not move away
 
 function offerEarlier(here, count) {
   const button = el("button", { type: "button", class: "quiet earlier" });
@@ -101,6 +100,7 @@ function offerEarlier(here, count) {
       const scroll = $("scroll");
       const fromEnd = scroll.scrollHeight - scroll.scrollTop;
       button.remove();
+      atEnd = false;
       here.transcript.prepend(messages);
       count = from;
       if (count) $("transcript").prepend(button);
@@ -141,7 +141,7 @@ function askStatus(here) {
   setTimeout(async () => {
     try {
       const status = await ask("status", { conversation: here.id });
-      if (here === open) keepPlace(() => takeStatus(here, status));
+      if (here === open) takeStatus(here, status);
     } catch (error) {
       if (here === open && !here.over) problem(error.message);
     }
@@ -184,7 +184,7 @@ function describe() {
     const verb = button.dataset.verb;
     button.hidden = (verb === "resume" && !held) || (verb === "pause" && held);
   }
-  $("say").placeholder = over ? "Say more: it takes the conversation up again" : "Message";
+  $("say").placeholder = over ? "Say more, and it goes on" : "Message";
 }
 
 // ---------------------------------------------------------------- the list
@@ -230,24 +230,29 @@ function mark(call) {
   call?.node.classList.add("marked");
 }
 
+/** Nothing is decided on unseen: all of it, or its end where it is too long, has to be in view. */
 function inView(node) {
-  const { top, bottom } = node.getBoundingClientRect();
+  const { top, bottom, height } = node.getBoundingClientRect();
   const frame = $("scroll").getBoundingClientRect();
-  return top < frame.bottom - 40 && bottom > frame.top + 40;
+  return bottom <= frame.bottom + 1 && (top >= frame.top - 1 || (height > frame.height && bottom > frame.top));
+}
+
+function bringIntoView(node) {
+  atEnd = false;
+  node.scrollIntoView({ block: node.clientHeight > $("scroll").clientHeight ? "end" : "center" });
 }
 
 function act(what) {
   const { marked } = open;
   if (!marked?.waits) return;
-  // Nothing is decided on unseen: the first key brings it into view.
   if (inView(marked.node)) marked.act(what);
-  else marked.node.scrollIntoView({ block: "center" });
+  else bringIntoView(marked.node);
 }
 
 function markNext() {
   const { waiting } = open.transcript;
   mark(waiting[(waiting.indexOf(open.marked) + 1) % waiting.length]);
-  open.marked?.node.scrollIntoView({ block: "center" });
+  if (open.marked) bringIntoView(open.marked.node);
 }
 
 function grow(area) {

@@ -123,7 +123,20 @@ export class Transcript {
 
   _stalled({ cause, cure }) {
     this.#settle();
-    this.#add(el("div", { class: "notice trouble" }, el("b", {}, "Stalled"), el("p", {}, cause), cure ? el("p", {}, cure) : ""));
+    const model = el("input", { placeholder: "another model, or the same", "aria-label": "Model to go on with", spellcheck: false });
+    const wrong = el("p", { class: "problem", role: "alert", hidden: true });
+    const form = el("form", { class: "row" }, model, el("button", {}, "Go on"), wrong);
+    form.onsubmit = async (event) => {
+      event.preventDefault();
+      try {
+        await this.decide("resume", model.value.trim() ? { model: model.value.trim() } : {});
+        form.remove();
+      } catch (error) {
+        wrong.textContent = error.message;
+        wrong.hidden = false;
+      }
+    };
+    this.#add(el("div", { class: "notice trouble" }, el("b", {}, "Stalled"), el("p", {}, cause), el("p", {}, cure), form));
     this.announce("The conversation is stalled.");
   }
 
