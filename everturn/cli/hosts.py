@@ -49,7 +49,8 @@ class Wanted:
 @dataclass(frozen=True)
 class Host:
     client: Client
-    agent: str
+    agent: Agent | str
+    """Only its name, where it is hosted elsewhere."""
     model: str | None
     """The model to ask in place of the agent's own."""
     prefix: str
@@ -81,7 +82,7 @@ async def host(wanted: Wanted, conversation_id: str, *, screen: Screen, db: Path
         client = await Client.connect(task_queue=queue, **endpoint.options)
         await require_namespace(client)
         await stack.enter_async_context(Worker(client, agents=[agent], drain_timeout=DRAIN_TIMEOUT))
-        yield Host(client, agent.name, None, prefix=_prefix(endpoint), lasts=endpoint.server is None)
+        yield Host(client, agent, None, prefix=_prefix(endpoint), lasts=endpoint.server is None)
 
 
 @asynccontextmanager

@@ -17,7 +17,7 @@ from everturn.payloads import Status, WaitingCall
 from everturn.records import Decision, Message
 
 SUMMARY_CHARS = 80
-MESSAGE_CHARS = 300
+MESSAGE_CHARS = 200
 ARGUMENTS_CHARS = 2_000
 LATEST_LINES = 5
 SHOWN_CALLS = 5
@@ -34,12 +34,13 @@ MARKS = {
 }
 _VERDICTS = {"approve": "approved", "deny": "denied", "answer": "answered"}
 _MARKDOWN = re.compile(r"([\\`*_\[\]<>#&|~])")
+_ESCAPED = r"\\\1"
 
 
 def shortened(text: str, limit: int = SUMMARY_CHARS) -> str:
     """The text on one line, at most `limit` characters long."""
-    line = " ".join(text[: 4 * limit].split())
-    whole = len(line) <= limit and len(text) <= 4 * limit
+    line = " ".join(text[: 2 * limit].split())  # of a long text, what can be shown
+    whole = len(line) <= limit and len(text) <= 2 * limit
     return line if whole else line[: limit - 1] + "…"
 
 
@@ -141,7 +142,7 @@ def lines(messages: Iterable[Message]) -> Iterator[str]:
 
 
 def _said(who: str, text: str) -> str:
-    return f"**{_plain(who)}:** {_plain(shortened(text, MESSAGE_CHARS))}".rstrip()
+    return f"**{_plain(who)}:** {_MARKDOWN.sub(_ESCAPED, shortened(text, MESSAGE_CHARS))}".rstrip()
 
 
 def _words(state: str) -> str:
@@ -149,7 +150,7 @@ def _words(state: str) -> str:
 
 
 def _plain(text: str) -> str:
-    return _MARKDOWN.sub(r"\\\1", " ".join(text.split()))
+    return _MARKDOWN.sub(_ESCAPED, " ".join(text.split()))
 
 
 def _block(language: str, text: str) -> str:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
-from playwright.async_api import Browser, Page, async_playwright, expect
+from playwright.async_api import Browser, Page, expect
 
 from everturn import Client, tool
 from everturn.devserver import DevServer
 from everturn.testing import ScriptedModel, call, say
 from tests.conftest import WAIT_SECONDS, agent_on, hosting, waiting
 
-CHROMIUM = Path("/usr/bin/chromium")
 SCRIPT = [
     [say("I look it up."), call("look_up", {"order_id": "81"})],
     [say("A lamp for 34.90 EUR: I refund it."), call("refund", {"order_id": "81", "cents": 3490})],
@@ -27,20 +25,11 @@ expect.set_options(timeout=WAIT_SECONDS * 1000)
 
 
 @pytest.fixture
-async def browser() -> AsyncIterator[Browser]:
-    if not CHROMIUM.exists():
-        pytest.skip(f"{CHROMIUM} is not there: apt-get install chromium")
-    async with async_playwright() as playwright:
-        chromium = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield chromium
-        await chromium.close()
-
-
-@pytest.fixture
-async def page(browser: Browser) -> Page:
+async def page(browser: Browser) -> AsyncIterator[Page]:
     context = await browser.new_context(viewport={"width": 1440, "height": 1500})
     context.set_default_timeout(WAIT_SECONDS * 1000)
-    return await context.new_page()
+    yield await context.new_page()
+    await context.close()
 
 
 async def test_a_call_is_approved_in_the_web_ui_and_the_conversation_goes_on(

@@ -46,7 +46,7 @@ async def play() -> bool:
 
 async def _play_on(set_up: Stage, screen: Screen, started: float) -> list[Check]:
     pid = set_up.start_worker()
-    conversation = await set_up.client.start(AGENT, TASK, id=f"october-books-{pid}")
+    conversation = await set_up.client.start(AGENT, TASK, id=f"october-books-{pid}", model=set_up.model)
     _introduce(set_up, screen, pid)
     kill = asyncio.create_task(kill_in_the_middle(set_up, conversation.id, screen))
     async with asyncio.timeout(None if screen.can_ask else LIMIT_SECONDS):

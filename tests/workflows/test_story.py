@@ -1,0 +1,51 @@
+"""What the history tells people: a line for each step, and which steps belong to one turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from temporalio.api.enums.v1 import EventType
+
+from everturn import Client, tool
+from everturn.testing import ScriptedModel, call
+from tests.conftest import agent_on, hosting, waiting
+
+
+@tool(effect="read")
+def look_up(order_id: str) -> str:
+    return f"order {order_id}: a lamp"
+
+
+@tool(needs_approval=True, effect="once")
+def refund(cents: int) -> str:
+    return f"refunded {cents}"
+
+
+async def test_a_conversation_of_three_turns_is_told_by_its_activities_alone(
+    client: Client, scripted: Callable[..., ScriptedModel], cached_conversations: int
+) -> None:
+    script = [call("look_up", {"order_id": "81"}), call("refund", {"cents": 3490}), "Done."]
+    agent = agent_on(scripted(script), tools=[look_up, refund])
+    async with hosting(client, agent, cached_conversations=cached_conversations):
+        conversation = await client.start(agent, "Order 81 arrived broken.")
+        (call_id,) = await waiting(conversation)
+        await conversation.approve(call_id)
+        await conversation.outcome()
+    history = await client.temporal.get_workflow_handle(conversation.id).fetch_history()
+    scheduled = [one for one in history.events if one.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED]
+    told = [
+        (
+            one.activity_task_scheduled_event_attributes.activity_type.name,
+            one.user_metadata.summary.data.decode().strip('"').replace('\\"', '"'),
+            [marker.label.id for marker in one.event_group_markers],
+        )
+        for one in scheduled
+    ]
+    assert told == [
+        ("call_model", "turn 1 · demo", ["turn 1"]),
+        ("look_up", 'look_up(order_id="81")', ["turn 1"]),
+        ("call_model", "turn 2 · demo", ["turn 2"]),
+        ("refund", "refund(cents=3490) · approved by tester", ["turn 2"]),
+        ("call_model", "turn 3 · demo", ["turn 3"]),
+    ]
+    assert max(marker.ByteSize() for one in scheduled for marker in one.event_group_markers) <= 12
