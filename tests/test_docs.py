@@ -18,6 +18,7 @@ import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
@@ -188,10 +189,22 @@ def test_a_link_leads_somewhere(page: Path, target: str) -> None:
 
 
 def test_every_picture_is_shown_and_is_one() -> None:
-    pictures = sorted((ROOT / "docs/pictures").glob("*.png"))
+    pictures = sorted((ROOT / "docs/pictures").iterdir())
     shown = {(page.parent / target).resolve() for page, target in LINKS}
-    assert [path for path in pictures if path not in shown or not path.read_bytes().startswith(b"\x89PNG")] == []
+    signs = {".png": b"\x89PNG", ".svg": b"<svg "}
+    assert [
+        path for path in pictures if path not in shown or not path.read_bytes().startswith(signs[path.suffix])
+    ] == []
     assert pictures
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "docs/pictures").glob("*.svg")), ids=name_of)
+def test_a_drawing_is_whole_and_says_what_it_shows(path: Path) -> None:
+    drawing = ElementTree.parse(path).getroot()
+    named = {one.tag.partition("}")[2] for one in drawing}
+    assert {"title", "desc", "style"} <= named
+    assert "prefers-color-scheme: dark" in path.read_text()
+    assert not re.search(r"(href|src)=|url\((?!#)", path.read_text()), "it needs something from elsewhere"
 
 
 def test_every_page_is_reachable_from_the_readme() -> None:
