@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import faulthandler
 import importlib.util
 import inspect
 import json
@@ -39,6 +40,7 @@ ARGUMENTS = {
 }
 """What the model of these tests calls its tools with, each once, in this order."""
 
+LONGEST_PAGE_SECONDS = 30
 
 WITH_PYTHON = [page for page in PAGES if any(b.page == page and b.language == "python" for b in BLOCKS)]
 
@@ -75,7 +77,6 @@ def ran(request: pytest.FixtureRequest, server: DevServer, tmp_path_factory: pyt
             cwd=tmp_path_factory.mktemp("pages"),
             stdout=subprocess.PIPE,
             text=True,
-            timeout=100,
         )
     told: dict[str, str] = json.loads(finished.stdout)
     return told
@@ -94,6 +95,7 @@ def run_pages(pages: list[str]) -> dict[str, str]:
             if not (child := os.fork()):
                 os.dup2(output.fileno(), 1)
                 os.dup2(output.fileno(), 2)
+                faulthandler.dump_traceback_later(LONGEST_PAGE_SECONDS, exit=True)
                 os.environ["EVERTURN_TASK_QUEUE"] = f"docs-{Path(page).stem}"
                 status = 1
                 try:
