@@ -44,7 +44,7 @@ up: setup ## Temporal with its Web UI, and a worker, until Ctrl-C
 docs: export NO_MKDOCS_2_WARNING = 1
 docs: setup ## the documentation as a site, in site/: `python -m http.server -d site` shows it
 	@.venv/bin/python docs/make_reference.py
-	@.venv/bin/mkdocs build --strict --quiet
+	@.venv/bin/mkdocs build --strict
 	@echo "site/index.html"
 
 # Pins what is new in pyproject.toml and keeps the rest; delete the two files first to move everything to the newest.

@@ -9,6 +9,7 @@ theirs. The docstrings are read from the source, without importing it.
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 from collections.abc import Iterator
@@ -63,7 +64,10 @@ def _described(one: griffe.Object, *, title: str) -> Iterator[str]:
         yield _text(one)
     else:
         assert isinstance(one, griffe.Attribute)
-        yield f"```py\n{one.name} = {_value(one.value, one)}\n```"
+        if "\\n" in str(one.value):
+            yield f"```text\n{ast.literal_eval(str(one.value)).strip()}\n```"
+        else:
+            yield f"```py\n{one.name} = {_value(one.value, one)}\n```"
         yield _text(one)
 
 

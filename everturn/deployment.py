@@ -22,7 +22,9 @@ class Deployment:
     """
 
     name: str
+    """Without dots and colons."""
     build_id: str
+    """This version's, such as a date or a commit."""
     versioning: Versioning = "auto_upgrade"
 
     def __post_init__(self) -> None:

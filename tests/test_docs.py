@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import faulthandler
 import importlib.util
 import inspect
 import json
@@ -18,6 +19,7 @@ import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
@@ -40,6 +42,7 @@ ARGUMENTS = {
 }
 """What the model of these tests calls its tools with, each once, in this order."""
 
+LONGEST_PAGE_SECONDS = 30
 
 WITH_PYTHON = [page for page in PAGES if any(b.page == page and b.language == "python" for b in BLOCKS)]
 
@@ -76,7 +79,6 @@ def ran(request: pytest.FixtureRequest, server: DevServer, tmp_path_factory: pyt
             cwd=tmp_path_factory.mktemp("pages"),
             stdout=subprocess.PIPE,
             text=True,
-            timeout=100,
         )
     told: dict[str, str] = json.loads(finished.stdout)
     return told
@@ -95,6 +97,7 @@ def run_pages(pages: list[str]) -> dict[str, str]:
             if not (child := os.fork()):
                 os.dup2(output.fileno(), 1)
                 os.dup2(output.fileno(), 2)
+                faulthandler.dump_traceback_later(LONGEST_PAGE_SECONDS, exit=True)
                 os.environ["EVERTURN_TASK_QUEUE"] = f"docs-{Path(page).stem}"
                 status = 1
                 try:
@@ -190,10 +193,22 @@ def test_a_link_leads_somewhere(page: Path, target: str) -> None:
 
 
 def test_every_picture_is_shown_and_is_one() -> None:
-    pictures = sorted((ROOT / "docs/pictures").glob("*.png"))
+    pictures = sorted((ROOT / "docs/pictures").iterdir())
     shown = {(page.parent / target).resolve() for page, target in LINKS}
-    assert [path for path in pictures if path not in shown or not path.read_bytes().startswith(b"\x89PNG")] == []
+    signs = {".png": b"\x89PNG", ".svg": b"<svg "}
+    assert [
+        path for path in pictures if path not in shown or not path.read_bytes().startswith(signs[path.suffix])
+    ] == []
     assert pictures
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "docs/pictures").glob("*.svg")), ids=name_of)
+def test_a_drawing_is_whole_and_says_what_it_shows(path: Path) -> None:
+    drawing = ElementTree.parse(path).getroot()
+    named = {one.tag.partition("}")[2] for one in drawing}
+    assert {"title", "desc", "style"} <= named
+    assert "prefers-color-scheme: dark" in path.read_text()
+    assert not re.search(r"(href|src)=|url\((?!#)", path.read_text()), "it needs something from elsewhere"
 
 
 def test_every_page_is_reachable_from_the_readme() -> None:

@@ -8,9 +8,12 @@ import itertools
 import json
 import re
 import shlex
+import sqlite3
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -18,10 +21,12 @@ import typer
 import yaml
 
 from everturn.cli import app
+from everturn.exporting import write_sqlite
 from everturn.settings import PREFIX, Settings
 from tests.pages import BLOCKS, PAGES, ROOT, Block
 
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+OPTIONS = {option for parameter in typer.main.get_command(app).params for option in parameter.opts}
 TARGETS = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.M))
 EXTRAS = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
 VARIABLES = {PREFIX + name.upper() for name in Settings.model_fields}
@@ -54,6 +59,8 @@ def check_command(words: list[str]) -> None:
     match words:
         case []:
             pass
+        case ["everturn", option] if option.startswith("-"):
+            assert option in OPTIONS
         case ["everturn", name, *rest]:
             command = COMMANDS["run" if name == "COMMAND" else name]
             known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
@@ -103,13 +110,17 @@ def test_a_command_in_the_text_exists_with_its_options(page: Path, span: str) ->
     check_command(_words(re.sub(r"\[.*?\]|\.\.\.", "", span)))
 
 
-def test_other_blocks_are_what_they_say() -> None:
-    read = {"json": json.loads, "yaml": yaml.safe_load}
-    for block in BLOCKS:
-        if block.language in read:
-            read[block.language](block.text)
-        else:
-            assert block.language in {"python", "sh", "text", "py"}, f"{block.page}:{block.line}"
+def test_other_blocks_are_what_they_say(tmp_path: Path) -> None:
+    write_sqlite(tmp_path / "empty.db", [])
+    with closing(sqlite3.connect(tmp_path / "empty.db")) as exported:
+        read: dict[str, Callable[[str], object]] = {
+            "json": json.loads,
+            "yaml": yaml.safe_load,
+            "sql": exported.execute,
+        }
+        for block in BLOCKS:
+            if block.language not in {"python", "sh", "text", "py"}:
+                read[block.language](block.text)
 
 
 def test_every_command_has_its_line_in_the_reference() -> None:

@@ -27,6 +27,7 @@ _VERDICTS = {"approve": "approved", "deny": "denied", "answer": "answered"}
 
 
 def to_markdown(exported: Exported) -> str:
+    """The conversation for people: what is known of it, and the transcript."""
     return "\n\n".join([f"# {exported.id}", _facts(exported), *_messages(exported)]) + "\n"
 
 
