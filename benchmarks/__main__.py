@@ -46,8 +46,8 @@ async def main(arguments: argparse.Namespace) -> None:
             print(f"{name} took longer than {longest:.0f} s, and is left out.", file=sys.stderr)
             continue
         print(f"{report.table(every[name])}\n\n({time.monotonic() - started:.0f} s)\n", flush=True)
-    lost = report.losses([*every.values()])
-    print(lost)
+    asked, lost = report.goals(every), report.losses([*every.values()])
+    print(f"{asked}\n\n{lost}")
     path = report.save("run", facts, every)
     print(f"\nSaved as {path}")
     if peers.INSTALLED.exists():
@@ -57,7 +57,7 @@ async def main(arguments: argparse.Namespace) -> None:
         if plan.to_death:  # a run of its own, beside the last ordinary one
             report.record("to death", facts, *map(report.table, every.values()))
         else:
-            report.record("run", facts, *map(report.table, every.values()), lost, *drawn, report.legend())
+            report.record("run", facts, *map(report.table, every.values()), asked, lost, *drawn, report.legend())
         print(f"Recorded in {report.RECORD}")
 
 

@@ -7,19 +7,35 @@ import os
 import platform
 import subprocess
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from benchmarks.contestants import ALL, EVERTURN
+from benchmarks.contestants import ALL, EVERTURN, FLOOR, FLOOR_HTTP
 from benchmarks.measures import Column, Measured, Rows
 from benchmarks.rig import RESULTS, ROOT
 
 RECORD = ROOT / "benchmarks" / "RESULTS.md"
 WORTH_SAYING = 1.02
 """Behind by less than this is noise."""
+
+
+@dataclass(frozen=True)
+class Goal:
+    measure: str
+    key: str
+    what: str
+    bound: str
+    better: Literal["low", "high"] = "low"
+
+
+GOALS = (
+    Goal("latency", "latency_ms", "latency per turn", "at most 1.10"),
+    Goal("throughput", "rate_50", "throughput of 50 conversations", "at least 0.85", "high"),
+    Goal("throughput", "rate_200", "throughput of 200 conversations", "at least 0.85", "high"),
+)
 
 
 def machine(server: Path) -> dict[str, str]:
@@ -49,6 +65,24 @@ def losses(every: list[Measured], *, name: str = EVERTURN.name) -> str:
     """Where `name` is behind somebody: one line each, from the numbers."""
     lost = [line for measured in every if name in measured.rows for line in _losses(measured, name)]
     return "\n".join([f"### Where {name} loses", "", *(lost or ["- nowhere, in this run"])])
+
+
+def goals(every: dict[str, Measured], *, name: str = EVERTURN.name) -> str:
+    """What issue 4 asks for, against both floors, and whether every peer is behind."""
+    heads = ["", f"/ {FLOOR_HTTP.name}", f"/ {FLOOR.name}", "must be", "ahead of every peer"]
+    lines = ["### What was asked for", "", _line(heads), _line(["---", *["---:"] * 4])]
+    for goal in GOALS:
+        rows = every[goal.measure].rows if goal.measure in every else {}
+        values = {one: row[goal.key] for one, row in rows.items() if row.get(goal.key)}
+        if name in values:
+            own = values[name]
+            ratios = [
+                f"{own / values[floor.name]:.2f}" if floor.name in values else "-" for floor in (FLOOR_HTTP, FLOOR)
+            ]
+            peers = [value for one, value in values.items() if one not in {name, FLOOR.name, FLOOR_HTTP.name}]
+            ahead = all(own < value if goal.better == "low" else own > value for value in peers)
+            lines.append(_line([goal.what, *ratios, goal.bound, "yes" if ahead else "no"]))
+    return "\n".join(lines)
 
 
 def legend() -> str:

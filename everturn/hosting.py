@@ -52,7 +52,8 @@ class Worker:
 
     - `task_queue`: the client's, unless given.
     - `cached_conversations`: how many keep their state in memory; it should exceed those that run at the same time.
-    - `max_prefix_bytes`: the memory for transcripts.
+      None: EVERTURN_CACHED_CONVERSATIONS, 1,000.
+    - `max_prefix_bytes`: the memory for transcripts; None: EVERTURN_MAX_PREFIX_MB, 256 MiB.
     - `max_concurrent_activities`: model turns and tool calls at the same time; as many threads for sync tools.
     - `drain_timeout`: how long running activities may go on after a shutdown has begun.
     - `journals`: a folder that outlives the process, where a worker that is started again finds what it had in hand.
@@ -72,8 +73,8 @@ class Worker:
         *,
         agents: Sequence[Agent],
         task_queue: str | None = None,
-        cached_conversations: int = 1000,
-        max_prefix_bytes: int = 256 * 1024 * 1024,
+        cached_conversations: int | None = None,
+        max_prefix_bytes: int | None = None,
         max_concurrent_activities: int = 200,
         drain_timeout: timedelta = DRAIN_TIMEOUT,
         journals: Path | None = None,
@@ -88,9 +89,10 @@ class Worker:
         self._artifacts = Artifacts.at(kept_at) if isinstance(kept_at, str | Path) else kept_at
         self._agents = {name: self._with_reader(agent) for name, agent in _hosted(agents).items()}
         self._task_queue = task_queue or client.task_queue
+        cached = settings.cached_conversations if cached_conversations is None else cached_conversations
         self._options: dict[str, Any] = {
             "task_queue": self._task_queue,
-            "max_cached_workflows": cached_conversations,
+            "max_cached_workflows": cached,
             "max_concurrent_activities": max_concurrent_activities,
             "graceful_shutdown_timeout": drain_timeout,
         }
@@ -101,7 +103,7 @@ class Worker:
             self._options["build_id"] = settings.build_id or version("everturn")
         self._journals = journals or default_folder()
         self._threads = max_concurrent_activities
-        self.prefixes = Prefixes(max_prefix_bytes)
+        self.prefixes = Prefixes(settings.max_prefix_mb * 1024**2 if max_prefix_bytes is None else max_prefix_bytes)
         self._stack = AsyncExitStack()
         self._fatal: BaseException | None = None
 

@@ -30,6 +30,10 @@ class Settings(BaseSettings):
     """Where workers keep tool results that are too large: a directory, or a URL for fsspec."""
     storage: str | None = None
     """Where large payloads go instead of the history: a directory, s3://bucket or gs://bucket."""
+    cached_conversations: Annotated[int, Field(ge=0)] = 1000
+    """How many conversations a worker keeps in memory between their steps."""
+    max_prefix_mb: Annotated[int, Field(ge=0)] = 256
+    """What a worker's memory of transcripts takes at most."""
     stream_seconds: Annotated[float, Field(ge=0.05, le=1.5)] = 0.2
     """How often a model turn says more to those who follow its text as it is written."""
     metrics: Annotated[str | None, Field(pattern=r"^[^\s/]+:\d{1,5}$")] = None

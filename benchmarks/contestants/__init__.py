@@ -78,8 +78,8 @@ NAIVE = Contestant(
 EVERTURN = Contestant(
     "everturn",
     "Conversation",
-    "everturn as `worker.py` hosts it: streamed replies, heartbeats, validated arguments, summaries and details in "
-    "the Web UI, search attributes, a log line for each turn and each tool.",
+    "everturn as `worker.py` hosts it where uvloop is not installed: streamed replies, heartbeats, validated "
+    "arguments, summaries and details in the Web UI, search attributes, a log line for each turn and each tool.",
     start=by_everturn,
 )
 PYDANTIC_AI = Contestant(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
-from everturn import Deployment
+from everturn import Agent, Deployment, Worker
 from everturn.deployment import of_settings
 from everturn.errors import InvalidSetting
 from everturn.settings import Settings, connect_options, temporal_is_configured
@@ -42,6 +43,7 @@ def test_an_empty_variable_counts_as_absent(monkeypatch: pytest.MonkeyPatch) -> 
     [
         ("EVERTURN_LOG", "jsn", ["EVERTURN_LOG='jsn'", "'console' or 'json'"]),
         ("EVERTURN_LOG_LEVEL", "loud", ["EVERTURN_LOG_LEVEL='loud'", "'debug'"]),
+        ("EVERTURN_MAX_PREFIX_MB", "-1", ["EVERTURN_MAX_PREFIX_MB='-1'"]),
         ("EVERTURN_METRICS", "9464", ["EVERTURN_METRICS='9464'"]),
         ("EVERTURN_STREAM_SECONDS", "9", ["EVERTURN_STREAM_SECONDS='9'", "1.5"]),
         ("EVERTURN_TASKQUEUE", "x", ["EVERTURN_TASKQUEUE", "Did you mean EVERTURN_TASK_QUEUE?"]),
@@ -79,6 +81,16 @@ def test_a_deployment_is_named_whole(
 def test_half_a_deployment_is_refused(name: str, build_id: str | None) -> None:
     with pytest.raises(InvalidSetting, match="build ID"):
         of_settings(Settings(deployment=name, build_id=build_id))
+
+
+def test_a_worker_takes_its_memory_bounds_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EVERTURN_CACHED_CONVERSATIONS", "7")
+    monkeypatch.setenv("EVERTURN_MAX_PREFIX_MB", "2")
+    client, agents = Mock(task_queue="q"), [Agent("clerk", model="scripted:x")]
+    worker = Worker(client, agents=agents)
+    assert (worker._options["max_cached_workflows"], worker.prefixes.max_bytes) == (7, 2 * 1024**2)
+    worker = Worker(client, agents=agents, cached_conversations=0, max_prefix_bytes=0)
+    assert (worker._options["max_cached_workflows"], worker.prefixes.max_bytes) == (0, 0)
 
 
 def test_temporal_is_at_its_usual_address_unless_told() -> None:
