@@ -120,6 +120,7 @@ def test_other_blocks_are_what_they_say(tmp_path: Path) -> None:
         }
         for block in BLOCKS:
             if block.language not in {"python", "sh", "text", "py"}:
+                assert block.language in read, f"{block.page}:{block.line}"
                 read[block.language](block.text)
 
 
