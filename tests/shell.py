@@ -24,6 +24,15 @@ def refund(order: str, cents: int) -> str:
 """
 
 
+class _Process(subprocess.Popen[str]):
+    """One that a test which fails does not wait for."""
+
+    def __exit__(self, kind: Any, value: Any, trace: Any) -> None:
+        if kind is not None:
+            self.kill()
+        super().__exit__(kind, value, trace)
+
+
 class Shell:
     """Runs `everturn` in a folder, with an environment."""
 
@@ -31,8 +40,8 @@ class Shell:
         self.folder = folder
         self.environment = environment
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
+    def start(self, *arguments: str) -> _Process:
+        return _Process(
             [sys.executable, "-m", "everturn", *arguments],
             cwd=self.folder,
             env=self.environment,

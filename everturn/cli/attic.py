@@ -37,7 +37,7 @@ class Attic:
     def clear(self) -> None:
         """It was closed: there is nothing to come back to."""
         beside = [self.database.with_name(self.database.name + suffix) for suffix in ("", "-wal", "-shm")]
-        for path in (*beside, self.options):
+        for path in (*beside, self.database.with_suffix(".log"), self.options):
             path.unlink(missing_ok=True)
 
 
