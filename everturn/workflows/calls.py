@@ -45,8 +45,8 @@ class Calls:
         self._open: tuple[ToolCall, ...] = ()
         self._results: dict[str, ToolResult] = {}
         self.recorded: set[str] = set()
-        """Those whose result stands in the event of its tool's activity, in the marker of a local one, or in the event of
-        its agent's conversation."""
+        """Those whose result stands in the event of its tool's activity, in the marker of a local one, or in the event
+        of its agent's conversation."""
 
     async def settle(
         self, planned: tuple[PlannedCall, ...], *, agent: str, turn: int, at_once: int
