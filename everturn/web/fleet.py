@@ -71,12 +71,12 @@ class Fleet:
             await asyncio.sleep(min(max(GLANCE_SECONDS, LOAD * took), LONGEST_PAUSE_SECONDS))
 
     async def _glance(self) -> dict[str, Any]:
-        newest = self._some(None)
-        waiting = [self._some(status) for status in FOR_PEOPLE] if await self._client.indexed() else []
-        lists = await asyncio.gather(newest, *waiting)
+        indexed = await self._client.indexed()
+        lists = await asyncio.gather(*map(self._some, (None, *FOR_PEOPLE) if indexed else (None,)))
         rows = {one.id: one for listed in reversed(lists) for one in listed}
         by_age = sorted(rows.values(), key=lambda one: one.started_at, reverse=True)
-        return {"rows": [_row(one) for one in by_age], "counts": dict(Counter(one.status for one in by_age))}
+        counts = await self._client.count() if indexed else Counter(one.status for one in by_age)
+        return {"rows": [_row(one) for one in by_age], "counts": counts}
 
     async def _some(self, status: str | None) -> list[Listed]:
         some: list[Listed] = []

@@ -243,10 +243,12 @@ async def test_questions_that_make_no_sense_are_refused(web: httpx.AsyncClient, 
 
 
 async def test_a_proxys_header_says_who_decides_whatever_the_page_says(client: Client, scripted: Scripted) -> None:
-    agent = agent_on(scripted(REFUND), tools=[refund])
+    # A second call waits on, so that the conversation is not over when the first is decided on again.
+    both = [[REFUND[0], call("refund", {"order_id": "82", "cents": 6}, id="b")], "Done."]
+    agent = agent_on(scripted(both), tools=[refund])
     async with hosting(client, agent), served(client, by_header="X-User") as address:
-        conversation = await client.start(agent, "Refund 81")
-        await waiting(conversation)
+        conversation = await client.start(agent, "Refund both")
+        await waiting(conversation, calls=2)
         async with httpx.AsyncClient(base_url=address) as web:
             body = {"conversation": conversation.id, "call_id": "a", "by": "somebody else"}
             assert (await web.post("/api/deny", json=body)).status_code == 403
@@ -254,6 +256,8 @@ async def test_a_proxys_header_says_who_decides_whatever_the_page_says(client: C
             assert denied.json() == {"call_ids": ["a"]}
             again = await web.post("/api/approve", json=body, headers={"x-user": "bob@example.org"})
             assert (again.status_code, "ada@example.org" in again.json()["error"]) == (409, True)
+        await conversation.close()
+        await conversation.outcome()
 
 
 # ---------------------------------------------------------------- the stream

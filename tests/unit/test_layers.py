@@ -57,6 +57,8 @@ RULES = [
     Rule("client", never="workflows activities providers hosting"),
     Rule("activities", never="workflows hosting client cli"),
     Rule("hosting", never="cli"),
+    # Beside the CLI, on top of the client.
+    Rule("web", never="workflows activities providers hosting cli devserver"),
 ]
 
 

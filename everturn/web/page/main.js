@@ -86,8 +86,10 @@ function link(state) {
 let atEnd = true;
 const toEnd = () => atEnd && $("scroll").scrollTo(0, $("scroll").scrollHeight);
 new ResizeObserver(toEnd).observe($("transcript"));
-$("scroll").onscroll = ({ target }) => (atEnd = target.scrollHeight - target.scrollTop - target.clientHeight < 60);
-$("transcript").onclick = () => (atEnd = false); // what unfolds must not move away
+$("scroll").onscroll = ({ target }) => {
+  atEnd = target.scrollHeight - target.scrollTop - target.clientHeight < 60;
+};
+$("transcript").addEventListener("click", () => (atEnd = false)); // what unfolds must not move away
 
 function offerEarlier(here, count) {
   const button = el("button", { type: "button", class: "quiet earlier" });
