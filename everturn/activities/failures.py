@@ -1,8 +1,8 @@
 """How a failed activity tells Temporal what to do: try again and when, or give up and why.
 
 Patience is a time, and only failures spend it: each reported failure adds how long its try took and the wait that
-follows. A worker that is lost, a deploy or an outage of the workers reports nothing and so spends nothing. What is spent
-goes from try to try in the heartbeat details, which Temporal keeps outside the history.
+follows. A worker that is lost, a deploy or an outage of the workers reports nothing and so spends nothing. What is
+spent goes from try to try in the heartbeat details, which Temporal keeps outside the history.
 """
 
 from __future__ import annotations

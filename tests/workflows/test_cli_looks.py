@@ -33,7 +33,7 @@ def test_a_finished_conversation_from_all_sides(shell: Shell, model: Callable[[A
     assert "'yesterday' is no cursor" in nowhere.stderr
 
     shown = shell.run("show", name).stdout
-    assert '✓ refund [approved by' in shown
+    assert "✓ refund [approved by" in shown
     assert "● It is done." in shown
 
     lines = [json.loads(line) for line in shell.run("export", name).stdout.splitlines()]
@@ -73,7 +73,9 @@ def test_steering_says_what_it_did_to_programs(shell: Shell, model: Callable[[An
 def test_a_watch_that_is_left_says_how_to_go_on(shell: Shell, model: Callable[[Any], None], name: str) -> None:
     model(REFUND)
     with shell.start("run", "Refund order 81", *AD_HOC, "--id", name) as process:
-        until(lambda: name in [one["id"] for one in shell.json("list", "--status", "awaiting_approval")["conversations"]])
+        until(
+            lambda: name in [one["id"] for one in shell.json("list", "--status", "awaiting_approval")["conversations"]]
+        )
         with shell.start("watch", name) as watch:
             assert watch.stdout
             assert watch.stdout.readline() == "▸ Refund order 81\n"
@@ -104,7 +106,9 @@ def test_the_shell_completes_ids_and_calls_and_is_told_nothing_else(
 
     model(REFUND)
     with shell.start("run", "Refund order 81", *AD_HOC, "--id", name) as process:
-        until(lambda: name in [one["id"] for one in shell.json("list", "--status", "awaiting_approval")["conversations"]])
+        until(
+            lambda: name in [one["id"] for one in shell.json("list", "--status", "awaiting_approval")["conversations"]]
+        )
         assert completed(f"everturn show {name[:-2]}") == [name]
         assert completed(f"everturn approve {name} ") == ["call_0_0"]
         assert "assistant" in completed("everturn run hi --agent ")

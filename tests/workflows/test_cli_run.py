@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -31,7 +27,11 @@ def waiting_run(shell: Shell, model: Callable[[Any], None], name: str) -> Iterat
     model(REFUND)
     with shell.start("run", "Refund order 81", *AD_HOC, "--id", name) as process:
         try:
-            until(lambda: name in [one["id"] for one in shell.json("list", "--status", "awaiting_approval")["conversations"]])
+            until(
+                lambda: (
+                    name in [one["id"] for one in shell.json("list", "--status", "awaiting_approval")["conversations"]]
+                )
+            )
             yield process
         finally:
             process.kill()

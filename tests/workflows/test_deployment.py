@@ -1,4 +1,4 @@
-"""Worker versioning, with the real server: what becomes of conversations when another version is made the current one."""
+"""Worker versioning, on the real server: what becomes of conversations when another version is made current."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def make_current(client: Client, deployment: Deployment) -> None:
 
 
 async def answered_by(client: Client, name: str) -> bool:
-    """Whether a conversation that begins now is answered by that version: the server takes its time to tell all queues."""
+    """Whether that version answers a conversation that begins now: the server takes its time to tell all queues."""
     conversation = await client.start("clerk", "Go")
     await waiting(conversation)
     await conversation.deny()

@@ -176,7 +176,9 @@ async def test_a_watcher_asks_no_more_than_it_has_to(
 async def test_a_turn_that_is_tried_again_starts_its_text_over(
     client: Client, scripted: Scripted, go_on: threading.Event, cached_conversations: int
 ) -> None:
-    agent = agent_on(scripted([cut("This was another story. " * 40, after=11, until=go_on), slow(STORY, per_chunk=0.02)]))
+    agent = agent_on(
+        scripted([cut("This was another story. " * 40, after=11, until=go_on), slow(STORY, per_chunk=0.02)])
+    )
     async with hosting(client, agent, cached_conversations=cached_conversations):
         conversation = await client.start(agent, "Tell me a story", stream=True)
         events = conversation.events()
@@ -255,7 +257,9 @@ async def test_one_follower_sees_the_text_of_every_run(
     def note(number: int) -> str:
         return "noted"
 
-    script = [slow([say(f"{number}. {STORY}"), call("note", {"number": number})], per_chunk=0.01) for number in range(4)]
+    script = [
+        slow([say(f"{number}. {STORY}"), call("note", {"number": number})], per_chunk=0.01) for number in range(4)
+    ]
     agent = agent_on(scripted([*script, slow(STORY, per_chunk=0.01)]), tools=[note])
     async with hosting(client, agent, cached_conversations=cached_conversations):
         conversation = await client.start(agent, "Tell me stories", stream=True)

@@ -63,7 +63,10 @@ async def test_one_that_starts_while_the_server_is_away_waits_for_it(
         await server.stop()
         log = tmp_path / "log"
         variables = {**environment, "TEMPORAL_ADDRESS": server.address}
-        with log.open("w") as written, subprocess.Popen([sys.executable, WORKER], env=variables, stderr=written) as worker:
+        with (
+            log.open("w") as written,
+            subprocess.Popen([sys.executable, WORKER], env=variables, stderr=written) as worker,
+        ):
             try:
                 await eventually(lambda: "server.unreachable" in log.read_text())
                 assert server.address in log.read_text()
