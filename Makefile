@@ -24,7 +24,7 @@ setup: .venv/ready
 	@touch $@
 
 test: setup ## all tests that need no key
-	@.venv/bin/pytest $(ARGS)
+	@.venv/bin/pytest -n 2 $(ARGS)
 
 check: setup ## what CI runs first
 	.venv/bin/ruff check
