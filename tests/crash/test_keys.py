@@ -98,7 +98,8 @@ async def test_a_whole_conversation_with_failures_shows_no_key(
         if number == 0:
             await waiting(conversation)
             await conversation.approve("r")
-    assert await conversation.reply() == "Done."
+    # Not reply(): a worker that stops before the last workflow task is done leaves the conversation open.
+    assert (await conversation.outcome()).text == "Done."
     assert worker.stop() == 0
 
     # Every failure came, and each but the cut one had the key in it: otherwise this test would prove nothing.
