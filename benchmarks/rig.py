@@ -54,9 +54,13 @@ class Rig:
     model_pid: int
     base_url: str
 
-    async def start(self, contestant: Contestant, *, turns: int, slow: str = "", name: str = "") -> Handle:
+    async def start(
+        self, contestant: Contestant, *, turns: int, slow: str = "", name: str = "", unlike: str = ""
+    ) -> Handle:
         conversation_id = name or f"{contestant.name}-{uuid4().hex[:8]}"
-        return await contestant.start(self.client, contestant, conversation_id, work.opening(turns, slow=slow))
+        return await contestant.start(
+            self.client, contestant, conversation_id, work.opening(turns, slow=slow, unlike=unlike)
+        )
 
     async def hold(self, contestant: Contestant, *, turns: int, seconds: float = 60.0) -> Handle:
         """A whole conversation: raises TimeoutError, and RuntimeError where the contestant did not do its work."""

@@ -25,12 +25,13 @@ def looked_up(number: int) -> str:
     return f"{number:016}" * 256
 
 
-def opening(turns: int, *, slow: str = "") -> str:
+def opening(turns: int, *, slow: str = "", unlike: str = "") -> str:
     """The user's message. The scripted model reads from it how many calls to make.
 
-    With `slow`, a word that is used once: the first time it is asked for turn SLOW_TURN, it takes minutes.
+    With `slow`, a word that is used once: the first time it is asked for turn SLOW_TURN, it takes minutes. With
+    `unlike`, a word that is used once as well: no worker can hold the same transcript for two conversations.
     """
-    return f"{turns} turns, please" + (f", {SLOW}: {slow}" if slow else "")
+    return f"{turns} turns, please{unlike and f' ({unlike})'}" + (f", {SLOW}: {slow}" if slow else "")
 
 
 def turns_of(said: str) -> int:

@@ -18,7 +18,9 @@ async def run(folder: Path) -> Report:
     report = Report(f"{CONVERSATIONS} conversations of {TURNS} turns at once")
     async with rig(db_filename=folder / "crowd.db") as running, running.worker(EVERTURN) as worker:
         started, cpu = time.perf_counter(), worker.cpu_seconds()
-        handles = await asyncio.gather(*(running.start(EVERTURN, turns=TURNS) for _ in range(CONVERSATIONS)))
+        handles = await asyncio.gather(
+            *(running.start(EVERTURN, turns=TURNS, unlike=str(n)) for n in range(CONVERSATIONS))
+        )
         results = [asyncio.create_task(handle.result()) for handle in handles]
         await asyncio.wait(results, timeout=LONGEST_SECONDS)
         seconds = time.perf_counter() - started

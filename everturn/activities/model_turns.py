@@ -76,13 +76,15 @@ class ModelTurns:
             reply = await self._ask(agent, request, (*prefix, *delta), speech=self._speech(beat, request))
             plan = await plan_calls(agent, reply.tool_calls, conclude=request.conclude)
         output, problem = _output(agent, request, reply)
+        digest = self._prefixes.remember(request.digest, prefix, (*delta, reply.message))
+        self._prefixes.forget_results(activity.info().workflow_run_id or "", request.named)
         view, summary_due = _next_view(agent, request, (*prefix, *delta, reply.message), reply.usage)
         turn = ModelReply(
             message=reply.message,
             plan=plan,
             # That it wants tools is plain from the message; every field that is written costs history bytes.
             stop="end" if reply.stop == "tool_calls" else reply.stop,
-            digest=self._prefixes.remember(request.digest, prefix, (*delta, reply.message)),
+            digest=digest,
             usage=reply.usage,
             cost_usd=cost_usd(_model(agent, request), reply.usage),
             output=output,

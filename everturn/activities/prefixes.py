@@ -8,84 +8,94 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64encode
 from collections import OrderedDict
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
 
 from everturn.records import Message, ToolResult
-
-DIGESTS_PER_BRANCH = 4
-"""The last turns of a branch that can still be found: a retry asks for the one before."""
 
 MESSAGE_OVERHEAD_BYTES = 1_500
 """What a message takes in memory beyond its JSON: of short ones, by far the most. Measured."""
 
 
-@dataclass(eq=False)
-class _Branch:
-    """The messages of one conversation, and the lengths at which they were seen, by digest."""
+@dataclass(eq=False, slots=True)
+class _Node:
+    """The messages of a turn, behind those of its parent: conversations that begin alike share what they share."""
 
-    messages: list[Message]
+    digest: str
+    parent: _Node | None
+    messages: Sequence[Message]
+    length: int
+    """Of the whole prefix, in messages."""
+
     bytes: int
-    digests: OrderedDict[str, int] = field(default_factory=OrderedDict)
+    """Of this node alone."""
+
+    children: int = 0
 
 
 class Prefixes:
-    """An LRU of branches. Not thread-safe: it belongs to the worker's event loop."""
+    """A tree of turns, of which the branches that were not asked for longest go first. Not thread-safe: it belongs to
+    the worker's event loop."""
 
     def __init__(self, max_bytes: int = 256 * 1024 * 1024) -> None:
         self.max_bytes = max_bytes
         self.bytes = 0
         self.hits = 0
         self.misses = 0
-        self._branches: OrderedDict[int, _Branch] = OrderedDict()
-        self._by_digest: dict[str, _Branch] = {}
+        self._nodes: dict[str, _Node] = {}
+        self._leaves: OrderedDict[str, _Node] = OrderedDict()
         self._results: OrderedDict[tuple[str, str], tuple[ToolResult, int]] = OrderedDict()
 
     def knows(self, digest: str) -> bool:
-        return digest in self._by_digest
+        return digest in self._nodes
 
     def find(self, digest: str, length: int) -> Sequence[Message] | None:
         """The prefix with this digest; None where it is not remembered."""
         if length == 0:
             return ()
-        branch = self._by_digest.get(digest)
-        if branch is None or branch.digests[digest] != length:
+        node = self._nodes.get(digest)
+        if node is None or node.length != length:
             self.misses += 1
             return None
         self.hits += 1
-        self._branches.move_to_end(id(branch))
-        return branch.messages[:length]
+        self._touch(node)
+        turns = list(_upwards(node))
+        return [message for turn in reversed(turns) for message in turn.messages]
 
     def remember(self, prefix_digest: str, messages: Sequence[Message], new: Sequence[Message]) -> str:
         """Remembers `messages` followed by `new`; returns the digest of both together."""
-        digest, size = chained(prefix_digest or digest_of(messages), new)
-        branch = self._by_digest.get(prefix_digest)
-        if branch is None or branch.digests[prefix_digest] != len(branch.messages):
-            # Unknown, or somebody else went on from here already: then this is a branch of its own.
-            branch = _Branch(list(messages), sum(map(size_of, messages)))
-            self._branches[id(branch)] = branch
-            self.bytes += branch.bytes
-        branch.messages += new
-        branch.bytes += size
-        self.bytes += size
-        self._name(branch, digest)
+        prefix_digest = prefix_digest or digest_of(messages)
+        digest, size = chained(prefix_digest, new)
+        if (node := self._nodes.get(digest)) is not None:
+            self._touch(node)
+            return digest
+        parent = self._nodes.get(prefix_digest)
+        if parent is None and messages:
+            parent = self._add(prefix_digest, None, messages, sum(map(size_of, messages)))
+        self._add(digest, parent, new, size)
         self._forget_the_oldest()
         return digest
 
-    def _name(self, branch: _Branch, digest: str) -> None:
-        if (other := self._by_digest.get(digest)) is not None:
-            other.digests.pop(digest, None)
-        branch.digests[digest] = len(branch.messages)
-        self._by_digest[digest] = branch
-        self._branches.move_to_end(id(branch))
-        while len(branch.digests) > DIGESTS_PER_BRANCH:
-            self._by_digest.pop(branch.digests.popitem(last=False)[0])
+    def _add(self, digest: str, parent: _Node | None, messages: Sequence[Message], size: int) -> _Node:
+        length = len(messages) + (parent.length if parent else 0)
+        node = _Node(digest, parent, tuple(messages), length, size)
+        if parent:
+            parent.children += 1
+            self._leaves.pop(parent.digest, None)
+        self._nodes[digest] = self._leaves[digest] = node
+        self.bytes += size
+        return node
+
+    def _touch(self, node: _Node) -> None:
+        if not node.children:
+            self._leaves.move_to_end(node.digest)
 
     # ------------------------------------------------------------ results that the deltas only name
 
     def remember_result(self, run_id: str, result: ToolResult) -> None:
         size = len(result.model_dump_json())
+        self.forget_results(run_id, [result.call_id])  # that of an attempt before, which nobody got
         self._results[run_id, result.call_id] = (result, size)
         self.bytes += size
         self._forget_the_oldest()
@@ -97,22 +107,41 @@ class Prefixes:
             return None
         return {call_id: self._results[run_id, call_id][0] for call_id in call_ids}
 
+    def forget_results(self, run_id: str, call_ids: Sequence[str]) -> None:
+        """For results that are in a prefix now."""
+        for call_id in call_ids:
+            if entry := self._results.pop((run_id, call_id), None):
+                self.bytes -= entry[1]
+
     # ------------------------------------------------------------ bounds
 
     def clear(self) -> None:
-        self._branches.clear()
-        self._by_digest.clear()
+        self._nodes.clear()
+        self._leaves.clear()
         self._results.clear()
         self.bytes = 0
 
     def _forget_the_oldest(self) -> None:
         while self.bytes > self.max_bytes and self._results:
             self.bytes -= self._results.popitem(last=False)[1][1]
-        while self.bytes > self.max_bytes and self._branches:
-            _, branch = self._branches.popitem(last=False)
-            self.bytes -= branch.bytes
-            for digest in branch.digests:
-                del self._by_digest[digest]
+        while self.bytes > self.max_bytes and self._leaves:
+            self._cut(self._leaves.popitem(last=False)[1])
+
+    def _cut(self, leaf: _Node) -> None:
+        """Forgets a branch, down to where another one goes off."""
+        for node in _upwards(leaf):
+            if node.children:
+                break
+            del self._nodes[node.digest]
+            self.bytes -= node.bytes
+            if node.parent:
+                node.parent.children -= 1
+
+
+def _upwards(node: _Node | None) -> Iterator[_Node]:
+    while node:
+        yield node
+        node = node.parent
 
 
 def digest_of(messages: Sequence[Message]) -> str:

@@ -52,6 +52,42 @@ def test_whatever_is_found_is_right_and_the_bound_holds(
         assert found is None or tuple(found) == messages
 
 
+def test_conversations_that_are_alike_are_remembered_once() -> None:
+    prefixes, digest, messages = Prefixes(), "", ()
+    for word in "abc":
+        new = (Message.user(word),)
+        digest, before = prefixes.remember(digest, messages, new), digest
+        alone = prefixes.bytes
+        for _ in range(50):
+            assert prefixes.remember(before, messages, new) == digest
+        assert prefixes.bytes == alone
+        messages += new
+    assert prefixes.find(digest, 3) == list(messages)
+
+
+def test_the_branch_that_was_not_asked_for_longest_goes_first_and_leaves_what_is_shared() -> None:
+    prefixes = Prefixes()
+    start = prefixes.remember("", (), (Message.user("hello"),))
+    old = prefixes.remember(start, (Message.user("hello"),), (Message.user("old"),))
+    new = prefixes.remember(start, (Message.user("hello"),), (Message.user("new"),))
+    assert prefixes.find(old, 2)
+    prefixes.max_bytes = prefixes.bytes
+    newest = prefixes.remember(old, [Message.user("hello"), Message.user("old")], (Message.user("!"),))
+    assert prefixes.find(new, 2) is None
+    found = prefixes.find(newest, 3)
+    assert found is not None
+    assert [message.text for message in found] == ["hello", "old", "!"]
+
+
+def test_results_that_are_in_a_prefix_are_not_kept_twice() -> None:
+    prefixes = Prefixes()
+    for _ in range(2):
+        prefixes.remember_result("run", ToolResult(call_id="a", content=(Text(text="x" * 50),)))
+    prefixes.forget_results("run", ["a", "b"])
+    assert prefixes.bytes == 0
+    assert prefixes.find_results("run", ("a",)) is None
+
+
 def test_results_are_found_for_their_run_only_and_all_or_none() -> None:
     prefixes = Prefixes(max_bytes=1000)
     result = ToolResult(call_id="a", content=(Text(text="x"),))
