@@ -70,8 +70,9 @@ class Rig:
         return handle
 
     @asynccontextmanager
-    async def worker(self, contestant: Contestant, *, warm: bool = True) -> AsyncIterator[Worker]:
-        """A worker process of its own. With `warm`, it has held a conversation before the block begins."""
+    async def worker(self, contestant: Contestant, *, warm: bool = True, **environment: str) -> AsyncIterator[Worker]:
+        """A worker process of its own, with more variables in its environment; with `warm`, it has held a conversation
+        before the block begins."""
         log = RESULTS / f"{contestant.name}.log"
         command = (
             contestant.python,
@@ -80,7 +81,7 @@ class Rig:
             contestant.name,
             self.client.service_client.config.target_host,
         )
-        process = spawn(*command, log=log, SCRIPTED_BASE_URL=self.base_url)
+        process = spawn(*command, log=log, SCRIPTED_BASE_URL=self.base_url, **environment)
         worker = Worker(contestant, process, log)
         try:
             if warm:

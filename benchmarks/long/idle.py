@@ -1,7 +1,7 @@
 """10,000 conversations that are open and idle: the worker's memory does not grow with them.
 
-What bounds it is the workflow cache (Worker(cached_conversations=1000)) and the prefix cache (max_prefix_bytes,
-256 MB): each conversation here has said 4 KB, so the first is full after 1,000 of them and the second never.
+What bounds it is the workflow cache (Worker(cached_conversations=1000)) and the prefix cache. Each conversation here
+has said 4 KB of its own: the first is full after 1,000 of them; the second, of 16 MiB and not 256, after 2,400.
 """
 
 from __future__ import annotations
@@ -19,22 +19,25 @@ from benchmarks.rig import rig, status_mb
 
 MARKS = (500, 1_000, 2_000, 3_000, 5_000, 7_500, 10_000)
 AT_ONCE = 100
-SAID = f"{work.opening(0)}. " + "x" * 4_000
-FULL = 2_000
-"""Here all caches that count conversations are full."""
-MAX_BYTES_EACH = 12_000
-"""Of worker memory for each further conversation: the 4 KB that it said are kept, until max_prefix_bytes is used up."""
+MAX_PREFIX_MB = 16
+FULL = 3_000
+"""Here all caches are full."""
+MAX_BYTES_EACH = 1_000
+"""Of worker memory for each further conversation: noise, beside the 4 KB that it said."""
 
 
 async def run(folder: Path) -> Report:
     report = Report(f"{MARKS[-1]:,} idle open conversations")
-    async with rig(db_filename=folder / "idle.db") as running, running.worker(EVERTURN) as worker:
+    async with (
+        rig(db_filename=folder / "idle.db") as running,
+        running.worker(EVERTURN, EVERTURN_MAX_PREFIX_MB=str(MAX_PREFIX_MB)) as worker,
+    ):
         client = everturn_client(running.client)
         started, opened, sizes = time.perf_counter(), 0, {}
         for mark in MARKS:
             while opened < mark:
                 batch = range(opened, opened + AT_ONCE)
-                await asyncio.gather(*(_open(client, f"idle-{number}") for number in batch))
+                await asyncio.gather(*(_open(client, number) for number in batch))
                 opened += AT_ONCE
             worker.check()
             sizes[mark] = status_mb(worker.process.pid, "VmRSS")
@@ -50,7 +53,8 @@ async def run(folder: Path) -> Report:
     return report
 
 
-async def _open(client: Any, conversation_id: str) -> None:
+async def _open(client: Any, number: int) -> None:
+    said = f"{work.opening(0, unlike=str(number))}. " + "x" * 4_000
     async with asyncio.timeout(120):
-        conversation = await client.start("clerk", SAID, id=conversation_id, keep_open=timedelta(days=1))
+        conversation = await client.start("clerk", said, id=f"idle-{number}", keep_open=timedelta(days=1))
         await conversation.reply()
