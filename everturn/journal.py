@@ -1,7 +1,8 @@
-"""What a worker has in hand, on disk: so that its successor on the same machine can hand it back at once.
+"""What a worker has in hand, on disk: so that others on the same machine can hand it back at once when it dies.
 
-Temporal notices a lost worker by its silence, which takes seconds. A worker that is started again knows at once: its
-predecessor's journal names the activities that were running, and these are failed for it, to be run again.
+Temporal notices a lost worker by its silence, which takes seconds. The kernel knows at once, and frees the lock on its
+journal, which names the activities that were running. A worker that starts, or that runs beside it, finds that, and
+fails them for it, to be run again.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import tempfile
 import time
 from base64 import b64decode, b64encode
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import IO, Any, Self
@@ -34,6 +35,11 @@ MAX_BYTES = 1024 * 1024
 
 STALE_SECONDS = 24 * 3600.0
 """Temporal has long noticed what a worker lost that has been dead for a day: its journal is only litter by then."""
+
+LOOK_SECONDS = 0.5
+"""Between two looks at the other workers' journals."""
+
+RPC_TIMEOUT = timedelta(seconds=5)
 
 Task = dict[str, str]
 """token, conversation, run, activity."""
@@ -92,9 +98,16 @@ class Journal:
                 self._file.write(json.dumps(held) + "\n")
         self._file.write(json.dumps(line) + "\n")
 
+    async def watch(self, client: Client) -> None:
+        """Hands back what workers beside this one had in hand when they died. Never returns."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            with suppress(OSError):  # somebody clears the folder
+                await self.hand_back(client)
+
     async def hand_back(self, client: Client) -> int:
-        """Fails what dead predecessors had in hand, and returns how many tasks that were."""
-        tasks = list(self._orphans())
+        """Fails what dead workers had in hand, and returns how many tasks that were."""
+        tasks = await asyncio.to_thread(lambda: list(self._orphans()))  # the disk may be slow
         await asyncio.gather(*(_hand_back(client, task) for task in tasks))
         if tasks:
             _log.info("worker.handed_back", activities=len(tasks))
@@ -152,14 +165,20 @@ async def _hand_back(client: Client, task: Task) -> None:
     )
     handle = client.get_async_activity_handle(task_token=b64decode(task["token"]))
     try:
-        # The conversation's next step would wait for the dead worker's own queue first.
-        await client.workflow_service.reset_sticky_task_queue(
-            ResetStickyTaskQueueRequest(
-                namespace=client.namespace,
-                execution=WorkflowExecution(workflow_id=task["conversation"], run_id=task["run"]),
-            )
-        )
+        await release(client, task["conversation"], task["run"])
         await handle.fail(lost)
     except (RPCError, AsyncActivityCancelledError) as error:
         # Temporal noticed before us, or the conversation is over.
         _log.debug("worker.not_handed_back", activity=task["activity"], error=str(error))
+
+
+async def release(client: Client, conversation: str, run: str) -> None:
+    """Lets any worker take the conversation's next step, which would wait for its dead worker's own queue first.
+    Raises RPCError."""
+    await client.workflow_service.reset_sticky_task_queue(
+        ResetStickyTaskQueueRequest(
+            namespace=client.namespace,
+            execution=WorkflowExecution(workflow_id=conversation, run_id=run),
+        ),
+        timeout=RPC_TIMEOUT,
+    )

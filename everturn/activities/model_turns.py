@@ -15,6 +15,7 @@ from everturn.activities.beat import Beat, Heart
 from everturn.activities.planning import plan_calls
 from everturn.activities.prefixes import Prefixes, digest_of
 from everturn.activities.speech import Speech
+from everturn.activities.takeover import take_over
 from everturn.agent import Agent
 from everturn.bounds import size_of
 from everturn.carryover import View, WorkerFacts
@@ -69,6 +70,7 @@ class ModelTurns:
         started = time.monotonic()
         agent = self._agent(request.agent)
         with self._heart.beating() as beat:
+            await take_over()
             met = not self._prefixes.knows(request.digest)
             prefix, delta = await self._messages(request)
             if request.summarise:

@@ -15,6 +15,7 @@ from temporalio.exceptions import ApplicationError
 from everturn.activities import failures
 from everturn.activities.beat import Beat, Heart
 from everturn.activities.prefixes import Prefixes
+from everturn.activities.takeover import take_over
 from everturn.agent import Agent
 from everturn.artifacts import READ_RESULT, Artifacts
 from everturn.bounds import MAX_RESULT_BYTES, Notice, bounded, fits, size_of
@@ -75,6 +76,7 @@ class ToolCalls:
         if tool is None:  # gone with a deploy, after the call was planned
             return _result(name, request, (Text(text=f"The tool {name} is no longer available."),), is_error=True)
         with self._heart.beating() as beat:
+            await take_over()
             content, failed = await self._outcome(tool, request, beat)
             whole = _result(name, request, content, is_error=failed)
             result = await self._fitting(whole, request, until=started + tool.timeout.total_seconds())

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from temporalio.api.enums.v1 import EventType
 
 from everturn import Client
 from everturn.devserver import DevServer
@@ -20,7 +21,7 @@ from tests.workflows.test_conversation import results_of
 RESUME_SECONDS = 10.0
 """By default, a lost worker is noticed within this."""
 
-Start = Callable[[], WorkerProcess]
+Start = Callable[..., WorkerProcess]
 
 
 @pytest.fixture
@@ -72,10 +73,10 @@ async def test_killed_in_a_model_turn_it_is_asked_again_and_nothing_before_it(
         return say("Done.")
 
     script.update({0: call("work"), 1: hang})
-    doomed.append(await started(start()))
+    doomed.append(await started(start("one machine")))
     conversation = await client.start("clerk", "Go")
     await eventually(lambda: len(model.requests) == 2)
-    survivor = start()
+    survivor = start("another")
     await started(survivor)
     doomed[0].kill()
     killed_at = time.monotonic()
@@ -209,3 +210,42 @@ async def test_a_worker_that_is_started_again_hands_back_at_once_what_it_had_in_
     await conversation.answer("p", "paid")
     assert await conversation.reply() == "Done."
     assert sorted(tool for tool, *_ in effects(folder)) == ["pay", "work", "work"]
+
+
+async def test_a_worker_beside_the_one_that_dies_hands_back_at_once_what_that_had_in_hand(
+    client: Client, start: Start, script: dict[int, Any], folder: Path
+) -> None:
+    script.update({0: [call("work", id="w"), call("pay", id="p")], 1: "Done."})
+    workers = [await started(start()), await started(start())]
+    conversation = await client.start("clerk", "Go")
+    await eventually(lambda: len(effects(folder)) == 2)
+    lost = {int(pid) for *_, pid in effects(folder)}
+    for worker in workers:
+        if worker.process.pid in lost:
+            worker.kill()
+    (folder / "may-end").touch()
+    if len(lost) == 2:  # each had one of the calls
+        await started(start())
+    assert await waiting(conversation) == ("p",)
+    await conversation.answer("p", "paid")
+    assert await conversation.reply() == "Done."
+    assert sorted(tool for tool, *_ in effects(folder)) == ["pay", "work", "work"]
+    assert any("worker.handed_back" in worker.log.read_text() for worker in workers) or len(lost) == 2
+
+
+async def test_lost_with_its_machine_a_worker_is_noticed_by_its_silence_and_then_nothing_waits_for_it(
+    client: Client, start: Start, script: dict[int, Any], folder: Path
+) -> None:
+    script.update({0: call("work"), 1: "Done."})
+    doomed = await started(start("one machine"))
+    conversation = await client.start("clerk", "Go")
+    await eventually(lambda: effects(folder))
+    survivor = await started(start("another"))
+    doomed.kill()
+    (folder / "may-end").touch()
+    assert (await conversation.outcome()).text == "Done."
+    assert "worker.handed_back" not in survivor.log.read_text()
+    history = await client.temporal.get_workflow_handle(conversation.id).fetch_history()
+    kinds = [EventType.Name(event.event_type) for event in history.events]
+    assert kinds[-1] == "EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED"
+    assert "EVENT_TYPE_WORKFLOW_TASK_TIMED_OUT" not in kinds, "a step was offered to the worker that is gone"

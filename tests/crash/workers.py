@@ -18,7 +18,9 @@ ROOT = Path(__file__).parents[2]
 
 
 class WorkerProcess:
-    """`python worker.py`, as users run it; its log goes to a file in `folder`."""
+    """`python worker.py`, as users run it; its log goes to a file in `folder`.
+
+    One with a `machine` sees nothing of those on other ones: the kernel is the same, the temporary folder is not."""
 
     def __init__(
         self,
@@ -28,6 +30,7 @@ class WorkerProcess:
         *,
         agents: str = "tests/crash/agents.py",
         environment: Mapping[str, str] | None = None,
+        machine: str = "",
     ) -> None:
         self.log = folder / f"worker-{len(list(folder.glob('worker-*')))}.log"
         variables = {
@@ -39,6 +42,9 @@ class WorkerProcess:
             "SCRIPTED_BASE_URL": model.base_url,
             "CRASH_TEST_FOLDER": str(folder),
         }
+        if machine:
+            (folder / machine).mkdir(exist_ok=True)
+            variables["TMPDIR"] = str(folder / machine)
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "worker.py"], cwd=ROOT, env=variables, stderr=log, stdout=log
@@ -60,12 +66,12 @@ class WorkerProcess:
 
 
 @contextmanager
-def workers(client: Client, model: ScriptedModel, folder: Path) -> Iterator[Callable[[], WorkerProcess]]:
-    """A function that starts worker processes; what still runs afterwards is killed."""
+def workers(client: Client, model: ScriptedModel, folder: Path) -> Iterator[Callable[..., WorkerProcess]]:
+    """A function that starts worker processes, on a machine if given one; what still runs afterwards is killed."""
     running: list[WorkerProcess] = []
 
-    def start() -> WorkerProcess:
-        running.append(WorkerProcess(client, model, folder))
+    def start(machine: str = "") -> WorkerProcess:
+        running.append(WorkerProcess(client, model, folder, machine=machine))
         return running[-1]
 
     try:

@@ -1,0 +1,16 @@
+"""everturn, both of whose workers are on one machine."""
+
+from __future__ import annotations
+
+import os
+
+from benchmarks.contestants.everturn import clerk
+from everturn.serving import serve as serve_agents
+from everturn.settings import Settings
+
+__all__ = ["clerk", "serve"]
+
+
+async def serve(address: str) -> None:
+    os.environ["TEMPORAL_ADDRESS"] = address
+    await serve_agents(Settings(agents=(f"{__name__}:clerk",), task_queue="everturn_beside"))

@@ -1,0 +1,39 @@
+"""What a worker does for a conversation when it runs what another one was lost with."""
+
+from __future__ import annotations
+
+from temporalio import activity
+from temporalio.api.enums.v1 import TimeoutType
+from temporalio.service import RPCError
+
+from everturn.journal import RPC_TIMEOUT, release
+from everturn.logs import get_logger
+
+_log = get_logger("everturn.worker")
+
+
+async def take_over() -> None:
+    """Releases the conversation from the worker that was lost with this activity's last try, if one was.
+
+    That worker held the conversation too, as a rule: the step that takes this activity's result would be offered to it
+    alone, for two seconds.
+    """
+    info = activity.info()
+    if info.attempt == 1 or info.workflow_id is None or info.workflow_run_id is None:
+        return
+    try:
+        if await _was_lost(info.workflow_id, info.workflow_run_id, info.activity_id):
+            await release(activity.client(), info.workflow_id, info.workflow_run_id)
+    except RPCError as error:  # it costs two seconds, and nothing else
+        _log.debug("worker.not_released", conversation=info.workflow_id, error=str(error))
+
+
+async def _was_lost(conversation: str, run: str, activity_id: str) -> bool:
+    """Whether the try before this one ended by silence."""
+    handle = activity.client().get_workflow_handle(conversation, run_id=run)
+    described = await handle.describe(rpc_timeout=RPC_TIMEOUT)
+    return any(
+        pending.last_failure.timeout_failure_info.timeout_type == TimeoutType.TIMEOUT_TYPE_HEARTBEAT
+        for pending in described.raw_description.pending_activities
+        if pending.activity_id == activity_id
+    )
