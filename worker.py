@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 
 from everturn.errors import EverturnError
-from everturn.serving import check, run, serve
+from everturn.serving import check, end_process, run, serve
 from everturn.settings import Settings
 
 
@@ -28,4 +28,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    end_process(main(sys.argv[1:]))

@@ -56,8 +56,8 @@ class Worker:
     - `max_prefix_bytes`: the memory for transcripts; None: EVERTURN_MAX_PREFIX_MB, 256 MiB.
     - `max_concurrent_activities`: model turns and tool calls at the same time; as many threads for sync tools.
     - `drain_timeout`: how long running activities may go on after a shutdown has begun.
-    - `journals`: a folder that outlives the process, where other workers of the machine find what it had in hand when it
-      dies.
+    - `journals`: a folder that outlives the process, where other workers of the machine find what it had in hand when
+      it dies.
     - `artifacts`: where tool results are kept whole that are too large for a transcript: a directory or a URL for
       fsspec; None: where EVERTURN_ARTIFACTS says, if it does.
     - `deployment`: which version of the code this is, for Temporal's worker versioning; None: what EVERTURN_DEPLOYMENT

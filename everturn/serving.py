@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
+import sys
 import time
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Final
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from everturn import logs
 from everturn.errors import InvalidSetting, Unreachable
@@ -31,6 +34,17 @@ def run(main: Coroutine[Any, Any, None]) -> None:
         return
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(main)
+
+
+def end_process(status: int) -> NoReturn:
+    """Ends it with this exit status, once everything is closed.
+
+    Not sys.exit: threads of Temporal's runtime may abort an interpreter that goes down in an orderly way.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(status)
 
 
 async def serve(settings: Settings) -> None:

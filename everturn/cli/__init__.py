@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import signal
 import sys
@@ -26,6 +25,7 @@ from everturn.cli.serve import up, worker
 from everturn.cli.shelf import models, tools
 from everturn.cli.web import web
 from everturn.errors import EverturnError
+from everturn.serving import end_process
 
 # Typer brings its own copy of click, or uses the one that is installed: this is the base of either's usage errors.
 _UsageError = cast("type[Exception]", typer.BadParameter.__base__)
@@ -69,13 +69,7 @@ def _everturn(
 
 def main() -> NoReturn:
     """Runs the command of this process's arguments, and ends the process."""
-    status = run_command(sys.argv[1:])
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):
-            stream.flush()
-    # Not sys.exit: everything is closed by now, and threads of Temporal's runtime may still abort an interpreter that
-    # goes down in an orderly way. The status has to hold.
-    os._exit(status)
+    end_process(run_command(sys.argv[1:]))
 
 
 def run_command(arguments: Sequence[str]) -> int:
