@@ -58,6 +58,8 @@ class Journal:
         """Server, namespace and task queue: only a worker of the same ones is a successor."""
         self._file: IO[str] | None = None
         self._held: dict[str, Task] = {}
+        self._passed: set[str] = set()
+        """Names of journals that are none of ours; looking at them again and again would cost more than turns do."""
 
     def __enter__(self) -> Self:
         try:
@@ -65,6 +67,7 @@ class Journal:
             name = tempfile.mkstemp(prefix=f"{os.getpid()}-", suffix=".jsonl", dir=self._folder)[1]
             self._file = Path(name).open("w", buffering=1, encoding="utf-8")
             fcntl.flock(self._file, fcntl.LOCK_EX)
+            self._passed.add(Path(name).name)
             self._write(self._scope)
         except OSError as error:
             # A read-only disk costs seconds after a crash, and nothing else.
@@ -114,8 +117,9 @@ class Journal:
         return len(tasks)
 
     def _orphans(self) -> Iterator[Task]:
-        for file in self._folder.glob("*.jsonl") if self._folder.is_dir() else ():
-            yield from self._read_dead(file)
+        for file in self._folder.iterdir() if self._folder.is_dir() else ():
+            if file.name not in self._passed:
+                yield from self._read_dead(file)
 
     def _read_dead(self, file: Path) -> list[Task]:
         """The open tasks of a journal whose worker is dead, which is then removed. None of one who lives.
@@ -123,11 +127,16 @@ class Journal:
         A journal for other servers or queues is left to their workers, until it is stale."""
         try:
             with file.open(encoding="utf-8") as journal:
-                fcntl.flock(journal, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                tasks, scope = _open_tasks(journal)
+                scope = _scope_of(journal.readline())
                 ours = scope == self._scope
-                if ours or os.fstat(journal.fileno()).st_mtime < time.time() - STALE_SECONDS:
-                    file.unlink()
+                if scope and not ours:
+                    self._passed.add(file.name)
+                if not ours and os.fstat(journal.fileno()).st_mtime > time.time() - STALE_SECONDS:
+                    return []
+                fcntl.flock(journal, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                journal.seek(0)
+                tasks = _open_tasks(journal)
+                file.unlink()
                 return tasks if ours else []
         except OSError:
             return []  # its worker lives, or somebody else was quicker
@@ -142,8 +151,15 @@ def task_of(info: Any) -> Task:
     }
 
 
-def _open_tasks(journal: IO[str]) -> tuple[list[Task], dict[str, str]]:
-    scope: dict[str, str] = {}
+def _scope_of(line: str) -> dict[str, str]:
+    """Of a journal's first line; empty where that is not written yet."""
+    try:
+        return dict(json.loads(line))
+    except (ValueError, TypeError):
+        return {}
+
+
+def _open_tasks(journal: IO[str]) -> list[Task]:
     tasks: dict[str, Task] = {}
     for text in journal:
         try:
@@ -154,9 +170,7 @@ def _open_tasks(journal: IO[str]) -> tuple[list[Task], dict[str, str]]:
             tasks.pop(line["done"], None)
         elif "token" in line:
             tasks[line["token"]] = line
-        else:
-            scope = line
-    return list(tasks.values()), scope
+    return list(tasks.values())
 
 
 async def _hand_back(client: Client, task: Task) -> None:

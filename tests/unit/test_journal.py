@@ -59,6 +59,20 @@ def test_a_dead_journal_of_another_queue_is_left_alone_until_it_is_stale(tmp_pat
     assert not file.exists()
 
 
+def test_one_that_is_just_being_made_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "1-x.jsonl").touch()
+    assert orphans(tmp_path) == []
+    assert (tmp_path / "1-x.jsonl").exists()
+
+
+def test_a_worker_looks_at_journals_of_other_queues_once(tmp_path: Path) -> None:
+    with Journal(tmp_path, scope=SCOPE) as mine, Journal(tmp_path, scope={**SCOPE, "task_queue": "another"}) as other:
+        for _ in range(2):
+            assert list(mine._orphans()) == []
+            assert len(mine._passed) == 2
+        assert mine._passed == {Path(one._file.name).name for one in (mine, other) if one._file}
+
+
 def test_half_a_last_line_is_passed_over(tmp_path: Path) -> None:
     (tmp_path / "1-x.jsonl").write_text('{"server":"s","namespace":"n","task_queue":"q"}\n{"token":"t","conv')
     assert orphans(tmp_path) == []
@@ -74,8 +88,8 @@ def test_a_long_journal_is_written_anew_with_what_is_in_hand(tmp_path: Path) -> 
             (file,) = tmp_path.iterdir()
             assert file.stat().st_size < 1500
             with file.open() as written:
-                tasks, scope = journal._open_tasks(written)
-            assert ([one["token"] for one in tasks], scope) == (["long"], SCOPE)
+                assert journal._scope_of(written.readline()) == SCOPE
+                assert [one["token"] for one in journal._open_tasks(written)] == ["long"]
     finally:
         journal.MAX_BYTES = before
 
