@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -22,10 +23,9 @@ class Plan:
     whole: bool = False
     """Throughput: until all conversations are done, not for a window of time."""
 
-    def rotated(self, number: int) -> list[Contestant]:
-        """The contestants, beginning with another one in each round."""
-        first = number % len(self.contestants)
-        return [*self.contestants[first:], *self.contestants[:first]]
+    def shuffled(self, number: int) -> list[Contestant]:
+        """The contestants, in another order in each round: each one leaves the server something to do for the next."""
+        return random.Random(number).sample(self.contestants, len(self.contestants))
 
 
 @dataclass(frozen=True)

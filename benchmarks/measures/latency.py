@@ -41,7 +41,7 @@ async def measure(rig: Rig, plan: Plan) -> Measured:
         for number in range(-WARM_UPS, plan.rounds):
             if time.monotonic() > until:
                 break
-            for contestant in plan.rotated(number):
+            for contestant in plan.shuffled(number):
                 sample = await _one(rig, by_name[contestant.name], number, turns=plan.turns)
                 if number >= 0:
                     samples[contestant.name].append(sample)

@@ -18,7 +18,7 @@ ROUNDS = 3
 async def measure(rig: Rig, plan: Plan) -> Measured:
     samples: dict[str, list[float]] = {contestant.name: [] for contestant in plan.contestants}
     for number in range(ROUNDS):
-        for contestant in plan.rotated(number):
+        for contestant in plan.shuffled(number):
             samples[contestant.name].append(await _one(rig, contestant))
     rows = {name: {"seconds": median(own)} for name, own in samples.items()}
     columns = [Column("seconds", "seconds", ".2f", against=FLOOR.name)]

@@ -47,7 +47,7 @@ async def measure(rig: Rig, plan: Plan) -> Measured:
         for conversations, window in WINDOWS.items():
             if number and time.monotonic() > until:
                 break
-            for contestant in plan.rotated(number):
+            for contestant in plan.shuffled(number):
                 seconds = LONGEST_SECONDS if plan.whole else window
                 samples[contestant.name].append(await _one(rig, contestant, conversations, seconds))
     columns = []
