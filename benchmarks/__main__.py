@@ -1,4 +1,4 @@
-"""`python -m benchmarks [MEASURE ...]`: measures, prints tables, saves JSON and plots; 8 minutes at most."""
+"""`python -m benchmarks [MEASURE ...]`: measures, prints tables, saves JSON and plots; 10 minutes."""
 
 from __future__ import annotations
 
