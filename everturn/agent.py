@@ -120,9 +120,15 @@ class Agent:
         agents = tuple(item for item in tools if isinstance(item, Agent))
         with_sub_agents(agents, of=name)
         wanted = _output(name, output)
+        line = [_model(name, "model", model), *(_model(name, "fallback_models", item) for item in fallback_models)]
+        if twice := [one.name for number, one in enumerate(line) if one.name in {e.name for e in line[:number]}]:
+            raise InvalidAgent(
+                f"Agent {name!r} has the model {twice[0]!r} more than once among model and fallback_models.",
+                cure="A conversation knows its models by their names: give each one once.",
+            )
         vars(self).update(
             name=name,
-            model=_model(name, "model", model),
+            model=line[0],
             instructions=instructions,
             tools=made,
             server_tools=served,
@@ -135,7 +141,7 @@ class Agent:
             approvers=approvers,
             limits=limits,
             patience=patience,
-            fallback_models=tuple(_model(name, "fallback_models", item) for item in fallback_models),
+            fallback_models=tuple(line[1:]),
             loop=loop,
             output=output,
             output_adapter=wanted and wanted.adapter,

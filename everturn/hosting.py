@@ -133,7 +133,7 @@ class Worker:
                     workflows=[ConversationWorkflow],
                     activities=[
                         turns.call_model,
-                        Decisions(self._agents).check_decision,
+                        Decisions(self._agents, heart=heart).check_decision,
                         Keeping(heart).keep_transcript,
                         *calls.activities(),
                     ],

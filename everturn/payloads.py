@@ -191,6 +191,8 @@ class ModelRequest(Record):
     """No turn of the conversation: the model writes the summary that the next view shows."""
     stream: bool = False
     """Its text is followed as it is written."""
+    calls_left: int | None = None
+    """How many tool calls its reply may make, where the conversation limits them; None: as the agent says."""
 
 
 class Streamed(Record):

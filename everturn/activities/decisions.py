@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Mapping
 
@@ -9,16 +10,24 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from everturn import names
+from everturn.activities.beat import Heart
 from everturn.agent import Agent
 from everturn.logs import get_logger
 from everturn.payloads import DecisionCheck
+
+LONGEST_SECONDS = 20.0
+"""For a policy to decide; then nobody may."""
+
+LONGEST_CHARS = 2_000
+"""Of its words."""
 
 _log = get_logger("everturn.decision")
 
 
 class Decisions:
-    def __init__(self, agents: Mapping[str, Agent]) -> None:
+    def __init__(self, agents: Mapping[str, Agent], *, heart: Heart) -> None:
         self._agents = agents
+        self._heart = heart
 
     @activity.defn(name=names.CHECK_DECISION)
     async def check_decision(self, check: DecisionCheck) -> str:
@@ -29,12 +38,16 @@ class Decisions:
         if agent.approvers is None:
             return ""
         try:
-            verdict = agent.approvers(check.call, check.decision)
-            if inspect.isawaitable(verdict):
-                verdict = await verdict
-        except Exception as error:  # noqa: BLE001 - it is the user's code
+            with self._heart.beating():
+                async with asyncio.timeout(LONGEST_SECONDS):
+                    verdict = agent.approvers(check.call, check.decision)
+                    if inspect.isawaitable(verdict):
+                        verdict = await verdict
+        except (Exception, asyncio.CancelledError) as error:
+            if (task := asyncio.current_task()) and task.cancelling():
+                raise
             _log.error("approvers.failed", agent=agent.name, error=f"{type(error).__name__}: {error}")
             return f"the policy failed with {type(error).__name__}"
         if isinstance(verdict, str):
-            return verdict
+            return verdict[:LONGEST_CHARS]
         return "" if verdict else "not among the approvers"

@@ -76,7 +76,7 @@ class ModelTurns:
             if request.summarise:
                 return await self._summary(agent, request, prefix)
             reply = await self._ask(agent, request, (*prefix, *delta), speech=self._speech(beat, request))
-            plan = await plan_calls(agent, reply.tool_calls, conclude=request.conclude)
+            plan = await plan_calls(agent, reply.tool_calls, conclude=request.conclude, calls_left=request.calls_left)
         output, problem = _output(agent, request, reply)
         digest = self._prefixes.remember(request.digest, prefix, (*delta, reply.message))
         self._prefixes.forget_results(activity.info().workflow_run_id or "", request.named)
@@ -135,8 +135,12 @@ class ModelTurns:
         self, agent: Agent, request: ModelRequest, messages: Sequence[Message], *, speech: Speech | None = None
     ) -> Reply:
         info = activity.info()
+        try:
+            model = _model(agent, request)
+        except ConfigError as error:
+            raise failures.final(error) from None
         question = Request(
-            model=_model(agent, request),
+            model=model,
             messages=messages if request.summarise else compaction.shown(messages, request.view),
             instructions=_instructions(agent, request),
             tools=self._specs[agent.name],

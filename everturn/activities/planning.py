@@ -19,11 +19,19 @@ MAX_PLANNED_CALLS = 512
 """Of one reply. More are hardly a plan but a loop in the model: it is told so."""
 
 
-async def plan_calls(agent: Agent, calls: Sequence[ToolCall], *, conclude: str | None) -> tuple[PlannedCall, ...]:
+async def plan_calls(
+    agent: Agent, calls: Sequence[ToolCall], *, conclude: str | None, calls_left: int | None = None
+) -> tuple[PlannedCall, ...]:
     if conclude:
         return _refused(calls, f"No more tool calls: the conversation has reached {conclude}.")
-    taken, surplus = calls[:MAX_PLANNED_CALLS], calls[MAX_PLANNED_CALLS:]
-    too_many = f"Too many calls: {MAX_PLANNED_CALLS} of a reply are run. Call again later."
+    left = agent.limits.max_tool_calls if calls_left is None else calls_left
+    most = MAX_PLANNED_CALLS if left is None else min(left, MAX_PLANNED_CALLS)
+    taken, surplus = calls[:most], calls[most:]
+    too_many = (
+        f"Too many calls: {MAX_PLANNED_CALLS} of a reply are run. Call again later."
+        if most == MAX_PLANNED_CALLS
+        else "Not run: the conversation's limit of tool calls is used up. Conclude without it."
+    )
     return (*[await _plan(agent, call) for call in taken], *_refused(surplus, too_many))
 
 

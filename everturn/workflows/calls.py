@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from datetime import datetime
 from typing import assert_never
 
 from temporalio import workflow
@@ -89,10 +90,13 @@ class Calls:
         """Runs the tool, asking a human first where the plan says so, and again wherever a run leaves a doubt."""
         why, doubtful = plan.approval, False
         decision: Decision | None = None
+        since: datetime | None = None
         while True:
             if why:
-                taken = await self._desk.ask(call, needs="approval", why=why, expiry=None if doubtful else plan.expiry)
-                if plan.policy and (refusal := await self._refusal(call, taken.decision)):
+                since = since or workflow.now()
+                expiry = None if doubtful else plan.expiry
+                taken = await self._desk.ask(call, needs="approval", why=why, expiry=expiry, since=since)
+                if plan.policy and not taken.by_rule and (refusal := await self._refusal(call, taken.decision)):
                     self._desk.take_back(call.call_id)
                     why = f"{plan.approval or why} ({taken.decision.by or 'somebody'} may not decide: {refusal})"
                     continue
@@ -126,9 +130,14 @@ class Calls:
     async def _refusal(self, call: ToolCall, decision: Decision) -> str:
         """Why this person may not decide, as the agent's own policy says; empty where they may."""
         check = DecisionCheck(agent=self._agent, call=call, decision=decision)
-        refusal: str = await workflow.execute_activity(
-            names.CHECK_DECISION, check, result_type=str, summary=f"may {decision.by} decide?", **check_options()
-        )
+        try:
+            refusal: str = await workflow.execute_activity(
+                names.CHECK_DECISION, check, result_type=str, summary=f"may {decision.by} decide?", **check_options()
+            )
+        except ActivityError as error:
+            if is_cancelled_exception(error):
+                raise
+            return f"the policy could not be asked: {verdicts.cause_of(error)}"
         return refusal
 
     async def _run(self, call: ToolCall, plan: RunTool, decision: Decision | None) -> ToolResult:

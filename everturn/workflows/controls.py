@@ -16,11 +16,16 @@ from everturn.carryover import CarryOver
 from everturn.payloads import Answer, Approve, Control, Deny, MessageIn, Start, State
 from everturn.records import Decision, Message
 from everturn.workflows.commands import accept
-from everturn.workflows.desk import Desk, Taken, iso
+from everturn.workflows.desk import LONGEST_SECONDS, Desk, Taken, iso
 from everturn.workflows.progress import MAX_DELTA_CHARS, chars
 
 REMEMBERED = 1000
 """Message ids kept to take a repeated message once only."""
+
+LONGEST_REASON_CHARS = 4_000
+"""It is told to the model for each call that it cut short, and stands in the outcome."""
+
+LONGEST_MODEL_CHARS = 500
 
 
 class Controls:
@@ -81,7 +86,7 @@ class Controls:
         self._on_change()
         with suppress(asyncio.TimeoutError):
             await workflow.wait_condition(
-                lambda: bool(self.inbox) or self.closing, timeout=timedelta(seconds=keep_open)
+                lambda: bool(self.inbox) or self.closing, timeout=timedelta(seconds=min(keep_open, LONGEST_SECONDS))
             )
         self.idle = False
 
@@ -141,6 +146,8 @@ class Controls:
     def _approve_objection(self, approval: Approve) -> str | None:
         if approval.call_id == names.EVERY_CALL and approval.arguments is not None:
             return "Edited arguments go with one call: name its call_id."
+        if approval.call_id == names.EVERY_CALL and approval.expected is not None:
+            return "Expected arguments go with one call: name its call_id."
         # In bytes: they go into the tool's payload twice, and beside the model's own into the policy's.
         if (size := size_of(approval)) > MAX_INPUT_CHARS:
             return f"It has {size:,} bytes of JSON; the limit is {MAX_INPUT_CHARS:,}."
@@ -177,7 +184,9 @@ class Controls:
         self._on_change()
         return {"state": self.state}
 
-    def _resume_objection(self, _: Control) -> str | None:
+    def _resume_objection(self, control: Control) -> str | None:
+        if control.model and (":" not in control.model or len(control.model) > LONGEST_MODEL_CHARS):
+            return f"There is no model {control.model[:100]!r}. Write provider:name, as in openai:gpt-5.5."
         if self.cause is None and not self.paused:
             return "There is nothing to resume: the conversation is neither stalled nor paused."
         return None
@@ -193,17 +202,18 @@ class Controls:
 
     def _cancel_turn(self, control: Control) -> dict[str, Any]:
         assert self.turn is not None
-        by = f" by {control.by}" if control.by else ""
-        self.turn_cancelled = f"the turn was cancelled{by}" + (f" ({control.reason})" if control.reason else "")
+        by, reason = (control.by or "")[:LONGEST_REASON_CHARS], (control.reason or "")[:LONGEST_REASON_CHARS]
+        self.turn_cancelled = f"the turn was cancelled{by and f' by {by}'}{reason and f' ({reason})'}"
         self.paused, self.cause, self.cure = False, None, None
         self.turn.cancel()
         return {"state": self.state}
 
     def _close(self, control: Control) -> dict[str, Any]:
         self.closing = True
-        self.abandoned = self.paused or self.cause is not None
+        self.abandoned |= self.paused or self.cause is not None
         self.paused, self.cause = False, None
-        self.desk.close(Decision(verdict="deny", by=control.by, at=now(), note="The conversation was closed."))
+        by = (control.by or "")[:LONGEST_REASON_CHARS]
+        self.desk.close(Decision(verdict="deny", by=by, at=now(), note="The conversation was closed."))
         return {"state": self.state}
 
 

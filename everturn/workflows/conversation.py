@@ -43,7 +43,7 @@ class ConversationWorkflow:
         self._calls = Calls(self._controls.desk, self._agents, on_outcome=self._take_outcome)
         self._board = Board()
         self._progress.model = self._progress.model or self._board.model
-        self._limits = Limits()
+        self._limits = start.limits or Limits()
         self._facts: WorkerFacts | None = None
         if carry_over.facts:
             self._take_facts(carry_over.facts)
@@ -149,6 +149,9 @@ class ConversationWorkflow:
             except ActivityError as error:
                 if is_cancelled_exception(error):
                     raise
+                if self._controls.closing:
+                    self._controls.abandoned = True  # nobody is going to resume it
+                    return None
                 if fallback := verdicts.detail(error, "fallback"):
                     self._controls.model = fallback
                 elif verdicts.detail(error, "too_long") and not summarise:
@@ -171,6 +174,7 @@ class ConversationWorkflow:
             view=progress.view,
             summarise=summarise,
             stream=self._controls.stream,
+            calls_left=progress.calls_left(self._limits),
         )
         handle = workflow.start_activity(
             names.CALL_MODEL,

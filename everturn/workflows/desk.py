@@ -17,6 +17,12 @@ from everturn.records import Decision, ResultPart, Text, ToolCall
 REMEMBERED = 256
 """Decisions kept to tell the second person who came first: more than any reply's calls, and bounded."""
 
+LONGEST_SECONDS = 100 * 365 * 86_400.0
+"""A timer can't be longer than some centuries."""
+
+SHORTEST_SECONDS = 0.001
+"""One of nothing would be none."""
+
 
 @dataclass
 class Waiting:
@@ -49,6 +55,8 @@ class Taken:
     decision: Decision
     content: tuple[ResultPart, ...] = ()
     is_error: bool = False
+    by_rule: bool = False
+    """The clock's, or that of a conversation that closes: no person's, whom a policy could turn down."""
 
 
 class Desk:
@@ -62,14 +70,21 @@ class Desk:
         self._on_change = on_change
 
     async def ask(
-        self, call: ToolCall, *, needs: Literal["approval", "answer"], why: str, expiry: Expiry | None = None
+        self,
+        call: ToolCall,
+        *,
+        needs: Literal["approval", "answer"],
+        why: str,
+        expiry: Expiry | None = None,
+        since: datetime | None = None,
     ) -> Taken:
-        """Waits until somebody decides on this call, or until it expires."""
+        """Waits until somebody decides on this call, or until it expires; which is counted from `since`, if it was
+        asked for before."""
         if self.closed:
-            return Taken(self._closing)
-        now = workflow.now()
-        expires = now + timedelta(seconds=expiry.after) if expiry else None
-        waiting = Waiting(call, needs, why, now, expires, asyncio.get_running_loop().create_future())
+            return Taken(self._closing, by_rule=True)
+        since = since or workflow.now()
+        expires = since + timedelta(seconds=min(expiry.after, LONGEST_SECONDS)) if expiry else None
+        waiting = Waiting(call, needs, why, since, expires, asyncio.get_running_loop().create_future())
         self.waiting[call.call_id] = waiting
         self._on_change()
         clock = asyncio.create_task(self._expire(waiting, expiry)) if expiry else None
@@ -81,11 +96,14 @@ class Desk:
                 clock.cancel()
 
     async def _expire(self, waiting: Waiting, expiry: Expiry) -> None:
+        assert waiting.expires is not None
         call = waiting.call
-        remind = min(expiry.remind_before or 0.0, expiry.after)
-        if remind:
-            await workflow.sleep(expiry.after - remind, summary=f"{names.REMINDER}{call.call_id}")
-        await workflow.sleep(remind or expiry.after, summary=f"expiry of {call.call_id}")
+        left = max((waiting.expires - workflow.now()).total_seconds(), SHORTEST_SECONDS)
+        remind = max(expiry.remind_before or 0.0, 0.0)
+        if 0 < remind < left:
+            await workflow.sleep(left - remind, summary=f"{names.REMINDER}{call.call_id}")
+            left = remind
+        await workflow.sleep(left, summary=f"expiry of {call.call_id}")
         self.decide(call.call_id, _expired(waiting, expiry))
 
     def take_back(self, call_id: str) -> None:
@@ -95,13 +113,13 @@ class Desk:
     def close(self, closing: Decision) -> None:
         """Denies what waits now and what would wait later."""
         self.closed, self._closing = True, closing
-        self.decide(names.EVERY_CALL, Taken(closing))
+        self.decide(names.EVERY_CALL, Taken(closing, by_rule=True))
 
     def objection(self, call_id: str, *, approving: bool = False, expected: object = None) -> str | None:
         """Why a decision on this call can't be taken; None where it can."""
         if call_id == names.EVERY_CALL:
             return None if any(self._addressed(call_id, approving)) else f"No call waits{self._who_waits()}"
-        waiting = self.waiting.get(call_id)
+        waiting = self._undecided.get(call_id)
         if waiting is None:
             if earlier := self._decisions.get(call_id):
                 by = f" by {earlier.by}" if earlier.by else ""
@@ -125,21 +143,28 @@ class Desk:
         return addressed
 
     def _addressed(self, call_id: str, approving: bool) -> Iterator[str]:
-        for waiting in list(self.waiting.values()):
+        for waiting in self._undecided.values():
             if call_id in (names.EVERY_CALL, waiting.call.call_id) and not (approving and waiting.needs == "answer"):
                 yield waiting.call.call_id
 
+    @property
+    def _undecided(self) -> dict[str, Waiting]:
+        """Those that a decision can still reach: not a call whose turn was cancelled in this very step."""
+        return {call_id: waiting for call_id, waiting in self.waiting.items() if not waiting.decided.done()}
+
     def _who_waits(self) -> str:
-        return f"; these do: {', '.join(map(repr, self.waiting))}." if self.waiting else "; none does now."
+        waiting = self._undecided
+        return f"; these do: {', '.join(map(repr, waiting))}." if waiting else "; none does now."
 
 
 def _expired(waiting: Waiting, expiry: Expiry) -> Taken:
     """What the clock says in people's place."""
-    after, at = timedelta(seconds=expiry.after), iso(workflow.now())
+    after, at = timedelta(seconds=min(expiry.after, LONGEST_SECONDS)), iso(workflow.now())
     if waiting.needs == "answer":
         text = f"{waiting.call.name} timed out: no answer came within {after}."
-        return Taken(Decision(verdict="answer", by="the clock", at=at), (Text(text=text),), is_error=True)
-    return Taken(Decision(verdict=expiry.verdict, by="the clock", at=at, note=f"Nobody decided within {after}."))
+        return Taken(Decision(verdict="answer", by="the clock", at=at), (Text(text=text),), is_error=True, by_rule=True)
+    note = f"Nobody decided within {after}."
+    return Taken(Decision(verdict=expiry.verdict, by="the clock", at=at, note=note), by_rule=True)
 
 
 def iso(time: datetime) -> str:

@@ -187,6 +187,10 @@ class Progress:
         self.unseen.append(Message(role="tool", parts=results))
         self.recorded = frozenset(recorded)
 
+    def calls_left(self, limits: Limits) -> int | None:
+        """How many tool calls the next reply may make; None where nothing limits them."""
+        return None if limits.max_tool_calls is None else max(0, limits.max_tool_calls - self.tool_calls)
+
     def limit_reached(self, limits: Limits, *, seconds: float) -> str | None:
         """The first limit that is used up, in words; None while there is room for another turn."""
         if self.turn >= limits.max_turns:
