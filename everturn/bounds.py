@@ -18,6 +18,9 @@ MAX_RESULT_BYTES = 1_500_000
 """Of a result's content: texts, images and documents together."""
 
 
+INLINE_CHARS = 2_048
+"""A larger tool result is not written into the history a second time: the delta names it (decision 0003)."""
+
 MAX_INPUT_CHARS = 400_000
 """JSON of one message, decision or answer: each goes on into the next model turn's payload."""
 

@@ -32,8 +32,8 @@ def shown(messages: Sequence[Message], view: View | None) -> Sequence[Message]:
 
 
 def _seen(messages: Sequence[Message], view: View) -> list[tuple[int, Message]]:
-    """The messages with their places: the summary first, then what it does not stand for."""
-    kept = [(place, messages[place]) for place in range(view.keep_from, len(messages)) if place != view.summary_at]
+    """The messages with their places: the summary first, then what it does not stand for. It stands for older ones."""
+    kept = [(place, messages[place]) for place in range(view.keep_from, len(messages)) if not _sums_up(messages[place])]
     return kept if view.summary_at is None else [(len(messages), messages[view.summary_at]), *kept]
 
 
@@ -63,10 +63,16 @@ def to_summarise(messages: Sequence[Message], view: View | None, wanted: Compact
 
 def _boundary(messages: Sequence[Message], wanted: Compaction) -> int:
     """Where the last messages begin that stay as they are; never between calls and their results."""
-    place = max(0, len(messages) - wanted.keep_messages)
-    while place > 0 and messages[place].role == "tool":
-        place -= 1
-    return place
+    said = [place for place, message in enumerate(messages) if not _sums_up(message)]
+    first = max(0, len(said) - wanted.keep_messages)
+    # Calls and their results can have a summary between them: in `said`, they stand side by side.
+    while first > 0 and messages[said[first]].role == "tool":
+        first -= 1
+    return said[first] if said else 0
+
+
+def _sums_up(message: Message) -> bool:
+    return message.author == "everturn" and message.text.startswith(SUMMARY)
 
 
 def _trimmed(message: Message) -> Message:

@@ -122,6 +122,13 @@ class Kept(Step):
 
 
 @dataclass(frozen=True, slots=True)
+class Extended(Step):
+    """What no model had seen became a part of the prefix, since it was too large to be handed to the next run."""
+
+    request: ModelRequest
+
+
+@dataclass(frozen=True, slots=True)
 class Reminded(Step):
     """A call that waits is about to expire."""
 
@@ -176,6 +183,7 @@ class HistoryReader:
         self._tools: dict[int, tuple[str, ToolRequest]] = {}
         self._reminders: dict[int, str] = {}
         self._keeping: set[int] = set()
+        self._extending: dict[int, ModelRequest] = {}
         self._attempts: dict[int, int] = {}
 
     async def read(self, event: HistoryEvent) -> Step:
@@ -247,6 +255,9 @@ class HistoryReader:
                 return TurnStarted(event.event_id, at, request, scheduled.activity_id)
         elif scheduled.activity_type.name == names.KEEP_TRANSCRIPT:
             self._keeping.add(event.event_id)
+        elif scheduled.activity_type.name == names.EXTEND_PREFIX:
+            if request := await self._record(scheduled.input, ModelRequest):
+                self._extending[event.event_id] = request
         elif tool_request := await self._record(scheduled.input, ToolRequest):
             self._tools[event.event_id] = (scheduled.activity_type.name, tool_request)
             return ToolStarted(event.event_id, at, scheduled.activity_type.name, tool_request, scheduled.activity_id)
@@ -258,6 +269,8 @@ class HistoryReader:
             reply = await self._record(completed.result, ModelReply)
             attempt = self._attempts.pop(completed.scheduled_event_id, 1)
             return TurnFinished(event.event_id, at, turn, reply, attempt) if reply else None
+        if extension := self._extending.pop(completed.scheduled_event_id, None):
+            return Extended(event.event_id, at, extension)
         if completed.scheduled_event_id in self._keeping:
             packed = await self._record(completed.result, Packed)
             return Kept(event.event_id, at, packed) if packed else None

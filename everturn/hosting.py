@@ -133,6 +133,7 @@ class Worker:
                     workflows=[ConversationWorkflow],
                     activities=[
                         turns.call_model,
+                        turns.extend_prefix,
                         Decisions(self._agents, heart=heart).check_decision,
                         Keeping(heart).keep_transcript,
                         *calls.activities(),

@@ -76,9 +76,15 @@ class Journal:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._file:
-            Path(self._file.name).unlink(missing_ok=True)
-            self._file.close()
+        self._end()
+
+    def _end(self) -> None:
+        file, self._file = self._file, None
+        if file:
+            # Before its lock goes: it would look like that of a dead worker.
+            Path(file.name).unlink(missing_ok=True)
+            with suppress(OSError):  # what a full disk did not take
+                file.close()
 
     @contextmanager
     def holding(self, task: Task) -> Iterator[None]:
@@ -94,19 +100,23 @@ class Journal:
     def _write(self, line: dict[str, str]) -> None:
         if self._file is None:
             return
-        if self._file.tell() > MAX_BYTES:
-            self._file.seek(0)
-            self._file.truncate()
-            for held in (self._scope, *self._held.values()):
-                self._file.write(json.dumps(held) + "\n")
-        self._file.write(json.dumps(line) + "\n")
+        try:
+            if self._file.tell() > MAX_BYTES:
+                self._file.seek(0)
+                self._file.truncate()
+                for held in (self._scope, *self._held.values()):
+                    self._file.write(json.dumps(held) + "\n")
+            self._file.write(json.dumps(line) + "\n")
+        except OSError as error:
+            # A full disk must not fail a tool, least of all one that has run.
+            _log.warning("journal.off", folder=str(self._folder), error=str(error))
+            self._end()
 
     async def watch(self, client: Client) -> None:
         """Hands back what workers beside this one had in hand when they died. Never returns."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            with suppress(OSError):  # somebody clears the folder
-                await self.hand_back(client)
+            await self.hand_back(client)
 
     async def hand_back(self, client: Client) -> int:
         """Fails what dead workers had in hand, and returns how many tasks that were."""
@@ -117,9 +127,10 @@ class Journal:
         return len(tasks)
 
     def _orphans(self) -> Iterator[Task]:
-        for file in self._folder.iterdir() if self._folder.is_dir() else ():
-            if file.name not in self._passed:
-                yield from self._read_dead(file)
+        with suppress(OSError):  # somebody clears the folder, or hides it
+            for file in self._folder.iterdir():
+                if file.name not in self._passed:
+                    yield from self._read_dead(file)
 
     def _read_dead(self, file: Path) -> list[Task]:
         """The open tasks of a journal whose worker is dead, which is then removed. None of one who lives.

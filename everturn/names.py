@@ -15,6 +15,9 @@ CHECK_DECISION: Final = "check_decision"
 KEEP_TRANSCRIPT: Final = "keep_transcript"
 """The activity that brings the messages of earlier runs into this one before their histories are deleted."""
 
+EXTEND_PREFIX: Final = "extend_prefix"
+"""The activity that makes results too large to be handed to the next run a part of the prefix, without a model turn."""
+
 CALL_MODEL: Final = "call_model"
 """The activity of a model turn. A tool's activity has the tool's own name, so no tool may be called this."""
 
@@ -54,4 +57,4 @@ SEARCH_ATTRIBUTES: Final = {
 }
 """With their types, as the Temporal CLI writes them."""
 
-RESERVED_TOOL_NAMES: Final = frozenset({CALL_MODEL, CHECK_DECISION, KEEP_TRANSCRIPT})
+RESERVED_TOOL_NAMES: Final = frozenset({CALL_MODEL, CHECK_DECISION, KEEP_TRANSCRIPT, EXTEND_PREFIX})

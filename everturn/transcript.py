@@ -9,7 +9,17 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from everturn.carryover import CarryOver, Earlier, InRun
 from everturn.errors import NotFound
-from everturn.history import Finished, Kept, Started, Step, ToolFinished, TurnFinished, TurnStarted, read_steps
+from everturn.history import (
+    Extended,
+    Finished,
+    Kept,
+    Started,
+    Step,
+    ToolFinished,
+    TurnFinished,
+    TurnStarted,
+    read_steps,
+)
 from everturn.packing import unpack
 from everturn.payloads import ModelRequest
 from everturn.records import Message, ToolResult
@@ -42,6 +52,9 @@ class Transcript:
                 self._results[step.result.call_id] = step.result
             case TurnStarted():
                 self._put(step.request.position, filled(step.request, self._results))
+            case Extended():
+                self._put(step.request.position, filled(step.request, self._results))
+                self._seen = self.base + len(self.messages)
             case TurnFinished() if step.reply.message.parts or not step.request.summarise:
                 self._put(step.request.position + len(step.request.delta), [step.reply.message])
                 self._seen = self.base + len(self.messages)

@@ -54,7 +54,10 @@ def handed_over() -> ApplicationError:
 
 def spend(delay: timedelta, longest: timedelta) -> bool:
     """Spends this try and the delay behind it; False where that is more patience than there is."""
-    this_try = datetime.now(UTC) - activity.info().started_time
+    info = activity.info()
+    if info.is_local:  # it has no heartbeats to keep in mind what it spent
+        return datetime.now(UTC) - info.scheduled_time + delay <= longest
+    this_try = datetime.now(UTC) - info.started_time
     total = spent() + max(this_try, timedelta()) + delay
     if total > longest:
         return False

@@ -98,6 +98,15 @@ class ModelTurns:
         _log.info("turn.finished", **_line(request, reply), seconds=round(time.monotonic() - started, 3))
         return turn
 
+    @activity.defn(name=names.EXTEND_PREFIX)
+    async def extend_prefix(self, request: ModelRequest) -> str:
+        """The digest of the prefix followed by the delta. No model is asked: the next run begins behind both."""
+        with self._heart.beating():
+            await take_over()
+            prefix, delta = await self._messages(request)
+        self._prefixes.forget_results(activity.info().workflow_run_id or "", request.named)
+        return self._prefixes.remember(request.digest, prefix, delta)
+
     def _agent(self, name: str) -> Agent:
         if agent := self._agents.get(name):
             return agent
@@ -162,7 +171,9 @@ class ModelTurns:
             raise failures.of_provider(late, agent.patience, fallback=fallback) from None
         except ContextTooLong as error:
             wanted = agent.compaction
-            helps = wanted is not None and bool(compaction.to_summarise(messages, request.view, wanted)[0])
+            helps = wanted is not None and bool(
+                compaction.to_summarise(messages[: request.position], request.view, wanted)[0]
+            )
             raise failures.final(error, fallback=fallback, too_long=helps and not request.summarise) from None
         except ProviderError as error:
             _log.warning("turn.failed", turn=request.turn, attempt=info.attempt, error=str(error))
@@ -183,17 +194,24 @@ class ModelTurns:
         prefix = self._prefixes.find(request.digest, request.position)
         results = self._prefixes.find_results(run_id, request.named)
         if prefix is None or results is None:
-            prefix, results = await self._read(request)
+            self._prefixes.misses += 1
+            prefix, results = await self._read(request, prefix)
+        elif request.position:
+            self._prefixes.hits += 1
         return prefix, filled(request, results)
 
-    async def _read(self, request: ModelRequest) -> tuple[Sequence[Message], dict[str, ToolResult]]:
+    async def _read(
+        self, request: ModelRequest, known: Sequence[Message] | None
+    ) -> tuple[Sequence[Message], dict[str, ToolResult]]:
         info, client = activity.info(), activity.client()
         transcript, conversation_id = Transcript(), info.workflow_id or ""
         async for step in read_steps(client, conversation_id, run_id=info.workflow_run_id):
             if isinstance(step, TurnStarted) and step.request.turn == request.turn:
-                break
+                break  # a turn that was cut short and asked again
             transcript.take(step)
         results = transcript.results(request.named)
+        if known is not None:
+            return known, results
         try:
             prefix = (await read_transcript(client, conversation_id, transcript))[: request.position]
         except NotFound as error:

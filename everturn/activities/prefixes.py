@@ -11,11 +11,12 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from sys import getsizeof
 
 from everturn.records import Message, ToolResult
 
-MESSAGE_OVERHEAD_BYTES = 1_500
-"""What a message takes in memory beyond its JSON: of short ones, by far the most. Measured."""
+MESSAGE_OVERHEAD_BYTES, PART_OVERHEAD_BYTES = 500, 1_000
+"""What a message and each of its parts take in memory beyond their JSON: of short ones, by far the most. Measured."""
 
 
 @dataclass(eq=False, slots=True)
@@ -42,7 +43,9 @@ class Prefixes:
         self.max_bytes = max_bytes
         self.bytes = 0
         self.hits = 0
+        """Model turns that found all that they needed here."""
         self.misses = 0
+        """Those that had to read the history."""
         self._nodes: dict[str, _Node] = {}
         self._leaves: OrderedDict[str, _Node] = OrderedDict()
         self._results: OrderedDict[tuple[str, str], tuple[ToolResult, int]] = OrderedDict()
@@ -56,9 +59,7 @@ class Prefixes:
             return ()
         node = self._nodes.get(digest)
         if node is None or node.length != length:
-            self.misses += 1
             return None
-        self.hits += 1
         self._touch(node)
         turns = list(_upwards(node))
         return [message for turn in reversed(turns) for message in turn.messages]
@@ -94,7 +95,7 @@ class Prefixes:
     # ------------------------------------------------------------ results that the deltas only name
 
     def remember_result(self, run_id: str, result: ToolResult) -> None:
-        size = len(result.model_dump_json())
+        size = _taken(result.model_dump_json(), parts=1)
         self.forget_results(run_id, [result.call_id])  # that of an attempt before, which nobody got
         self._results[run_id, result.call_id] = (result, size)
         self.bytes += size
@@ -149,14 +150,19 @@ def digest_of(messages: Sequence[Message]) -> str:
 
 
 def chained(digest: str, messages: Sequence[Message]) -> tuple[str, int]:
-    """The digest of a prefix followed by these messages, and the messages' size in bytes of JSON."""
+    """The digest of a prefix followed by these messages, and what the messages take in memory."""
     size = 0
     for message in messages:
-        written = message.model_dump_json().encode()
-        size += len(written) + MESSAGE_OVERHEAD_BYTES
-        digest = urlsafe_b64encode(blake2b(written, key=digest.encode(), digest_size=15).digest()).decode()
+        written = message.model_dump_json()
+        size += _taken(written, parts=len(message.parts))
+        digest = urlsafe_b64encode(blake2b(written.encode(), key=digest.encode(), digest_size=15).digest()).decode()
     return digest, size
 
 
 def size_of(message: Message) -> int:
-    return len(message.model_dump_json()) + MESSAGE_OVERHEAD_BYTES
+    return _taken(message.model_dump_json(), parts=len(message.parts))
+
+
+def _taken(written: str, *, parts: int) -> int:
+    """Bytes in memory. One emoji makes every character of its text take four; `getsizeof` knows that."""
+    return getsizeof(written) + MESSAGE_OVERHEAD_BYTES + PART_OVERHEAD_BYTES * parts

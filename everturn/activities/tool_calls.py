@@ -18,7 +18,7 @@ from everturn.activities.prefixes import Prefixes
 from everturn.activities.takeover import take_over
 from everturn.agent import Agent
 from everturn.artifacts import READ_RESULT, Artifacts
-from everturn.bounds import MAX_RESULT_BYTES, Notice, bounded, fits, size_of
+from everturn.bounds import INLINE_CHARS, MAX_RESULT_BYTES, Notice, bounded, fits, size_of
 from everturn.logs import get_logger
 from everturn.payloads import INVALID_EDIT, ToolRequest
 from everturn.records import ResultPart, Text, ToolResult
@@ -80,7 +80,8 @@ class ToolCalls:
             content, failed = await self._outcome(tool, request, beat)
             whole = _result(name, request, content, is_error=failed)
             result = await self._fitting(whole, request, until=started + tool.timeout.total_seconds())
-        self._prefixes.remember_result(activity.info().workflow_run_id or "", result)
+        if size_of(result) > INLINE_CHARS:  # a smaller one comes with the delta
+            self._prefixes.remember_result(activity.info().workflow_run_id or "", result)
         _log.info("tool.finished", **_facts(tool, request), failed=failed, seconds=round(time.monotonic() - started, 3))
         return result
 

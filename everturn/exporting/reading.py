@@ -11,6 +11,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from everturn import history
 from everturn.carryover import CarryOver
 from everturn.client import Client
+from everturn.payloads import ModelRequest
 from everturn.records import Message, Outcome, Usage
 
 
@@ -126,8 +127,9 @@ class _Reader:
                 it.model = carry.model or start.model or carried or it.model
             case history.TurnStarted(request=request):
                 self._started[request.turn] = step.at
-                for position in range(request.position, request.position + len(request.delta)):
-                    it.facts[position] = MessageFacts(request.turn, step.at)
+                self._take_delta(request, step.at)
+            case history.Extended(request=request):
+                self._take_delta(request, step.at)
             case history.TurnFinished():
                 self._take_turn(step)
             case history.ToolStarted(request=call):
@@ -139,6 +141,10 @@ class _Reader:
                 it.outcome = outcome
             case _:
                 pass
+
+    def _take_delta(self, request: ModelRequest, at: datetime) -> None:
+        for position in range(request.position, request.position + len(request.delta)):
+            self._it.facts[position] = MessageFacts(request.turn, at)
 
     def _take_turn(self, step: history.TurnFinished) -> None:
         it, request, reply = self._it, step.request, step.reply

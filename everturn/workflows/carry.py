@@ -9,16 +9,20 @@ from everturn import names
 from everturn.carryover import CarryOver, Earlier, InRun, Packed, WorkerFacts
 from everturn.logs import workflow_log
 from everturn.packing import pack, unpack
+from everturn.payloads import ModelRequest
 from everturn.records import Message
 from everturn.workflows import verdicts
 from everturn.workflows.controls import Controls
-from everturn.workflows.policy import model_options
-from everturn.workflows.progress import MAX_DELTA_CHARS, Progress, chars
+from everturn.workflows.policy import model_options, or_cancelled
+from everturn.workflows.progress import Progress, chars
 
 MAX_EVENTS = 2_000
 """Of a run's history: about 160 turns of one call each."""
 
 MAX_HISTORY_BYTES = 8 * 1024 * 1024
+
+MAX_HANDED_CHARS = 32_000
+"""Of results that no model has seen: what is handed on is written into three events more."""
 
 MAX_PACKED_CHARS = 48_000
 """A transcript that packs into this travels with each run; a longer one stays in the histories of the earlier runs.
@@ -52,15 +56,36 @@ def held(earlier: Earlier | None) -> Earlier | None:
     return earlier
 
 
-def due(progress: Progress, controls: Controls) -> bool:
-    """Whether the run is long enough, and what it would hand over fits a payload; else the next boundary will do."""
+def due() -> bool:
+    """Whether the run is long enough."""
     info = workflow.info()
-    handed = sum(chars(part) for message in (*progress.unseen, *controls.inbox) for part in message.parts)
-    return handed <= MAX_DELTA_CHARS and (
+    return (
         info.is_continue_as_new_suggested()
         or info.get_current_history_length() >= MAX_EVENTS
         or info.get_current_history_size() >= MAX_HISTORY_BYTES
     )
+
+
+def fits(messages: list[Message], *, room: int) -> bool:
+    """Whether these can be handed over."""
+    return sum(chars(part) for message in messages for part in message.parts) <= room
+
+
+async def extend_prefix(progress: Progress, *, agent: str) -> None:
+    """Makes what no model has seen a part of the prefix: that is handed over by pointing to it."""
+    delta, named = progress.delta()
+    request = ModelRequest(
+        agent=agent,
+        turn=progress.turn + 1,
+        position=progress.position,
+        digest=progress.digest,
+        delta=delta,
+        named=named,
+    )
+    handle = workflow.start_activity(
+        names.EXTEND_PREFIX, request, result_type=str, summary="results too large to hand on", **model_options()
+    )
+    progress.take_in_unseen(await or_cancelled(handle))
 
 
 def over(progress: Progress, controls: Controls, *, facts: WorkerFacts | None, started_at: float) -> CarryOver:

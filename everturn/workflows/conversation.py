@@ -22,7 +22,7 @@ from everturn.workflows.board import Board
 from everturn.workflows.calls import Calls
 from everturn.workflows.controls import Controls
 from everturn.workflows.policy import model_options, or_cancelled, stop_if_cancelled, turn_group
-from everturn.workflows.progress import Progress
+from everturn.workflows.progress import MAX_DELTA_CHARS, Progress
 from everturn.workflows.subagents import SubAgents
 
 OutcomeStatus = Literal["completed", "limit_reached", "cancelled", "failed"]
@@ -204,12 +204,14 @@ class ConversationWorkflow:
 
     async def _continue_as_new_where_long(self) -> None:
         """Goes on as a new run, at a turn boundary: replay takes time with every event, and runs in one piece."""
-        if not carry.due(self._progress, self._controls):
+        if not carry.due():
             return
+        if not carry.fits(self._progress.unseen, room=carry.MAX_HANDED_CHARS):
+            await carry.extend_prefix(self._progress, agent=self._start.agent)
         # A message that comes in now makes Temporal repeat this task, and so is in the inbox that is handed over.
         await workflow.wait_condition(workflow.all_handlers_finished)
-        if self._controls.closing:
-            return
+        if self._controls.closing or not carry.fits(self._controls.inbox, room=MAX_DELTA_CHARS):
+            return  # the next boundary will do
         handed = carry.over(self._progress, self._controls, facts=self._facts, started_at=self._started_at)
         again = {"message": (), "message_id": None, "stream": self._controls.stream, "carry": handed}
         workflow.continue_as_new(self._start.model_copy(update=again))

@@ -46,6 +46,8 @@ def local_options(plan: RunTool) -> dict[str, Any]:
     """A local activity is run by the worker that has the conversation, within its workflow task."""
     return {
         "start_to_close_timeout": timedelta(seconds=plan.timeout) + HEARTBEAT_TIMEOUT,
+        # A backstop: the activity itself ends its tries, and says why.
+        "schedule_to_close_timeout": timedelta(seconds=plan.timeout + plan.patience) + HEARTBEAT_TIMEOUT,
         "retry_policy": _RETRY,
         # Longer delays would hold up the workflow task: the server's own timer takes over.
         "local_retry_threshold": timedelta(seconds=2),

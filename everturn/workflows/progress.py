@@ -9,15 +9,12 @@ from itertools import chain, islice
 
 from pydantic import JsonValue
 
-from everturn.bounds import size_of
+from everturn.bounds import INLINE_CHARS, size_of
 from everturn.carryover import CarryOver, Earlier, View
 from everturn.models import Limits
 from everturn.payloads import ModelReply
 from everturn.records import Document, Image, Message, Part, Text, ToolResult, Usage
 from everturn.workflows import display
-
-INLINE_CHARS = 2_048
-"""A larger tool result is not written into the history a second time: the delta names it (decision 0003)."""
 
 MAX_REPAIRS = 2
 """Times that the model is asked to mend a final reply."""
@@ -144,6 +141,11 @@ class Progress:
         self.output, self.output_problem = reply.output, reply.output_problem
         self.summary_due = reply.summary_due
         self._count(reply)
+
+    def take_in_unseen(self, digest: str) -> None:
+        """What no model has seen is a part of the prefix now, which has this digest."""
+        self._take_in(self.unseen)
+        self.unseen, self.digest = [], digest
 
     def take_summary(self, reply: ModelReply) -> None:
         """It stands behind what the model has seen, and before what it has not."""

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from everturn import journal
 from everturn.journal import Journal, Task
 
@@ -99,3 +101,22 @@ def test_a_folder_that_can_not_be_written_costs_nothing_else(tmp_path: Path) -> 
     blocked.write_text("")
     with Journal(blocked / "journals", scope=SCOPE) as mine, mine.holding(task("t")):
         assert list(tmp_path.iterdir()) == [blocked]
+
+
+def test_a_disk_that_is_full_fails_no_tool(tmp_path: Path) -> None:
+    with Path("/dev/full").open("wb", buffering=0) as full, Journal(tmp_path, scope=SCOPE) as mine:
+        assert mine._file is not None
+        os.dup2(full.fileno(), mine._file.fileno())
+        with mine.holding(task("t")):
+            pass
+        assert list(tmp_path.iterdir()) == [], "no other worker takes it for a dead one's"
+        with mine.holding(task("u")):
+            pass
+
+
+def test_a_folder_that_is_hidden_hands_nothing_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(self: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "iterdir", denied)
+    assert orphans(tmp_path) == []

@@ -89,7 +89,7 @@ def test_results_that_are_in_a_prefix_are_not_kept_twice() -> None:
 
 
 def test_results_are_found_for_their_run_only_and_all_or_none() -> None:
-    prefixes = Prefixes(max_bytes=1000)
+    prefixes = Prefixes(max_bytes=10_000)
     result = ToolResult(call_id="a", content=(Text(text="x"),))
     prefixes.remember_result("run", result)
     assert prefixes.find_results("run", ("a",)) == {"a": result}
@@ -98,6 +98,16 @@ def test_results_are_found_for_their_run_only_and_all_or_none() -> None:
     assert prefixes.find_results("run", ()) == {}
     for n in range(100):
         prefixes.remember_result("run", ToolResult(call_id=str(n), content=(Text(text="x" * 50),)))
-    assert prefixes.bytes <= 1000
+    assert prefixes.bytes <= 10_000
     prefixes.clear()
     assert prefixes.bytes == 0
+
+
+def test_what_is_remembered_is_counted_as_it_lies_in_memory() -> None:
+    ascii_only, with_emoji = Prefixes(), Prefixes()
+    ascii_only.remember("", (), (Message.user("x" * 10_000),))
+    with_emoji.remember("", (), (Message.user("x" * 10_000 + "😀"),))
+    assert with_emoji.bytes > 3 * ascii_only.bytes, "one emoji makes every character take four bytes"
+    many = Prefixes()
+    many.remember("", (), (Message(role="tool", parts=tuple(ToolResult(call_id=str(n)) for n in range(100))),))
+    assert many.bytes > 100_000, "each part is an object of its own"

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from everturn import Client, tool
+from everturn.errors import Stalled
 from everturn.models import Compaction
 from everturn.testing import ScriptedModel, call, fail, say
 from everturn.workflows import carry
@@ -129,9 +130,30 @@ async def test_an_overflow_that_the_provider_reports_is_mended_too(client: Clien
     assert len(results_of(transcript)) == 40
 
 
-async def test_without_compaction_it_stalls_and_says_why(client: Client, scripted: Scripted) -> None:
-    from everturn.errors import Stalled
+async def test_what_no_summary_can_mend_stalls(client: Client, scripted: Scripted) -> None:
+    """The latest result alone is larger than the window: there is nothing that a summary could stand for."""
 
+    @tool
+    def dump() -> str:
+        return "x" * 40_000
+
+    def script(messages: list[dict[str, Any]]) -> Any:
+        if tokens_of(messages) > 5_000:
+            return fail(400, body={"error": {"message": "too long", "code": "context_length_exceeded"}})
+        return say("SUMMARY.") if "replaced by a summary" in str(messages[-1]["content"]) else call("dump")
+
+    model = scripted(script)
+    agent = agent_on(model, tools=[dump], compaction=Compaction(window_tokens=1_000_000, keep_messages=2))
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Go", keep_open=timedelta(minutes=1))
+        with pytest.raises(Stalled, match="too long"):
+            await conversation.reply()
+        assert len(model.requests) < 10
+        await conversation.close()
+        await conversation.outcome()
+
+
+async def test_without_compaction_it_stalls_and_says_why(client: Client, scripted: Scripted) -> None:
     agent = agent_on(scripted(reader(40, wordy=True, window=5_000)), tools=[note])
     async with hosting(client, agent):
         conversation = await client.start(agent, "Read it all", keep_open=timedelta(minutes=1))

@@ -13,7 +13,7 @@ from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import Client, Conversation, Limits, tool
-from everturn.testing import ScriptedModel
+from everturn.testing import ScriptedModel, call
 from everturn.workflows import carry, progress
 from tests.conftest import agent_on, eventually, hosting, waiting
 from tests.workflows.test_conversation import results_of
@@ -119,6 +119,45 @@ async def test_a_conversation_holds_little_of_what_was_said_and_loses_nothing(
         await conversation.close()
         await conversation.outcome()
     assert len(await runs_of(client, conversation)) == 3
+
+
+@pytest.mark.parametrize("forgets", [False, True], ids=["remembers", "forgets"])
+async def test_large_results_are_handed_on_without_being_written_again(
+    client: Client, scripted: Scripted, cached_conversations: int, short_runs: None, forgets: bool
+) -> None:
+    """Each stands in one event, of the run that it came in: else there is no boundary for tools that return much."""
+    hosts: list[Any] = []
+
+    @tool
+    async def read_page(number: int) -> str:
+        if forgets:
+            hosts[0].prefixes.clear()
+        return page(number, 150_000)
+
+    turns = [[call("read_page", {"number": 3 * turn + one}) for one in range(3)] for turn in range(9)]
+    model = scripted([*turns, "Read."])
+    agent = agent_on(model, tools=[read_page])
+    async with hosting(client, agent, cached_conversations=cached_conversations) as worker:
+        hosts.append(worker)
+        conversation = await client.start(agent, "Read it all")
+        assert await conversation.reply() == "Read."
+        outcome = await conversation.outcome()
+        assert worker.prefixes.misses == (9 if forgets else 0)
+        branch = await conversation.fork(at_turn=5)
+        assert (await branch.outcome()).turns == outcome.turns == 10
+    runs = await runs_of(client, conversation)
+    assert len(runs) >= 3
+    written = b"".join([await serialized(client, conversation, run) for run in runs])
+    for transcript in (await conversation.transcript(), await branch.transcript()):
+        assert [result.text for result in results_of(transcript)] == [page(number, 150_000) for number in range(27)]
+    assert [written.count(page(number, 150_000).encode()) for number in range(27)] == [1] * 27
+    told = [message["content"] for message in model.requests[9]["messages"] if message["role"] == "tool"]
+    assert told == [page(number, 150_000) for number in range(27)]
+
+
+async def serialized(client: Client, conversation: Conversation, run_id: str) -> bytes:
+    history = await client.temporal.get_workflow_handle(conversation.id, run_id=run_id).fetch_history()
+    return b"".join(event.SerializeToString() for event in history.events)
 
 
 async def test_messages_that_come_in_between_are_all_taken(

@@ -172,6 +172,23 @@ async def _idle(conversation: Any) -> bool:
     return bool((await conversation.status()).state == "idle")
 
 
+async def test_a_local_tool_that_is_always_late_runs_out_of_patience(client: Client, scripted: Scripted) -> None:
+    tries: list[int] = []
+
+    @tool(effect="read", local=True, timeout=timedelta(seconds=0.5), patience=timedelta(seconds=3))
+    async def slow() -> str:
+        tries.append(1)
+        await asyncio.sleep(60)
+        return "never"
+
+    async with hosting(client, agent := agent_on(scripted([call("slow"), "So be it."]), tools=[slow])):
+        conversation = await client.start(agent, "Go")
+        assert await conversation.reply() == "So be it."
+    (result,) = results_of(await conversation.transcript())
+    assert (result.is_error, result.text) == (True, "slow did not finish within 0:00:00.500000.")
+    assert 2 <= len(tries) <= 6
+
+
 def test_no_provider_can_ask_for_more_than_time_holds() -> None:
     for seconds in (1e300, float("inf"), 99_999_999_999_999.0):
         assert retry_delay(seconds, attempt=1, longest=Patience().max_retry_delay) == Patience().max_retry_delay
