@@ -36,6 +36,10 @@ class _Plan:
                 self.calls = _planned(reply)
             case history.ToolFinished(result=result):
                 (self.calls or {}).pop(result.call_id, None)
+            case history.Commanded(name=names.DENY | names.ANSWER, payload=payload):
+                (self.calls or {}).pop(str(payload.get("call_id")), None)
+            case history.TurnStarted() | history.Commanded(name=names.CANCEL_TURN):
+                self.calls = None
             case _:
                 pass
 

@@ -213,7 +213,8 @@ class Assembler:
         if stop == "refused":
             # Nobody shall run what a model was stopped at; unanswered, such a call would have to be made up for.
             blocks = [block for block in blocks if block.type != "tool_use"]
-        ids = iter(call_ids([a_str(call.start.get("id")) for call in calls], self.request.messages))
+        given = [a_str(call.start.get("id")) for call in calls]
+        ids = iter(call_ids(given, self.request.messages, response_id=a_str(self._message.get("id"))))
         names: dict[str, str] = {}
         parts: list[Part] = []
         for block in blocks:

@@ -233,7 +233,7 @@ class Assembler:
         if len(kept) < len(self._parts) and not (self._blocked or self._finish in _STOPS):
             raise self._invalid("a tool call is not complete")
         calls = [one for one in kept if isinstance(one, _Call)]
-        ids = iter(call_ids((call.id for call in calls), self.request.messages))
+        ids = iter(call_ids((call.id for call in calls), self.request.messages, response_id=self._id))
         names = tool_names(self.request)
         parts: list[Part] = []
         for one in kept:

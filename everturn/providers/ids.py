@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from hashlib import blake2b
 
 from everturn.providers.untrusted import mend
 from everturn.records import Message
@@ -12,12 +13,15 @@ _USABLE = re.compile(r"[\w.:/-]{1,128}", re.ASCII)
 """Ids that may stand in workflow state, activity ids and command lines. Some gateways pack kilobytes into theirs."""
 
 
-def call_ids(given: Iterable[str], messages: Sequence[Message]) -> list[tuple[str, str | None]]:
+def call_ids(given: Iterable[str], messages: Sequence[Message], *, response_id: str) -> list[tuple[str, str | None]]:
     """For each id of a reply's calls, in order: a `call_id`, and a `provider_id` where that is another.
 
     Each call_id is new in the conversation that `messages` holds, and the same however often the reply is read.
-    An empty id is one that was not given. Of calls that share an id, the first keeps it.
+    An empty id is one that was not given. Of calls that share an id, the first keeps it. One that we make is the
+    response's own, where the provider names that: a conversation that is started anew under its old id would else have
+    the idempotency keys of the one before.
     """
+    mark = f"_{blake2b(response_id.encode('utf-8', 'replace'), digest_size=4).hexdigest()}" if response_id else ""
     replies = [message for message in messages if message.role == "assistant"]
     used = {call.call_id for reply in replies for call in reply.tool_calls}
     seen: set[str] = set()
@@ -25,7 +29,7 @@ def call_ids(given: Iterable[str], messages: Sequence[Message]) -> list[tuple[st
     for number, wanted in enumerate(map(mend, given)):
         call_id, provider_id = wanted, None
         if wanted in used or not _USABLE.fullmatch(wanted):
-            call_id = _new(f"call_{len(replies)}_{number}", used)
+            call_id = _new(f"call_{len(replies)}_{number}{mark}", used)
             provider_id = wanted if wanted not in seen else None
         used.add(call_id)
         seen.add(wanted)

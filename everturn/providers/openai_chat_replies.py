@@ -275,7 +275,7 @@ class Assembler:
     def _called(self) -> Iterator[Part]:
         """The calls, each with an id that is new in the conversation, and the same however often this is read."""
         functions = [call for call in self._calls if not call.custom]
-        ids = iter(call_ids([call.id for call in functions], self.request.messages))
+        ids = iter(call_ids([call.id for call in functions], self.request.messages, response_id=self._id))
         for call in self._calls:
             if call.custom:
                 custom = {"name": mend(call.name)[:MAX_NAME_CHARS], "input": mend(call.text)}

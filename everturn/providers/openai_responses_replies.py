@@ -156,7 +156,8 @@ class Assembler:
         calls = [item for item in items if is_call(item, custom)]
         if len(calls) > MAX_CALLS:
             raise self._invalid(f"it holds more than {MAX_CALLS} tool calls")
-        ids = iter(call_ids((str(item.get("call_id") or "") for item in calls), self.request.messages))
+        given = [str(item.get("call_id") or "") for item in calls]
+        ids = iter(call_ids(given, self.request.messages, response_id=str(self._response.get("id") or "")))
         parts: list[Part] = []
         for item in items:
             if is_call(item, custom):

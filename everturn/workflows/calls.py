@@ -45,6 +45,8 @@ class Calls:
         self._on_outcome = on_outcome
         self._open: tuple[ToolCall, ...] = ()
         self._results: dict[str, ToolResult] = {}
+        self._running: set[str] = set()
+        """Those whose run was begun. One that is cut short may have taken effect."""
         self.recorded: set[str] = set()
         """Those whose result stands in the event of its tool's activity, in the marker of a local one, or in the event
         of its agent's conversation."""
@@ -61,13 +63,16 @@ class Calls:
     def open(self, reply: ModelReply) -> None:
         """Takes the reply's calls in hand: from here on, each will have a result."""
         self._open = reply.message.tool_calls
-        self._results, self.recorded = {}, set()
+        self._results, self.recorded, self._running = {}, set(), set()
 
     def close(self, why: str) -> tuple[ToolResult, ...]:
         """The results, in order; a call that has none is told that it was cut short, and why."""
-        results = tuple(self._results.get(call.call_id) or verdicts.cut_short(call, why) for call in self._open)
+        results = tuple(self._results.get(call.call_id) or self._cut_short(call, why) for call in self._open)
         self._open = ()
         return results
+
+    def _cut_short(self, call: ToolCall, why: str) -> ToolResult:
+        return verdicts.cut_short(call, why, running=call.call_id in self._running)
 
     async def _settle_one(self, call: ToolCall, plan: PlannedCall) -> None:
         self._results[call.call_id] = await self._result(call, plan)
@@ -110,6 +115,8 @@ class Calls:
                     raise
                 if isinstance(error.cause, ApplicationError) and error.cause.type == INVALID_EDIT:
                     why = verdicts.cause_of(error)
+                elif plan.effect == "once" and verdicts.has_not_run(error):
+                    why, since = f"it has not run: {verdicts.cause_of(error)}", None
                 elif plan.effect == "once":
                     why, doubtful = f"outcome unknown: {verdicts.cause_of(error)}", True
                 else:
@@ -130,10 +137,12 @@ class Calls:
     async def _refusal(self, call: ToolCall, decision: Decision) -> str:
         """Why this person may not decide, as the agent's own policy says; empty where they may."""
         check = DecisionCheck(agent=self._agent, call=call, decision=decision)
+        summary = f"may {decision.by} decide?"
         try:
-            refusal: str = await workflow.execute_activity(
-                names.CHECK_DECISION, check, result_type=str, summary=f"may {decision.by} decide?", **check_options()
-            )
+            with self._desk.checking(call.call_id):
+                refusal: str = await workflow.execute_activity(
+                    names.CHECK_DECISION, check, result_type=str, summary=summary, **check_options()
+                )
         except ActivityError as error:
             if is_cancelled_exception(error):
                 raise
@@ -156,6 +165,12 @@ class Calls:
         options = local_options(plan) if plan.local else tool_options(plan)
         summary = display.call_summary(call.name, request.arguments, request.decision)
         handle = start(call.name, request, result_type=ToolResult, summary=summary, **options)
-        result: ToolResult = await or_cancelled(handle)
+        self._running.add(call.call_id)
+        try:
+            result: ToolResult = await or_cancelled(handle)
+        except ActivityError as error:
+            if not is_cancelled_exception(error):
+                self._running.discard(call.call_id)
+            raise
         self.recorded.add(call.call_id)
         return result

@@ -69,6 +69,8 @@ class ConversationWorkflow:
             return self._outcome("failed", reason=f"the last reply does not fit the output type: {problem}")
         if cut := self._controls.turn_cancelled:
             return self._outcome("cancelled", reason=cut)
+        if self._controls.abandoned and (self._progress.unseen or self._controls.inbox):
+            return self._outcome("cancelled", reason="the conversation was closed before it was answered")
         return self._outcome("completed", reason=None)
 
     # ------------------------------------------------------------ the loop
@@ -139,6 +141,7 @@ class ConversationWorkflow:
         None where that person closed the conversation instead.
         """
         self._progress.turn += 1
+        first = self._controls.model
         while True:
             await self._controls.unpaused()
             if self._controls.abandoned:
@@ -157,6 +160,7 @@ class ConversationWorkflow:
                 elif verdicts.detail(error, "too_long") and not summarise:
                     await self._summarise()
                 else:
+                    self._controls.model = first  # who resumes it has the whole line of fallbacks again
                     await self._controls.stalled(verdicts.cause_of(error), verdicts.detail(error, "cure"))
 
     async def _call_model(self, conclude: str | None, *, summarise: bool) -> ModelReply:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
@@ -66,6 +67,8 @@ class Desk:
         self.waiting: dict[str, Waiting] = {}
         self.closed = False
         self._decisions: dict[str, Decision] = {}
+        self._checked: set[str] = set()
+        """Calls whose policy is being asked about a decision."""
         self._closing = Decision(verdict="deny")
         self._on_change = on_change
 
@@ -106,6 +109,15 @@ class Desk:
         await workflow.sleep(left, summary=f"expiry of {call.call_id}")
         self.decide(call.call_id, _expired(waiting, expiry))
 
+    @contextmanager
+    def checking(self, call_id: str) -> Iterator[None]:
+        """While the block runs, it is not certain yet that a decision holds."""
+        self._checked.add(call_id)
+        try:
+            yield
+        finally:
+            self._checked.discard(call_id)
+
     def take_back(self, call_id: str) -> None:
         """Forgets a decision that turned out not to be that person's to take."""
         self._decisions.pop(call_id, None)
@@ -123,6 +135,10 @@ class Desk:
         if waiting is None:
             if earlier := self._decisions.get(call_id):
                 by = f" by {earlier.by}" if earlier.by else ""
+                if call_id in self._checked:
+                    return (
+                        f"Call {call_id!r}: whether the decision{by} counts is being checked. Decide again in a moment."
+                    )
                 return f"Call {call_id!r} was decided already: {earlier.verdict}{by} at {earlier.at}."
             return f"No call {call_id!r} waits{self._who_waits()}"
         if approving and waiting.needs == "answer":

@@ -14,6 +14,9 @@ _ENDS: dict[type[BaseException | None], str] = {
     exceptions.TimeoutError: "its conversation ran into its workflow time-out",
 }
 
+_NEVER_BEGUN = frozenset({"NotFoundError", "InvalidAgent", "TooLate"})
+"""Error types: of the SDK where a worker has no activity of that name, and of ours."""
+
 
 def answered(call: ToolCall, text: str, *, decision: Decision | None = None) -> ToolResult:
     return ToolResult(
@@ -37,14 +40,20 @@ def outcome_unknown(call: ToolCall, taken: Taken) -> ToolResult:
     if taken.decision.verdict == "answer":
         return of(call, taken)
     text = (
-        "The outcome of this call is unknown: its worker was lost while it ran. It may or may not have taken effect, "
-        f"and it will not be run again.{_reason(taken.decision)}"
+        "The outcome of this call is unknown: it was started, and no result of it came back. It may or may not have "
+        f"taken effect, and it will not be run again.{_reason(taken.decision)}"
     )
     return answered(call, text, decision=taken.decision)
 
 
-def cut_short(call: ToolCall, why: str) -> ToolResult:
-    return answered(call, f"This call was cut short: {why}.")
+def cut_short(call: ToolCall, why: str, *, running: bool = False) -> ToolResult:
+    doubt = " It was running: it may or may not have taken effect." if running else ""
+    return answered(call, f"This call was cut short: {why}.{doubt}")
+
+
+def has_not_run(error: ActivityError) -> bool:
+    """Whether it is certain that the tool was not even begun: the worker that got the call does not have it."""
+    return isinstance(error.cause, ApplicationError) and error.cause.type in _NEVER_BEGUN
 
 
 def could_not_run(call: ToolCall, error: ActivityError) -> ToolResult:

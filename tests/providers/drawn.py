@@ -1,7 +1,8 @@
-"""What the property tests of several protocols draw: texts, pictures, files, settings."""
+"""What the tests of several protocols share: texts, pictures, files and settings to draw, and ids to compare."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -41,3 +42,8 @@ def drawn_out(value: Any) -> Any:
     if isinstance(value, str | bytes | int | float | None):
         return value
     return [drawn_out(inner) for inner in value] if isinstance(value, list | Iterator) else value
+
+
+def unmarked(call_id: str) -> str:
+    """An id that we made, without the mark of the response that it is of."""
+    return re.sub(r"^(call_\d+_\d+)_[0-9a-f]{8}$", r"\1", call_id)

@@ -17,6 +17,7 @@ from everturn.providers.failures import ErrorInReply
 from everturn.providers.openai_chat import Assembler, decode
 from everturn.providers.sse import Event
 from everturn.records import Message, Part, Reply, Text, Thinking, ToolCall, Usage
+from tests.providers.drawn import unmarked
 
 
 def request(*messages: Message) -> Request:
@@ -140,7 +141,7 @@ def test_the_last_call_of_a_reply_that_was_cut_off_is_not_taken_for_whole(argume
         (["a", "a"], [("a", None), ("call_1_1", None)]),
         (["old", "call_1_1"], [("call_1_0", "old"), ("call_1_1", None)]),
         (["old", "old"], [("call_1_0", "old"), ("call_1_1", None)]),
-        (["call_1_1", ""], [("call_1_1", None), ("call_1_1_2", None)]),
+        (["call_1_1", ""], [("call_1_1", None), ("call_1_1", None)]),
         ([7, "functions.f:0"], [("7", None), ("functions.f:0", None)]),
         (["x" * 200, "a b"], [("call_1_0", "x" * 200), ("call_1_1", "a b")]),
     ],
@@ -149,7 +150,9 @@ def test_every_call_gets_an_id_of_its_own(given_ids: list[Any], ids: list[tuple[
     earlier = assistant(ToolCall(call_id="old", name="weather"))
     asked = request(Message.user("?"), earlier, Message.user("?"))
     message = {"tool_calls": [entry(id=given_id) for given_id in given_ids]}
-    assert [(call.call_id, call.provider_id) for call in reply(message, asked=asked).tool_calls] == ids
+    calls = reply(message, asked=asked).tool_calls
+    assert [(unmarked(call.call_id), call.provider_id) for call in calls] == ids
+    assert len({"old", *(call.call_id for call in calls)}) == len(calls) + 1
 
 
 @pytest.mark.parametrize(

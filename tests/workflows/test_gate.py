@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 
 from everturn import Agent, Client, tool
 from everturn.gate import conflicts
-from everturn.testing import ScriptedModel
+from everturn.testing import ScriptedModel, call
 from tests.conftest import agent_on, eventually, hosting, waiting
 from tests.workflows.test_approvals import ONE, refund
 
@@ -52,5 +53,25 @@ async def test_a_deploy_that_does_not_fit_a_running_conversation_is_found(
         else:
             # The list of what runs is the visibility store's, which comes a moment later.
             assert await eventually(found) == [(conversation.id, problem)]
+        await conversation.close()
+        await conversation.outcome()
+
+
+async def test_calls_that_are_over_conflict_with_nothing(client: Client, scripted: Scripted) -> None:
+    two = [call("refund", {"order_id": "81", "cents": 5}, id=one) for one in "ab"]
+    agent = agent_on(scripted([two, "Done."]), tools=[refund])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Go", keep_open=timedelta(minutes=1))
+        await waiting(conversation, calls=2)
+
+        async def found(name: str) -> list[str]:
+            return [one.problem async for one in conflicts(client, [Agent(name, model="scripted:new")])]
+
+        await conversation.deny("a")
+        (problem,) = await eventually(lambda: found("clerk"))
+        assert problem.startswith("call 'b' is for the tool refund")
+        await conversation.cancel_turn()
+        assert await found("clerk") == []
+        assert len(await found("other")) == 1, "the conversation is still looked at"
         await conversation.close()
         await conversation.outcome()

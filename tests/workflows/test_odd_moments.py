@@ -96,6 +96,72 @@ async def test_a_policy_may_do_anything_and_the_call_waits_on(client: Client, sc
         await conversation.outcome()
 
 
+async def test_who_decides_while_another_decision_is_checked_is_told_so(client: Client, scripted: Scripted) -> None:
+    asked, boss = asyncio.Event(), asyncio.Event()
+
+    async def approvers(call: ToolCall, decision: Decision) -> bool:
+        asked.set()
+        await boss.wait()
+        return asked.is_set()
+
+    agent = agent_on(scripted(ONE), tools=[refund], approvers=approvers)
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Go")
+        await waiting(conversation)
+        await conversation.approve("a")
+        await asyncio.wait_for(asked.wait(), 30)
+        with pytest.raises(Refused, match="by tester counts is being checked"):
+            await conversation.approve("a")
+        asked.clear()  # it does not count
+        boss.set()
+        await eventually(lambda: _doubted(conversation))
+        asked.set()
+        await conversation.approve("a")
+        await conversation.outcome()
+    assert [result.text for result in results_of(await conversation.transcript())] == ["5 back for 81"]
+
+
+async def test_a_once_tool_that_its_worker_does_not_have_has_not_run(client: Client, scripted: Scripted) -> None:
+    """As in the middle of a deploy. That leaves no doubt, and whoever approves it again runs it for the first time."""
+    model = scripted(ONE)
+    async with hosting(client, agent_on(model, tools=[refund])):
+        conversation = await client.start("clerk", "Go")
+        await waiting(conversation)
+    async with hosting(client, agent_on(model)):
+        await conversation.approve("a")
+        await eventually(lambda: _why(conversation, "it has not run: "))
+    async with hosting(client, agent_on(model, tools=[refund])):
+        await conversation.approve("a")
+        await conversation.outcome()
+    assert [result.text for result in results_of(await conversation.transcript())] == ["5 back for 81"]
+
+
+async def test_a_call_that_is_cut_short_while_it_runs_leaves_a_doubt(client: Client, scripted: Scripted) -> None:
+    begun = asyncio.Event()
+
+    @tool(effect="once")
+    async def charge() -> str:
+        begun.set()
+        await asyncio.sleep(60)
+        return "charged"
+
+    model = scripted([[call("charge"), call("refund", {"order_id": "1", "cents": 1})], "Done."])
+    agent = agent_on(model, tools=[charge, refund])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Go")
+        await waiting(conversation)
+        await asyncio.wait_for(begun.wait(), 30)
+        await conversation.cancel_turn()
+        await conversation.outcome()
+    running, waited = (result.text for result in results_of(await conversation.transcript()))
+    assert running.endswith("It was running: it may or may not have taken effect.")
+    assert "may or may not" not in waited
+
+
+async def _why(conversation: Any, why: str) -> bool:
+    return any(why in one.why for one in (await conversation.status()).waiting)
+
+
 async def _doubted(conversation: Any) -> bool:
     return any("may not decide" in one.why for one in (await conversation.status()).waiting)
 
@@ -132,8 +198,21 @@ async def test_closed_twice_while_it_is_stalled_it_ends(client: Client, scripted
     for _ in range(2):
         await signal(conversation, names.CLOSE, {})
     async with hosting(client, agent):
-        await conversation.outcome()
+        outcome = await conversation.outcome()
+    assert (outcome.status, outcome.reason) == ("cancelled", "the conversation was closed before it was answered")
     assert len(model.requests) == 1
+
+
+async def test_who_resumes_gets_the_whole_line_of_fallbacks_again(client: Client, scripted: Scripted) -> None:
+    first, second = scripted([fail(401), "Well again."], order="arrival"), scripted([fail(400)])
+    agent = agent_on(first, fallback_models=[Model("scripted:second", base_url=second.base_url)])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Go")
+        with pytest.raises(Stalled):
+            await conversation.reply()
+        await conversation.resume()
+        assert await conversation.reply() == "Well again."
+    assert (len(first.requests), len(second.requests)) == (2, 1)
 
 
 @pytest.mark.parametrize("limit", [0, 1, 3])

@@ -1,0 +1,34 @@
+"""Ids of calls where a provider gives none, or none that can be used."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from everturn.providers.ids import call_ids
+from everturn.records import Message, ToolCall
+
+EARLIER = (Message(role="assistant", parts=(ToolCall(call_id="x", name="a"), ToolCall(call_id="call_1_0", name="b"))),)
+
+
+def test_without_a_response_id_they_count() -> None:
+    assert call_ids(["x", "y", "y", ""], EARLIER, response_id="") == [
+        ("call_1_0_2", "x"),
+        ("y", None),
+        ("call_1_2", None),
+        ("call_1_3", None),
+    ]
+
+
+def test_another_response_makes_other_ids_and_the_same_one_the_same() -> None:
+    """A conversation that is started anew under an old id must not have the idempotency keys of the one before."""
+    one, other = (call_ids(["", "a"], (), response_id=response_id) for response_id in ("r1", "r2"))
+    assert one == call_ids(["", "a"], (), response_id="r1")
+    assert one[0] != other[0]
+    assert one[1] == other[1] == ("a", None)
+
+
+@given(st.lists(st.sampled_from(["", "x", "y", "call_1_0", "call_1_1", "a b"]), max_size=8), st.text(max_size=3))
+def test_each_is_new_in_the_conversation(wanted: list[str], response_id: str) -> None:
+    ids = [call_id for call_id, _ in call_ids(wanted, EARLIER, response_id=response_id)]
+    assert len({*ids, "x", "call_1_0"}) == len(ids) + 2
