@@ -99,11 +99,15 @@ class Rig:
 
 
 @asynccontextmanager
-async def rig(*, db_filename: Path | None = None, model_log: Path | None = None) -> AsyncIterator[Rig]:
+async def rig(
+    *, db_filename: Path | None = None, model_log: Path | None = None, model_holds: int = 0
+) -> AsyncIterator[Rig]:
+    """`model_log`, `model_holds`: as script.py says."""
     RESULTS.mkdir(exist_ok=True)
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(DevServer(db_filename=db_filename))
         more = {"MODEL_LOG": str(model_log)} if model_log else {}
+        more |= {"MODEL_HOLDS": str(model_holds)} if model_holds else {}
         script = str(ROOT / "benchmarks/script.py")
         log = RESULTS / "model.log"
         model = spawn(sys.executable, "-m", "everturn.testing", script, log=log, stdout=subprocess.PIPE, **more)

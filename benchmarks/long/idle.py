@@ -27,7 +27,7 @@ MAX_BYTES_EACH = 1_000
 
 
 async def run(folder: Path) -> Report:
-    report = Report(f"{MARKS[-1]:,} idle open conversations")
+    report = Report(f"{MARKS[-1]:,} idle open conversations, EVERTURN_MAX_PREFIX_MB={MAX_PREFIX_MB}")
     async with (
         rig(db_filename=folder / "idle.db") as running,
         running.worker(EVERTURN, EVERTURN_MAX_PREFIX_MB=str(MAX_PREFIX_MB)) as worker,
