@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic_core import to_json
+from pydantic_core import PydanticSerializationError, to_json
 
 from everturn.errors import Refused
-from everturn.records import ResultPart, Text
+from everturn.records import Part, ResultPart, Text
 
 MAX_PAYLOAD_BYTES = 2_000_000
 """Temporal takes payloads of 2 MiB; this leaves room for what it puts around one."""
@@ -27,12 +27,25 @@ MAX_INPUT_CHARS = 400_000
 
 def check_input(what: str, value: Any) -> None:
     """Raises Refused for what a conversation would not take for its size, before it is sent."""
+    try:
+        written = to_json(value, inf_nan_mode="constants", fallback=str).decode()
+    except PydanticSerializationError as error:  # half of a surrogate pair, such as bytes of a command line become
+        raise Refused(f"The {what} can't be written as UTF-8: {error}.", cure="Send text in UTF-8.") from None
     # In characters, as the workflow counts: it is told the limit by the same number.
-    if (size := len(to_json(value, inf_nan_mode="constants", fallback=str).decode())) > MAX_INPUT_CHARS:
+    if (size := len(written)) > MAX_INPUT_CHARS:
         raise Refused(
             f"The {what} has {size:,} characters of JSON; the limit is {MAX_INPUT_CHARS:,}.",
             cure="Put it where a tool can read it, and send its name or a link.",
         )
+
+
+def check_said(message: str | Sequence[Part]) -> None:
+    """Raises Refused for a message that says nothing, or too much, or what is no text."""
+    if isinstance(message, str) and not message.strip():
+        raise Refused("The message is empty.", cure="Say something.")
+    if not message:
+        raise Refused("The message has no parts.", cure="Give it a text, an image or a document.")
+    check_input("message", message)
 
 
 def size_of(value: Any) -> int:

@@ -65,6 +65,8 @@ class CarryOver(Record):
     """Of the prefix; empty where none is known."""
     unseen: tuple[Message, ...] = ()
     """What comes behind the prefix: results that no model has seen yet."""
+    told: tuple[str, ...] = ()
+    """The calls in `unseen` whose results stand in events of a run before, too."""
     owed: bool = False
     """The run ended in the middle of an answer: the next one goes on with it."""
     inbox: tuple[Message, ...] = ()

@@ -14,14 +14,20 @@ from uuid import uuid4
 import temporalio.client
 from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
-from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes, WorkflowIDConflictPolicy
+from temporalio.common import (
+    SearchAttributeKey,
+    SearchAttributePair,
+    TypedSearchAttributes,
+    WorkflowIDConflictPolicy,
+    WorkflowIDReusePolicy,
+)
 from temporalio.converter import ExternalStorage
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import fleet, names, rpc
 from everturn.agent import Agent
-from everturn.bounds import check_input
+from everturn.bounds import check_said
 from everturn.carryover import CarryOver, InRun, Packed
 from everturn.conversation import Conversation
 from everturn.conversion import data_converter, stored
@@ -84,7 +90,7 @@ class Client:
         except RuntimeError as error:
             raise Unreachable(
                 f"No Temporal server answers at {merged['target_host']}.",
-                cure="Start one with `everturn up`, or set TEMPORAL_ADDRESS.",
+                cure="Start one with `everturn up`, without TEMPORAL_ADDRESS; or set that to one that runs.",
             ) from error
         return cls(temporal, task_queue=task_queue or Settings.load().task_queue, by=by)
 
@@ -109,9 +115,12 @@ class Client:
         `stream`, its text reaches those who follow its events 0.2 s after it is written; else in steps of 1.5 s.
         `tenant`: for whom it is; kept in the workflow's memo, and shown in the Web UI.
         """
+        said = message if isinstance(message, str) else tuple(message)
+        if said or keep_open is None:
+            check_said(said)
         start = Start(
             agent=_name(agent),
-            message=message if isinstance(message, str) else tuple(message),
+            message=said,
             message_id=message_id,
             keep_open=keep_open.total_seconds() if keep_open is not None else None,
             model=model,
@@ -136,6 +145,7 @@ class Client:
         `start`, from now on; None leaves it as it is."""
         conversation = self.conversation(id)
         content = message if isinstance(message, str) else tuple(message)
+        check_said(content)
         start = Start(
             agent=_name(agent),
             message=content,
@@ -240,9 +250,12 @@ class Client:
     def unreachable(self, error: RPCError) -> Unreachable:
         return rpc.unreachable(self.temporal, error)
 
-    async def _start(self, start: Start, conversation_id: str, agent: Agent | str = "") -> Conversation:
-        check_input("message", start.message)
+    async def _start(
+        self, start: Start, conversation_id: str, agent: Agent | str = "", *, new: bool = False
+    ) -> Conversation:
+        """`new`: there must be no conversation of this id, not even one that is over."""
         message = start.message if isinstance(start.message, str) else Message.user(start.message).text
+        reuse = WorkflowIDReusePolicy.REJECT_DUPLICATE if new else WorkflowIDReusePolicy.ALLOW_DUPLICATE
         try:
             await self.temporal.start_workflow(
                 names.CONVERSATION,
@@ -251,6 +264,7 @@ class Client:
                 task_queue=self.task_queue,
                 task_timeout=TASK_TIMEOUT,
                 id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+                id_reuse_policy=reuse,
                 search_attributes=_first_attributes(start, agent) if await self.indexed() else None,
                 static_summary=" ".join(message.split())[:200] or _origin(start) or start.agent,
                 static_details=_details(start, agent),
@@ -258,7 +272,9 @@ class Client:
             )
         except WorkflowAlreadyStartedError:
             raise AlreadyStarted(
-                f"Conversation {conversation_id!r} runs already.",
+                f"There is a conversation {conversation_id!r} already."
+                if new
+                else f"Conversation {conversation_id!r} runs already.",
                 cure="Send to it with client.send(), or take another id.",
             ) from None
         except RPCError as error:
@@ -281,6 +297,7 @@ class Client:
             cost_usd=outcome.cost_usd if outcome else None,
             last_text=outcome.text[:MAX_LAST_TEXT_CHARS] if outcome else "",
             message_ids=tuple(standing.message_ids)[-REMEMBERED_IDS:],
+            facts=standing.facts,
         )
 
 

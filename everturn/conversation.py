@@ -19,12 +19,12 @@ from temporalio.client import (
 from temporalio.service import RPCError
 
 from everturn import names, rpc
-from everturn.bounds import check_input
+from everturn.bounds import check_input, check_said
 from everturn.clienttools import call_tool, run_tools
 from everturn.errors import Ended, Refused, Stalled
 from everturn.events import Event, EventReader
 from everturn.forking import start_of_fork
-from everturn.history import Step, read_steps
+from everturn.history import Step, first_step, read_steps
 from everturn.live import Live, interleaved
 from everturn.payloads import Status, WaitingCall
 from everturn.records import Message, Outcome, Part, ResultPart, ToolCall, ToolResult
@@ -59,11 +59,9 @@ class Conversation:
         at its next turn boundary. With a `message_id`, it is safe to repeat. `stream`: whether its text is streamed
         from now on (see `Client.start`); None leaves it as it is."""
         message_id = message_id or uuid4().hex
-        said: dict[str, Any] = {"message_id": message_id}
-        if isinstance(message, str):
-            said["text"] = message
-        else:
-            said["parts"] = tuple(message)
+        message = message if isinstance(message, str) else tuple(message)
+        check_said(message)
+        said: dict[str, Any] = {"message_id": message_id, "text" if isinstance(message, str) else "parts": message}
         if stream is not None:
             said["stream"] = stream
         await self._signal(names.MESSAGE, said)
@@ -123,7 +121,8 @@ class Conversation:
         """What happened and what happens, until the conversation is over; text is told while it is written.
 
         `since`: the cursor of the last event that you have seen. The events start behind it, and the text of a turn
-        that runs from its beginning. `deltas=False`: without TextDelta, ThinkingDelta, ToolProgress and TurnRetried.
+        that runs from its beginning; without it, with the conversation's beginning, or the last time that it was
+        revived. `deltas=False`: without TextDelta, ThinkingDelta, ToolProgress and TurnRetried.
 
             async for event in conversation.events():
                 match event:
@@ -140,7 +139,7 @@ class Conversation:
         while a tool runs.
         """
         reader, cursor = EventReader(since), since or ""
-        steps = self._follow_runs(reader.run_id or await self._first_run())
+        steps = self._follow_revivals(reader.run_id or await self._first_run())
         async with aclosing(interleaved(steps, Live(self._temporal, self.id) if deltas else None)) as told:
             async for run, step, live in told:
                 for event in live:
@@ -167,12 +166,13 @@ class Conversation:
         ask for the same again. Turns, tokens and cost go on counting from there; the time starts anew.
 
         Turns count from 1, through all that was revived or forked before. Raises Refused for a turn that has no reply,
-        or whose calls have no results yet, NotFound where its history is gone, AlreadyStarted where `id` runs.
+        or whose calls have no results yet, NotFound where its history is gone, AlreadyStarted where there is a
+        conversation `id`, over or not.
         """
         described = await self._describe()
         with self._explained():
             start = await start_of_fork(self._temporal, self.id, described.run_id, turn=at_turn)
-        return await self._client._start(start, id or f"{self.id}-turn-{at_turn}-{uuid4().hex[:8]}")
+        return await self._client._start(start, id or f"{self.id}-turn-{at_turn}-{uuid4().hex[:8]}", new=True)
 
     # ------------------------------------------------------------ deciding
 
@@ -297,6 +297,29 @@ class Conversation:
                     next_run = getattr(step, "next_run_id", "")
                     yield run, step
             run = next_run
+
+    async def _follow_revivals(self, run_id: str) -> AsyncIterator[tuple[str, Step]]:
+        """As `_follow_runs`; and where the conversation is over and was revived by then, on through that."""
+        run, first = run_id, run_id
+        while first:
+            async for run, step in self._follow_runs(first):
+                yield run, step
+            first = await self._revival_of(run)
+
+    async def _revival_of(self, last_run: str) -> str:
+        """The first run of what revived the conversation that ended with that run; empty where nothing did."""
+        run = ""
+        while True:
+            with self._explained():
+                described = await self._temporal.get_workflow_handle(self.id, run_id=run or None).describe()
+                first = described.raw_description.workflow_execution_info.first_run_id
+                started = await first_step(self._temporal, self.id, first) if last_run != described.run_id else None
+            origin = started.start.carry.origin if started and started.start.carry else None
+            if origin is None or origin.conversation_id:
+                return ""  # it is the latest; or what came later was started anew, or forked, under this id
+            if origin.run_id == last_run:
+                return first
+            run = origin.run_id
 
     async def standing(self) -> Standing:
         """Where it stands, by the history of its latest run."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, JsonValue
@@ -133,7 +134,7 @@ class ToolProgress(_Event):
 
 
 class ToolFinished(_Event):
-    """The tool's result, as the model will get it."""
+    """The call's result, as the model will get it: the tool's own, an answer, or why it did not run."""
 
     kind: Literal["tool_finished"] = "tool_finished"
     turn: int
@@ -224,7 +225,7 @@ Event = Annotated[
     Field(discriminator="kind"),
 ]
 
-_CURSOR = re.compile(r"(?P<run>[^/]+)/(?P<step>\d{1,9})(\.(?P<n>\d{1,9}))?")
+_CURSOR = re.compile(r"(?P<run>[0-9a-f-]{36})/(?P<step>\d{1,9})(\.(?P<n>\d{1,9}))?")
 _DECISIONS = (names.APPROVE, names.DENY, names.ANSWER)
 
 
@@ -241,6 +242,8 @@ class EventReader:
         self.run_id = found["run"] if found else ""
         """Where to begin; empty for the first run of all."""
         self._seen = (int(found["step"]), int(found["n"] or sys.maxsize)) if found else (0, 0)
+        self._open: dict[str, int] = {}
+        """The calls whose results are not told yet, and their turns."""
         self._calls: dict[str, tuple[ToolCall, RunTool]] = {}
         """The calls of the last reply that run as tools: what a lost run means depends on their plans."""
         self._asks: list[ApprovalRequested | AnswerRequested] = []
@@ -259,6 +262,7 @@ class EventReader:
 
     def _events(self, step: history.Step) -> list[Event]:
         at = step.at.isoformat(timespec="milliseconds")
+        untold = self._untold(step, at)
         match step:
             case history.Started(start=start):
                 self._message_ids = {start.message_id, *(start.carry.message_ids if start.carry else ())} - {None}
@@ -271,13 +275,37 @@ class EventReader:
                 self._calls = {
                     plan.call_id: (calls[plan.call_id], plan) for plan in reply.plan if isinstance(plan, RunTool)
                 }
+                self._open |= dict.fromkeys(calls, request.turn)
                 self._asks = _asks(request.turn, reply)
             case history.ToolLost():
                 self._asks += self._asks_again(step)
             case history.TakenIn():
                 asks, self._asks = self._asks, []
                 return [ask.model_copy(update={"at": at}) for ask in asks]
-        return _events(step, at)
+        return [*untold, *_events(step, at)]
+
+    def _untold(self, step: history.Step, at: str) -> list[ToolFinished]:
+        """Results that no activity brought: those of calls that were answered, denied, refused, expired or cut short.
+        They stand in what comes next: the next turn's delta, the next run's start, or the outcome."""
+        untold: list[ToolFinished] = []
+        match step:
+            case history.ToolFinished(result=result):
+                self._open.pop(result.call_id, None)
+            case history.Started(start=start) if carry := start.carry:
+                # Not by what is open: who comes back here has not read the run before.
+                results = [one for one in _results(carry.unseen) if one.call_id not in carry.told]
+                untold = [ToolFinished(turn=carry.turn, result=one, at=at) for one in results]
+            case history.TurnStarted(request=request) | history.Extended(request=request):
+                untold = self._still_open(request.delta, at)
+            case history.Finished(outcome=Outcome(tail=tail)):
+                untold = self._still_open(tail, at)
+        for event in untold:
+            self._open.pop(event.result.call_id, None)
+        return untold
+
+    def _still_open(self, messages: tuple[Message, ...], at: str) -> list[ToolFinished]:
+        results = [one for one in _results(messages) if one.call_id in self._open]
+        return [ToolFinished(turn=self._open[one.call_id], result=one, at=at) for one in results]
 
     def _asks_again(self, lost: history.ToolLost) -> list[ApprovalRequested]:
         """What a person is asked after a run without a report: nothing, where the model is told instead."""
@@ -286,6 +314,11 @@ class EventReader:
             return []
         why = lost.cause if lost.kind == INVALID_EDIT else f"outcome unknown: {lost.cause}"
         return [ApprovalRequested(turn=lost.request.turn, call=call, why=why)]
+
+
+def _results(messages: tuple[Message, ...]) -> Iterator[ToolResult]:
+    for message in messages:
+        yield from message.tool_results
 
 
 def _events(step: history.Step, at: str) -> list[Event]:

@@ -8,7 +8,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from everturn.bounds import size_of
 from everturn.carryover import CarryOver, InRun, Packed
 from everturn.errors import NotFound, Refused
-from everturn.history import Started, Step, ToolFinished, TurnFinished, read_steps
+from everturn.history import Started, Step, ToolFinished, TurnFinished, first_step, read_steps
 from everturn.packing import pack
 from everturn.payloads import ModelReply, Start
 from everturn.records import Message, Outcome, Usage
@@ -29,8 +29,8 @@ IDLE_SECONDS = 7 * 24 * 3600.0
 async def start_of_fork(client: Client, conversation_id: str, run_id: str, *, turn: int) -> Start:
     """The input of a conversation that goes on behind that turn. Raises Refused where nothing can go on from there,
     and NotFound where its history is gone. `run_id` is of the latest run."""
-    if turn < 1:
-        raise Refused(f"Conversation {conversation_id!r} has no turn {turn}.", cure="Turns count from 1.")
+    if not isinstance(turn, int) or turn < 1:
+        raise Refused(f"Conversation {conversation_id!r} has no turn {turn!r}.", cure="Turns count from 1.")
     origin = await _run_of(client, InRun(run_id=run_id, conversation_id=conversation_id), turn)
     here, point = origin.run_id, _Point(turn)
     while here:
@@ -142,8 +142,7 @@ async def _run_of(client: Client, latest: InRun, turn: int) -> InRun:
 
 async def _first_step(client: Client, run: InRun) -> Started | None:
     try:
-        async for step in read_steps(client, run.conversation_id, run_id=run.run_id):
-            return step if isinstance(step, Started) else None
+        return await first_step(client, run.conversation_id, run.run_id)
     except RPCError as error:
         if error.status is not RPCStatusCode.NOT_FOUND:
             raise
@@ -152,7 +151,6 @@ async def _first_step(client: Client, run: InRun) -> Started | None:
             "the namespace's retention.",
             cure="Fork at a later turn.",
         ) from None
-    return None
 
 
 async def _start(client: Client, origin: InRun, point: _Point) -> Start:
@@ -174,6 +172,7 @@ async def _start(client: Client, origin: InRun, point: _Point) -> Start:
             "keep_by": None if fits else 0.0,
             "origin": origin,
             "unseen": unseen,
+            "told": tuple(result.call_id for message in unseen for result in message.tool_results),
             "owed": not point.reply.final,
             "inbox": (),
             "message_ids": (),

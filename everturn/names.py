@@ -34,6 +34,9 @@ CLOSE: Final = "close"
 REMINDER: Final = "reminder of "
 """How the summary of the timer begins that reminds of a call before it expires; the call_id follows."""
 
+THE_CLOCK: Final = "the clock"
+"""Who decided, where a call expired."""
+
 EVERY_CALL: Final = "*"
 """As a call_id: every call that waits now."""
 

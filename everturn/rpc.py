@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from everturn.errors import Ended, EverturnError, NotFound, Unreachable
+from everturn.errors import ConversationError, Ended, EverturnError, NotFound, Unreachable
 
 WORKER_TIMEOUT_SECONDS = 10.0
 """How long a decision or a status query waits for a worker to take it."""
@@ -65,4 +65,9 @@ def _in_our_words(error: RPCError, client: Client, conversation_id: str, what: s
         return NotFound(f"There is no conversation {conversation_id!r}.", cure="`everturn list` shows those there are.")
     if error.status in (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED):
         return no_worker(conversation_id, what)
+    if error.status is RPCStatusCode.INVALID_ARGUMENT:
+        return ConversationError(
+            f"Temporal can't do that for conversation {conversation_id!r}: {error.message.rstrip('.')}.",
+            cure="Look at the id.",
+        )
     return unreachable(client, error)

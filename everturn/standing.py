@@ -6,7 +6,7 @@ from typing import Any
 
 from everturn import history, names
 from everturn.bounds import MAX_INPUT_CHARS
-from everturn.carryover import CarryOver
+from everturn.carryover import CarryOver, WorkerFacts
 from everturn.payloads import Control, ModelReply, Start
 from everturn.transcript import Transcript, user_messages
 
@@ -23,6 +23,8 @@ class Standing:
         self.reply: ModelReply | None = None
         """Of the turn at hand; None while it is awaited."""
         self.turn = 0
+        self.facts: WorkerFacts | None = None
+        """What a worker said last of itself: the agent's limits stand there."""
         self.stall: history.TurnFailed | None = None
         self.cancelled = False
         """The turn at hand was cancelled, and nothing was said since."""
@@ -42,6 +44,7 @@ class Standing:
                 self._received = user_messages((*carry.unseen, *carry.inbox))
                 self.message_ids = dict.fromkeys(carry.message_ids)
                 self.reply, self.turn, self.finished = None, carry.turn, None
+                self.facts = carry.facts
                 self._at_work, self._closing = carry.owed, False
                 self._forked = carry if carry.origin and not carry.owed else None
                 if start.message:
@@ -62,7 +65,7 @@ class Standing:
                 self.turn, self.stall, self.reply, self.cancelled = request.turn, None, None, False
                 self._forked = None
             case history.TurnFinished(request=request, reply=reply) if not request.summarise:
-                self.reply = reply
+                self.reply, self.facts = reply, reply.facts or self.facts
             case history.TurnFailed(fallback="", passing=False):
                 self.stall = step
             case history.Finished():

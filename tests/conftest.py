@@ -69,8 +69,8 @@ _started: dict[str, list[str]] = {}
 def _remember_what_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
     start = Client._start
 
-    async def remembering(self: Client, *args: Any) -> Conversation:
-        conversation = await start(self, *args)
+    async def remembering(self: Client, *args: Any, **options: Any) -> Conversation:
+        conversation = await start(self, *args, **options)
         _started.setdefault(self.task_queue, []).append(conversation.id)
         return conversation
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import sys
@@ -29,6 +30,8 @@ from everturn.serving import end_process
 
 # Typer brings its own copy of click, or uses the one that is installed: this is the base of either's usage errors.
 _UsageError = cast("type[Exception]", typer.BadParameter.__base__)
+
+_OUTPUT_TROUBLE = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -78,6 +81,8 @@ def run_command(arguments: Sequence[str]) -> int:
         # A terminal that lacks a character shows another; it is no reason to fail.
         if reconfigure := getattr(stream, "reconfigure", None):
             reconfigure(errors="replace")
+    if wrong := [argument for argument in arguments if not _is_text(argument)]:
+        return _line(f"everturn: {wrong[0]!r} is not UTF-8.", status=2)
     try:
         return app(list(arguments), prog_name="everturn", standalone_mode=False) or 0
     except SystemExit as ended:  # completion leaves so
@@ -94,6 +99,15 @@ def run_command(arguments: Sequence[str]) -> int:
         return _quiet_end()
     except Exception as error:  # noqa: BLE001 - whatever it is: no traceback here
         return _unexpected(error)
+
+
+def _is_text(argument: str) -> bool:
+    """Python reads bytes that are not UTF-8 as halves of surrogate pairs, which nothing takes."""
+    try:
+        argument.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _usage(error: Exception) -> int:
@@ -118,6 +132,9 @@ def _unexpected(error: Exception) -> int:
         traceback.print_exception(error)
     if isinstance(error, RPCError):
         return _failed(f"Temporal said no: {error.message}. `everturn doctor` looks at the connection.")
+    if isinstance(error, OSError) and error.errno in _OUTPUT_TROUBLE:
+        _quiet_end()
+        return _failed(f"The output can't be written: {error.strerror}.")
     kind, what = type(error).__name__, str(error) or "no message"
     return _failed(f"{kind}: {what}. EVERTURN_LOG_LEVEL=debug shows where; if it is not your own, please report it.")
 

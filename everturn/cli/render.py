@@ -13,7 +13,7 @@ from typing import Any
 
 from rich.text import Text
 
-from everturn import events
+from everturn import events, names
 from everturn.records import Decision, Message, Outcome, ToolCall, ToolResult
 from everturn.records import Text as RecordText
 
@@ -105,6 +105,7 @@ class EventLines:
         self._width = width
         self._announce = announce
         self._calls: dict[str, ToolCall] = {}
+        self._refused: set[str] = set()
 
     def of(self, event: events.Event) -> list[Text]:
         match event:
@@ -118,8 +119,8 @@ class EventLines:
                 return [marked("waits", f"{self._line(event.call.call_id)} waits: {folded(event.why, 200)}", indent=2)]
             case events.Decided():
                 return [marked("waits", self._decided(event), indent=2)]
-            case events.ToolFinished():
-                return [self._finished(event.result)]
+            case events.ToolFinished(result=result):
+                return [] if self._was_told(result) else [self._finished(result)]
             case events.ToolLost():
                 lost = f"{self._line(event.call_id, event.tool)} was lost: {folded(event.cause, 200)}"
                 return [marked("trouble", lost, indent=2)]
@@ -142,8 +143,16 @@ class EventLines:
         self.take(event)
         line = self._line(event.call.call_id)
         if event.refused is not None:
+            self._refused.add(event.call.call_id)
             return [_with_result(marked("failed", line, indent=2), folded(event.refused, self._width - len(line) - 8))]
         return [marked("call", line, indent=2)] if self._announce else []
+
+    def _was_told(self, result: ToolResult) -> bool:
+        """What a refusal's own line or a person's denial has said already."""
+        denied = (
+            result.decision is not None and result.decision.verdict == "deny" and result.decision.by != names.THE_CLOCK
+        )
+        return denied or result.call_id in self._refused
 
     def _finished(self, result: ToolResult) -> Text:
         line = self._line(result.call_id, result.name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -50,6 +51,8 @@ async def _up(settings: Settings, *, port: int, ui_port: int, db: Path) -> None:
     with sample_agents(db.parent, wanted=not settings.agents) as (sample, notes):
         specs = settings.agents or sample
         agents = _load(specs)
+        if address := os.environ.get("TEMPORAL_ADDRESS"):
+            screen.line(f"TEMPORAL_ADDRESS is set: no server is started, the one at {address} is used.")
         screen.busy("starting Temporal")
         async with connect_or_start(db_filename=db, port=port, ui_port=ui_port) as endpoint:
             screen.idle()

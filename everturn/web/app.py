@@ -19,7 +19,7 @@ from everturn.client import Client
 from everturn.errors import AlreadyStarted, Ended, EverturnError, NotFound, Refused, Unreachable
 from everturn.web.auth import Gate
 from everturn.web.fleet import Fleet
-from everturn.web.past import Pasts, results_of
+from everturn.web.past import Pasts
 from everturn.web.posts import POSTS
 from everturn.web.stream import CURSOR, Stream
 
@@ -68,7 +68,6 @@ class Inbox:
                 Route("/api/stream", self._stream),
                 Route("/api/status", self._status),
                 Route("/api/earlier", self._earlier),
-                Route("/api/results", self._results),
                 Route("/api/{verb}", self._post, methods=["POST"]),
                 Mount("/page", StaticFiles(directory=PAGE)),
             ],
@@ -120,11 +119,6 @@ class Inbox:
         start = max(0, len(before) - wanted.limit)
         messages = [message.model_dump(mode="json") for message in before[start:]]
         return JSONResponse({"from": start, "messages": messages})
-
-    async def _results(self, request: Request) -> Response:
-        call_ids = {*request.query_params.getlist("call")}
-        found = await results_of(self._client, _conversation_of(request), call_ids)
-        return JSONResponse({call_id: result.model_dump(mode="json") for call_id, result in found.items()})
 
     # ------------------------------------------------------------ deciding
 

@@ -1,4 +1,4 @@
-"""What a page shows besides events: where they begin, what came before, and results that no event tells."""
+"""What a page shows besides events: where they begin, and what came before."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from everturn import rpc
 from everturn.carryover import CarryOver
 from everturn.client import Client
 from everturn.errors import NotFound
-from everturn.history import Started, read_steps
+from everturn.history import Started, first_step, read_steps
 from everturn.payloads import Start
-from everturn.records import Message, ToolResult
+from everturn.records import Message
 from everturn.transcript import Transcript, read_earlier
 
 KEPT_PASTS = 8
@@ -36,15 +36,6 @@ async def latest_run(client: Client, conversation_id: str) -> Run:
     carry = start.carry or CarryOver()
     earlier = carry.length + len(carry.unseen) + len(carry.inbox)
     return Run(run_id=run_id, agent=start.agent, earlier=earlier, paused=carry.paused)
-
-
-async def results_of(client: Client, conversation_id: str, call_ids: set[str]) -> dict[str, ToolResult]:
-    """The results of these calls, as the model was told them; without those that it was not told yet."""
-    conversation = client.conversation(conversation_id)
-    found = _results(tuple((await conversation.standing()).transcript.messages), call_ids)
-    if found.keys() != call_ids:  # it has continued as a new run meanwhile
-        found |= _results(await conversation.transcript(), call_ids - found.keys())
-    return found
 
 
 class Pasts:
@@ -77,11 +68,6 @@ class Pasts:
 
 async def _start_of(client: Client, conversation_id: str, run_id: str) -> Start:
     with rpc.explained(client.temporal, conversation_id):
-        async for step in read_steps(client.temporal, conversation_id, run_id=run_id):
-            if isinstance(step, Started):
-                return step.start
+        if started := await first_step(client.temporal, conversation_id, run_id):
+            return started.start
     raise NotFound(f"The history of conversation {conversation_id!r} has no beginning.")
-
-
-def _results(messages: tuple[Message, ...], call_ids: set[str]) -> dict[str, ToolResult]:
-    return {one.call_id: one for message in messages for one in message.tool_results if one.call_id in call_ids}

@@ -96,6 +96,7 @@ def over(progress: Progress, controls: Controls, *, facts: WorkerFacts | None, s
         length=progress.position,
         digest=progress.digest,
         unseen=tuple(progress.unseen),
+        told=progress.told,
         owed=True,
         inbox=tuple(controls.inbox),
         message_ids=controls.message_ids,

@@ -178,9 +178,11 @@ def _expired(waiting: Waiting, expiry: Expiry) -> Taken:
     after, at = timedelta(seconds=min(expiry.after, LONGEST_SECONDS)), iso(workflow.now())
     if waiting.needs == "answer":
         text = f"{waiting.call.name} timed out: no answer came within {after}."
-        return Taken(Decision(verdict="answer", by="the clock", at=at), (Text(text=text),), is_error=True, by_rule=True)
+        return Taken(
+            Decision(verdict="answer", by=names.THE_CLOCK, at=at), (Text(text=text),), is_error=True, by_rule=True
+        )
     note = f"Nobody decided within {after}."
-    return Taken(Decision(verdict=expiry.verdict, by="the clock", at=at, note=note), by_rule=True)
+    return Taken(Decision(verdict=expiry.verdict, by=names.THE_CLOCK, at=at, note=note), by_rule=True)
 
 
 def iso(time: datetime) -> str:

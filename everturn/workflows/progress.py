@@ -67,6 +67,8 @@ class Progress:
     """The one that is asked, as its worker says."""
     recorded: frozenset[str] = frozenset()
     """Calls whose results stand in their tool activities' own events."""
+    handed: frozenset[str] = frozenset()
+    """Calls whose results the run before handed over."""
 
     @classmethod
     def from_carry(cls, carry: CarryOver) -> Progress:
@@ -77,6 +79,7 @@ class Progress:
             position=carry.length,
             digest=carry.digest,
             unseen=list(carry.unseen),
+            handed=frozenset(result.call_id for message in carry.unseen for result in message.tool_results),
             turn=carry.turn,
             tool_calls=carry.tool_calls,
             usage=carry.usage,
@@ -99,6 +102,12 @@ class Progress:
     def latest(self, count: int) -> list[str]:
         """The last messages in short, those that no model has seen included."""
         return [*self.lines, *display.lines(self.unseen)][-count:]
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """The unseen calls whose results events tell, of this run or of one before."""
+        results = (result for message in self.unseen for result in message.tool_results)
+        return tuple(result.call_id for result in results if result.call_id in self.recorded | self.handed)
 
     def delta(self) -> tuple[tuple[Message, ...], tuple[str, ...]]:
         """The messages since the last reply, and the ids of the calls whose results they leave out for their size."""

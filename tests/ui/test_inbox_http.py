@@ -229,7 +229,6 @@ async def test_what_can_not_be_done_is_refused_with_the_reason(
         ("/api/earlier?conversation=x&run=y&before=-1", 400),
         ("/api/earlier?conversation=x&run=y&before=many", 400),
         ("/api/earlier?conversation=x&run=00000000-0000-0000-0000-000000000000&before=1", 404),
-        ("/api/results?conversation=none&call=a", 404),
         ("/api/approve", 405),
     ],
 )

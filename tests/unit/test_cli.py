@@ -69,6 +69,7 @@ def status_and_line(capsys: pytest.CaptureFixture[str], *arguments: str) -> tupl
         (["approve", "x", "c", "--arguments", "{no"], ["--arguments", "not JSON"]),
         (["approve", "x", "c", "--arguments", "[1]"], ["--arguments", "JSON object"]),
         (["answer", "x"], ["Missing argument", "CALL"]),
+        (["send", "x", "caf\udce9"], ["is not UTF-8"]),
     ],
     ids=" ".join,
 )
@@ -110,6 +111,13 @@ def test_a_failure_is_one_line_and_exit_1(
     assert status == 1
     assert line.startswith("everturn: ")
     assert [words for words in said if words not in line] == []
+
+
+def test_a_disk_that_is_full_is_one_line_and_exit_1() -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "everturn", "models"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (1, "everturn: The output can't be written: No space left on device.\n")
 
 
 @pytest.mark.parametrize(

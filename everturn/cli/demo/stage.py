@@ -90,7 +90,9 @@ async def stage() -> AsyncIterator[Stage]:
     if examples is None:
         raise InvalidFile("The demo's example files are not installed.", cure="Run it from a checkout: make demo.")
     model = os.environ.get("MODEL") or SCRIPTED
-    if model != SCRIPTED:
+    if model.startswith("scripted:"):
+        model = SCRIPTED  # the demo's own script, and no other one that a tutorial may have left in the environment
+    else:
         _check(model)
     async with AsyncExitStack() as stack:
         folder = stack.enter_context(_folder())

@@ -35,10 +35,6 @@ export class Call {
     return this.state === "waiting";
   }
 
-  get settled() {
-    return ["done", "failed"].includes(this.state);
-  }
-
   become(state, label = LABELS[state]) {
     this.state = this.node.dataset.state = state;
     this.label.textContent = label;

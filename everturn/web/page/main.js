@@ -63,7 +63,6 @@ function hear(here) {
     events: told((events) => {
       for (const event of events) here.transcript.take(event);
       problem("");
-      if (events.some((event) => event.kind === "turn_started" || event.kind === "done")) fetchResults(here);
       if (events.some((event) => !/delta|progress|tool_(called|started)/.test(event.kind))) askStatus(here);
       mark(here.marked?.waits ? here.marked : here.transcript.waiting[0]);
     }),
@@ -118,20 +117,6 @@ function offerEarlier(here, count) {
 }
 
 // ---------------------------------------------------------------- what events do not tell
-
-/** The results of calls that a person denied or answered, or that expired: the model's next turn tells them. */
-async function fetchResults(here) {
-  const calls = here.transcript.unanswered;
-  if (!calls.length) return;
-  try {
-    const query = [["conversation", here.id], ...calls.slice(0, 100).map((id) => ["call", id])];
-    for (const result of Object.values(await ask("results", query))) {
-      here.transcript.calls.get(result.call_id)?.finish(result);
-    }
-  } catch {
-    // they are shown as decided, which they are
-  }
-}
 
 /** What only the conversation itself knows: what really waits, until when, and what it has used. One question at a time. */
 function askStatus(here) {

@@ -19,11 +19,6 @@ export class Transcript {
     return [...this.calls.values()].filter((call) => call.waits);
   }
 
-  /** Calls that somebody decided on, or that are over, and whose results no event told. */
-  get unanswered() {
-    return [...this.calls.values()].filter((call) => !call.settled && call.turn !== this.#turn).map((call) => call.call.call_id);
-  }
-
   /** The text of the turn at hand will be told again from its beginning. */
   startOver() {
     this.#turn?.text.replaceChildren();
@@ -222,7 +217,6 @@ export class Transcript {
   #call(call) {
     if (!this.calls.has(call.call_id)) {
       const card = new Call(call, this.decide);
-      card.turn = this.#turn;
       this.calls.set(call.call_id, card);
       (this.#turn?.node ?? this.root).append(card.node);
     }
