@@ -139,7 +139,7 @@ class Conversation:
         while a tool runs.
         """
         reader, cursor = EventReader(since), since or ""
-        steps = self._follow_revivals(reader.run_id or await self._first_run())
+        steps = self._follow_revivals(reader.run_id) if since else self._follow_runs(await self._first_run())
         async with aclosing(interleaved(steps, Live(self._temporal, self.id) if deltas else None)) as told:
             async for run, step, live in told:
                 for event in live:

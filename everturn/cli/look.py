@@ -29,7 +29,7 @@ def watch(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Follow a conversation to its end, from its beginning on. With --json, a line for each event."""
+    """Follow a conversation to its end: from its beginning, or where it was last revived. --json: a line an event."""
     asyncio.run(_watch(id, since, as_json=as_json))
 
 

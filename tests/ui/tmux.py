@@ -46,9 +46,13 @@ class Terminal:
 
     def clear(self) -> None:
         """Forgets what was shown, so that `until` waits for what comes."""
-        self._tmux("clear-history")
+
+        def empty(shown: str) -> bool:
+            self._tmux("clear-history")  # newer versions keep there what was cleared
+            return len(shown.strip().splitlines()) <= 1
+
         self.press("C-l")
-        self.until(lambda shown: len(shown.strip().splitlines()) <= 1)
+        self.until(empty)
 
     def shown(self, *, colours: bool = False) -> str:
         """What the terminal shows, with what has scrolled away; lines that it wrapped are whole again."""

@@ -216,7 +216,7 @@ async def test_a_page_of_the_transcript_fits_an_answer(client: Client, scripted:
         return f"{number}" + "語" * 190_000
 
     # No model has seen the results while the conversation stalls: the worker holds them all.
-    script = [[call("dump", {"number": number}) for number in range(8)], fail(400, "no")]
+    script = [[call("dump", {"number": number}) for number in range(6)], fail(400, "no")]
     agent = agent_on(scripted(script), tools=[dump])
     async with hosting(client, agent):
         conversation = await client.start(agent, "Go")
@@ -228,7 +228,7 @@ async def test_a_page_of_the_transcript_fits_an_answer(client: Client, scripted:
         rest = await handle.query("transcript", {"from": 2, "limit": 1000})
         assert (rest["from"], len(rest["messages"])) == (2, 1)
         shown = [result.text for result in results_of([Message.model_validate(rest["messages"][0])])]
-        assert (len(shown), len(shown[0]), "[Cut: too large." in shown[-1]) == (8, 190_001, True)
+        assert (len(shown), len(shown[0]), "[Cut: too large." in shown[-1]) == (6, 190_001, True)
         await conversation.close()
         await conversation.outcome()
 
