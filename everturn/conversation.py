@@ -24,11 +24,12 @@ from everturn.clienttools import call_tool, run_tools
 from everturn.errors import Ended, Refused, Stalled
 from everturn.events import Event, EventReader
 from everturn.forking import start_of_fork
-from everturn.history import Step, first_step, read_steps
+from everturn.history import first_step, read_steps
 from everturn.live import Live, interleaved
 from everturn.payloads import Status, WaitingCall
 from everturn.records import Message, Outcome, Part, ResultPart, ToolCall, ToolResult
 from everturn.standing import Standing
+from everturn.steps import Step
 from everturn.transcript import read_transcript
 
 if TYPE_CHECKING:

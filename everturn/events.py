@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, JsonValue
 
-from everturn import history, names
+from everturn import names, steps
 from everturn.errors import ConversationError
 from everturn.payloads import INVALID_EDIT, AwaitAnswer, ModelReply, RefuseCall, RunTool
 from everturn.records import Message, Outcome, Record, ToolCall, ToolResult, Usage
@@ -251,7 +251,7 @@ class EventReader:
         self._message_ids: set[str | None] = set()
         """Of what was said: the same message may be sent again, and is not taken again."""
 
-    def read(self, step: history.Step, *, run_id: str) -> list[Event]:
+    def read(self, step: steps.Step, *, run_id: str) -> list[Event]:
         """The events that a step is, behind `since`: none, one, or a reply and its calls."""
         events = [
             event.model_copy(update={"cursor": f"{run_id}/{step.id}.{n}"}) for n, event in enumerate(self._events(step))
@@ -260,44 +260,44 @@ class EventReader:
             return events
         return [event for n, event in enumerate(events) if (step.id, n) > self._seen]
 
-    def _events(self, step: history.Step) -> list[Event]:
+    def _events(self, step: steps.Step) -> list[Event]:
         at = step.at.isoformat(timespec="milliseconds")
         untold = self._untold(step, at)
         match step:
-            case history.Started(start=start):
+            case steps.Started(start=start):
                 self._message_ids = {start.message_id, *(start.carry.message_ids if start.carry else ())} - {None}
-            case history.Said(said=said) if said.message_id in self._message_ids:
+            case steps.Said(said=said) if said.message_id in self._message_ids:
                 return []
-            case history.Said(said=said) if said.message_id is not None:
+            case steps.Said(said=said) if said.message_id is not None:
                 self._message_ids.add(said.message_id)
-            case history.TurnFinished(request=request, reply=reply):
+            case steps.TurnFinished(request=request, reply=reply):
                 calls = {call.call_id: call for call in reply.message.tool_calls}
                 self._calls = {
                     plan.call_id: (calls[plan.call_id], plan) for plan in reply.plan if isinstance(plan, RunTool)
                 }
                 self._open |= dict.fromkeys(calls, request.turn)
                 self._asks = _asks(request.turn, reply)
-            case history.ToolLost():
+            case steps.ToolLost():
                 self._asks += self._asks_again(step)
-            case history.TakenIn():
+            case steps.TakenIn():
                 asks, self._asks = self._asks, []
                 return [ask.model_copy(update={"at": at}) for ask in asks]
         return [*untold, *_events(step, at)]
 
-    def _untold(self, step: history.Step, at: str) -> list[ToolFinished]:
+    def _untold(self, step: steps.Step, at: str) -> list[ToolFinished]:
         """Results that no activity brought: those of calls that were answered, denied, refused, expired or cut short.
         They stand in what comes next: the next turn's delta, the next run's start, or the outcome."""
         untold: list[ToolFinished] = []
         match step:
-            case history.ToolFinished(result=result):
+            case steps.ToolFinished(result=result):
                 self._open.pop(result.call_id, None)
-            case history.Started(start=start) if carry := start.carry:
+            case steps.Started(start=start) if carry := start.carry:
                 # Not by what is open: who comes back here has not read the run before.
                 results = [one for one in _results(carry.unseen) if one.call_id not in carry.told]
                 untold = [ToolFinished(turn=carry.turn, result=one, at=at) for one in results]
-            case history.TurnStarted(request=request) | history.Extended(request=request):
+            case steps.TurnStarted(request=request) | steps.Extended(request=request):
                 untold = self._still_open(request.delta, at)
-            case history.Finished(outcome=Outcome(tail=tail)):
+            case steps.Finished(outcome=Outcome(tail=tail)):
                 untold = self._still_open(tail, at)
         for event in untold:
             self._open.pop(event.result.call_id, None)
@@ -307,7 +307,7 @@ class EventReader:
         results = [one for one in _results(messages) if one.call_id in self._open]
         return [ToolFinished(turn=self._open[one.call_id], result=one, at=at) for one in results]
 
-    def _asks_again(self, lost: history.ToolLost) -> list[ApprovalRequested]:
+    def _asks_again(self, lost: steps.ToolLost) -> list[ApprovalRequested]:
         """What a person is asked after a run without a report: nothing, where the model is told instead."""
         call, plan = self._calls.get(lost.request.call_id, (None, None))
         if call is None or plan is None or not (lost.kind == INVALID_EDIT or plan.effect == "once"):
@@ -321,37 +321,37 @@ def _results(messages: tuple[Message, ...]) -> Iterator[ToolResult]:
         yield from message.tool_results
 
 
-def _events(step: history.Step, at: str) -> list[Event]:
+def _events(step: steps.Step, at: str) -> list[Event]:
     match step:
-        case history.Started(start=start) if start.message:
+        case steps.Started(start=start) if start.message:
             return [MessageReceived(message=Message.user(start.message), at=at)]
-        case history.Said(said=said):
+        case steps.Said(said=said):
             return [MessageReceived(message=said.as_message(), at=at)]
-        case history.Commanded(name=name, payload=payload):
+        case steps.Commanded(name=name, payload=payload):
             return [_command(name, payload, at)]
-        case history.TurnStarted(request=request):
+        case steps.TurnStarted(request=request):
             return [TurnStarted(turn=request.turn, at=at)]
-        case history.TurnFinished(request=request, reply=reply) if request.summarise:
+        case steps.TurnFinished(request=request, reply=reply) if request.summarise:
             return [Compacted(turn=request.turn, summary=reply.message.text, at=at)]
-        case history.TurnFinished(request=request, reply=reply):
+        case steps.TurnFinished(request=request, reply=reply):
             trimmed: list[Event] = [Compacted(turn=request.turn, at=at)] if reply.view else []
             return _reply(request.turn, reply, at) + trimmed
-        case history.TurnFailed(request=request, cause=cause, fallback=str(model)) if model:
+        case steps.TurnFailed(request=request, cause=cause, fallback=str(model)) if model:
             return [FellBack(turn=request.turn, cause=cause, model=model, at=at)]
-        case history.Reminded(call_id=call_id):
+        case steps.Reminded(call_id=call_id):
             return [ApprovalReminder(call_id=call_id, at=at)]
-        case history.TurnFailed(passing=True):
+        case steps.TurnFailed(passing=True):
             return []
-        case history.TurnFailed(request=request, cause=cause, cure=cure):
+        case steps.TurnFailed(request=request, cause=cause, cure=cure):
             return [Stalled(turn=request.turn, cause=cause, cure=cure, at=at)]
-        case history.ToolStarted(tool=tool, request=call):
+        case steps.ToolStarted(tool=tool, request=call):
             there = step.conversation_id
             return [ToolStarted(turn=call.turn, call_id=call.call_id, tool=tool, conversation_id=there, at=at)]
-        case history.ToolLost(tool=tool, request=call, cause=cause):
+        case steps.ToolLost(tool=tool, request=call, cause=cause):
             return [ToolLost(turn=call.turn, call_id=call.call_id, tool=tool, cause=cause, at=at)]
-        case history.ToolFinished(request=call, result=result):
+        case steps.ToolFinished(request=call, result=result):
             return [ToolFinished(turn=call.turn, result=result, at=at)]
-        case history.Finished(outcome=outcome, why=why, next_run_id=""):
+        case steps.Finished(outcome=outcome, why=why, next_run_id=""):
             return [Done(outcome=outcome, why=why, at=at)]
         case _:
             return []

@@ -8,10 +8,11 @@ from temporalio.service import RPCError, RPCStatusCode
 from everturn.bounds import size_of
 from everturn.carryover import CarryOver, InRun, Packed
 from everturn.errors import NotFound, Refused
-from everturn.history import Started, Step, ToolFinished, TurnFinished, first_step, read_steps
+from everturn.history import first_step, read_steps
 from everturn.packing import pack
 from everturn.payloads import ModelReply, Start
 from everturn.records import Message, Outcome, Usage
+from everturn.steps import Started, Step, ToolFinished, TurnFinished
 from everturn.transcript import Transcript, read_transcript
 
 MAX_PACKED_CHARS = 1_000_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from everturn import history, names
+from everturn import history, names, steps
 from everturn.agent import Agent, with_sub_agents
 from everturn.client import Client
 from everturn.payloads import ModelReply, PlannedCall, RunTool
@@ -28,17 +28,17 @@ class _Plan:
     agent: str = ""
     calls: dict[str, tuple[ToolCall, PlannedCall]] | None = None
 
-    def take(self, step: history.Step) -> None:
+    def take(self, step: steps.Step) -> None:
         match step:
-            case history.Started(start=start):
+            case steps.Started(start=start):
                 self.agent = start.agent
-            case history.TurnFinished(reply=reply):
+            case steps.TurnFinished(reply=reply):
                 self.calls = _planned(reply)
-            case history.ToolFinished(result=result):
+            case steps.ToolFinished(result=result):
                 (self.calls or {}).pop(result.call_id, None)
-            case history.Commanded(name=names.DENY | names.ANSWER, payload=payload):
+            case steps.Commanded(name=names.DENY | names.ANSWER, payload=payload):
                 (self.calls or {}).pop(str(payload.get("call_id")), None)
-            case history.TurnStarted() | history.Commanded(name=names.CANCEL_TURN):
+            case steps.TurnStarted() | steps.Commanded(name=names.CANCEL_TURN):
                 self.calls = None
             case _:
                 pass

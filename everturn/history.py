@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -28,6 +27,23 @@ from everturn.errors import InvalidSetting
 from everturn.payloads import MessageIn, ModelReply, ModelRequest, Start, ToolRequest
 from everturn.records import Outcome, Record, ToolResult
 from everturn.rpc import passes
+from everturn.steps import (
+    Commanded,
+    Extended,
+    Finished,
+    Kept,
+    Reminded,
+    Said,
+    Started,
+    Step,
+    TakenIn,
+    ToolFinished,
+    ToolLost,
+    ToolStarted,
+    TurnFailed,
+    TurnFinished,
+    TurnStarted,
+)
 from everturn.subagents import result_of
 
 R = TypeVar("R", bound=Record)
@@ -53,127 +69,6 @@ _UNANSWERED = {
 """How an agent's conversation ends without an outcome: the event, the attribute that says which, and why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One thing that happened: at event `id` of its run, at the server's time `at`.
-
-    A plain Step is an event that only Temporal cares for.
-    """
-
-    id: int
-    at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class Started(Step):
-    start: Start
-    previous_run_id: str = ""
-    """Set where the run continues another."""
-
-
-@dataclass(frozen=True, slots=True)
-class TakenIn(Step):
-    """A worker has taken in all that came before, and done what followed from it: calls that wait can be decided."""
-
-
-@dataclass(frozen=True, slots=True)
-class Said(Step):
-    said: MessageIn
-
-
-@dataclass(frozen=True, slots=True)
-class Commanded(Step):
-    """A signal or an accepted update other than `message`; `payload` as it came."""
-
-    name: str
-    payload: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class TurnStarted(Step):
-    request: ModelRequest
-    activity_id: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class TurnFinished(Step):
-    request: ModelRequest
-    reply: ModelReply
-    attempt: int = 1
-    """The one that the reply is of."""
-
-
-@dataclass(frozen=True, slots=True)
-class TurnFailed(Step):
-    request: ModelRequest
-    cause: str
-    cure: str
-    fallback: str = ""
-    """The model that goes on in its place."""
-    passing: bool = False
-    """The conversation mends it by itself, and is not stalled: it shows the model less."""
-
-
-@dataclass(frozen=True, slots=True)
-class Kept(Step):
-    """The messages of earlier runs were brought into this one."""
-
-    messages: Packed
-
-
-@dataclass(frozen=True, slots=True)
-class Extended(Step):
-    """What no model had seen became a part of the prefix, since it was too large to be handed to the next run."""
-
-    request: ModelRequest
-
-
-@dataclass(frozen=True, slots=True)
-class Reminded(Step):
-    """A call that waits is about to expire."""
-
-    call_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class ToolStarted(Step):
-    tool: str
-    request: ToolRequest
-    activity_id: str = ""
-    conversation_id: str = ""
-    """Of the agent that is the tool, where it is one."""
-
-
-@dataclass(frozen=True, slots=True)
-class ToolFinished(Step):
-    tool: str
-    request: ToolRequest
-    result: ToolResult
-    outcome: Outcome | None = None
-    """Of the agent that is the tool, where it is one."""
-
-
-@dataclass(frozen=True, slots=True)
-class ToolLost(Step):
-    """A tool's activity that ended without a result."""
-
-    tool: str
-    request: ToolRequest
-    cause: str
-    kind: str
-    """The error's type, such as InvalidEdit; empty for a time-out."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finished(Step):
-    """The run is over: with an outcome, or without one and the reason why."""
-
-    outcome: Outcome | None
-    why: str = ""
-    next_run_id: str = ""
-    """Set where it continued as a new run."""
-
-
 class HistoryReader:
     """Turns one run's events into steps. Feed it every event from the first on, in order."""
 
@@ -185,6 +80,10 @@ class HistoryReader:
         self._keeping: set[int] = set()
         self._extending: dict[int, ModelRequest] = {}
         self._attempts: dict[int, int] = {}
+        self._turn = 0
+        """The last one that has a reply."""
+        self._agents: dict[str, int] = {}
+        """The agents' conversations that were begun, by their ids."""
 
     async def read(self, event: HistoryEvent) -> Step:
         """The step that this event is."""
@@ -227,6 +126,12 @@ class HistoryReader:
                 return await self._timer(event, at)
             case EventType.EVENT_TYPE_START_CHILD_WORKFLOW_EXECUTION_INITIATED:
                 return await self._agent_asked(event, at)
+            case EventType.EVENT_TYPE_ACTIVITY_TASK_CANCEL_REQUESTED:
+                # The conversation has gone on without it, and what it may still bring is none of its transcript.
+                self._forget(event.activity_task_cancel_requested_event_attributes.scheduled_event_id)
+            case EventType.EVENT_TYPE_REQUEST_CANCEL_EXTERNAL_WORKFLOW_EXECUTION_INITIATED:
+                cancelled = event.request_cancel_external_workflow_execution_initiated_event_attributes
+                self._forget(self._agents.get(cancelled.workflow_execution.workflow_id, 0))
             case EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_COMPLETED:
                 return await self._agent_answered(event, at)
             case unanswered if unanswered in _UNANSWERED:
@@ -235,6 +140,11 @@ class HistoryReader:
                 return ToolLost(event.event_id, at, *tool, cause, "") if tool else None
             case _:
                 return await self._finished(event, at)
+        return None
+
+    def _forget(self, scheduled_id: int) -> None:
+        for unfinished in (self._turns, self._tools, self._extending):
+            unfinished.pop(scheduled_id, None)
 
     async def _command(self, event_id: int, at: datetime, name: str, payloads: Payloads) -> Step | None:
         if name == names.MESSAGE:
@@ -268,6 +178,7 @@ class HistoryReader:
         if turn := self._turns.pop(completed.scheduled_event_id, None):
             reply = await self._record(completed.result, ModelReply)
             attempt = self._attempts.pop(completed.scheduled_event_id, 1)
+            self._turn = turn.turn
             return TurnFinished(event.event_id, at, turn, reply, attempt) if reply else None
         if extension := self._extending.pop(completed.scheduled_event_id, None):
             return Extended(event.event_id, at, extension)
@@ -294,7 +205,7 @@ class HistoryReader:
         result = await self._record(details["result"], ToolResult) if "result" in details else None
         if result is None:
             return None
-        request = ToolRequest(agent="", turn=0, call_id=result.call_id)
+        request = ToolRequest(agent="", turn=self._turn, call_id=result.call_id)
         return ToolFinished(event.event_id, at, result.name, request, result)
 
     async def _agent_asked(self, event: HistoryEvent, at: datetime) -> Step | None:
@@ -304,6 +215,7 @@ class HistoryReader:
             return None
         request = ToolRequest(agent=start.agent, turn=start.caller.turn, call_id=start.caller.call_id)
         self._tools[event.event_id] = (start.agent, request)
+        self._agents[child.workflow_id] = event.event_id
         return ToolStarted(event.event_id, at, start.agent, request, conversation_id=child.workflow_id)
 
     async def _agent_answered(self, event: HistoryEvent, at: datetime) -> Step | None:

@@ -20,7 +20,7 @@ from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from everturn import history
+from everturn import steps
 from everturn.events import Event, TextDelta, ThinkingDelta, ToolProgress, TurnRetried
 from everturn.payloads import Streamed
 from everturn.records import Message, Thinking
@@ -84,7 +84,7 @@ class _Turn:
 
 @dataclass
 class _Tool:
-    started: history.ToolStarted
+    started: steps.ToolStarted
     progress: Any = None
 
     def hear(self, details: Any) -> list[Event]:
@@ -117,26 +117,26 @@ class Live:
     _turn: _Turn | None = None
     _tools: dict[str, _Tool] = field(default_factory=dict)
 
-    def take(self, run_id: str, step: history.Step) -> list[Event]:
+    def take(self, run_id: str, step: steps.Step) -> list[Event]:
         """What is to be told before the step's own events: the rest of a text that was shown in part."""
         self._run_id = run_id
         said: list[Event] = []
         match step:
-            case history.Started():
+            case steps.Started():
                 self._turn, self._tools = None, {}
-            case history.TurnStarted(request=request) if not request.summarise:
+            case steps.TurnStarted(request=request) if not request.summarise:
                 self._stream = request.stream
                 self._turn = _Turn(request.turn, step.activity_id)
                 self._look_in(AWAITING_SECONDS if request.stream else FIRST_LOOK_SECONDS)
-            case history.TurnFinished(reply=reply) if self._turn:
+            case steps.TurnFinished(reply=reply) if self._turn:
                 said = _rest(self._turn, reply.message, step.attempt)
                 self._turn = None
-            case history.TurnFailed():
+            case steps.TurnFailed():
                 self._turn = None
-            case history.ToolStarted():
+            case steps.ToolStarted():
                 self._tools[step.activity_id] = _Tool(step)
                 self._look_in(FIRST_LOOK_SECONDS)
-            case history.ToolFinished(request=request) | history.ToolLost(request=request):
+            case steps.ToolFinished(request=request) | steps.ToolLost(request=request):
                 ended = [key for key, tool in self._tools.items() if tool.started.request.call_id == request.call_id]
                 for key in ended:
                     del self._tools[key]
@@ -208,18 +208,18 @@ class Live:
 
 
 async def interleaved(
-    steps: AsyncIterator[tuple[str, history.Step]], live: Live | None
-) -> AsyncGenerator[tuple[str, history.Step | None, list[Event]]]:
+    source: AsyncIterator[tuple[str, steps.Step]], live: Live | None
+) -> AsyncGenerator[tuple[str, steps.Step | None, list[Event]]]:
     """Each step as it comes, with what is to be told before it; and between them, without a step, what is live."""
     if live is None:
-        async for run_id, taken in steps:
+        async for run_id, taken in source:
             yield run_id, taken, []
         return
-    step: asyncio.Future[tuple[str, history.Step]] | None = None
+    step: asyncio.Future[tuple[str, steps.Step]] | None = None
     look: asyncio.Task[Glimpse] | None = None
     try:
         while True:
-            step = step or asyncio.ensure_future(anext(steps))
+            step = step or asyncio.ensure_future(anext(source))
             if look is None and live.due is not None and live.due <= time.monotonic():
                 look = asyncio.create_task(live.look())
             timeout = None if look or live.due is None else live.due - time.monotonic()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from everturn import history, names
+from everturn import names, steps
 from everturn.bounds import MAX_INPUT_CHARS
 from everturn.carryover import CarryOver, WorkerFacts
 from everturn.payloads import Control, ModelReply, Start
@@ -25,10 +25,10 @@ class Standing:
         self.turn = 0
         self.facts: WorkerFacts | None = None
         """What a worker said last of itself: the agent's limits stand there."""
-        self.stall: history.TurnFailed | None = None
+        self.stall: steps.TurnFailed | None = None
         self.cancelled = False
         """The turn at hand was cancelled, and nothing was said since."""
-        self.finished: history.Finished | None = None
+        self.finished: steps.Finished | None = None
         self._forked: CarryOver | None = None
         """What a conversation began with that was forked behind a final reply, until its first turn."""
         self._received = 0
@@ -36,10 +36,10 @@ class Standing:
         """When the conversation was last looked after, there was something to answer."""
         self._closing = False
 
-    def take(self, step: history.Step) -> None:
+    def take(self, step: steps.Step) -> None:
         self.transcript.take(step)
         match step:
-            case history.Started(start=start):
+            case steps.Started(start=start):
                 self.start, carry = start, start.carry or CarryOver()
                 self._received = user_messages((*carry.unseen, *carry.inbox))
                 self.message_ids = dict.fromkeys(carry.message_ids)
@@ -49,26 +49,26 @@ class Standing:
                 self._forked = carry if carry.origin and not carry.owed else None
                 if start.message:
                     self._receive(start.message_id)
-            case history.TakenIn():
+            case steps.TakenIn():
                 self._at_work = not (self.answered or self.cancelled)
-            case history.Said(said=said) if not self._closing and len(said.model_dump_json()) <= MAX_INPUT_CHARS:
+            case steps.Said(said=said) if not self._closing and len(said.model_dump_json()) <= MAX_INPUT_CHARS:
                 self._receive(said.message_id)
-            case history.Commanded(payload=payload) if not _valid(payload):
+            case steps.Commanded(payload=payload) if not _valid(payload):
                 pass  # it was refused
-            case history.Commanded(name=names.RESUME):
+            case steps.Commanded(name=names.RESUME):
                 self.stall = None
-            case history.Commanded(name=names.CANCEL_TURN) if self._at_work and not self.answered:
+            case steps.Commanded(name=names.CANCEL_TURN) if self._at_work and not self.answered:
                 self.cancelled, self._received = True, user_messages(self.transcript.messages)
-            case history.Commanded(name=names.CLOSE):
+            case steps.Commanded(name=names.CLOSE):
                 self._closing = True
-            case history.TurnStarted(request=request):
+            case steps.TurnStarted(request=request):
                 self.turn, self.stall, self.reply, self.cancelled = request.turn, None, None, False
                 self._forked = None
-            case history.TurnFinished(request=request, reply=reply) if not request.summarise:
+            case steps.TurnFinished(request=request, reply=reply) if not request.summarise:
                 self.reply, self.facts = reply, reply.facts or self.facts
-            case history.TurnFailed(fallback="", passing=False):
+            case steps.TurnFailed(fallback="", passing=False):
                 self.stall = step
-            case history.Finished():
+            case steps.Finished():
                 self.finished = step
 
     @property

@@ -9,20 +9,11 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from everturn.carryover import CarryOver, Earlier, InRun
 from everturn.errors import NotFound
-from everturn.history import (
-    Extended,
-    Finished,
-    Kept,
-    Started,
-    Step,
-    ToolFinished,
-    TurnFinished,
-    TurnStarted,
-    read_steps,
-)
+from everturn.history import read_steps
 from everturn.packing import unpack
 from everturn.payloads import ModelRequest
 from everturn.records import Message, ToolResult
+from everturn.steps import Extended, Finished, Kept, Started, Step, ToolFinished, TurnFinished, TurnStarted
 
 
 class Transcript:

@@ -28,7 +28,7 @@ from everturn.errors import (
     NotFound,
     ProviderError,
 )
-from everturn.history import TurnStarted, read_steps
+from everturn.history import read_steps
 from everturn.logs import get_logger
 from everturn.models import Model
 from everturn.outputs import InvalidOutput
@@ -36,6 +36,7 @@ from everturn.payloads import ModelReply, ModelRequest
 from everturn.prices import cost_usd
 from everturn.providers import Request, ToolSpec, ask
 from everturn.records import Message, Reply, ToolResult, Usage
+from everturn.steps import TurnStarted
 from everturn.transcript import Transcript, filled, read_transcript
 
 MAX_REPLY_BYTES = 1_500_000

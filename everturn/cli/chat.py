@@ -43,7 +43,7 @@ async def _hosted(name: str) -> Wanted:
     """The agent of a conversation that runs on somebody else's worker. Raises NotFound and Unreachable."""
     from temporalio.service import RPCError, RPCStatusCode
 
-    from everturn import history
+    from everturn import history, steps
     from everturn.cli.hosts import Wanted, remote_client
     from everturn.errors import NotFound
 
@@ -51,7 +51,7 @@ async def _hosted(name: str) -> Wanted:
     async with remote_client() as client:
         try:
             async for step in history.read_steps(client.temporal, name):
-                if isinstance(step, history.Started):
+                if isinstance(step, steps.Started):
                     return Wanted(None, (), "", step.start.agent)
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:

@@ -8,7 +8,7 @@ from typing import Literal
 
 from temporalio.service import RPCError, RPCStatusCode
 
-from everturn import history
+from everturn import history, steps
 from everturn.carryover import CarryOver
 from everturn.client import Client
 from everturn.payloads import ModelRequest
@@ -113,10 +113,10 @@ class _Reader:
         self._it = exported
         self._started: dict[int, datetime] = {}
 
-    def take(self, step: history.Step) -> None:
+    def take(self, step: steps.Step) -> None:
         it = self._it
         match step:
-            case history.Started(start=start):
+            case steps.Started(start=start):
                 carry = start.carry or CarryOver()
                 # What it does not take over was another conversation's of this id, or came after a reset's point.
                 it.facts = {at: facts for at, facts in it.facts.items() if at < carry.length}
@@ -125,19 +125,19 @@ class _Reader:
                 it.agent, it.outcome = start.agent, None
                 carried = carry.facts.model if carry.facts else ""
                 it.model = carry.model or start.model or carried or it.model
-            case history.TurnStarted(request=request):
+            case steps.TurnStarted(request=request):
                 self._started[request.turn] = step.at
                 self._take_delta(request, step.at)
-            case history.Extended(request=request):
+            case steps.Extended(request=request):
                 self._take_delta(request, step.at)
-            case history.TurnFinished():
+            case steps.TurnFinished():
                 self._take_turn(step)
-            case history.ToolStarted(request=call):
+            case steps.ToolStarted(request=call):
                 it.calls[call.call_id] = CallTimes(step.at)
-            case history.ToolFinished(result=result):
+            case steps.ToolFinished(result=result):
                 started = it.calls.get(result.call_id)
                 it.calls[result.call_id] = CallTimes(started.started_at if started else step.at, step.at)
-            case history.Finished(next_run_id="", outcome=outcome):
+            case steps.Finished(next_run_id="", outcome=outcome):
                 it.outcome = outcome
             case _:
                 pass
@@ -146,7 +146,7 @@ class _Reader:
         for position in range(request.position, request.position + len(request.delta)):
             self._it.facts[position] = MessageFacts(request.turn, at)
 
-    def _take_turn(self, step: history.TurnFinished) -> None:
+    def _take_turn(self, step: steps.TurnFinished) -> None:
         it, request, reply = self._it, step.request, step.reply
         if request.model or reply.facts:
             it.model = request.model or (reply.facts.model if reply.facts else it.model)

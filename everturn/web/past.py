@@ -9,9 +9,10 @@ from everturn import rpc
 from everturn.carryover import CarryOver
 from everturn.client import Client
 from everturn.errors import NotFound
-from everturn.history import Started, first_step, read_steps
+from everturn.history import first_step, read_steps
 from everturn.payloads import Start
 from everturn.records import Message
+from everturn.steps import Started
 from everturn.transcript import Transcript, read_earlier
 
 KEPT_PASTS = 8

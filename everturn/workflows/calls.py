@@ -126,6 +126,7 @@ class Calls:
         async with self._slots:
             if self._desk.closed:
                 return verdicts.cut_short(call, "the conversation was closed")
+            self._running.add(call.call_id)
             try:
                 outcome = await self._agents.ask(call, plan, turn=self._turn)
             except (ChildWorkflowError, WorkflowAlreadyStartedError) as error:

@@ -214,6 +214,7 @@ class ConversationWorkflow:
             await carry.extend_prefix(self._progress, agent=self._start.agent)
         # A message that comes in now makes Temporal repeat this task, and so is in the inbox that is handed over.
         await workflow.wait_condition(workflow.all_handlers_finished)
+        stop_if_cancelled()
         if self._controls.closing or not carry.fits(self._controls.inbox, room=MAX_DELTA_CHARS):
             return  # the next boundary will do
         handed = carry.over(self._progress, self._controls, facts=self._facts, started_at=self._started_at)

@@ -66,8 +66,15 @@ async def or_cancelled(handle: asyncio.Task[R]) -> R:
             await asyncio.sleep(0)
         if not handle.done():
             handle.cancel()
+            handle.add_done_callback(_ignored)
             raise
         return handle.result()
+
+
+def _ignored(handle: asyncio.Task[Any]) -> None:
+    """Nobody asks how it ended; asyncio would log that as an error."""
+    if not handle.cancelled():
+        handle.exception()
 
 
 def stop_if_cancelled() -> None:

@@ -11,28 +11,28 @@ from typing import Any, cast
 import pytest
 from temporalio.api.workflow.v1 import PendingActivityInfo
 
-from everturn import history, live
+from everturn import live, steps
 from everturn.events import Event, TextDelta, ThinkingDelta, TurnRetried
 from everturn.live import Glimpse, Live, interleaved
 from everturn.payloads import ModelReply, ModelRequest, Start, Streamed, ToolRequest
 from everturn.records import Message, Text, Thinking, ToolResult
 
 AT = datetime(2026, 11, 21, tzinfo=UTC)
-STARTED = history.Started(1, AT, Start(agent="clerk"))
+STARTED = steps.Started(1, AT, Start(agent="clerk"))
 
 
-def turn_started(turn: int = 1, *, stream: bool = True, summarise: bool = False) -> history.TurnStarted:
+def turn_started(turn: int = 1, *, stream: bool = True, summarise: bool = False) -> steps.TurnStarted:
     request = ModelRequest(agent="clerk", turn=turn, stream=stream, summarise=summarise)
-    return history.TurnStarted(5, AT, request, f"a{turn}")
+    return steps.TurnStarted(5, AT, request, f"a{turn}")
 
 
-def turn_finished(text: str, *, thinking: str = "", turn: int = 1, attempt: int = 1) -> history.TurnFinished:
+def turn_finished(text: str, *, thinking: str = "", turn: int = 1, attempt: int = 1) -> steps.TurnFinished:
     message = Message(role="assistant", parts=(Thinking(text=thinking), Text(text=text)))
     request = ModelRequest(agent="clerk", turn=turn)
-    return history.TurnFinished(7, AT, request, ModelReply(message=message), attempt)
+    return steps.TurnFinished(7, AT, request, ModelReply(message=message), attempt)
 
 
-def following(*steps: history.Step) -> Live:
+def following(*steps: steps.Step) -> Live:
     followed = Live(cast("Any", None), "order-81")
     for step in (STARTED, *steps):
         assert followed.take("run", step) == []
@@ -137,13 +137,13 @@ def test_details_of_others_say_nothing(details: Any) -> None:
 
 def test_a_waiting_conversation_is_not_looked_at() -> None:
     request = ToolRequest(agent="clerk", turn=1, call_id="c1")
-    tool = history.ToolStarted(9, AT, "refund", request, "t1")
+    tool = steps.ToolStarted(9, AT, "refund", request, "t1")
     followed = following(turn_started())
     followed.take("run", turn_finished("Let me see"))
     assert followed.due is None
     followed.take("run", tool)
     assert followed.due is not None
-    followed.take("run", history.ToolFinished(11, AT, "refund", request, ToolResult(call_id="c1", content=())))
+    followed.take("run", steps.ToolFinished(11, AT, "refund", request, ToolResult(call_id="c1", content=())))
     assert followed.due is None
 
 
@@ -185,7 +185,7 @@ async def test_a_look_that_takes_long_holds_up_no_step(monkeypatch: pytest.Monke
     followed = Slowly(cast("Any", None), "order-81")
     followed.prepare()
 
-    async def steps() -> AsyncIterator[tuple[str, history.Step]]:
+    async def happening() -> AsyncIterator[tuple[str, steps.Step]]:
         yield "run", STARTED
         yield "run", turn_started()
         await followed.begun.wait()
@@ -193,9 +193,9 @@ async def test_a_look_that_takes_long_holds_up_no_step(monkeypatch: pytest.Monke
         info = PendingActivityInfo(activity_id="a1", attempt=1)
         said = {"every": 0.2, "pieces": [["text", "Once"]]}
         followed.answer.set_result(Glimpse("run", frozenset({"a1"}), {"a1": (info, said)}))
-        yield "run", history.Finished(9, AT, None)
+        yield "run", steps.Finished(9, AT, None)
 
     async with asyncio.timeout(10):
-        seen = [(step, events) async for _, step, events in interleaved(steps(), followed)]
+        seen = [(step, events) async for _, step, events in interleaved(happening(), followed)]
     assert [type(step).__name__ for step, _ in seen] == ["Started", "TurnStarted", "TurnFinished", "Finished"]
     assert [events for _, events in seen] == [[], [], [], []]

@@ -22,8 +22,8 @@ from everturn.activities.speech import RECENT_CHARS
 from everturn.conversion import data_converter
 from everturn.devserver import DevServer
 from everturn.events import Event, Replied, TextDelta, ThinkingDelta, ToolProgress, TurnRetried, TurnStarted
-from everturn.history import TurnStarted as TurnStartedStep
 from everturn.history import read_steps
+from everturn.steps import TurnStarted as TurnStartedStep
 from everturn.testing import ScriptedModel, call, cut, fail, say, slow
 from everturn.workflows import carry
 from tests.conftest import agent_on, eventually, hosting

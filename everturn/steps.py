@@ -1,0 +1,132 @@
+"""What happens in a conversation, one step for each event of its history: what the readers of histories fold over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from everturn.carryover import Packed
+from everturn.payloads import MessageIn, ModelReply, ModelRequest, Start, ToolRequest
+from everturn.records import Outcome, ToolResult
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing that happened: at event `id` of its run, at the server's time `at`.
+
+    A plain Step is an event that only Temporal cares for.
+    """
+
+    id: int
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Started(Step):
+    start: Start
+    previous_run_id: str = ""
+    """Set where the run continues another."""
+
+
+@dataclass(frozen=True, slots=True)
+class TakenIn(Step):
+    """A worker has taken in all that came before, and done what followed from it: calls that wait can be decided."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said(Step):
+    said: MessageIn
+
+
+@dataclass(frozen=True, slots=True)
+class Commanded(Step):
+    """A signal or an accepted update other than `message`; `payload` as it came."""
+
+    name: str
+    payload: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class TurnStarted(Step):
+    request: ModelRequest
+    activity_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnFinished(Step):
+    request: ModelRequest
+    reply: ModelReply
+    attempt: int = 1
+    """The one that the reply is of."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnFailed(Step):
+    request: ModelRequest
+    cause: str
+    cure: str
+    fallback: str = ""
+    """The model that goes on in its place."""
+    passing: bool = False
+    """The conversation mends it by itself, and is not stalled: it shows the model less."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept(Step):
+    """The messages of earlier runs were brought into this one."""
+
+    messages: Packed
+
+
+@dataclass(frozen=True, slots=True)
+class Extended(Step):
+    """What no model had seen became a part of the prefix, since it was too large to be handed to the next run."""
+
+    request: ModelRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Reminded(Step):
+    """A call that waits is about to expire."""
+
+    call_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolStarted(Step):
+    tool: str
+    request: ToolRequest
+    activity_id: str = ""
+    conversation_id: str = ""
+    """Of the agent that is the tool, where it is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFinished(Step):
+    tool: str
+    request: ToolRequest
+    result: ToolResult
+    outcome: Outcome | None = None
+    """Of the agent that is the tool, where it is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolLost(Step):
+    """A tool's activity that ended without a result."""
+
+    tool: str
+    request: ToolRequest
+    cause: str
+    kind: str
+    """The error's type, such as InvalidEdit; empty for a time-out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finished(Step):
+    """The run is over: with an outcome, or without one and the reason why."""
+
+    outcome: Outcome | None
+    why: str = ""
+    next_run_id: str = ""
+    """Set where it continued as a new run."""

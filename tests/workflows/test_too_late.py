@@ -1,0 +1,122 @@
+"""What comes in behind a cancellation, or together with one: it counts, or it does not, but never half."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from temporalio import activity, workflow
+
+from everturn import Client, Conversation, tool
+from everturn.activities.model_turns import ModelTurns
+from everturn.testing import ScriptedModel, call, slow
+from everturn.workflows import carry
+from everturn.workflows.controls import Controls
+from tests.conftest import agent_on, eventually, hosting
+from tests.workflows.test_conversation import results_of
+from tests.workflows.test_told_results import look, results_told, told
+
+Scripted = Callable[..., ScriptedModel]
+
+KEEP_OPEN = timedelta(minutes=1)
+WORKER_NOTICES_SECONDS = 1.5
+"""By its next heartbeat, a worker hears that what it runs was cancelled. What is done before is reported as done."""
+
+
+async def test_a_reply_that_comes_behind_the_next_question_is_no_part_of_the_transcript(
+    client: Client, scripted: Scripted, cached_conversations: int
+) -> None:
+    def script(messages: list[dict[str, Any]]) -> Any:
+        said = [message["content"] for message in messages if message["role"] == "user"]
+        late = slow("Old.", seconds=WORKER_NOTICES_SECONDS / 2)
+        return late if len(said) == 1 else slow(f"To {len(messages)} messages.", seconds=2 * WORKER_NOTICES_SECONDS)
+
+    model = scripted(script)
+    agent = agent_on(model)
+    async with hosting(client, agent, cached_conversations=cached_conversations) as worker:
+        conversation = await client.start(agent, "1", keep_open=KEEP_OPEN)
+        await eventually(lambda: model.requests)
+        await conversation.cancel_turn()
+        await conversation.send("2")
+        assert await conversation.reply() == "To 2 messages."
+        assert [one.text for one in await conversation.transcript()] == ["1", "2", "To 2 messages."]
+        worker.prefixes.clear()
+        await conversation.send("3")
+        assert await conversation.reply() == "To 4 messages."
+        await conversation.close()
+        await conversation.outcome()
+    assert [one.text for one in await conversation.transcript()] == ["1", "2", "To 2 messages.", "3", "To 4 messages."]
+    assert [event.kind for event in await told(conversation)].count("replied") == 2
+    assert await activities(client, conversation, "COMPLETED") == 3, "the late one came, and was passed over"
+
+
+async def test_a_result_that_comes_behind_the_next_question_is_not_told(
+    client: Client, scripted: Scripted, cached_conversations: int
+) -> None:
+    begun = asyncio.Event()
+
+    @tool
+    async def work() -> str:
+        begun.set()
+        await asyncio.sleep(WORKER_NOTICES_SECONDS / 2)
+        return "worked"
+
+    model = scripted([call("work"), slow("Done.", seconds=2 * WORKER_NOTICES_SECONDS)])
+    agent = agent_on(model, tools=[work])
+    async with hosting(client, agent, cached_conversations=cached_conversations):
+        conversation = await client.start(agent, "1", keep_open=KEEP_OPEN)
+        await asyncio.wait_for(begun.wait(), 30)
+        await conversation.cancel_turn()
+        await conversation.send("2")
+        assert await conversation.reply() == "Done."
+        await conversation.close()
+        await conversation.outcome()
+    (result,) = results_of(await conversation.transcript())
+    assert results_told(await told(conversation)) == {result.call_id: result.text}
+    assert "may or may not have taken effect" in result.text
+
+
+async def activities(client: Client, conversation: Conversation, how: str) -> int:
+    history = await client.temporal.get_workflow_handle(conversation.id).fetch_history()
+    return sum(event.HasField(f"activity_task_{how.lower()}_event_attributes") for event in history.events)
+
+
+async def test_a_cancellation_that_comes_together_with_a_longer_prefix_counts(
+    client: Client, scripted: Scripted, cached_conversations: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker is busy with a workflow task while both come in, so that the next one brings them together."""
+    monkeypatch.setattr(carry, "MAX_EVENTS", 5)
+    monkeypatch.setattr(carry, "MAX_HANDED_CHARS", 10)
+    take_message, messages = Controls._take_message, ModelTurns._messages
+    sent: list[str] = []
+
+    def slowly(self: Controls, said: Any) -> dict[str, Any]:
+        if said.text == "hold" and not workflow.unsafe.is_replaying():
+            time.sleep(1.2)
+        return take_message(self, said)
+
+    async def cancelling(self: ModelTurns, request: Any) -> Any:
+        found = await messages(self, request)
+        info = activity.info()
+        if info.activity_type == "extend_prefix" and not sent:
+            sent.append(info.workflow_id or "")
+            handle = client.temporal.get_workflow_handle(sent[0])
+            await handle.signal("message", {"text": "hold", "message_id": "once"})
+            await asyncio.sleep(0.4)
+            await handle.cancel()
+        return found
+
+    monkeypatch.setattr(Controls, "_take_message", slowly)
+    monkeypatch.setattr(ModelTurns, "_messages", cancelling)
+    model = scripted([call("look", {"number": 1234567}), "Never."])
+    agent = agent_on(model, tools=[look])
+    async with hosting(client, agent, cached_conversations=cached_conversations):
+        conversation = await client.start(agent, "Go", message_id="once")
+        outcome = await conversation.outcome()
+    assert sent
+    assert (outcome.status, len(model.requests)) == ("cancelled", 1)
+    assert [result.text for result in results_of(await conversation.transcript())] == ["saw 1234567"]
