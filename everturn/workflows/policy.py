@@ -64,17 +64,13 @@ async def or_cancelled(handle: asyncio.Task[R]) -> R:
     except asyncio.CancelledError:
         for _ in range(SETTLING_STEPS):
             await asyncio.sleep(0)
-        if not handle.done():
-            handle.cancel()
-            handle.add_done_callback(_ignored)
+        handle.cancel()
+        # Signals and updates are handled before results that came in with them. Temporal answers within this workflow
+        # task: with the result where it is there, else with the cancellation.
+        await workflow.wait([handle])
+        if handle.cancelled() or handle.exception():
             raise
         return handle.result()
-
-
-def _ignored(handle: asyncio.Task[Any]) -> None:
-    """Nobody asks how it ended; asyncio would log that as an error."""
-    if not handle.cancelled():
-        handle.exception()
 
 
 def stop_if_cancelled() -> None:
@@ -93,7 +89,11 @@ def check_options() -> dict[str, Any]:
 
 
 def sub_agent_options() -> dict[str, Any]:
-    return {"task_timeout": TASK_TIMEOUT, "parent_close_policy": workflow.ParentClosePolicy.REQUEST_CANCEL}
+    return {
+        "task_timeout": TASK_TIMEOUT,
+        "parent_close_policy": workflow.ParentClosePolicy.REQUEST_CANCEL,
+        "cancellation_type": workflow.ChildWorkflowCancellationType.TRY_CANCEL,
+    }
 
 
 def tool_options(plan: RunTool) -> dict[str, Any]:

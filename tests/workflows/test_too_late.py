@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import random
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from temporalio import activity, workflow
 
-from everturn import Client, Conversation, tool
+from everturn import Client, Conversation, steps, tool
 from everturn.activities.model_turns import ModelTurns
+from everturn.activities.prefixes import digest_of
+from everturn.errors import Ended, Refused
+from everturn.events import ToolCalled
+from everturn.history import read_steps
 from everturn.testing import ScriptedModel, call, slow
+from everturn.transcript import Transcript
 from everturn.workflows import carry
 from everturn.workflows.controls import Controls
 from tests.conftest import agent_on, eventually, hosting
@@ -120,3 +128,60 @@ async def test_a_cancellation_that_comes_together_with_a_longer_prefix_counts(
     assert sent
     assert (outcome.status, len(model.requests)) == ("cancelled", 1)
     assert [result.text for result in results_of(await conversation.transcript())] == ["saw 1234567"]
+
+
+@pytest.mark.timeout(180)
+async def test_whatever_moment_turns_are_cancelled_in_the_transcript_is_what_the_models_were_asked(
+    client: Client, scripted: Scripted, cached_conversations: int
+) -> None:
+    """Drawn from a seed: cancellations fall into replies, tools, retries and boundaries, and questions right behind."""
+    chance = random.Random(cached_conversations)
+
+    @tool
+    async def work(number: int) -> str:
+        await asyncio.sleep(number % 5 * 0.1)
+        return f"worked {number}"
+
+    def script(messages: list[dict[str, Any]]) -> Any:
+        number, behind = len(messages) * 7, itertools.takewhile(lambda one: one["role"] != "user", reversed(messages))
+        rounds = sum(message["role"] == "assistant" for message in behind)
+        calls = [call("work", {"number": number + one}) for one in range((number + rounds) % 3 if rounds < 3 else 0)]
+        return slow(calls or f"Answer to {len(messages)}.", seconds=number % 4 * 0.1)
+
+    async def talk(number: int) -> Conversation:
+        conversation = await client.start(agent, "0", keep_open=KEEP_OPEN)
+        for said in range(1, 8):
+            await asyncio.sleep(chance.random() * 0.6)
+            with suppress(Refused):  # no turn runs now
+                await conversation.cancel_turn()
+            await conversation.send(str(said))
+        with suppress(Ended):
+            await conversation.reply()
+        await conversation.close()
+        await conversation.outcome()
+        return conversation
+
+    agent = agent_on(scripted(script), tools=[work])
+    async with hosting(client, agent, cached_conversations=cached_conversations):
+        talked = await asyncio.gather(*map(talk, range(12)))
+    cut = 0
+    for conversation in talked:
+        cut += await check_folds(client, conversation)
+        events = await told(conversation)
+        called = [event.call.call_id for event in events if isinstance(event, ToolCalled)]
+        results = results_of(await conversation.transcript())
+        assert results_told(events) == {result.call_id: result.text for result in results}
+        assert sorted(called) == sorted(result.call_id for result in results)
+    assert cut > 20, "that is what this is about"
+
+
+async def check_folds(client: Client, conversation: Conversation) -> int:
+    """Each prefix that a model turn was given is the fold over the history before it; returns how many were cut."""
+    transcript, cut = Transcript(), 0
+    async for step in read_steps(client.temporal, conversation.id):
+        if isinstance(step, steps.TurnStarted):
+            request = step.request
+            assert not request.position or request.digest == digest_of(transcript.messages[: request.position])
+        cut += isinstance(step, steps.Commanded) and step.name == "cancel_turn"
+        transcript.take(step)
+    return cut
