@@ -19,8 +19,8 @@ TASK_TIMEOUT = timedelta(seconds=5)
 HEARTBEAT_TIMEOUT = timedelta(seconds=5)
 """A worker that is silent for so long is lost. Workers beat every 1.5 s, from where blocking code can't stop it."""
 
-SETTLING_STEPS = 3
-"""Turns of the event loop in which a result that is there reaches its handle."""
+SETTLING_STEPS = 10
+"""Turns of the event loop, and some more, in which a result that is there reaches its handle."""
 
 LONGEST_TURN = timedelta(hours=6)
 """A backstop. The activity keeps its agent's own, shorter Patience.turn_timeout."""

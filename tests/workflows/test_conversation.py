@@ -217,7 +217,7 @@ async def test_a_cancelled_workflow_ends_with_an_outcome_and_every_call_has_its_
     async with hosting(client, agent, cached_conversations=cached_conversations):
         conversation = await client.start(agent, "Go")
         handle = client.temporal.get_workflow_handle(conversation.id)
-        await eventually(lambda: _finished(conversation, "quick"))
+        await eventually(lambda: _told(conversation, "quick"))
         await handle.cancel()
         outcome = await conversation.outcome()
         results = results_of(await conversation.transcript())
@@ -225,10 +225,14 @@ async def test_a_cancelled_workflow_ends_with_an_outcome_and_every_call_has_its_
     assert [result.text for result in results] == ["quick", "This call was cut short: the workflow was cancelled."]
 
 
-async def _finished(conversation: Any, tool_name: str) -> bool:
+async def _told(conversation: Any, text: str) -> bool:
+    """Whether a tool's result with this text is in the history."""
     history = await conversation._temporal.get_workflow_handle(conversation.id).fetch_history()
+    written = f'"text":"{text}"'.encode()
     return any(
-        tool_name in str(event.activity_task_completed_event_attributes.result) for event in history.events
+        written in payload.data
+        for event in history.events
+        for payload in event.activity_task_completed_event_attributes.result.payloads
     ) and bool((await conversation.status()).waiting)
 
 
