@@ -164,19 +164,43 @@ async def test_whatever_moment_turns_are_cancelled_in_the_transcript_is_what_the
     agent = agent_on(scripted(script), tools=[work])
     async with hosting(client, agent, cached_conversations=cached_conversations):
         talked = await asyncio.gather(*map(talk, range(12)))
-    cut = 0
+    cut = [await check_folds(client, conversation) for conversation in talked]
+    assert sum(cut) > 20, "that is what this is about"
+
+
+@pytest.mark.timeout(180)
+async def test_whatever_moment_workflows_are_cancelled_in_no_result_is_lost(
+    client: Client, scripted: Scripted, cached_conversations: int
+) -> None:
+    chance = random.Random(cached_conversations)
+
+    @tool
+    async def work(number: int) -> str:
+        await asyncio.sleep(number % 5 * 0.01)
+        return f"worked {number}"
+
+    def script(messages: list[dict[str, Any]]) -> Any:
+        number = len(messages) * 7
+        calls = [call("work", {"number": number + one}) for one in range(1 + number % 3)]
+        return slow(calls, seconds=number % 4 * 0.01)
+
+    async def cancelled(number: int) -> Conversation:
+        conversation = await client.start(agent, f"{number}")
+        await asyncio.sleep(chance.random() * 1.5)
+        await client.temporal.get_workflow_handle(conversation.id).cancel()
+        assert (await conversation.outcome()).status == "cancelled"
+        return conversation
+
+    agent = agent_on(scripted(script), tools=[work])
+    async with hosting(client, agent, cached_conversations=cached_conversations):
+        talked = await asyncio.gather(*map(cancelled, range(20)))
     for conversation in talked:
-        cut += await check_folds(client, conversation)
-        events = await told(conversation)
-        called = [event.call.call_id for event in events if isinstance(event, ToolCalled)]
-        results = results_of(await conversation.transcript())
-        assert results_told(events) == {result.call_id: result.text for result in results}
-        assert sorted(called) == sorted(result.call_id for result in results)
-    assert cut > 20, "that is what this is about"
+        await check_folds(client, conversation)
 
 
 async def check_folds(client: Client, conversation: Conversation) -> int:
-    """Each prefix that a model turn was given is the fold over the history before it; returns how many were cut."""
+    """Each prefix that a model turn was given is the fold over the history before it, and each call has one result, the
+    same for followers and in the transcript. Returns how many turns were cancelled."""
     transcript, cut = Transcript(), 0
     async for step in read_steps(client.temporal, conversation.id):
         if isinstance(step, steps.TurnStarted):
@@ -184,4 +208,8 @@ async def check_folds(client: Client, conversation: Conversation) -> int:
             assert not request.position or request.digest == digest_of(transcript.messages[: request.position])
         cut += isinstance(step, steps.Commanded) and step.name == "cancel_turn"
         transcript.take(step)
+    events, results = await told(conversation), results_of(await conversation.transcript())
+    assert results_told(events) == {result.call_id: result.text for result in results}
+    called = [event.call.call_id for event in events if isinstance(event, ToolCalled)]
+    assert sorted(called) == sorted(result.call_id for result in results)
     return cut
