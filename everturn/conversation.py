@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractContextManager, aclosing
 from datetime import timedelta
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     from everturn.client import Client
 
 WORKER_TIMEOUT = timedelta(seconds=rpc.WORKER_TIMEOUT_SECONDS)
+
+PAUSE_SECONDS = 0.05
+"""Before an update is sent again whose workflow task was turned down."""
 
 
 class Conversation:
@@ -250,11 +254,12 @@ class Conversation:
     async def _update(self, name: str, payload: dict[str, Any]) -> dict[str, Any]:
         given = {key: value for key, value in payload.items() if value is not None or key == "content"}
         check_input(name, given)
+        deadline, update_id = time.monotonic() + rpc.WORKER_TIMEOUT_SECONDS, uuid4().hex
         with self._explained(name):
             while True:
                 try:
                     answer: dict[str, Any] = await self._handle.execute_update(
-                        name, {**given, "by": self._client.by}, rpc_timeout=WORKER_TIMEOUT
+                        name, {**given, "by": self._client.by}, id=update_id, rpc_timeout=WORKER_TIMEOUT
                     )
                 except WorkflowUpdateFailedError as error:
                     raise Refused(str(getattr(error.cause, "message", error.cause))) from None
@@ -263,8 +268,11 @@ class Conversation:
                         raise error.__cause__ from None  # it is this task that was cancelled
                     raise rpc.no_worker(self.id, name) from error
                 except RPCError as error:
-                    if not rpc.run_closed_first(error):
+                    if rpc.run_closed_first(error):
+                        continue
+                    if not rpc.task_turned_down(error) or time.monotonic() > deadline:
                         raise
+                    await asyncio.sleep(PAUSE_SECONDS)
                 else:
                     return answer
 

@@ -32,6 +32,12 @@ def run_closed_first(error: RPCError) -> bool:
     return error.status is RPCStatusCode.NOT_FOUND and "aborted by closing" in error.message
 
 
+def task_turned_down(error: RPCError) -> bool:
+    """Whether the server took nothing of the workflow task that an update was in. The next one may go better: one
+    that ends the conversation while something else comes in is turned down once."""
+    return error.status is RPCStatusCode.FAILED_PRECONDITION and "unexpected workflow task failure" in error.message
+
+
 @contextmanager
 def explained(client: Client, conversation_id: str, what: str = "request") -> Iterator[None]:
     """Turns an RPCError of the block into the error of ours that says what to do; `what` was asked for."""
@@ -44,7 +50,7 @@ def explained(client: Client, conversation_id: str, what: str = "request") -> It
 def no_worker(conversation_id: str, what: str) -> Unreachable:
     return Unreachable(
         f"No worker took the {what} for conversation {conversation_id!r} within {WORKER_TIMEOUT_SECONDS:.0f} s.",
-        cure="Start one (`everturn worker`, or `python worker.py`) on its task queue, and try again.",
+        cure="Start one (`everturn worker`, or `python worker.py`) on its task queue. If one runs, read its log.",
     )
 
 
@@ -65,6 +71,11 @@ def _in_our_words(error: RPCError, client: Client, conversation_id: str, what: s
         return NotFound(f"There is no conversation {conversation_id!r}.", cure="`everturn list` shows those there are.")
     if error.status in (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED):
         return no_worker(conversation_id, what)
+    if error.status is RPCStatusCode.FAILED_PRECONDITION and "task" in error.message.lower():
+        return Unreachable(
+            f"Conversation {conversation_id!r} did not take the {what}, for its workflow task fails again and again.",
+            cure="The worker's log and the Temporal Web UI say why; mended code takes it on, and nothing is lost.",
+        )
     if error.status is RPCStatusCode.INVALID_ARGUMENT:
         return ConversationError(
             f"Temporal can't do that for conversation {conversation_id!r}: {error.message.rstrip('.')}.",

@@ -120,6 +120,16 @@ async def eventually(
         await asyncio.sleep(0.02)
 
 
+async def nothing_runs(client: Client, conversation: Conversation) -> None:
+    """Returns once every activity that was begun has ended, whether the conversation has seen its end or not."""
+    handle = client.temporal.get_workflow_handle(conversation.id)
+
+    async def no_activity() -> bool:
+        return not (await handle.describe()).raw_description.pending_activities
+
+    await eventually(no_activity, what="no activity runs")
+
+
 async def waiting(conversation: Conversation, *, calls: int = 1) -> tuple[str, ...]:
     """The ids of the calls that wait, once there are so many."""
 

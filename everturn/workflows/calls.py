@@ -31,8 +31,9 @@ from everturn.payloads import (
 from everturn.records import Decision, Outcome, ToolCall, ToolResult
 from everturn.subagents import result_of
 from everturn.workflows import display, verdicts
+from everturn.workflows.cancelling import or_cancelled, together
 from everturn.workflows.desk import Desk
-from everturn.workflows.policy import check_options, local_options, or_cancelled, tool_options
+from everturn.workflows.policy import check_options, local_options, tool_options
 from everturn.workflows.subagents import SubAgents
 
 
@@ -57,7 +58,7 @@ class Calls:
         """A result for every open call, at most `at_once` tools running at a time."""
         self._agent, self._turn, self._slots = agent, turn, asyncio.Semaphore(at_once)
         plans = {plan.call_id: plan for plan in planned}
-        await asyncio.gather(*(self._settle_one(call, plans[call.call_id]) for call in self._open))
+        await together(*(self._settle_one(call, plans[call.call_id]) for call in self._open))
         return self.close("")
 
     def open(self, reply: ModelReply) -> None:

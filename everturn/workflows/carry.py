@@ -12,8 +12,9 @@ from everturn.packing import pack, unpack
 from everturn.payloads import ModelRequest
 from everturn.records import Message
 from everturn.workflows import verdicts
+from everturn.workflows.cancelling import or_cancelled
 from everturn.workflows.controls import Controls
-from everturn.workflows.policy import model_options, or_cancelled
+from everturn.workflows.policy import model_options
 from everturn.workflows.progress import Progress, chars
 
 MAX_EVENTS = 2_000

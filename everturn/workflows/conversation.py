@@ -20,8 +20,9 @@ from everturn.records import Outcome, explain
 from everturn.workflows import carry, commands, display, verdicts
 from everturn.workflows.board import Board
 from everturn.workflows.calls import Calls
+from everturn.workflows.cancelling import or_cancelled, stop_if_cancelled
 from everturn.workflows.controls import Controls
-from everturn.workflows.policy import model_options, or_cancelled, stop_if_cancelled, turn_group
+from everturn.workflows.policy import model_options, turn_group
 from everturn.workflows.progress import MAX_DELTA_CHARS, Progress
 from everturn.workflows.subagents import SubAgents
 
@@ -88,6 +89,7 @@ class ConversationWorkflow:
                 if not (self._controls.turn_cancelled and is_cancelled_exception(error)):
                     raise
                 self._cut_short(self._controls.turn_cancelled)
+                stop_if_cancelled()  # both at once: the workflow's goes before the turn's
         return None
 
     async def _next_message(self) -> bool:

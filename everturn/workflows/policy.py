@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
 
 from everturn.payloads import RunTool
 
-R = TypeVar("R")
-
 TASK_TIMEOUT = timedelta(seconds=5)
 """As clients start conversations with: what a worker that is killed in a workflow task costs."""
 
 HEARTBEAT_TIMEOUT = timedelta(seconds=5)
 """A worker that is silent for so long is lost. Workers beat every 1.5 s, from where blocking code can't stop it."""
-
-SETTLING_STEPS = 10
-"""Turns of the event loop, and some more, in which a result that is there reaches its handle."""
 
 LONGEST_TURN = timedelta(hours=6)
 """A backstop. The activity keeps its agent's own, shorter Patience.turn_timeout."""
@@ -52,32 +46,6 @@ def local_options(plan: RunTool) -> dict[str, Any]:
         # Longer delays would hold up the workflow task: the server's own timer takes over.
         "local_retry_threshold": timedelta(seconds=2),
     }
-
-
-async def or_cancelled(handle: asyncio.Task[R]) -> R:
-    """The activity's or child's result, even where the cancellation of this task comes in together with it.
-
-    History has that result, so it counts: a transcript without it would not be the fold over the history.
-    """
-    try:
-        return await asyncio.shield(handle)
-    except asyncio.CancelledError:
-        for _ in range(SETTLING_STEPS):
-            await asyncio.sleep(0)
-        handle.cancel()
-        # Signals and updates are handled before results that came in with them. Temporal answers within this workflow
-        # task: with the result where it is there, else with the cancellation.
-        await workflow.wait([handle])
-        if handle.cancelled() or handle.exception():
-            raise
-        return handle.result()
-
-
-def stop_if_cancelled() -> None:
-    """Raises where this task was cancelled, and a result that came in together with that was taken first."""
-    task = asyncio.current_task()
-    if task and task.cancelling():
-        raise asyncio.CancelledError
 
 
 def check_options() -> dict[str, Any]:

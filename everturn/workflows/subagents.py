@@ -13,8 +13,9 @@ from everturn import names
 from everturn.payloads import AskedAgent, Caller, Control, RunAgent, Start
 from everturn.records import Outcome, ToolCall
 from everturn.workflows import display
+from everturn.workflows.cancelling import or_cancelled, stop_if_cancelled
 from everturn.workflows.desk import Desk
-from everturn.workflows.policy import or_cancelled, stop_if_cancelled, sub_agent_options
+from everturn.workflows.policy import sub_agent_options
 
 
 class SubAgents:

@@ -6,6 +6,8 @@ import asyncio
 import os
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 from pathlib import Path
@@ -25,6 +27,7 @@ from everturn.errors import ConversationError, Ended, Refused, Unreachable
 from everturn.events import AnswerRequested, ApprovalRequested, Event
 from everturn.testing import ScriptedModel, call
 from everturn.workflows import carry
+from everturn.workflows.controls import Controls
 from tests.conftest import agent_on, eventually, hosting, waiting
 
 Scripted = Callable[..., ScriptedModel]
@@ -91,6 +94,65 @@ async def test_a_decision_that_comes_as_its_run_closes_reaches_the_next_one(
         asked = 0
         with pytest.raises(Ended):
             await conversation.approve("a")
+
+
+async def test_a_close_whose_workflow_task_the_server_turns_down_is_sent_again(
+    client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A message comes in while the worker ends the conversation: Temporal takes neither the end nor the update."""
+    close, closing = Controls._close, threading.Event()
+
+    def slowly(self: Controls, control: Any) -> dict[str, Any]:
+        if not closing.is_set():
+            closing.set()
+            time.sleep(1)
+        return close(self, control)
+
+    monkeypatch.setattr(Controls, "_close", slowly)
+    agent = agent_on(scripted(["1", "2"]))
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Go", keep_open=timedelta(minutes=1))
+        assert await conversation.reply() == "1"
+        ending = asyncio.create_task(conversation.close())
+        await eventually(closing.is_set)
+        await conversation.send("Wait.")
+        await asyncio.wait_for(ending, 30)
+        assert (await conversation.outcome()).text == "2"
+    handle = client.temporal.get_workflow_handle(conversation.id)
+    events = (await handle.fetch_history()).events
+    assert any(event.HasField("workflow_task_failed_event_attributes") for event in events), (
+        "that is what this is about"
+    )
+
+
+async def attempts(handle: WorkflowHandle[Any, Any], count: int) -> bool:
+    return (await handle.describe()).raw_description.pending_workflow_task.attempt >= count
+
+
+async def test_a_conversation_whose_workflow_task_fails_says_so_to_who_sends_it_something(
+    client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take, failed = Controls._take_message, []
+
+    def with_a_bug(self: Controls, said: Any) -> dict[str, Any]:
+        if said.text == "bug" and len(failed) < 100:
+            failed.append(said)
+            raise RuntimeError("a bug")
+        return take(self, said)
+
+    monkeypatch.setattr(Controls, "_take_message", with_a_bug)
+    agent = agent_on(scripted(["1", "2"]))
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Go", keep_open=timedelta(minutes=1))
+        assert await conversation.reply() == "1"
+        await conversation.send("bug")
+        handle = client.temporal.get_workflow_handle(conversation.id)
+        await eventually(lambda: attempts(handle, 4))
+        with pytest.raises(Unreachable, match="did not take the pause, for its workflow task fails again and again"):
+            await conversation.pause()
+        failed += [None] * 100
+        assert await conversation.reply() == "2"
+        await conversation.close()
 
 
 async def test_pauses_that_come_while_runs_change_all_reach_the_conversation(

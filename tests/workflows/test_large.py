@@ -15,7 +15,7 @@ from everturn.artifacts import Artifacts
 from everturn.errors import InvalidAgent, Refused, Stalled
 from everturn.records import Image
 from everturn.testing import ScriptedModel, call, fail
-from tests.conftest import agent_on, hosting, waiting
+from tests.conftest import agent_on, hosting, nothing_runs, waiting
 from tests.workflows.test_conversation import results_of
 
 Scripted = Callable[..., ScriptedModel]
@@ -200,6 +200,7 @@ async def test_a_conversation_that_ends_on_large_results_and_messages_ends(
     async with hosting(client, agent):
         conversation = await client.start(agent, "Go")
         await waiting(conversation)
+        await nothing_runs(client, conversation)
         for _ in range(4):
             await conversation.send("語" * 390_000)
         await client.temporal.get_workflow_handle(conversation.id).cancel()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 from temporalio import activity, workflow
+from temporalio.client import WorkflowHandle
 
 from everturn import Client, Conversation, steps, tool
 from everturn.activities.model_turns import ModelTurns
@@ -24,9 +26,9 @@ from everturn.testing import ScriptedModel, call, slow
 from everturn.transcript import Transcript
 from everturn.workflows import carry
 from everturn.workflows.controls import Controls
-from tests.conftest import agent_on, eventually, hosting
+from tests.conftest import agent_on, eventually, hosting, nothing_runs, waiting
 from tests.workflows.test_conversation import results_of
-from tests.workflows.test_told_results import look, results_told, told
+from tests.workflows.test_told_results import ask_somebody, look, results_told, told
 
 Scripted = Callable[..., ScriptedModel]
 
@@ -93,19 +95,84 @@ async def activities(client: Client, conversation: Conversation, how: str) -> in
     return sum(event.HasField(f"activity_task_{how.lower()}_event_attributes") for event in history.events)
 
 
-async def test_a_cancellation_that_comes_together_with_a_longer_prefix_counts(
-    client: Client, scripted: Scripted, cached_conversations: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The worker is busy with a workflow task while both come in, so that the next one brings them together."""
-    monkeypatch.setattr(carry, "MAX_EVENTS", 5)
-    monkeypatch.setattr(carry, "MAX_HANDED_CHARS", 10)
-    take_message, messages = Controls._take_message, ModelTurns._messages
-    sent: list[str] = []
+HOLD = "hold"
+"""A message that keeps the worker busy with a workflow task, so that the next one brings together what comes in."""
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Set as soon as the worker is busy with `HOLD`."""
+    take_message, busy = Controls._take_message, threading.Event()
 
     def slowly(self: Controls, said: Any) -> dict[str, Any]:
-        if said.text == "hold" and not workflow.unsafe.is_replaying():
+        if said.text == HOLD and not workflow.unsafe.is_replaying():
+            busy.set()
             time.sleep(1.2)
         return take_message(self, said)
+
+    monkeypatch.setattr(Controls, "_take_message", slowly)
+    return busy
+
+
+async def hold(handle: WorkflowHandle[Any, Any], busy: threading.Event) -> None:
+    await handle.signal("message", {"text": HOLD, "message_id": "once"})
+    await eventually(busy.is_set)
+
+
+@pytest.mark.parametrize("cancelled", ["the turn", "the workflow", "both"])
+async def test_results_that_come_together_with_a_cancellation_count_beside_a_call_that_waits(
+    client: Client, scripted: Scripted, cached_conversations: int, held: threading.Event, cancelled: str
+) -> None:
+    go = asyncio.Event()
+
+    @tool
+    async def wait_for_it(number: int) -> str:
+        await asyncio.wait_for(go.wait(), 30)
+        return f"worked {number}"
+
+    @tool(runs_on="client")
+    def ask() -> str: ...
+
+    calls = [call("ask", id="asks"), *(call("wait_for_it", {"number": number}) for number in range(3))]
+    agent = agent_on(scripted([calls, "Done."]), tools=[wait_for_it, ask])
+    async with hosting(client, agent, cached_conversations=cached_conversations):
+        conversation = await client.start(agent, "Go", message_id="once", keep_open=KEEP_OPEN)
+        await waiting(conversation)
+        handle = client.temporal.get_workflow_handle(conversation.id)
+        await hold(handle, held)
+        go.set()
+        await nothing_runs(client, conversation)
+        if cancelled != "the workflow":
+            await handle.signal("cancel_turn", {})
+        if cancelled != "the turn":
+            await handle.cancel()
+        else:
+            await eventually(lambda: is_idle(conversation))
+            await conversation.close()
+        outcome = await conversation.outcome()
+    assert outcome.status == "cancelled"
+    assert (outcome.reason == "the workflow was cancelled") == (cancelled != "the turn")
+    asked, *worked = results_of(await conversation.transcript())
+    assert [result.text for result in worked] == ["worked 0", "worked 1", "worked 2"]
+    assert "cut short" in asked.text
+    await check_folds(client, conversation)
+
+
+async def is_idle(conversation: Conversation) -> bool:
+    return (await conversation.status()).state == "idle"
+
+
+async def test_a_cancellation_that_comes_together_with_a_longer_prefix_counts(
+    client: Client,
+    scripted: Scripted,
+    cached_conversations: int,
+    held: threading.Event,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(carry, "MAX_EVENTS", 5)
+    monkeypatch.setattr(carry, "MAX_HANDED_CHARS", 10)
+    messages = ModelTurns._messages
+    sent: list[str] = []
 
     async def cancelling(self: ModelTurns, request: Any) -> Any:
         found = await messages(self, request)
@@ -113,12 +180,10 @@ async def test_a_cancellation_that_comes_together_with_a_longer_prefix_counts(
         if info.activity_type == "extend_prefix" and not sent:
             sent.append(info.workflow_id or "")
             handle = client.temporal.get_workflow_handle(sent[0])
-            await handle.signal("message", {"text": "hold", "message_id": "once"})
-            await asyncio.sleep(0.4)
+            await hold(handle, held)
             await handle.cancel()
         return found
 
-    monkeypatch.setattr(Controls, "_take_message", slowly)
     monkeypatch.setattr(ModelTurns, "_messages", cancelling)
     model = scripted([call("look", {"number": 1234567}), "Never."])
     agent = agent_on(model, tools=[look])
@@ -130,6 +195,12 @@ async def test_a_cancellation_that_comes_together_with_a_longer_prefix_counts(
     assert [result.text for result in results_of(await conversation.transcript())] == ["saw 1234567"]
 
 
+@tool
+async def work(seconds: float) -> str:
+    await asyncio.sleep(seconds)
+    return f"worked {seconds} s"
+
+
 @pytest.mark.timeout(180)
 async def test_whatever_moment_turns_are_cancelled_in_the_transcript_is_what_the_models_were_asked(
     client: Client, scripted: Scripted, cached_conversations: int
@@ -137,15 +208,13 @@ async def test_whatever_moment_turns_are_cancelled_in_the_transcript_is_what_the
     """Drawn from a seed: cancellations fall into replies, tools, retries and boundaries, and questions right behind."""
     chance = random.Random(cached_conversations)
 
-    @tool
-    async def work(number: int) -> str:
-        await asyncio.sleep(number % 5 * 0.1)
-        return f"worked {number}"
-
     def script(messages: list[dict[str, Any]]) -> Any:
         number, behind = len(messages) * 7, itertools.takewhile(lambda one: one["role"] != "user", reversed(messages))
         rounds = sum(message["role"] == "assistant" for message in behind)
-        calls = [call("work", {"number": number + one}) for one in range((number + rounds) % 3 if rounds < 3 else 0)]
+        said = sum(message["role"] == "user" for message in messages)
+        tenths = [(number + one) % 5 for one in range((number + rounds) % 3 if rounds < 3 else 0)]
+        calls = [call("work", {"seconds": tenth / 10}) for tenth in tenths]
+        calls += [call("ask_somebody")] if number % 3 == 0 and said < 7 else []  # one is left to cancel it
         return slow(calls or f"Answer to {len(messages)}.", seconds=number % 4 * 0.1)
 
     async def talk(number: int) -> Conversation:
@@ -161,7 +230,7 @@ async def test_whatever_moment_turns_are_cancelled_in_the_transcript_is_what_the
         await conversation.outcome()
         return conversation
 
-    agent = agent_on(scripted(script), tools=[work])
+    agent = agent_on(scripted(script), tools=[work, ask_somebody])
     async with hosting(client, agent, cached_conversations=cached_conversations):
         talked = await asyncio.gather(*map(talk, range(12)))
     cut = [await check_folds(client, conversation) for conversation in talked]
@@ -174,14 +243,10 @@ async def test_whatever_moment_workflows_are_cancelled_in_no_result_is_lost(
 ) -> None:
     chance = random.Random(cached_conversations)
 
-    @tool
-    async def work(number: int) -> str:
-        await asyncio.sleep(number % 5 * 0.01)
-        return f"worked {number}"
-
     def script(messages: list[dict[str, Any]]) -> Any:
         number = len(messages) * 7
-        calls = [call("work", {"number": number + one}) for one in range(1 + number % 3)]
+        calls = [call("work", {"seconds": (number + one) % 5 / 100}) for one in range(1 + number % 3)]
+        calls += [call("ask_somebody")] if number % 5 == 0 else []
         return slow(calls, seconds=number % 4 * 0.01)
 
     async def cancelled(number: int) -> Conversation:
@@ -191,7 +256,7 @@ async def test_whatever_moment_workflows_are_cancelled_in_no_result_is_lost(
         assert (await conversation.outcome()).status == "cancelled"
         return conversation
 
-    agent = agent_on(scripted(script), tools=[work])
+    agent = agent_on(scripted(script), tools=[work, ask_somebody])
     async with hosting(client, agent, cached_conversations=cached_conversations):
         talked = await asyncio.gather(*map(cancelled, range(20)))
     for conversation in talked:

@@ -1,0 +1,66 @@
+"""What a cancellation leaves standing: results that come in together with it are in the history, so they count.
+
+A transcript without them would not be the fold over the history. Temporal hands over both in one workflow task: a
+signal or an update before the results, the cancellation of the workflow beside them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Coroutine, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError
+
+R = TypeVar("R")
+
+SETTLING_STEPS = 10
+"""Turns of the event loop, and some more, in which a result that is there reaches its handle."""
+
+
+async def or_cancelled(handle: asyncio.Task[R]) -> R:
+    """The activity's or child's result, even where the cancellation of this task comes in together with it."""
+    try:
+        return await asyncio.shield(handle)
+    except asyncio.CancelledError:
+        for _ in range(SETTLING_STEPS):
+            await _whatever_comes(asyncio.sleep(0))
+        handle.cancel()
+        # Temporal answers within this workflow task: with the result where it is there, else with the cancellation.
+        await _to_the_end([handle])
+        if handle.cancelled() or handle.exception():
+            raise
+        return handle.result()
+
+
+async def together(*parts: Coroutine[Any, Any, None]) -> None:
+    """Runs them at the same time, as asyncio.gather does; but where they are cancelled, it waits for each to end."""
+    tasks = [asyncio.create_task(part) for part in parts]
+    try:
+        await asyncio.gather(*tasks)
+    except (asyncio.CancelledError, ActivityError):
+        for task in tasks:
+            if not task.cancelling():
+                task.cancel()
+        await _to_the_end(tasks)
+        raise
+
+
+def stop_if_cancelled() -> None:
+    """Raises where this task was cancelled, and a result that came in together with that was taken first."""
+    task = asyncio.current_task()
+    if task and task.cancelling():
+        raise asyncio.CancelledError
+
+
+async def _to_the_end(tasks: Sequence[asyncio.Task[Any]]) -> None:
+    while not all(task.done() for task in tasks):
+        await _whatever_comes(workflow.wait(tasks))
+
+
+async def _whatever_comes(short: Awaitable[Any]) -> None:
+    """Waits for what ends within this workflow task, even where a second cancellation comes in with the first."""
+    with suppress(asyncio.CancelledError):
+        await short
