@@ -254,12 +254,13 @@ class Conversation:
     async def _update(self, name: str, payload: dict[str, Any]) -> dict[str, Any]:
         given = {key: value for key, value in payload.items() if value is not None or key == "content"}
         check_input(name, given)
-        deadline, update_id = time.monotonic() + rpc.WORKER_TIMEOUT_SECONDS, uuid4().hex
+        deadline = time.monotonic() + rpc.WORKER_TIMEOUT_SECONDS
         with self._explained(name):
             while True:
                 try:
+                    # Each time with an id of its own: the server would tell of the first one's end again.
                     answer: dict[str, Any] = await self._handle.execute_update(
-                        name, {**given, "by": self._client.by}, id=update_id, rpc_timeout=WORKER_TIMEOUT
+                        name, {**given, "by": self._client.by}, rpc_timeout=WORKER_TIMEOUT
                     )
                 except WorkflowUpdateFailedError as error:
                     raise Refused(str(getattr(error.cause, "message", error.cause))) from None

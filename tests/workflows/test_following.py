@@ -25,9 +25,11 @@ from everturn.conversion import data_converter
 from everturn.devserver import DevServer
 from everturn.errors import ConversationError, Ended, Refused, Unreachable
 from everturn.events import AnswerRequested, ApprovalRequested, Event
+from everturn.records import Outcome
 from everturn.testing import ScriptedModel, call
 from everturn.workflows import carry
 from everturn.workflows.controls import Controls
+from everturn.workflows.conversation import ConversationWorkflow
 from tests.conftest import agent_on, eventually, hosting, waiting
 
 Scripted = Callable[..., ScriptedModel]
@@ -123,6 +125,26 @@ async def test_a_close_whose_workflow_task_the_server_turns_down_is_sent_again(
     assert any(event.HasField("workflow_task_failed_event_attributes") for event in events), (
         "that is what this is about"
     )
+
+
+async def test_a_command_that_comes_while_the_conversation_ends_is_told_so(
+    client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcome, ending = ConversationWorkflow._outcome, threading.Event()
+
+    def slowly(self: ConversationWorkflow, *args: Any, **options: Any) -> Outcome:
+        if not ending.is_set():
+            ending.set()
+            time.sleep(1)
+        return outcome(self, *args, **options)
+
+    monkeypatch.setattr(ConversationWorkflow, "_outcome", slowly)
+    agent = agent_on(scripted(["1"]))
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Go")
+        await eventually(ending.is_set)
+        with pytest.raises(Ended):
+            await asyncio.wait_for(conversation.pause(), 20)
 
 
 async def attempts(handle: WorkflowHandle[Any, Any], count: int) -> bool:

@@ -122,8 +122,8 @@ async def test_what_the_model_is_asked_does_not_depend_on_what_workers_remember(
     assert transcripts == expected
     assert asked(model) == asked(reader)
     assert len(model.requests) > len(reader.requests)
-    assert hits > 5
-    assert misses > 3
+    assert hits, "how many depends on how fast the machine is, for workers forget now and then"
+    assert misses
 
 
 async def forget_now_and_then(chance: random.Random, *workers: Worker) -> None:
