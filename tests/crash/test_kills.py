@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from temporalio.api.enums.v1 import EventType
+from temporalio.client import WorkflowHandle
 
 from everturn import Client
 from everturn.devserver import DevServer
@@ -132,6 +133,11 @@ async def test_killed_in_a_once_tool_it_never_runs_again_by_itself_and_a_human_d
     assert len(effects(folder)) == (2 if decide == "approve" else 1)
 
 
+async def reported(handle: WorkflowHandle[Any, Any], count: int) -> bool:
+    events = (await handle.fetch_history()).events
+    return sum(event.HasField("activity_task_completed_event_attributes") for event in events) >= count
+
+
 async def test_killed_between_turns_nothing_is_forgotten(
     client: Client, start: Start, script: dict[int, Any], folder: Path
 ) -> None:
@@ -139,7 +145,8 @@ async def test_killed_between_turns_nothing_is_forgotten(
     script.update({0: [call("pay", id="p"), call("work", id="w")], 1: "Done."})
     worker = await started(start())
     conversation = await client.start("clerk", "Go")
-    await eventually(lambda: len(effects(folder)) == 2)
+    handle = client.temporal.get_workflow_handle(conversation.id)
+    await eventually(lambda: reported(handle, 3))  # the reply and both results: a tool that has not reported runs again
     worker.kill()
     start()
     assert await conversation.reply() == "Done."
