@@ -121,7 +121,8 @@ class Agent:
         with_sub_agents(agents, of=name)
         wanted = _output(name, output)
         line = [_model(name, "model", model), *(_model(name, "fallback_models", item) for item in fallback_models)]
-        if twice := [one.name for number, one in enumerate(line) if one.name in {e.name for e in line[:number]}]:
+        known_as = [one.name for one in line]
+        if twice := [one for one in known_as if known_as.count(one) > 1]:
             raise InvalidAgent(
                 f"Agent {name!r} has the model {twice[0]!r} more than once among model and fallback_models.",
                 cure="A conversation knows its models by their names: give each one once.",

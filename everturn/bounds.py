@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,13 +39,17 @@ def check_input(what: str, value: Any) -> None:
         )
 
 
-def check_said(message: str | Sequence[Part]) -> None:
-    """Raises Refused for a message that says nothing, or too much, or what is no text."""
-    if isinstance(message, str) and not message.strip():
+def check_said(message: str | Iterable[Part], *, may_be_empty: bool = False) -> str | tuple[Part, ...]:
+    """The message as it is sent. Raises Refused for one that says nothing, or too much, or what is no text."""
+    said = message if isinstance(message, str) else tuple(message)
+    if may_be_empty and not said:
+        return said
+    if isinstance(said, str) and not said.strip():
         raise Refused("The message is empty.", cure="Say something.")
-    if not message:
+    if not said:
         raise Refused("The message has no parts.", cure="Give it a text, an image or a document.")
-    check_input("message", message)
+    check_input("message", said)
+    return said
 
 
 def size_of(value: Any) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 import socket
 from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Self
@@ -31,7 +31,7 @@ from everturn.bounds import check_said
 from everturn.carryover import CarryOver, InRun, Packed
 from everturn.conversation import Conversation
 from everturn.conversion import data_converter, stored
-from everturn.errors import AlreadyStarted, ConversationError, Ended, NotFound, Stalled, Unreachable
+from everturn.errors import AlreadyStarted, ConversationError, Ended, NotFound, Unreachable
 from everturn.fleet import Listed
 from everturn.models import Limits
 from everturn.packing import pack
@@ -115,12 +115,9 @@ class Client:
         `stream`, its text reaches those who follow its events 0.2 s after it is written; else in steps of 1.5 s.
         `tenant`: for whom it is; kept in the workflow's memo, and shown in the Web UI.
         """
-        said = message if isinstance(message, str) else tuple(message)
-        if said or keep_open is None:
-            check_said(said)
         start = Start(
             agent=_name(agent),
-            message=said,
+            message=check_said(message, may_be_empty=keep_open is not None),
             message_id=message_id,
             keep_open=keep_open.total_seconds() if keep_open is not None else None,
             model=model,
@@ -144,8 +141,7 @@ class Client:
         transcript, model and limits where it is done. With a `message_id`, it is safe to repeat. `stream`: as in
         `start`, from now on; None leaves it as it is."""
         conversation = self.conversation(id)
-        content = message if isinstance(message, str) else tuple(message)
-        check_said(content)
+        content = check_said(message)
         start = Start(
             agent=_name(agent),
             message=content,
@@ -186,12 +182,8 @@ class Client:
         """Starts a conversation and waits for its outcome. Raises Stalled where a person has to help first; the
         conversation stays, and its id is in the message."""
         conversation = await self.start(agent, message, id=id, model=model, limits=limits)
-        try:
+        with suppress(Ended):  # outcome() says how
             await conversation.reply()
-        except Ended:
-            pass  # outcome() says how
-        except Stalled:
-            raise
         return await conversation.outcome()
 
     def conversation(self, id: str) -> Conversation:  # noqa: A002 - the contract's name

@@ -64,12 +64,13 @@ class Conversation:
         at its next turn boundary. With a `message_id`, it is safe to repeat. `stream`: whether its text is streamed
         from now on (see `Client.start`); None leaves it as it is."""
         message_id = message_id or uuid4().hex
-        message = message if isinstance(message, str) else tuple(message)
-        check_said(message)
+        message = check_said(message)
         said: dict[str, Any] = {"message_id": message_id, "text" if isinstance(message, str) else "parts": message}
         if stream is not None:
             said["stream"] = stream
-        await self._signal(names.MESSAGE, said)
+        check_input(names.MESSAGE, said)
+        with self._explained():
+            await self._handle.signal(names.MESSAGE, said)
         self._sent.add(message_id)
 
     async def reply(self) -> str:
@@ -276,11 +277,6 @@ class Conversation:
                     await asyncio.sleep(PAUSE_SECONDS)
                 else:
                     return answer
-
-    async def _signal(self, name: str, payload: dict[str, Any]) -> None:
-        check_input(name, payload)
-        with self._explained():
-            await self._handle.signal(name, payload)
 
     async def _describe(self) -> WorkflowExecutionDescription:
         with self._explained():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, JsonValue
@@ -12,7 +11,7 @@ from pydantic import Field, JsonValue
 from everturn import names, steps
 from everturn.errors import ConversationError
 from everturn.payloads import INVALID_EDIT, AwaitAnswer, ModelReply, RefuseCall, RunTool
-from everturn.records import Message, Outcome, Record, ToolCall, ToolResult, Usage
+from everturn.records import Message, Outcome, Record, ToolCall, ToolResult, Usage, results_in
 
 
 class _Event(Record):
@@ -225,7 +224,7 @@ Event = Annotated[
     Field(discriminator="kind"),
 ]
 
-_CURSOR = re.compile(r"(?P<run>[0-9a-f-]{36})/(?P<step>\d{1,9})(\.(?P<n>\d{1,9}))?")
+CURSOR = re.compile(r"(?P<run>[0-9a-f-]{36})/(?P<step>\d{1,9})(\.(?P<n>\d{1,9}))?")
 _DECISIONS = (names.APPROVE, names.DENY, names.ANSWER)
 
 
@@ -236,7 +235,7 @@ class EventReader:
     no cursor."""
 
     def __init__(self, since: str | None = None) -> None:
-        found = _CURSOR.fullmatch(since) if since else None
+        found = CURSOR.fullmatch(since) if since else None
         if since and not found:
             raise ConversationError(f"{since!r} is no cursor.", cure="Take the `cursor` of an event as it is.")
         self.run_id = found["run"] if found else ""
@@ -287,25 +286,22 @@ class EventReader:
     def _untold(self, step: steps.Step, at: str) -> list[ToolFinished]:
         """Results that no activity brought: those of calls that were answered, denied, refused, expired or cut short.
         They stand in what comes next: the next turn's delta, the next run's start, or the outcome."""
-        untold: list[ToolFinished] = []
         match step:
             case steps.ToolFinished(result=result):
                 self._open.pop(result.call_id, None)
+                return []
             case steps.Started(start=start) if carry := start.carry:
-                # Not by what is open: who comes back here has not read the run before.
-                results = [one for one in _results(carry.unseen) if one.call_id not in carry.told]
-                untold = [ToolFinished(turn=carry.turn, result=one, at=at) for one in results]
+                # Not by what was open: who comes back here has not read the run before.
+                self._open = {one: carry.turn for one in results_in(carry.unseen) if one not in carry.told}
+                messages = carry.unseen
             case steps.TurnStarted(request=request) | steps.Extended(request=request):
-                untold = self._still_open(request.delta, at)
+                messages = request.delta
             case steps.Finished(outcome=Outcome(tail=tail)):
-                untold = self._still_open(tail, at)
-        for event in untold:
-            self._open.pop(event.result.call_id, None)
-        return untold
-
-    def _still_open(self, messages: tuple[Message, ...], at: str) -> list[ToolFinished]:
-        results = [one for one in _results(messages) if one.call_id in self._open]
-        return [ToolFinished(turn=self._open[one.call_id], result=one, at=at) for one in results]
+                messages = tail
+            case _:
+                return []
+        results = [one for call_id, one in results_in(messages).items() if call_id in self._open]
+        return [ToolFinished(turn=self._open.pop(one.call_id), result=one, at=at) for one in results]
 
     def _asks_again(self, lost: steps.ToolLost) -> list[ApprovalRequested]:
         """What a person is asked after a run without a report: nothing, where the model is told instead."""
@@ -314,11 +310,6 @@ class EventReader:
             return []
         why = lost.cause if lost.kind == INVALID_EDIT else f"outcome unknown: {lost.cause}"
         return [ApprovalRequested(turn=lost.request.turn, call=call, why=why)]
-
-
-def _results(messages: tuple[Message, ...]) -> Iterator[ToolResult]:
-    for message in messages:
-        yield from message.tool_results
 
 
 def _events(step: steps.Step, at: str) -> list[Event]:

@@ -11,7 +11,7 @@ from everturn.errors import NotFound, Refused
 from everturn.history import first_step, read_steps
 from everturn.packing import pack
 from everturn.payloads import ModelReply, Start
-from everturn.records import Message, Outcome, Usage
+from everturn.records import Message, Outcome, Usage, results_in
 from everturn.steps import Started, Step, ToolFinished, TurnFinished
 from everturn.transcript import Transcript, read_transcript
 
@@ -173,7 +173,7 @@ async def _start(client: Client, origin: InRun, point: _Point) -> Start:
             "keep_by": None if fits else 0.0,
             "origin": origin,
             "unseen": unseen,
-            "told": tuple(result.call_id for message in unseen for result in message.tool_results),
+            "told": tuple(results_in(unseen)),
             "owed": not point.reply.final,
             "inbox": (),
             "message_ids": (),

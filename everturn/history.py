@@ -305,8 +305,9 @@ async def read_steps(
             await asyncio.sleep(RECONNECT_SECONDS)
 
 
-async def first_step(client: Client, conversation_id: str, run_id: str) -> Started | None:
-    """What a run was started with; None where its history begins with something else."""
+async def first_step(client: Client, conversation_id: str, run_id: str | None = None) -> Started | None:
+    """What a run was started with, the latest one without `run_id`; None where its history begins with something
+    else."""
     async for step in read_steps(client, conversation_id, run_id=run_id):
         return step if isinstance(step, Started) else None
     return None

@@ -239,6 +239,11 @@ class Message(Record):
         return tuple(part for part in self.parts if isinstance(part, ToolResult))
 
 
+def results_in(messages: Iterable[Message]) -> dict[str, ToolResult]:
+    """The tool results of messages by call_id, in order."""
+    return {result.call_id: result for message in messages for result in message.tool_results}
+
+
 class Usage(Record):
     """Tokens, as the provider counted them. Two can be added."""
 

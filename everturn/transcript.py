@@ -12,7 +12,7 @@ from everturn.errors import NotFound
 from everturn.history import read_steps
 from everturn.packing import unpack
 from everturn.payloads import ModelRequest
-from everturn.records import Message, ToolResult
+from everturn.records import Message, ToolResult, results_in
 from everturn.steps import Extended, Finished, Kept, Started, Step, ToolFinished, TurnFinished, TurnStarted
 
 
@@ -36,7 +36,7 @@ class Transcript:
                 carry = start.carry or CarryOver()
                 self.messages, self.base, self.earlier = list(carry.unseen), carry.length, carry.earlier
                 self._seen = carry.length
-                self._results = {one.call_id: one for message in carry.unseen for one in message.tool_results}
+                self._results = results_in(carry.unseen)
             case Kept():
                 self.earlier = step.messages
             case ToolFinished():
@@ -51,7 +51,7 @@ class Transcript:
                 self._seen = self.base + len(self.messages)
             case Finished() if step.outcome:
                 # A result that stands in its tool's own event is not written into the outcome again.
-                bare = [one.call_id for message in step.outcome.tail for one in message.tool_results if not one.content]
+                bare = [one.call_id for one in results_in(step.outcome.tail).values() if not one.content]
                 # All that the model has not seen: some may be here already, by the run's start or by a turn cut short.
                 self._put(self._seen, _filled(step.outcome.tail, tuple(self.results(bare)), self._results))
 

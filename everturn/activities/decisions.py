@@ -10,6 +10,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from everturn import names
+from everturn.activities import failures
 from everturn.activities.beat import Heart
 from everturn.agent import Agent
 from everturn.logs import get_logger
@@ -44,7 +45,7 @@ class Decisions:
                     if inspect.isawaitable(verdict):
                         verdict = await verdict
         except (Exception, asyncio.CancelledError) as error:
-            if (task := asyncio.current_task()) and task.cancelling():
+            if failures.cancels_us(error):
                 raise
             _log.error("approvers.failed", agent=agent.name, error=f"{type(error).__name__}: {error}")
             return f"the policy failed with {type(error).__name__}"

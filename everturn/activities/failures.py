@@ -7,6 +7,7 @@ spent goes from try to try in the heartbeat details, which Temporal keeps outsid
 
 from __future__ import annotations
 
+import asyncio
 import random
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -45,6 +46,12 @@ def of_provider(error: ProviderError, patience: Patience, *, fallback: str | Non
         error.message = f"{error.message} (tried {attempt} times, for {longest})"
         return final(error, fallback=fallback)
     return ApplicationError(error.message, {"cure": error.cure}, type=type(error).__name__, next_retry_delay=delay)
+
+
+def cancels_us(error: BaseException) -> bool:
+    """Whether this activity is cancelled, and not the user's code that raises a CancelledError of its own."""
+    task = asyncio.current_task()
+    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
 
 
 def handed_over() -> ApplicationError:

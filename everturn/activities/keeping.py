@@ -9,7 +9,7 @@ from everturn.activities import failures
 from everturn.activities.beat import Heart
 from everturn.carryover import InRun, Packed
 from everturn.errors import ContextTooLong, NotFound
-from everturn.history import read_steps
+from everturn.history import first_step
 from everturn.packing import pack
 from everturn.transcript import Transcript, read_earlier
 
@@ -29,9 +29,8 @@ class Keeping:
     async def _read(self, earlier: InRun) -> Packed:
         info, client = activity.info(), activity.client()
         transcript, conversation_id = Transcript(), info.workflow_id or ""
-        async for step in read_steps(client, conversation_id, run_id=info.workflow_run_id):
-            transcript.take(step)
-            break  # the first step says how many messages came before this run
+        if started := await first_step(client, conversation_id, info.workflow_run_id):
+            transcript.take(started)  # it says how many messages came before this run
         transcript.earlier = earlier
         try:
             packed = pack(await read_earlier(client, conversation_id, transcript))

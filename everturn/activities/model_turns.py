@@ -208,7 +208,7 @@ class ModelTurns:
         transcript, conversation_id = Transcript(), info.workflow_id or ""
         async for step in read_steps(client, conversation_id, run_id=info.workflow_run_id):
             if isinstance(step, TurnStarted) and step.request.turn == request.turn:
-                break  # a turn that was cut short and asked again
+                break  # this turn's own event
             transcript.take(step)
         results = transcript.results(request.named)
         if known is not None:

@@ -73,7 +73,7 @@ class Prefixes:
             return digest
         parent = self._nodes.get(prefix_digest)
         if parent is None and messages:
-            parent = self._add(prefix_digest, None, messages, sum(map(size_of, messages)))
+            parent = self._add(prefix_digest, None, messages, sum(map(_kept, messages)))
         self._add(digest, parent, new, size)
         self._forget_the_oldest()
         return digest
@@ -159,7 +159,7 @@ def chained(digest: str, messages: Sequence[Message]) -> tuple[str, int]:
     return digest, size
 
 
-def size_of(message: Message) -> int:
+def _kept(message: Message) -> int:
     return _taken(message.model_dump_json(), parts=len(message.parts))
 
 

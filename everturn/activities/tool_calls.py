@@ -100,7 +100,7 @@ class ToolCalls:
         except InvalidArguments as error:
             return _refused(request, error), True
         except BaseException as error:  # a tool may raise anything, and the model may know what to do
-            if _is_cancelled(error):
+            if failures.cancels_us(error):
                 beat.cancelled = True
                 if activity.is_worker_shutdown():
                     raise failures.handed_over() from None
@@ -174,12 +174,6 @@ class ToolCalls:
 
 
 class _TookTooLong(Exception): ...
-
-
-def _is_cancelled(error: BaseException) -> bool:
-    """Whether it is we who are cancelled, and not the tool that raises a CancelledError of its own."""
-    task = asyncio.current_task()
-    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
 
 
 def _edit_notice(request: ToolRequest) -> Content:

@@ -43,16 +43,15 @@ async def _hosted(name: str) -> Wanted:
     """The agent of a conversation that runs on somebody else's worker. Raises NotFound and Unreachable."""
     from temporalio.service import RPCError, RPCStatusCode
 
-    from everturn import history, steps
     from everturn.cli.hosts import Wanted, remote_client
     from everturn.errors import NotFound
+    from everturn.history import first_step
 
     cure = "Start one with -m provider:name, or with --agent NAME."
     async with remote_client() as client:
         try:
-            async for step in history.read_steps(client.temporal, name):
-                if isinstance(step, steps.Started):
-                    return Wanted(None, (), "", step.start.agent)
+            if started := await first_step(client.temporal, name):
+                return Wanted(None, (), "", started.start.agent)
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:
                 raise client.unreachable(error) from error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -51,12 +50,11 @@ async def _up(settings: Settings, *, port: int, ui_port: int, db: Path) -> None:
     with sample_agents(db.parent, wanted=not settings.agents) as (sample, notes):
         specs = settings.agents or sample
         agents = _load(specs)
-        if address := os.environ.get("TEMPORAL_ADDRESS"):
-            screen.line(f"TEMPORAL_ADDRESS is set: no server is started, the one at {address} is used.")
         screen.busy("starting Temporal")
         async with connect_or_start(db_filename=db, port=port, ui_port=ui_port) as endpoint:
             screen.idle()
-            screen.line(f"Temporal   {endpoint.address}   (elsewhere: export TEMPORAL_ADDRESS={endpoint.address})")
+            to_use = f"elsewhere: export TEMPORAL_ADDRESS={endpoint.address}"
+            screen.line(f"Temporal   {endpoint.address}   ({to_use if endpoint.server else 'yours, as configured'})")
             screen.line(f"Web UI     {endpoint.ui_url or 'where your Temporal has it'}")
             screen.line(f"Agents     {', '.join(agent.name for agent in agents) or 'none: name some with --agents'}")
             for note in notes:

@@ -21,7 +21,7 @@ from uuid import uuid4
 
 from everturn.formats.readers import read_anthropic, read_gemini, read_openai_chat, read_openai_responses
 from everturn.models import Model, ModelSettings
-from everturn.records import Message, Text, ToolCall, ToolResult
+from everturn.records import Message, Text, ToolCall, ToolResult, results_in
 
 __all__ = [
     "from_anthropic",
@@ -116,7 +116,7 @@ def _paired(messages: Sequence[Message]) -> Iterator[Message]:
     A user's message in front keeps an encoder from putting one in by itself.
     """
     called = {call.call_id for message in messages for call in message.tool_calls}
-    answered = {result.call_id for message in messages for result in message.tool_results}
+    answered = results_in(messages)
     if messages and messages[0].role not in {"user", "system"}:
         yield Message.user(_CUT)
     for message in messages:

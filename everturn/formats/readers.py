@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import Any
 
 from everturn.models import Model
-from everturn.records import Document, Image, Message, Opaque, Part, Text, ToolResult
+from everturn.records import Document, Image, Message, Opaque, Part, Text, ToolResult, results_in
 from everturn.shapes import as_dict
 
 Json = dict[str, Any]
@@ -169,7 +169,7 @@ def _said(role: str, parts: Sequence[Part], provider: str) -> Message:
 
 def _answering(found: Sequence[Message], wire_id: object, name: object = "") -> tuple[str, str]:
     """Which call a result is for: its call_id and name. By the id on the wire, else the next open one of the name."""
-    answered = {result.call_id for message in found for result in message.tool_results}
+    answered = results_in(found)
     calls = [call for message in reversed(found) for call in message.tool_calls]
     for call in calls:
         if wire_id and str(wire_id) in {call.provider_id, call.call_id} and call.call_id not in answered:

@@ -26,7 +26,19 @@ from everturn.providers.base import (
 )
 from everturn.providers.gemini_calls import wire_name
 from everturn.providers.gemini_replies import BESIDE, Assembler, decode
-from everturn.records import Document, Image, Message, Opaque, Part, ServerToolUse, Text, Thinking, ToolCall, ToolResult
+from everturn.records import (
+    Document,
+    Image,
+    Message,
+    Opaque,
+    Part,
+    ServerToolUse,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    results_in,
+)
 from everturn.servertools import CodeExecution, ServerTool, WebSearch
 
 __all__ = ["Assembler", "decode", "encode"]
@@ -193,7 +205,7 @@ def _merged(body: Json, extra: Mapping[str, Any]) -> Json:
 
 
 def _contents(request: Request) -> list[Json]:
-    results = {result.call_id: result for message in request.messages for result in message.tool_results}
+    results = results_in(request.messages)
     is_3 = _is_3(request)
     contents: list[Json] = []
     for message in request.messages:

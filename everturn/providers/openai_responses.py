@@ -19,7 +19,7 @@ from everturn.providers.openai_responses_items import Item, others_items, own_it
 from everturn.providers.openai_responses_replies import Assembler, decode
 from everturn.providers.openai_responses_tools import choice, includes, tools
 from everturn.providers.strict import fits_strict
-from everturn.records import Document, Image, Message, Opaque, Part, Text, ToolCall, ToolResult
+from everturn.records import Document, Image, Message, Opaque, Part, Text, ToolCall, ToolResult, results_in
 
 __all__ = ["Assembler", "decode", "encode"]
 
@@ -95,7 +95,7 @@ def _merged(body: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _input(messages: Sequence[Message], *, provider: str, stored: bool) -> Iterator[Item]:
-    results = {result.call_id: result for message in messages for result in message.tool_results}
+    results = results_in(messages)
     wire_ids = _wire_ids(messages, provider)
     for message in messages:
         match message.role:

@@ -17,11 +17,12 @@ from temporalio.service import RPCError
 
 from everturn.client import Client
 from everturn.errors import AlreadyStarted, Ended, EverturnError, NotFound, Refused, Unreachable
+from everturn.events import CURSOR
 from everturn.web.auth import Gate
 from everturn.web.fleet import Fleet
 from everturn.web.past import Pasts
 from everturn.web.posts import POSTS
-from everturn.web.stream import CURSOR, Stream
+from everturn.web.stream import Stream
 
 PAGE: Final = Path(__file__).parent / "page"
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from collections.abc import AsyncIterator
-from typing import Any, Final
+from typing import Any
 
 from temporalio.service import RPCError
 
@@ -19,8 +18,6 @@ from everturn.errors import EverturnError, NotFound
 from everturn.events import Event
 from everturn.web.fleet import Fleet
 from everturn.web.past import latest_run
-
-CURSOR: Final = re.compile(r"[^/\s]{1,100}/\d{1,9}(\.\d{1,9})?")
 
 BEAT_SECONDS = 15.0
 """Something is sent at least so often: proxies cut what is silent, and each side learns when the other has gone."""

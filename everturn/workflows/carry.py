@@ -15,7 +15,7 @@ from everturn.workflows import verdicts
 from everturn.workflows.cancelling import or_cancelled
 from everturn.workflows.controls import Controls
 from everturn.workflows.policy import model_options
-from everturn.workflows.progress import Progress, chars
+from everturn.workflows.progress import Progress, total_chars
 
 MAX_EVENTS = 2_000
 """Of a run's history: about 160 turns of one call each."""
@@ -69,7 +69,7 @@ def due() -> bool:
 
 def fits(messages: list[Message], *, room: int) -> bool:
     """Whether these can be handed over."""
-    return sum(chars(part) for message in messages for part in message.parts) <= room
+    return total_chars(messages) <= room
 
 
 async def extend_prefix(progress: Progress, *, agent: str) -> None:

@@ -17,7 +17,7 @@ from everturn.payloads import Answer, Approve, Control, Deny, MessageIn, Start, 
 from everturn.records import Decision, Message
 from everturn.workflows.commands import accept
 from everturn.workflows.desk import LONGEST_SECONDS, Desk, Taken, iso
-from everturn.workflows.progress import MAX_DELTA_CHARS, chars
+from everturn.workflows.progress import MAX_DELTA_CHARS, total_chars
 
 REMEMBERED = 1000
 """Message ids kept to take a repeated message once only."""
@@ -121,7 +121,7 @@ class Controls:
         """As many as go into one model turn's payload, and at least one where there is any."""
         size = count = 0
         for message in self.inbox:
-            size += sum(map(chars, message.parts))
+            size += total_chars([message])
             if count and size > MAX_DELTA_CHARS:
                 break
             count += 1
@@ -202,7 +202,7 @@ class Controls:
 
     def _cancel_turn(self, control: Control) -> dict[str, Any]:
         assert self.turn is not None
-        by, reason = (control.by or "")[:LONGEST_REASON_CHARS], (control.reason or "")[:LONGEST_REASON_CHARS]
+        by, reason = _cut(control.by), _cut(control.reason or "")
         self.turn_cancelled = f"the turn was cancelled{by and f' by {by}'}{reason and f' ({reason})'}"
         self.paused, self.cause, self.cure = False, None, None
         self.turn.cancel()
@@ -212,9 +212,13 @@ class Controls:
         self.closing = True
         self.abandoned |= self.paused or self.cause is not None
         self.paused, self.cause = False, None
-        by = (control.by or "")[:LONGEST_REASON_CHARS]
-        self.desk.close(Decision(verdict="deny", by=by, at=now(), note="The conversation was closed."))
+        closing = Decision(verdict="deny", by=_cut(control.by), at=now(), note="The conversation was closed.")
+        self.desk.close(closing)
         return {"state": self.state}
+
+
+def _cut(told: str) -> str:
+    return told[:LONGEST_REASON_CHARS]
 
 
 def now() -> str:

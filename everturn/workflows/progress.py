@@ -13,7 +13,7 @@ from everturn.bounds import INLINE_CHARS, size_of
 from everturn.carryover import CarryOver, Earlier, View
 from everturn.models import Limits
 from everturn.payloads import ModelReply
-from everturn.records import Document, Image, Message, Part, Text, ToolResult, Usage
+from everturn.records import Document, Image, Message, Part, Text, ToolResult, Usage, results_in
 from everturn.workflows import display
 
 MAX_REPAIRS = 2
@@ -79,7 +79,7 @@ class Progress:
             position=carry.length,
             digest=carry.digest,
             unseen=list(carry.unseen),
-            handed=frozenset(result.call_id for message in carry.unseen for result in message.tool_results),
+            handed=frozenset(results_in(carry.unseen)),
             turn=carry.turn,
             tool_calls=carry.tool_calls,
             usage=carry.usage,
@@ -106,8 +106,7 @@ class Progress:
     @property
     def told(self) -> tuple[str, ...]:
         """The unseen calls whose results events tell, of this run or of one before."""
-        results = (result for message in self.unseen for result in message.tool_results)
-        return tuple(result.call_id for result in results if result.call_id in self.recorded | self.handed)
+        return tuple(call_id for call_id in results_in(self.unseen) if call_id in self.recorded | self.handed)
 
     def delta(self) -> tuple[tuple[Message, ...], tuple[str, ...]]:
         """The messages since the last reply, and the ids of the calls whose results they leave out for their size."""
@@ -126,7 +125,7 @@ class Progress:
         known: Iterable[str | Message] = chain(self.held, self.unseen)
         for one in islice(known, first, first + limit):
             message = Message.model_validate_json(one) if isinstance(one, str) else one
-            room -= sum(map(chars, message.parts))
+            room -= total_chars([message])
             if page and room < 0:
                 break
             page.append(message)
@@ -134,10 +133,9 @@ class Progress:
 
     def _sent(self, messages: list[Message], *, room: int) -> tuple[tuple[Message, ...], tuple[str, ...]]:
         named = tuple(
-            result.call_id
-            for message in messages
-            for result in message.tool_results
-            if result.call_id in self.recorded and chars(result) > INLINE_CHARS
+            call_id
+            for call_id, result in results_in(messages).items()
+            if call_id in self.recorded and chars(result) > INLINE_CHARS
         )
         if named:
             messages = [_without_content(message, named) for message in messages]
@@ -223,7 +221,7 @@ def _said(text: str) -> Message:
 
 def _fitted(messages: list[Message], *, room: int) -> list[Message]:
     """The messages, cut where they would not fit a payload: many large answers of people can come together."""
-    if sum(chars(part) for message in messages for part in message.parts) <= room:
+    if total_chars(messages) <= room:
         return messages
     fitted = []
     for message in messages:
@@ -246,6 +244,10 @@ def _cut(part: Part, room: int) -> Part:
 
 def _cut_text(text: str, room: int) -> str:
     return f"{text[:room]}\n[Cut: too large. {min(room, len(text)):,} of {len(text):,} characters are shown.]"
+
+
+def total_chars(messages: Iterable[Message]) -> int:
+    return sum(chars(part) for message in messages for part in message.parts)
 
 
 def chars(part: Part) -> int:

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from everturn.cli.demo.kill import JOURNAL, Kill
-from everturn.records import Message, ToolCall, ToolResult
+from everturn.records import Message, ToolCall, ToolResult, results_in
 
 if TYPE_CHECKING:
     from everturn.cli.demo.stage import Stage
@@ -41,7 +41,7 @@ class Played:
 
     def of(self, tool: str) -> Iterator[tuple[ToolCall, ToolResult]]:
         """The calls of a tool that took effect, each with its result."""
-        results = {one.call_id: one for message in self.messages for one in message.tool_results}
+        results = results_in(self.messages)
         for message in self.messages:
             for call in message.tool_calls:
                 result = results.get(call.call_id)
@@ -89,8 +89,7 @@ def _payments(stage: Stage, played: Played) -> Check:
     wanted = [(_key(played, call), *_arguments(call, result, "invoice", "iban", "cents")) for call, result in paid]
     denied = any(
         one.name == "pay" and one.decision and one.decision.verdict != "approve"
-        for message in played.messages
-        for one in message.tool_results
+        for one in results_in(played.messages).values()
     )
     there = [tuple(row) for row in rows]
     expected = not stage.scripted or denied or [row[1] for row in rows] == [DUE]
