@@ -116,7 +116,8 @@ def _usage(error: Exception) -> int:
         return 2  # the help is printed by now
     command = context.command_path if context else "everturn"
     message = " ".join(getattr(error, "format_message", error.__str__)().split())
-    return _line(f"{command}: {message.rstrip('.')}. See {command} --help.", status=2)
+    ended = message if message.endswith((".", "?")) else f"{message}."
+    return _line(f"{command}: {ended} See {command} --help.", status=2)
 
 
 def _failed(message: str) -> int:
