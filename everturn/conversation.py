@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 WORKER_TIMEOUT = timedelta(seconds=rpc.WORKER_TIMEOUT_SECONDS)
 
-PAUSE_SECONDS = 0.05
+RESEND_SECONDS = 0.05
 """Before an update is sent again whose workflow task was turned down."""
 
 
@@ -274,7 +274,7 @@ class Conversation:
                         continue
                     if not rpc.task_turned_down(error) or time.monotonic() > deadline:
                         raise
-                    await asyncio.sleep(PAUSE_SECONDS)
+                    await asyncio.sleep(RESEND_SECONDS)
                 else:
                     return answer
 

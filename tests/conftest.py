@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
+import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import Any
@@ -20,6 +21,9 @@ from everturn.testing import ScriptedModel
 from everturn.workflows import ConversationWorkflow, carry
 
 WAIT_SECONDS = 30.0
+
+BUSY_SECONDS = 1.2
+"""Longer than what is sent meanwhile takes."""
 
 
 @pytest.fixture(autouse=True)
@@ -118,6 +122,29 @@ async def eventually(
             return value
         assert time.monotonic() < deadline, f"not so within {seconds} s: {what or inspect.getsource(condition)}"
         await asyncio.sleep(0.02)
+
+
+def busy_in(
+    monkeypatch: pytest.MonkeyPatch, owner: type, name: str, *, when: Callable[..., bool] = lambda *_: True
+) -> threading.Event:
+    """Keeps the worker busy in that method of a workflow, once: what comes in meanwhile, the next workflow task brings
+    together. Set as soon as the worker is in it."""
+    method, busy = getattr(owner, name), threading.Event()
+
+    def slowly(self: Any, *args: Any, **options: Any) -> Any:
+        if not busy.is_set() and when(*args):
+            busy.set()
+            time.sleep(BUSY_SECONDS)
+        return method(self, *args, **options)
+
+    monkeypatch.setattr(owner, name, slowly)
+    return busy
+
+
+async def completed_activities(client: Client, conversation: Conversation) -> int:
+    """How many activities of the latest run brought a result."""
+    history = await client.temporal.get_workflow_handle(conversation.id).fetch_history()
+    return sum(event.HasField("activity_task_completed_event_attributes") for event in history.events)
 
 
 async def nothing_runs(client: Client, conversation: Conversation) -> None:

@@ -42,7 +42,7 @@ async def together(*parts: Coroutine[Any, Any, None]) -> None:
         await asyncio.gather(*tasks)
     except (asyncio.CancelledError, ActivityError):
         for task in tasks:
-            if not task.cancelling():
+            if not task.cancelling():  # it was one activity that was cancelled, and not we
                 task.cancel()
         await _to_the_end(tasks)
         raise

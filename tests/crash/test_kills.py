@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 from temporalio.api.enums.v1 import EventType
-from temporalio.client import WorkflowHandle
 
-from everturn import Client
+from everturn import Client, Conversation
 from everturn.devserver import DevServer
 from everturn.testing import ScriptedModel, call, say
-from tests.conftest import eventually, waiting
+from tests.conftest import completed_activities, eventually, waiting
 from tests.crash.workers import WorkerProcess, workers
 from tests.workflows.test_conversation import results_of
 
@@ -133,9 +132,8 @@ async def test_killed_in_a_once_tool_it_never_runs_again_by_itself_and_a_human_d
     assert len(effects(folder)) == (2 if decide == "approve" else 1)
 
 
-async def reported(handle: WorkflowHandle[Any, Any], count: int) -> bool:
-    events = (await handle.fetch_history()).events
-    return sum(event.HasField("activity_task_completed_event_attributes") for event in events) >= count
+async def reported(client: Client, conversation: Conversation, count: int) -> bool:
+    return await completed_activities(client, conversation) >= count
 
 
 async def test_killed_between_turns_nothing_is_forgotten(
@@ -145,8 +143,9 @@ async def test_killed_between_turns_nothing_is_forgotten(
     script.update({0: [call("pay", id="p"), call("work", id="w")], 1: "Done."})
     worker = await started(start())
     conversation = await client.start("clerk", "Go")
-    handle = client.temporal.get_workflow_handle(conversation.id)
-    await eventually(lambda: reported(handle, 3))  # the reply and both results: a tool that has not reported runs again
+    await eventually(
+        lambda: reported(client, conversation, 3)
+    )  # the reply and both results: a tool that has not reported runs again
     worker.kill()
     start()
     assert await conversation.reply() == "Done."

@@ -6,8 +6,6 @@ import asyncio
 import os
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 from pathlib import Path
@@ -25,12 +23,11 @@ from everturn.conversion import data_converter
 from everturn.devserver import DevServer
 from everturn.errors import ConversationError, Ended, Refused, Unreachable
 from everturn.events import AnswerRequested, ApprovalRequested, Event
-from everturn.records import Outcome
 from everturn.testing import ScriptedModel, call
 from everturn.workflows import carry
 from everturn.workflows.controls import Controls
 from everturn.workflows.conversation import ConversationWorkflow
-from tests.conftest import agent_on, eventually, hosting, waiting
+from tests.conftest import agent_on, busy_in, eventually, hosting, waiting
 
 Scripted = Callable[..., ScriptedModel]
 
@@ -102,15 +99,7 @@ async def test_a_close_whose_workflow_task_the_server_turns_down_is_sent_again(
     client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A message comes in while the worker ends the conversation: Temporal takes neither the end nor the update."""
-    close, closing = Controls._close, threading.Event()
-
-    def slowly(self: Controls, control: Any) -> dict[str, Any]:
-        if not closing.is_set():
-            closing.set()
-            time.sleep(1)
-        return close(self, control)
-
-    monkeypatch.setattr(Controls, "_close", slowly)
+    closing = busy_in(monkeypatch, Controls, "_close")
     agent = agent_on(scripted(["1", "2"]))
     async with hosting(client, agent):
         conversation = await client.start(agent, "Go", keep_open=timedelta(minutes=1))
@@ -130,15 +119,7 @@ async def test_a_close_whose_workflow_task_the_server_turns_down_is_sent_again(
 async def test_a_command_that_comes_while_the_conversation_ends_is_told_so(
     client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    outcome, ending = ConversationWorkflow._outcome, threading.Event()
-
-    def slowly(self: ConversationWorkflow, *args: Any, **options: Any) -> Outcome:
-        if not ending.is_set():
-            ending.set()
-            time.sleep(1)
-        return outcome(self, *args, **options)
-
-    monkeypatch.setattr(ConversationWorkflow, "_outcome", slowly)
+    ending = busy_in(monkeypatch, ConversationWorkflow, "_outcome")
     agent = agent_on(scripted(["1"]))
     async with hosting(client, agent):
         conversation = await client.start(agent, "Go")

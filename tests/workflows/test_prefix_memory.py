@@ -23,7 +23,7 @@ from everturn.payloads import Start
 from everturn.records import Message
 from everturn.testing import ScriptedModel, call, cut, fail, say
 from everturn.workflows import carry
-from tests.conftest import agent_on, hosting
+from tests.conftest import agent_on, eventually, hosting
 
 Scripted = Callable[..., ScriptedModel]
 Messages = list[dict[str, Any]]
@@ -82,7 +82,7 @@ async def talk(client: Client, name: str) -> dict[str, tuple[Message, ...]]:
     return told | {said: await one.transcript() for said, one in forks.items()}
 
 
-@pytest.mark.parametrize(("seed", "max_prefix_bytes"), [(1, 120_000), (2, 5_000_000)], ids=["small", "large"])
+@pytest.mark.parametrize(("seed", "max_prefix_bytes"), [(1, 200_000), (2, 5_000_000)], ids=["small", "large"])
 async def test_what_the_model_is_asked_does_not_depend_on_what_workers_remember(
     server: DevServer,
     client: Client,
@@ -112,7 +112,7 @@ async def test_what_the_model_is_asked_does_not_depend_on_what_workers_remember(
     options: dict[str, Any] = {"cached_conversations": 0, "max_prefix_bytes": max_prefix_bytes}
     another = await Client.connect(server.address, task_queue=client.task_queue)
     async with hosting(client, agent, **options) as first, hosting(another, agent, **options) as second:
-        forgetting = asyncio.create_task(forget_now_and_then(chance, first, second))
+        forgetting = asyncio.create_task(forget_now_and_then(chance, model, first, second))
         try:
             transcripts = await talk(client, f"memory-{client.task_queue}")
         finally:
@@ -122,11 +122,13 @@ async def test_what_the_model_is_asked_does_not_depend_on_what_workers_remember(
     assert transcripts == expected
     assert asked(model) == asked(reader)
     assert len(model.requests) > len(reader.requests)
-    assert hits, "how many depends on how fast the machine is, for workers forget now and then"
-    assert misses
+    assert hits > 5
+    assert misses > 3
 
 
-async def forget_now_and_then(chance: random.Random, *workers: Worker) -> None:
+async def forget_now_and_then(chance: random.Random, model: ScriptedModel, *workers: Worker) -> None:
+    """Each time that the model was asked some more, and so as often on a slow machine as on a fast one."""
     while True:
-        await asyncio.sleep(chance.random() * 4)
+        then = len(model.requests) + chance.randint(15, 60)
+        await eventually(lambda count=then: len(model.requests) >= count, seconds=600)
         chance.choice(workers).prefixes.clear()

@@ -6,14 +6,13 @@ import asyncio
 import itertools
 import random
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from temporalio import activity, workflow
+from temporalio import activity
 from temporalio.client import WorkflowHandle
 
 from everturn import Client, Conversation, steps, tool
@@ -26,7 +25,7 @@ from everturn.testing import ScriptedModel, call, slow
 from everturn.transcript import Transcript
 from everturn.workflows import carry
 from everturn.workflows.controls import Controls
-from tests.conftest import agent_on, eventually, hosting, nothing_runs, waiting
+from tests.conftest import agent_on, busy_in, completed_activities, eventually, hosting, nothing_runs, waiting
 from tests.workflows.test_conversation import results_of
 from tests.workflows.test_told_results import ask_somebody, look, results_told, told
 
@@ -61,7 +60,7 @@ async def test_a_reply_that_comes_behind_the_next_question_is_no_part_of_the_tra
         await conversation.outcome()
     assert [one.text for one in await conversation.transcript()] == ["1", "2", "To 2 messages.", "3", "To 4 messages."]
     assert [event.kind for event in await told(conversation)].count("replied") == 2
-    assert await activities(client, conversation, "COMPLETED") == 3, "the late one came, and was passed over"
+    assert await completed_activities(client, conversation) == 3, "the late one came, and was passed over"
 
 
 async def test_a_result_that_comes_behind_the_next_question_is_not_told(
@@ -90,11 +89,6 @@ async def test_a_result_that_comes_behind_the_next_question_is_not_told(
     assert "may or may not have taken effect" in result.text
 
 
-async def activities(client: Client, conversation: Conversation, how: str) -> int:
-    history = await client.temporal.get_workflow_handle(conversation.id).fetch_history()
-    return sum(event.HasField(f"activity_task_{how.lower()}_event_attributes") for event in history.events)
-
-
 HOLD = "hold"
 """A message that keeps the worker busy with a workflow task, so that the next one brings together what comes in."""
 
@@ -102,16 +96,7 @@ HOLD = "hold"
 @pytest.fixture
 def held(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Set as soon as the worker is busy with `HOLD`."""
-    take_message, busy = Controls._take_message, threading.Event()
-
-    def slowly(self: Controls, said: Any) -> dict[str, Any]:
-        if said.text == HOLD and not workflow.unsafe.is_replaying():
-            busy.set()
-            time.sleep(1.2)
-        return take_message(self, said)
-
-    monkeypatch.setattr(Controls, "_take_message", slowly)
-    return busy
+    return busy_in(monkeypatch, Controls, "_take_message", when=lambda said: said.text == HOLD)
 
 
 async def hold(handle: WorkflowHandle[Any, Any], busy: threading.Event) -> None:
