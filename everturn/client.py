@@ -33,6 +33,7 @@ from everturn.conversation import Conversation
 from everturn.conversion import data_converter, stored
 from everturn.errors import AlreadyStarted, ConversationError, Ended, NotFound, Unreachable
 from everturn.fleet import Listed
+from everturn.markdown import code, first_line, inline
 from everturn.models import Limits
 from everturn.packing import pack
 from everturn.payloads import Start
@@ -258,7 +259,7 @@ class Client:
                 id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
                 id_reuse_policy=reuse,
                 search_attributes=_first_attributes(start, agent) if await self.indexed() else None,
-                static_summary=" ".join(message.split())[:200] or _origin(start) or start.agent,
+                static_summary=first_line(message or _origin(start) or start.agent),
                 static_details=_details(start, agent),
                 memo={"tenant": start.tenant} if start.tenant else None,
             )
@@ -318,10 +319,10 @@ def _expected_model(start: Start, agent: Agent | str) -> str:
 def _details(start: Start, agent: Agent | str) -> str:
     """Markdown for the Web UI."""
     model = _expected_model(start, agent)
-    facts = [f"Agent **{start.agent}**"] + ([f"model **{model}**"] if model else [])
-    facts += [f"for **{start.tenant}**"] if start.tenant else []
+    facts = [f"Agent **{inline(start.agent)}**"] + ([f"model **{inline(model)}**"] if model else [])
+    facts += [f"for **{inline(start.tenant)}**"] if start.tenant else []
     tools = agent.tools if isinstance(agent, Agent) else ()
-    listed = [f"- `{tool.name}`{', after an approval' if tool.needs_approval is True else ''}" for tool in tools]
+    listed = [f"- {code(tool.name)}{', after an approval' if tool.needs_approval is True else ''}" for tool in tools]
     return "\n\n".join([", ".join(facts), *(["Tools:\n\n" + "\n".join(listed[:MAX_LISTED_TOOLS])] if listed else [])])
 
 

@@ -6,8 +6,10 @@ import json
 import re
 from collections.abc import Iterator
 from typing import assert_never
+from urllib.parse import quote
 
 from everturn.exporting.reading import Exported, MessageFacts
+from everturn.markdown import code, inline
 from everturn.records import (
     Decision,
     Document,
@@ -23,16 +25,18 @@ from everturn.records import (
 )
 
 _WHO = {"user": "User", "assistant": "Assistant", "tool": "Tools", "system": "System"}
+_BREAKS_OUT = re.compile(r"[\s()<>\\]")
+"""What would end a link, in an address."""
 _VERDICTS = {"approve": "approved", "deny": "denied", "answer": "answered"}
 
 
 def to_markdown(exported: Exported) -> str:
     """The conversation for people: what is known of it, and the transcript."""
-    return "\n\n".join([f"# {exported.id}", _facts(exported), *_messages(exported)]) + "\n"
+    return "\n\n".join([f"# {inline(exported.id)}", _facts(exported), *_messages(exported)]) + "\n"
 
 
 def _facts(it: Exported) -> str:
-    told = [f"Agent {it.agent}", it.model, it.status.replace("_", " ")]
+    told = [f"Agent {inline(it.agent)}", inline(it.model), it.status.replace("_", " ")]
     told += [f"{it.started_at:%Y-%m-%d %H:%M} UTC"] if it.started_at else []
     told += [f"{len(it.turns)} turns", f"{it.usage.total_tokens:,} tokens"]
     told += [f"{it.cost_usd:.4f} USD"] if it.cost_usd else []
@@ -47,7 +51,7 @@ def _messages(it: Exported) -> Iterator[str]:
 
 
 def _heading(message: Message, facts: MessageFacts | None) -> str:
-    who = message.author or _WHO[message.role]
+    who = inline(message.author) or _WHO[message.role]
     return who + (f" · turn {facts.turn} · {facts.at:%Y-%m-%d %H:%M:%S}" if facts else "")
 
 
@@ -59,13 +63,15 @@ def _part(part: Part) -> str:
             return "\n".join(f"> {line}" for line in part.text.splitlines())
         case ToolCall():
             arguments = part.unparsed or json.dumps(part.arguments, ensure_ascii=False, indent=2)
-            return f"**{part.name}** (`{part.call_id}`)\n\n{_fenced(arguments, 'json')}"
+            return f"**{inline(part.name)}** ({code(part.call_id)})\n\n{_fenced(arguments, 'json')}"
         case ToolResult():
             return _result(part)
         case Image() | Document():
             return _file(part)
         case ServerToolUse():
-            return f"**{part.name}** (run by the provider)\n\n{_fenced(json.dumps(part.data, indent=2), 'json')}"
+            return (
+                f"**{inline(part.name)}** (run by the provider)\n\n{_fenced(json.dumps(part.data, indent=2), 'json')}"
+            )
         case Opaque():
             return _fenced(json.dumps(part.data, ensure_ascii=False, indent=2), "json")
         case other:
@@ -73,16 +79,16 @@ def _part(part: Part) -> str:
 
 
 def _result(result: ToolResult) -> str:
-    told = f"**{result.name}** (`{result.call_id}`)" + (" failed" if result.is_error else "")
+    told = f"**{inline(result.name)}** ({code(result.call_id)})" + (" failed" if result.is_error else "")
     told += f", {_decision(result.decision)}" if result.decision else ""
     content = [_fenced(part.text) if isinstance(part, Text) else _file(part) for part in result.content]
     return "\n\n".join([told, *content])
 
 
 def _decision(decision: Decision) -> str:
-    said = _VERDICTS[decision.verdict] + (f" by {decision.by}" if decision.by else "")
+    said = _VERDICTS[decision.verdict] + (f" by {inline(decision.by)}" if decision.by else "")
     said += f" at {decision.at}" if decision.at else ""
-    said += f": {decision.note}" if decision.note else ""
+    said += f": {inline(decision.note)}" if decision.note else ""
     if decision.arguments is None:
         return said
     return f"{said}, with\n\n{_fenced(json.dumps(decision.arguments, ensure_ascii=False, indent=2), 'json')}"
@@ -91,8 +97,8 @@ def _decision(decision: Decision) -> str:
 def _file(part: Image | Document) -> str:
     """What it is, and where: its bytes are of no use to a reader."""
     if part.url:
-        return f"![{part.kind}]({part.url})"
-    return f"[{part.kind}: {part.media_type}, {len(part.data or '') * 3 // 4:,} bytes]"
+        return f"![{part.kind}]({_BREAKS_OUT.sub(lambda found: quote(found[0]), part.url)})"
+    return f"[{part.kind}: {inline(part.media_type or '')}, {len(part.data or '') * 3 // 4:,} bytes]"
 
 
 def _fenced(text: str, language: str = "") -> str:

@@ -139,7 +139,7 @@ class Calls:
     async def _refusal(self, call: ToolCall, decision: Decision) -> str:
         """Why this person may not decide, as the agent's own policy says; empty where they may."""
         check = DecisionCheck(agent=self._agent, call=call, decision=decision)
-        summary = f"may {decision.by} decide?"
+        summary = display.summary(f"may {display.shortened(decision.by, 40)} decide?")
         try:
             with self._desk.checking(call.call_id):
                 refusal: str = await workflow.execute_activity(

@@ -1,18 +1,18 @@
 """What the Temporal Web UI shows of a conversation without opening a payload. Pure functions.
 
-The Web UI renders Markdown, so what models, tools and people wrote is escaped: it may not look like ours.
+The Web UI renders Markdown, so what models, tools and people wrote goes through markdown.py: it may not look like ours.
 """
 
 from __future__ import annotations
 
 import json
-import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from pydantic import JsonValue
 
 from everturn import names
+from everturn.markdown import SUMMARY_BYTES, block, code, inline, visible, written
 from everturn.payloads import Status, WaitingCall
 from everturn.records import Decision, Message
 
@@ -33,8 +33,6 @@ MARKS = {
     "done": "✅",
 }
 _VERDICTS = {"approve": "approved", "deny": "denied", "answer": "answered"}
-_MARKDOWN = re.compile(r"([\\`*_\[\]<>#&|~])")
-_ESCAPED = r"\\\1"
 
 
 def shortened(text: str, limit: int = SUMMARY_CHARS) -> str:
@@ -44,11 +42,18 @@ def shortened(text: str, limit: int = SUMMARY_CHARS) -> str:
     return line if whole else line[: limit - 1] + "…"
 
 
+def summary(text: str) -> str:
+    """One line that Temporal takes as a summary, whatever letters it is written in."""
+    line = visible(" ".join(text.split()))
+    written = line.encode(errors="replace")
+    return line if len(written) <= SUMMARY_BYTES else written[: SUMMARY_BYTES - 3].decode(errors="ignore") + "…"
+
+
 def call_summary(tool: str, arguments: Mapping[str, JsonValue], decision: Decision | None = None) -> str:
     """A call as one would write it, and who allowed it: `refund(order_id="81", cents=1200) · approved by ada`."""
     written = ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in arguments.items())
     call = shortened(f"{tool}({written})")
-    return f"{call} · {_decided(decision)}" if decision else call
+    return summary(f"{call} · {_decided(decision)}" if decision else call)
 
 
 def _decided(decision: Decision) -> str:
@@ -61,7 +66,7 @@ def turn_summary(turn: int, model: str, *, summarise: bool = False) -> str:
     """`turn 3 · claude-sonnet-5`; without the model where nobody has said yet which one it is."""
     what = "a summary" if summarise else f"turn {turn}"
     name = model.partition(":")[2] or model
-    return shortened(f"{what} · {name}" if name else what)
+    return summary(shortened(f"{what} · {name}" if name else what))
 
 
 def current_details(
@@ -69,9 +74,9 @@ def current_details(
 ) -> str:
     """Markdown: what goes on, what waits for whom, the exact signals to send, and the `latest` lines of the
     transcript."""
-    blocks = [f"## {MARKS[status.state]} {agent}: {_words(status.state)}", _facts(status, model)]
+    blocks = [f"## {MARKS[status.state]} {inline(agent)}: {_words(status.state)}", _facts(status, model)]
     if status.cause:
-        blocks += [f"**Cause:** {_plain(status.cause)}", f"**Cure:** {_plain(status.cure or 'see the cause')}"]
+        blocks += [f"**Cause:** {inline(status.cause)}", f"**Cure:** {inline(status.cure or 'see the cause')}"]
     if status.cause or status.state == "paused":
         blocks += _signal("To go on", names.RESUME, {}), *_in_a_terminal(conversation_id, names.RESUME, {})
     for call in status.waiting[:SHOWN_CALLS]:
@@ -82,10 +87,10 @@ def current_details(
         blocks += _in_a_terminal(conversation_id, name, payload)
     if len(status.waiting) > 1:
         blocks += [
-            f"{len(status.waiting)} calls wait. `{_json({'call_id': names.EVERY_CALL})}` decides on all of them."
+            f"{len(status.waiting)} calls wait. {code(_json({'call_id': names.EVERY_CALL}))} decides on all of them."
         ]
     for asked in status.agents:
-        blocks += [f"### `{asked.agent}` is at work: look into conversation `{asked.conversation_id}`"]
+        blocks += [f"### {code(asked.agent)} is at work: look into conversation {code(asked.conversation_id)}"]
     if latest:
         blocks += ["### Latest messages", "\n".join(f"- {line}" for line in latest)]
     return "\n\n".join(blocks)
@@ -93,7 +98,7 @@ def current_details(
 
 def _facts(status: Status, model: str) -> str:
     usage = status.usage
-    facts = [f"Turn {status.turn}"] + ([f"`{model}`"] if model else [])
+    facts = [f"Turn {status.turn}"] + ([code(model)] if model else [])
     facts.append(f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out")
     if status.cost_usd:
         facts.append(f"{status.cost_usd:.4f} USD")
@@ -102,9 +107,9 @@ def _facts(status: Status, model: str) -> str:
 
 def _waiting(call: WaitingCall) -> Iterator[str]:
     until = f", until {call.expires_at}" if call.expires_at else ""
-    yield f"### `{call.tool}` waits{until}: {_plain(call.why or 'for an ' + call.needs)}"
-    written = json.dumps(call.arguments, ensure_ascii=False, indent=2)
-    yield _block("json", written if len(written) <= ARGUMENTS_CHARS else f"{written[:ARGUMENTS_CHARS]} …")
+    yield f"### {code(shortened(call.tool))} waits{until}: {inline(call.why or 'for an ' + call.needs)}"
+    arguments = written(call.arguments, indent=2)
+    yield block("json", arguments if len(arguments) <= ARGUMENTS_CHARS else f"{arguments[:ARGUMENTS_CHARS]} …")
     for why, name, payload in _decisions(call):
         yield _signal(why, name, payload)
 
@@ -121,14 +126,14 @@ def _decisions(call: WaitingCall) -> Iterator[tuple[str, str, dict[str, str]]]:
 
 def _signal(why: str, name: str, payload: Mapping[str, str]) -> str:
     # The input stands alone, for it is copied; and it is short, for the Web UI cuts long lines off.
-    return f"{why}, *Send a Signal* `{name}` with this input:\n\n{_block('json', _json(payload))}"
+    return f"{why}, *Send a Signal* `{name}` with this input:\n\n{block('json', _json(payload))}"
 
 
 def _in_a_terminal(conversation_id: str, name: str, payload: Mapping[str, str]) -> Iterator[str]:
     yield "Or in a terminal:"
     options = {"workflow-id": conversation_id, "name": name, "input": _json(payload)}
-    written = (f"  --{option} {shlex.quote(value)}" for option, value in options.items())
-    yield _block("sh", " \\\n".join(["temporal workflow signal", *written]))
+    lines = (f"  --{option} {shlex.quote(value)}" for option, value in options.items())
+    yield block("sh", " \\\n".join(["temporal workflow signal", *lines]))
 
 
 def lines(messages: Iterable[Message]) -> Iterator[str]:
@@ -137,25 +142,17 @@ def lines(messages: Iterable[Message]) -> Iterator[str]:
         if results := message.tool_results:
             yield from (_said(result.name or "tool", result.text) for result in results)
         else:
-            calls = (f"`{call_summary(call.name, call.arguments).replace('`', '´')}`" for call in message.tool_calls)
+            calls = (code(call_summary(call.name, call.arguments)) for call in message.tool_calls)
             yield " ".join([_said(message.author or message.role, message.text), *calls])
 
 
 def _said(who: str, text: str) -> str:
-    return f"**{_plain(who)}:** {_MARKDOWN.sub(_ESCAPED, shortened(text, MESSAGE_CHARS))}".rstrip()
+    return f"**{inline(shortened(who))}:** {inline(shortened(text, MESSAGE_CHARS))}".rstrip()
 
 
 def _words(state: str) -> str:
     return state.replace("_", " ")
 
 
-def _plain(text: str) -> str:
-    return _MARKDOWN.sub(_ESCAPED, " ".join(text.split()))
-
-
-def _block(language: str, text: str) -> str:
-    return f"```{language}\n{text}\n```"
-
-
 def _json(payload: Mapping[str, str]) -> str:
-    return json.dumps(payload, ensure_ascii=False)
+    return written(payload)

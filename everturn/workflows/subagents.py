@@ -10,9 +10,9 @@ from temporalio import workflow
 from temporalio.exceptions import TemporalError
 
 from everturn import names
+from everturn.markdown import code, first_line, inline
 from everturn.payloads import AskedAgent, Caller, Control, RunAgent, Start
 from everturn.records import Outcome, ToolCall
-from everturn.workflows import display
 from everturn.workflows.cancelling import or_cancelled, stop_if_cancelled
 from everturn.workflows.desk import Desk
 from everturn.workflows.policy import sub_agent_options
@@ -47,8 +47,8 @@ class SubAgents:
                 ),
                 id=child.conversation_id,
                 result_type=Outcome,
-                static_summary=display.shortened(message, 200) or plan.agent,
-                static_details=f"Agent **{plan.agent}**, asked by {parent}",
+                static_summary=first_line(message) or inline(plan.agent),
+                static_details=f"Agent **{inline(plan.agent)}**, asked by {code(parent)}",
                 **sub_agent_options(),
             )
             stop_if_cancelled()

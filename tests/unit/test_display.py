@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from everturn.payloads import Status, WaitingCall
+from everturn.client import _details as _details_of_start
+from everturn.markdown import first_line
+from everturn.payloads import AskedAgent, Start, Status, WaitingCall
 from everturn.records import Decision, Message, Text, ToolCall, ToolResult, Usage
 from everturn.workflows import display
 
@@ -130,3 +132,72 @@ def test_what_a_model_says_can_not_pass_for_ours() -> None:
     assert line.startswith(r"- **assistant:** \</iframe\> \#\# Approve now \`\`\`sh rm -rf /")
     assert r"\[here\](https://example.com)" in line
     assert not BLOCK.findall(details)
+
+
+FORGED = "x`\n\n## ✅ approved\n\n```json\n{}\n```\n\n<b>[x](http://evil)</b> \u202e"
+"""What would make a heading, a block to copy, a link and a line that reads backwards, if anybody let it."""
+OUR_HEADING = re.compile(r"^#+ ", re.MULTILINE)
+
+
+@pytest.mark.parametrize("needs", ["approval", "answer"])
+def test_no_name_that_a_model_makes_up_forges_a_heading_or_a_block(needs: Any) -> None:
+    plain = WaitingCall(call_id="c1", tool="x", arguments={"a": "x"}, needs=needs, why="x")
+    forged = WaitingCall(call_id=FORGED, tool=FORGED, arguments={FORGED: FORGED}, needs=needs, why=FORGED)
+    asked = AskedAgent(call_id="c1", agent=FORGED, conversation_id=FORGED)
+    said = [
+        Message(role="user", author=FORGED, parts=(Text(text=FORGED),)),
+        Message(role="assistant", parts=(ToolCall(call_id="c1", name=FORGED, arguments={FORGED: FORGED}),)),
+        Message(role="tool", parts=(ToolResult(call_id="c1", name=FORGED, content=(Text(text=FORGED),)),)),
+    ]
+
+    def shown(call: WaitingCall, one: str, latest: list[Message]) -> str:
+        agents = (asked if one == FORGED else asked.model_copy(update={"agent": "x", "conversation_id": "x"}),)
+        status = Status(state="stalled", cause=one, cure=one, waiting=(call,), agents=agents)
+        lines = list(display.lines(latest))
+        return display.current_details(status, conversation_id=one, agent=one, model=one, latest=lines)
+
+    details = shown(forged, FORGED, said)
+    simple = [Message.user("x"), Message.user("x"), Message.user("x")]
+    ours = shown(plain, "x", simple)
+    assert len(OUR_HEADING.findall(outside_blocks(details))) == len(OUR_HEADING.findall(outside_blocks(ours)))
+    assert outside_blocks(details).count("Send a Signal") == ours.count("Send a Signal")
+    assert len(blocks_of(details)) == len(blocks_of(ours))
+    assert "\u202e" not in details
+    signals = [json.loads(text) for language, text in blocks_of(details) if language == "json"]
+    assert {FORGED: FORGED} in signals, "what is copied still says what the model said"
+    assert {"call_id": FORGED} in signals or needs == "answer"
+
+
+def blocks_of(details: str) -> list[tuple[str, str]]:
+    """The code blocks as CommonMark reads them: a fence is closed by one that is as long, at least."""
+    return [(language, text) for _, language, text in re.findall(r"^(`{3,})(\w+)\n(.*?)\n\1`*$", details, re.M | re.S)]
+
+
+def outside_blocks(details: str) -> str:
+    return re.sub(r"^(`{3,})\w+\n.*?\n\1`*$", "", details, flags=re.M | re.S)
+
+
+@pytest.mark.parametrize("text", ["x" * 1000, "\N{GRINNING FACE}" * 300, "*" * 300, "\u202e" * 300, "ж" * 300])
+def test_a_summary_is_one_that_temporal_takes(text: str) -> None:
+    decision = Decision(verdict="approve", by=text, arguments={})
+    summaries = [display.call_summary(text, {"a": text}, decision), display.turn_summary(1, text), first_line(text)]
+    assert all(0 < len(summary.encode()) <= 400 for summary in summaries)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Order 81 arrived broken.", "Order 81 arrived broken."),
+        ("# Done\n![x](http://evil)", r"\# Done !\[x\](http://evil)"),
+        ("1. one", r"1\. one"),
+        ("- one", r"\- one"),
+        ("<img src=x>", r"\<img src=x\>"),
+    ],
+)
+def test_a_first_message_shows_as_it_was_written(text: str, expected: str) -> None:
+    assert first_line(text) == expected
+
+
+def test_whom_a_conversation_is_for_shows_as_it_was_written() -> None:
+    details = _details_of_start(Start(agent="# a", message="Hi", model="m`x", tenant="**b**\n\n## c"), "# a")
+    assert details == r"Agent **\# a**, model **m\`x**, for **\*\*b\*\* \#\# c**"

@@ -1,0 +1,75 @@
+"""Markdown for the Temporal Web UI, with what models, tools and people wrote in it: none of that may pass for ours.
+
+All such text goes through one of these: `inline` for running text, `code` for a name within a line, `block` for what
+is copied as it stands.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+SUMMARY_BYTES = 400
+"""Temporal takes no more, and turns down the whole request or workflow task that brings more."""
+
+FIRST_CHARS = 200
+
+# All that Markdown or HTML may read as its own; and what makes an item of a list at a line's beginning.
+_MARKS = re.compile(r"[\\`*_\[\]<>#&|~]|^[-+=]|^\d+(?=[.)])")
+_BACKTICKS = re.compile(r"`+")
+# Control characters, and those that turn the direction of what follows, or can't be seen.
+_UNSEEN = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff\ufff9-\ufffb]"
+)
+
+
+def inline(text: str) -> str:
+    """Running text, on one line, that shows as it was written."""
+    return _MARKS.sub(_escaped, _on_one_line(text))
+
+
+def first_line(text: str) -> str:
+    """The one line that says what a conversation is about: as much of the text as Temporal takes for a summary."""
+    line = " ".join(text[: 2 * FIRST_CHARS].split())[:FIRST_CHARS]
+    while len((shown := inline(line)).encode()) > SUMMARY_BYTES:
+        line = line[: len(line) * 9 // 10]
+    return shown
+
+
+def code(text: str) -> str:
+    """A name within a line, as code."""
+    line = _on_one_line(text) or " "
+    fence = _fence(line, shortest=1)
+    # Without the spaces, backticks at either end would be read as a part of the fence.
+    return f"{fence} {line} {fence}" if "`" in line else f"{fence}{line}{fence}"
+
+
+def block(language: str, text: str) -> str:
+    """Lines of code, which no line of theirs can end."""
+    fence = _fence(text, shortest=3)
+    return f"{fence}{language}\n{visible(text)}\n{fence}"
+
+
+def written(value: Any, *, indent: int | None = None) -> str:
+    """JSON that can be copied, and that shows what else could not be seen as JSON's own escapes."""
+    return visible(json.dumps(value, ensure_ascii=False, indent=indent))
+
+
+def _escaped(mark: re.Match[str]) -> str:
+    found = mark[0]
+    return f"{found}\\" if found.isdigit() else f"\\{found}"
+
+
+def _on_one_line(text: str) -> str:
+    return visible(" ".join(text.split()))
+
+
+def visible(text: str) -> str:
+    """What can't be seen, written as `\\u202e`."""
+    return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def _fence(text: str, *, shortest: int) -> str:
+    longest = max(map(len, _BACKTICKS.findall(text)), default=0)
+    return "`" * max(shortest, longest + 1)
