@@ -151,8 +151,6 @@ def of_response(endpoint: Endpoint, *, status: int, headers: Mapping[str, str], 
 
 def of_exception(endpoint: Endpoint, error: httpx.HTTPError | httpx.InvalidURL) -> ProviderError:
     """The error for a request that got no answer, or half of one."""
-    if isinstance(error, httpx.DecodingError):
-        return not_the_protocol(endpoint, "its body can't be decompressed")
     if isinstance(error, httpx.ConnectTimeout | httpx.PoolTimeout):
         what = "did not accept a connection in time"
     elif isinstance(error, httpx.TimeoutException):
@@ -195,7 +193,7 @@ def retry_after(headers: Mapping[str, str], *, now: datetime | None = None) -> f
         return seconds
     try:
         date = parsedate_to_datetime(text)
-    except (ValueError, IndexError, TypeError):
+    except (ValueError, IndexError, TypeError, OverflowError):
         return None
     date = date if date.tzinfo else date.replace(tzinfo=UTC)
     return max(0.0, (date - (now or datetime.now(UTC))).total_seconds())
@@ -311,7 +309,7 @@ def _out_of_html(text: str) -> str:
     """A page's title, or the text itself where it is no page."""
     if "<html" not in text[:1024].lower() and not text.lstrip().lower().startswith("<!doctype"):
         return text
-    title = re.search(r"<title[^>]*>(.*?)</title>", text, re.I | re.S)
+    title = re.search(r"<title[^>]{0,200}>(.{0,500}?)</title>", text, re.I | re.S)
     return f"an HTML page, {' '.join(title.group(1).split())!r}" if title else "an HTML page"
 
 

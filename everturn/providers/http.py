@@ -14,7 +14,8 @@ from everturn.providers import anthropic_messages, failures, gemini, openai_chat
 from everturn.providers.base import Delta, OnDelta, Request
 from everturn.providers.catalog import Endpoint, ProtocolName, resolve
 from everturn.providers.connections import aclose, lent
-from everturn.providers.untrusted import a_dict, parse, write
+from everturn.providers.content_encoding import ACCEPTED, PIECE_BYTES, UnknownEncoding, Unreadable, decoder_of
+from everturn.providers.untrusted import TooManyValues, a_dict, parse, write
 from everturn.records import Reply
 
 __all__ = ["aclose", "ask"]
@@ -68,7 +69,7 @@ async def ask(request: Request, *, on_delta: OnDelta | None = None) -> Reply:
     extra_headers = {str(name): str(value) for name, value in a_dict(body.pop(EXTRA_HEADERS, None)).items()}
     content = write(body)
     headers = httpx.Headers({"Content-Type": "application/json", **extra_headers})
-    headers.update(endpoint.headers())  # last: the key's is ours
+    headers.update({**endpoint.headers(), "Accept-Encoding": ACCEPTED})  # last: the key's is ours
     try:
         with lent() as client:
             async with client.stream("POST", endpoint.url(path), content=content, headers=headers) as answer:
@@ -145,12 +146,27 @@ async def _body(answer: httpx.Response, endpoint: Endpoint, *, limit: int, cut: 
 
 
 async def _bounded(answer: httpx.Response, endpoint: Endpoint, *, limit: int) -> AsyncGenerator[bytes]:
-    size = 0
-    async for chunk in answer.aiter_bytes():
-        size += len(chunk)
-        if size > limit:
-            raise failures.not_the_protocol(endpoint, f"it is longer than {limit} bytes", status=answer.status_code)
-        yield chunk
+    """The answer's bytes, decompressed. Raises InvalidReply after `limit` of them, on the wire or decompressed."""
+    received = size = 0
+    try:
+        decoder = decoder_of(answer.headers)
+        async for data in answer.aiter_raw():
+            received += len(data)
+            for piece in decoder.pieces(data):
+                size += len(piece)
+                if max(size, received) > limit:
+                    raise _too_long(endpoint, answer, limit)
+                yield piece
+                if len(piece) == PIECE_BYTES:
+                    await asyncio.sleep(0)  # what came in one piece may be a thousand of these
+            if received > limit:
+                raise _too_long(endpoint, answer, limit)
+    except (UnknownEncoding, Unreadable) as error:
+        raise failures.not_the_protocol(endpoint, str(error), status=answer.status_code) from None
+
+
+def _too_long(endpoint: Endpoint, answer: httpx.Response, limit: int) -> InvalidReply:
+    return failures.not_the_protocol(endpoint, f"it is longer than {limit} bytes", status=answer.status_code)
 
 
 def _is_stream(answer: httpx.Response, request: Request) -> bool:
@@ -164,6 +180,8 @@ def _is_stream(answer: httpx.Response, request: Request) -> bool:
 def _json(body: bytes, answer: httpx.Response, endpoint: Endpoint) -> Any:
     try:
         return parse(body)
+    except TooManyValues as error:
+        raise failures.not_the_protocol(endpoint, str(error), status=answer.status_code) from None
     except ValueError:
         content_type = answer.headers.get("content-type", "nothing")
         what = f"it is {content_type!r:.100}, and not JSON" if body else "it is empty"

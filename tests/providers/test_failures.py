@@ -268,10 +268,6 @@ def test_a_connection_that_failed_names_the_host(error: httpx.HTTPError, words: 
     assert "'api.openai.com'" in found.message
 
 
-def test_a_body_that_can_not_be_decompressed_is_no_reply() -> None:
-    assert isinstance(failures.of_exception(ENDPOINT, httpx.DecodingError("x")), InvalidReply)
-
-
 def every_lower_error(kind: type[httpx.HTTPError] = httpx.HTTPError) -> list[type[httpx.HTTPError]]:
     return [kind, *(lower for child in kind.__subclasses__() for lower in every_lower_error(child))]
 

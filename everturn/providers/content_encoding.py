@@ -1,0 +1,91 @@
+"""The bytes of an answer, decompressed in pieces of bounded size.
+
+httpx gives a piece of an answer decompressed as a whole, in as many layers as its header names: 58 KB can become
+gigabytes before anybody counts them. So the bytes are taken as they came, and one layer is what we take off.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping
+from typing import Final, Protocol
+
+ACCEPTED: Final = "gzip, deflate"
+"""What we ask for: Accept-Encoding."""
+
+PIECE_BYTES: Final = 64 * 1024
+"""No decompressed piece is larger."""
+
+_GZIP: Final = 16 + zlib.MAX_WBITS
+_COMPRESSED: Final = ("gzip", "x-gzip", "deflate", "br", "zstd", "compress", "x-compress", "bzip2", "xz", "lzma")
+"""Other words in the header, such as identity or utf-8, say nothing: some gateways write them."""
+
+
+class UnknownEncoding(Exception):
+    """The answer is compressed in a way that was not asked for. The message says how."""
+
+
+class Unreadable(Exception):
+    """The bytes are not what the header says."""
+
+
+class Decoder(Protocol):
+    def pieces(self, data: bytes) -> Iterator[bytes]:
+        """The bytes that `data` stands for, in pieces of at most PIECE_BYTES. Raises Unreadable."""
+
+
+def decoder_of(headers: Mapping[str, str]) -> Decoder:
+    """What reads the body of an answer with these headers. Raises UnknownEncoding."""
+    said = [word.strip().lower() for word in headers.get("content-encoding", "").split(",")]
+    layers = [word for word in said if word in _COMPRESSED]
+    if len(layers) > 1:
+        raise UnknownEncoding(f"it is compressed {len(layers)} times over ({', '.join(layers)[:100]})")
+    match layers:
+        case []:
+            return _Plain()
+        case ["gzip" | "x-gzip"]:
+            return _Inflate(_GZIP)
+        case ["deflate"]:
+            return _Inflate(zlib.MAX_WBITS)
+        case _:
+            raise UnknownEncoding(f"it is compressed as {layers[0]!r}, and {ACCEPTED} were asked for")
+
+
+class _Plain:
+    def pieces(self, data: bytes) -> Iterator[bytes]:
+        for start in range(0, len(data), PIECE_BYTES):
+            yield data[start : start + PIECE_BYTES]
+
+
+class _Inflate:
+    def __init__(self, window: int) -> None:
+        self._inflate = zlib.decompressobj(window)
+        self._begun = window == _GZIP
+
+    def pieces(self, data: bytes) -> Iterator[bytes]:
+        # Bytes after the end are nothing to us, and would be collected.
+        while not self._inflate.eof:
+            piece = self._next(data)
+            data = self._inflate.unconsumed_tail
+            if piece:
+                yield piece
+            if not data and len(piece) < PIECE_BYTES:
+                return
+
+    def _next(self, data: bytes) -> bytes:
+        try:
+            return self._inflate.decompress(data, PIECE_BYTES)
+        except zlib.error as error:
+            if self._begun:
+                raise Unreadable("its body can't be decompressed") from error
+            # "deflate" is to have zlib's header, which some servers leave out.
+            self._inflate = zlib.decompressobj(-zlib.MAX_WBITS)
+            return self._retried(data)
+        finally:
+            self._begun = True
+
+    def _retried(self, data: bytes) -> bytes:
+        try:
+            return self._inflate.decompress(data, PIECE_BYTES)
+        except zlib.error as error:
+            raise Unreadable("its body can't be decompressed") from error
