@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
-from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import ErrorDetails, from_json, to_json
+
+from everturn.described import DescribedJsonSchema
 
 WRAPPED = "result"
 """Providers want an object at the top. A type that is none, such as a list, is the one property of one."""
@@ -64,7 +65,7 @@ class Output:
         return dumped
 
 
-class _Schema(GenerateJsonSchema):
+class _Schema(DescribedJsonSchema):
     """No generated titles, no properties beyond those named: the model is to write nothing that nobody reads."""
 
     # A default that JSON can't hold is left out, and that is no news to anybody.

@@ -276,6 +276,7 @@ class ModelReply(Record):
     message: Message
     plan: tuple[PlannedCall, ...] = ()
     stop: Stop = "end"
+    """As it is written: see `stopped`."""
     digest: str = ""
     """Of the transcript with this reply."""
     usage: Usage = Usage()
@@ -291,6 +292,11 @@ class ModelReply(Record):
     """It nears the model's window, and trimming no longer helps."""
     facts: WorkerFacts | None = None
     """Sent when a worker meets the conversation; None where what it said before still holds."""
+
+    @property
+    def stopped(self) -> Stop:
+        """Why the model stopped. That it wants tools is not written beside the message, which says it."""
+        return "tool_calls" if self.stop == "end" and self.message.tool_calls else self.stop
 
     @property
     def final(self) -> bool:

@@ -6,6 +6,8 @@ import inspect
 import json
 import re
 import sys
+import textwrap
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -13,17 +15,25 @@ from types import SimpleNamespace, UnionType
 from typing import Annotated, Any, NoReturn, Union, get_args, get_origin, get_type_hints
 
 import docstring_parser
+from docstring_parser import google
 from pydantic import BaseModel, Field, RootModel, ValidationError, create_model
 from pydantic.fields import FieldInfo
-from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import ErrorDetails, PydanticUndefined
 
+from everturn.described import DescribedJsonSchema
 from everturn.errors import InvalidTool
 
 MAX_PROBLEMS = 10
 MAX_LINE_CHARS = 500
 MAX_VALUE_CHARS = 80
 MAX_NAMES = 5
+
+
+_SECTIONS = frozenset(section.title for section in google.DEFAULT_SECTIONS)
+
+
+class UntypedParameter(UserWarning):
+    """A tool's parameter has no annotation: the model is not told what to send, and anything is taken."""
 
 
 class InvalidArguments(Exception):
@@ -142,7 +152,7 @@ def object_schema(model: type[BaseModel]) -> dict[str, Any]:
     return schema | {"$defs": definitions} if definitions else schema
 
 
-class _CleanSchema(GenerateJsonSchema):
+class _CleanSchema(DescribedJsonSchema):
     # A default that JSON can't hold is left out, and that is no news to anybody.
     ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 - declared so by pydantic
 
@@ -235,6 +245,10 @@ def _is_filled(cell: Any) -> bool:
 
 def _resolve(parameter: inspect.Parameter, *, namespace: dict[str, Any], label: str) -> Any:
     if parameter.annotation is parameter.empty:
+        said = f"Tool {label}: the parameter {parameter.name!r} has no type, and a model can only guess what to send."
+        likely = type(parameter.default).__name__ if isinstance(parameter.default, str | int | float) else "str"
+        cure = f"Write `{parameter.name}: {likely}`, or `{parameter.name}: Any` if it may be anything."
+        warnings.warn(UntypedParameter(f"{said} {cure}"), stacklevel=_outside())
         return Any
     holder = SimpleNamespace(__annotations__={parameter.name: parameter.annotation})
     try:
@@ -243,6 +257,14 @@ def _resolve(parameter: inspect.Parameter, *, namespace: dict[str, Any], label: 
         cure = "Define or import what it names at the top of the module, and not only under TYPE_CHECKING."
         why = f"its annotation {parameter.annotation!r} can't be resolved ({error})"
         raise InvalidTool(f"Tool {label} can't take the parameter {parameter.name!r}: {why}.", cure=cure) from error
+
+
+def _outside() -> int:
+    """The `stacklevel` of a warning that is about the line which makes the tool, outside of everturn."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == __package__:
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def _mentions(annotation: Any, wanted: type) -> bool:
@@ -310,11 +332,20 @@ def _read_docstring(target: Any) -> tuple[str, dict[str, str]]:
     """Description and parameters' descriptions, from Google, NumPy, Sphinx or plain docstrings."""
     text = inspect.getdoc(target) or ""
     try:
-        parsed = docstring_parser.parse(text)
+        # The line break keeps the parser from dedenting all lines but the first once more.
+        parsed = docstring_parser.parse(f"\n{_sectioned(text)}")
     except docstring_parser.ParseError:
         return text, {}
     parameters = {param.arg_name: param.description for param in parsed.params if param.description}
     return (parsed.description or "").strip(), parameters
+
+
+def _sectioned(text: str) -> str:
+    """A docstring that begins with `Args:`: all lines but the first were dedented, and what belongs to it with them."""
+    title, _, rest = text.partition("\n")
+    if title.rstrip(":") not in _SECTIONS or not title.endswith(":") or rest.lstrip("\n").startswith(" "):
+        return text
+    return f"{title}\n{textwrap.indent(rest, '    ')}"
 
 
 def _unknown(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> list[str]:

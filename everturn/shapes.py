@@ -30,6 +30,14 @@ _ATTRIBUTES: tuple[str, ...] = (
     "function",
 )
 _ATTRIBUTES += ("custom", "functionCall", "function_call", "thoughtSignature", "thought_signature", "extra_content")
+_ATTRIBUTES += ("parameters", "kwargs")
+
+ARGUMENTS = ("args", "arguments", "input", "parameters")
+"""What the arguments are called: by Gemini; by OpenAI, MCP and many a local model; by Anthropic; by Llama."""
+
+_BESIDE = frozenset({"type", "id", "call_id", "name", "_meta", "partialArgs", "partial_args", "willContinue"})
+_BESIDE |= {"will_continue", *ARGUMENTS}
+"""What may stand in a call that does not say what it is. With anything else in it, it is something else."""
 
 _MAX_SHOWN = 120
 
@@ -53,6 +61,7 @@ def read_call(given: object) -> Call:
         case None if inner := fields.get("functionCall") or fields.get("function_call"):
             return _gemini(as_dict(inner), given, signature=_first(fields, "thoughtSignature", "thought_signature"))
         case None if "function" not in fields and "name" in fields:
+            _check_untold(fields, given)
             return _gemini(fields, given)
         case "function" | None if "function" in fields:
             return _openai_chat(fields, given)
@@ -60,15 +69,15 @@ def read_call(given: object) -> Call:
             custom = as_dict(fields.get("custom"))
             return _call(given, fields.get("id"), custom, {"input": custom.get("input")}, extra={"type": "custom"})
         case "function_call":
-            arguments, unparsed = read_arguments(fields.get("arguments"))
-            extra = _rest(fields, "type", "call_id", "name", "arguments")
+            arguments, unparsed = _arguments(fields, given)
+            extra = _rest(fields, "type", "call_id", "name", *ARGUMENTS)
             return _call(given, fields.get("call_id"), fields, arguments, unparsed=unparsed, extra=extra)
         case "custom_tool_call":
             extra = {"type": "custom_tool_call", **_rest(fields, "type", "call_id", "name", "input")}
             return _call(given, fields.get("call_id"), fields, {"input": fields.get("input")}, extra=extra)
         case "tool_use" | "server_tool_use" as kind:
-            arguments, unparsed = read_arguments(fields.get("input"))
-            extra = _rest(fields, "type", "id", "name", "input") | ({} if kind == "tool_use" else {"type": kind})
+            arguments, unparsed = _arguments(fields, given)
+            extra = _rest(fields, "type", "id", "name", *ARGUMENTS) | ({} if kind == "tool_use" else {"type": kind})
             return _call(given, fields.get("id"), fields, arguments, unparsed=unparsed, extra=extra)
     raise _not_a_call(given)
 
@@ -85,6 +94,33 @@ def read_arguments(given: object) -> tuple[dict[str, Any] | None, str | None]:
         return (value, None) if isinstance(value, dict) else (None, given)
     fields = as_dict(given)
     return (fields, None) if fields or isinstance(given, Mapping) else (None, json.dumps(given, default=str))
+
+
+def _arguments(fields: Mapping[str, Any], given: object) -> tuple[dict[str, Any] | None, str | None]:
+    """`read_arguments` of the field that has them, whichever of the usual names it goes by.
+
+    Raises TypeError if they can't be told: none of these names and another that may be it, two of them with different
+    values, or a JSON schema, as the definition of a tool has.
+    """
+    found = [fields[name] for name in ARGUMENTS if fields.get(name) not in (None, "", {})]
+    if any(one != found[0] for one in found[1:]) or any(map(_is_schema, found)):
+        raise _not_a_call(given)
+    if not found and "kwargs" in fields:
+        raise _not_a_call(given, "; its arguments have to be called 'arguments', not 'kwargs'")
+    return read_arguments(found[0]) if found else ({}, None)
+
+
+def _is_schema(value: object) -> bool:
+    return isinstance(value, Mapping) and value.get("type") == "object" and isinstance(value.get("properties"), Mapping)
+
+
+def _check_untold(fields: Mapping[str, Any], given: object) -> None:
+    """A name alone makes no call of a user, a file or a tool's definition."""
+    if strange := sorted(fields.keys() - _BESIDE):
+        raise _not_a_call(given, f"; {strange[0]!r} is no field of a call")
+    known = isinstance(given, Mapping) or hasattr(given, "model_dump")
+    if not known and not any(hasattr(given, name) for name in ARGUMENTS):
+        raise _not_a_call(given)
 
 
 def as_dict(value: object) -> dict[str, Any]:
@@ -117,14 +153,15 @@ def _plain(value: object) -> Any:
 
 def _openai_chat(fields: dict[str, Any], given: object) -> Call:
     function = as_dict(fields["function"])
-    arguments, unparsed = read_arguments(function.get("arguments"))
+    if strange := sorted(function.keys() - {"name"}) if not function.keys() & set(ARGUMENTS) else []:
+        raise _not_a_call(given, f"; {strange[0]!r} is no field of a function")
+    arguments, unparsed = _arguments(function, given)
     extra = _rest(fields, "type", "id", "index", "function")
     return _call(given, fields.get("id"), function, arguments, unparsed=unparsed, extra=extra)
 
 
 def _gemini(fields: dict[str, Any], given: object, *, signature: object = None) -> Call:
-    # `arguments` is what OpenAI's oldest calls have, MCP's, and those of many a local model.
-    arguments, unparsed = read_arguments(fields["args"] if fields.get("args") else fields.get("arguments"))
+    arguments, unparsed = _arguments(fields, given)
     extra = {"thoughtSignature": signature} if signature else {}
     return _call(given, fields.get("id") or fields.get("call_id"), fields, arguments, unparsed=unparsed, extra=extra)
 
@@ -152,10 +189,10 @@ def _first(fields: Mapping[str, Any], *names: str) -> Any:
     return next((fields[name] for name in names if fields.get(name)), None)
 
 
-def _not_a_call(given: object) -> TypeError:
+def _not_a_call(given: object, why: str = "") -> TypeError:
     shown = repr(given)
     shown = shown if len(shown) <= _MAX_SHOWN else f"{shown[: _MAX_SHOWN - 1]}…"
-    return TypeError(f"ToolCall.parse got {shown}, of type {type(given).__name__}. It takes {TAKES}.")
+    return TypeError(f"ToolCall.parse got {shown}, of type {type(given).__name__}{why}. It takes {TAKES}.")
 
 
 def _refuse(constant: str) -> None:

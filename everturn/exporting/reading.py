@@ -12,7 +12,7 @@ from everturn import history, steps
 from everturn.carryover import CarryOver
 from everturn.client import Client
 from everturn.payloads import ModelRequest
-from everturn.records import Message, Outcome, Usage
+from everturn.records import Message, Outcome, Stop, Usage
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,8 @@ class TurnFacts:
     """`provider:name`; empty where the history does not say."""
     started_at: datetime
     finished_at: datetime
-    stop: str
+    stop: Stop
+    """Why the model stopped, `tool_calls` for one that wants tools."""
     usage: Usage
     cost_usd: float | None
     """None where the price is not known."""
@@ -159,7 +160,7 @@ class _Reader:
                 model=it.model,
                 started_at=self._started.get(request.turn, step.at),
                 finished_at=step.at,
-                stop=reply.stop,
+                stop=reply.stopped,
                 usage=reply.usage,
                 cost_usd=reply.cost_usd,
             )

@@ -8,7 +8,7 @@ import enum
 import functools
 import uuid
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional, Union
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, Optional, Union
 
 import pytest
 from hypothesis import given
@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
 from everturn.errors import InvalidTool
-from everturn.schemas import InvalidArguments, ModelArguments, Signature, read_signature
+from everturn.schemas import InvalidArguments, ModelArguments, Signature, UntypedParameter, read_signature
 
 if TYPE_CHECKING:
     from decimal import Decimal as OnlyForTypeCheckers
@@ -223,11 +223,21 @@ def test_names_that_pydantic_keeps_for_itself_are_fine() -> None:
     assert validate(odd, **arguments) == arguments
 
 
-def test_what_has_no_annotation_takes_any_json_value() -> None:
+def test_what_has_no_annotation_takes_any_json_value_with_a_warning() -> None:
     def echo(value, times=2) -> None: ...  # type: ignore[no-untyped-def]
 
-    assert schema(echo)["properties"] == {"value": {}, "times": {"default": 2}}
-    assert validate(echo, value=[{"a": None}]) == {"value": [{"a": None}], "times": 2}
+    with pytest.warns(UntypedParameter) as caught:
+        read(echo)
+    first, second = caught
+    assert "'echo' (" in str(first.message)
+    assert "'value'" in str(first.message)
+    assert "Write `times: int`" in str(second.message)
+    assert {first.filename, second.filename} == {__file__}
+
+    with pytest.warns(UntypedParameter):
+        arguments = read(echo).arguments
+    assert arguments.schema["properties"] == {"value": {}, "times": {"default": 2}}
+    assert arguments.validate({"value": [{"a": None}]}) == {"value": [{"a": None}], "times": 2}
 
 
 def test_a_default_that_json_cannot_hold_is_left_out_of_the_schema() -> None:
@@ -264,6 +274,114 @@ def test_docstrings_describe_tool_and_parameters(sections: str) -> None:
     described = schema(book)["properties"]
     assert described["city"]["description"].replace("\n", " ") == "Where it is, with its country."
     assert described["nights"]["description"] == "How many."
+
+
+@pytest.mark.parametrize(
+    "docstring",
+    [
+        """Args:
+            city: Where it is,
+                with its country.
+            nights: How many.
+        """,
+        """
+        Args:
+            city: Where it is,
+                with its country.
+            nights: How many.
+
+        Returns:
+            What was booked.
+        """,
+        """Parameters
+        ----------
+        city : str
+            Where it is,
+            with its country.
+        nights : int
+            How many.
+        """,
+        """:param city: Where it is,
+            with its country.
+        :param nights: How many.
+        """,
+    ],
+)
+def test_a_docstring_that_begins_with_the_arguments_describes_them(docstring: str) -> None:
+    def book(city: str, nights: int) -> str: ...
+
+    book.__doc__ = docstring
+    assert read(book).description == ""
+    described = schema(book)["properties"]
+    assert described["city"]["description"].replace("\n", " ") == "Where it is, with its country."
+    assert described["nights"]["description"] == "How many."
+
+
+class Doc:
+    """As typing_extensions has it (PEP 727)."""
+
+    def __init__(self, documentation: str) -> None:
+        self.documentation = documentation
+
+
+class Stay(BaseModel):
+    city: Annotated[str, "Where"]
+    nights: Annotated[int, "How many"] = Field(1, alias="for")
+    kind: Annotated[str, "not this"] = Field("any", description="From Field")
+
+
+@dataclasses.dataclass
+class Guest:
+    name: Annotated[str, "As in the passport"]
+
+
+class Route(TypedDict):
+    start: Annotated[str, "From"]
+    via: NotRequired[Annotated[str, "Over"]]
+
+
+@pytest.mark.parametrize(
+    ("annotation", "described"),
+    [
+        (Annotated[int, "How many"], "How many"),
+        (Annotated[int, Field(ge=1), "How many"], "How many"),
+        (Annotated[int, Doc("How many")], "How many"),
+        (Annotated[int | None, "How many"], "How many"),
+        (Annotated[int, "How many"] | None, "How many"),
+        (Annotated[Unit, "How many"], "How many"),
+        (Annotated[int, "not this", Field(description="How many")], "How many"),
+        (Annotated[int, 7], None),
+    ],
+)
+def test_a_text_in_annotated_describes_the_parameter(annotation: Any, described: str | None) -> None:
+    assert schema(one(annotation))["properties"]["value"].get("description") == described
+
+
+def test_a_text_in_annotated_wins_over_the_docstring() -> None:
+    def book(city: Annotated[str, "From Annotated"]) -> str:
+        """Book.
+
+        Args:
+            city: From the docstring.
+        """
+        return city
+
+    assert schema(book)["properties"]["city"]["description"] == "From Annotated"
+
+
+def test_a_text_in_annotated_describes_the_fields_of_what_a_parameter_is_made_of() -> None:
+    def book(stay: Stay, guest: Guest, route: Route, names: list[Annotated[str, "A guest"]]) -> str: ...
+
+    made = schema(book)
+    stay, guest, route = (made["$defs"][name]["properties"] for name in ("Stay", "Guest", "Route"))
+    assert [one.get("description") for one in stay.values()] == ["Where", "How many", "From Field"]
+    assert guest["name"]["description"] == "As in the passport"
+    assert (route["start"]["description"], route["via"]["description"]) == ("From", "Over")
+    assert made["properties"]["names"]["items"]["description"] == "A guest"
+
+    def alone(stay: Stay) -> str: ...
+
+    assert schema(alone)["properties"]["for"]["description"] == "How many"
 
 
 def test_a_field_description_wins_over_the_docstring() -> None:

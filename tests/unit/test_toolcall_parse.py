@@ -11,7 +11,7 @@ from google.genai.types import FunctionCall, Part
 from openai.types.chat import ChatCompletionMessageCustomToolCall, ChatCompletionMessageFunctionToolCall
 from openai.types.responses import ResponseCustomToolCall, ResponseFunctionToolCall
 
-from everturn import ToolCall
+from everturn import ToolCall, tool
 
 CITY = {"city": "Paris"}
 TEXT = '{"city": "Paris"}'
@@ -113,6 +113,61 @@ def test_a_call_without_an_id_gets_one_of_its_own() -> None:
     first, second = ToolCall.parse(given), ToolCall.parse(given)
     assert first.call_id.startswith("call_")
     assert first.call_id != second.call_id
+
+
+@pytest.mark.parametrize("name", ["args", "arguments", "input", "parameters"])
+@pytest.mark.parametrize("value", [CITY, TEXT], ids=["object", "text"])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        {"name": "weather"},
+        {"type": "tool_use", "id": "c1", "name": "weather"},
+        {"type": "function_call", "call_id": "c1", "name": "weather"},
+        {"type": "function", "function": {"name": "weather"}},
+    ],
+    ids=["bare", "tool_use", "function_call", "function"],
+)
+def test_arguments_are_read_under_each_of_their_usual_names(shape: Any, name: str, value: Any) -> None:
+    shape = shape | {"function": shape["function"] | {name: value}} if "function" in shape else shape | {name: value}
+    call = ToolCall.parse(shape)
+    assert (call.name, call.arguments, call.unparsed, call.extra) == ("weather", CITY, None, {})
+
+
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"name": "weather", "kwargs": CITY},
+        {"name": "weather", "args": {}, "kwargs": CITY},
+        {"type": "function", "function": {"name": "weather", "kwargs": CITY}},
+        {"type": "function", "function": {"name": "weather", "params": CITY}},
+        {"type": "tool_use", "id": "c1", "name": "weather", "kwargs": CITY},
+        {"name": "weather", "args": CITY, "arguments": {"city": "Rome"}},
+        SimpleNamespace(name="weather", kwargs=CITY),
+    ],
+)
+def test_arguments_that_would_be_dropped_are_a_type_error(given: Any) -> None:
+    with pytest.raises(TypeError):
+        ToolCall.parse(given)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"name": "Ada", "email": "ada@example.com"},
+        {"role": "tool", "name": "weather", "content": "14 degrees"},
+        {"name": "weather", "description": "The weather.", "parameters": SCHEMA},
+        {"name": "weather", "parameters": SCHEMA},
+        {"type": "function", "function": {"name": "weather", "description": "The weather.", "parameters": SCHEMA}},
+        SimpleNamespace(name="Ada"),
+        tool(name="weather")(lambda: None),
+    ],
+)
+def test_what_only_has_a_name_is_no_call(given: Any) -> None:
+    with pytest.raises(TypeError, match="It takes"):
+        ToolCall.parse(given)
 
 
 @pytest.mark.parametrize(

@@ -80,6 +80,13 @@ async def test_a_database_is_asked_in_sql(client: Client, scripted: Scripted, tm
     assert row == (3490, 900, "approve", "tester", "half", 0, 1, 1, "tool")
     said = asked(file, "SELECT role, turn, text FROM messages WHERE conversation NOT LIKE '%-2' ORDER BY position")
     assert said[-2:] == [("user", 3, "Really?"), ("assistant", 3, "Really.")]
+    stops = ["tool_calls", "end", "end"]
+    assert [turn.stop for turn in exported.turns] == stops
+    assert asked(file, "SELECT stop FROM usage WHERE conversation NOT LIKE '%-2' ORDER BY turn") == [
+        (stop,) for stop in stops
+    ]
+    lines = map(json.loads, to_jsonl(exported).splitlines())
+    assert [line["stop"] for line in lines if line["kind"] == "turn"] == stops
     tokens = sum(turn.usage.total_tokens for turn in exported.turns)
     assert asked(file, "SELECT sum(input_tokens + output_tokens), count(*) FROM usage WHERE turn > 0") == [
         (2 * tokens, 6)
