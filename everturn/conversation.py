@@ -20,6 +20,7 @@ from temporalio.client import (
 from temporalio.service import RPCError
 
 from everturn import names, rpc
+from everturn.blocks import says_error
 from everturn.bounds import check_input, check_said
 from everturn.clienttools import call_tool, run_tools
 from everturn.errors import Ended, Refused, Stalled
@@ -29,6 +30,7 @@ from everturn.history import first_step, read_steps
 from everturn.live import Live, interleaved
 from everturn.payloads import Status, WaitingCall
 from everturn.records import Message, Outcome, Part, ResultPart, ToolCall, ToolResult
+from everturn.results import parts_of_blocks
 from everturn.standing import Standing
 from everturn.steps import Step
 from everturn.transcript import read_transcript
@@ -205,7 +207,9 @@ class Conversation:
     async def answer(
         self, call_id: str, content: JsonValue = None, *, parts: Iterable[ResultPart] = (), is_error: bool = False
     ) -> tuple[str, ...]:
-        """Gives the result in the tool's place: a text or JSON, or `parts` such as images."""
+        """Gives the result in the tool's place: a text or JSON, content blocks, or `parts` such as images."""
+        if not parts and (blocks := parts_of_blocks(content)) is not None:
+            parts, is_error = blocks, is_error or says_error(content)
         given: dict[str, Any] = {"parts": tuple(parts)} if parts else {"content": content}
         return await self._decide(names.ANSWER, call_id=call_id, is_error=is_error, **given)
 

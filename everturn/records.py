@@ -132,8 +132,9 @@ class ToolCall(PartRecord):
         """The tool call in what a vendor's API or SDK gave, as an object or a dict.
 
         Takes OpenAI's Chat and Responses calls (a custom tool's text becomes the argument `input`), Anthropic's
-        tool_use and server_tool_use, Gemini's functionCall (the part, or what is in it), and a ToolCall. Where the
-        vendor gives no id, one is made up. Raises TypeError, naming what it got, for anything else.
+        tool_use and server_tool_use, Gemini's functionCall (the part, or what is in it), a dict of `name` and
+        `arguments` (or `args`, `input`, `parameters`), and a ToolCall. Where the vendor gives no id, one is made up.
+        Raises TypeError, naming what it got, for anything else.
         """
         if isinstance(given, ToolCall):
             return given

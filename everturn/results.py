@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import PydanticUserError
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
+from everturn.blocks import parts_in, read_block, says_error
 from everturn.errors import ToolFailed
 from everturn.records import Document, Image, Text
 from everturn.schemas import InvalidArguments
@@ -24,12 +25,15 @@ MAX_ERROR_CHARS = 2_000
 def to_parts(value: Any) -> tuple[Text | Image | Document, ...]:
     """What a tool returned, as parts: a text, an image, a document, a list of these, or anything else as compact JSON.
 
+    Content blocks as dicts, such as Anthropic's or MCP's `{"type": "image", ...}`, are what they mean; a result of
+    MCP's that says `isError` raises ToolFailed with its texts.
     NaN and infinities are written as `NaN` and `Infinity`, lone surrogates are replaced. Raises TypeError for what
     JSON can't hold: bytes, structures that contain themselves, objects of classes that pydantic does not know.
     """
     if isinstance(value, Text | Image | Document | str):
         return (_part(value),)
     if isinstance(value, list | tuple) and any(isinstance(item, Text | Image | Document) for item in value):
+        value = [read_block(item) or item for item in value]
         for index, item in enumerate(value):
             if not isinstance(item, Text | Image | Document | str):
                 raise TypeError(
@@ -37,7 +41,19 @@ def to_parts(value: Any) -> tuple[Text | Image | Document, ...]:
                     "Put only Text, Image, Document and str in it."
                 )
         return tuple(_part(item) for item in value)
+    if (blocks := parts_of_blocks(value)) is not None:
+        if says_error(value):
+            raise ToolFailed("\n".join(part.text for part in blocks if isinstance(part, Text)) or "It failed.")
+        return blocks
     return (_part(NO_OUTPUT if value is None else to_json(value)),)
+
+
+def parts_of_blocks(value: Any) -> tuple[Text | Image | Document, ...] | None:
+    """What content blocks say; None for a value that is something else. What is no block among them becomes JSON."""
+    found = parts_in(value)
+    if found is None:
+        return None
+    return tuple(_part(one if isinstance(one, Text | Image | Document | str) else to_json(one)) for one in found)
 
 
 def to_json(value: Any) -> str:

@@ -255,13 +255,14 @@ def _make(
     if isinstance(function, staticmethod):
         function = function.__func__
     _check_function(function)
+    name = _own_name(function) if name is None else name
     signature = read_signature(function, context_type=ToolContext)
     if timeout is None:
         timeout = NO_TIMEOUT if options.get("runs_on") == "client" else DEFAULT_TIMEOUT
     if patience is None:
         patience = max(DEFAULT_PATIENCE, timeout) if isinstance(timeout, timedelta) else DEFAULT_PATIENCE
     return Tool(
-        name=_own_name(function) if name is None else name,
+        name=name,
         description=signature.description if description is None else description,
         arguments=signature.arguments,
         function=function,

@@ -28,10 +28,10 @@ def read_openai_chat(messages: Iterable[Any], *, provider: str) -> tuple[Message
                 body = {"choices": [{"message": message, "finish_reason": "stop"}]}
                 found.append(_decoded(openai_chat, body, provider, found))
             case "tool":
-                content = _result_parts(_content(message.get("content"), _openai_part))
+                content = _result_parts(_content(message.get("content"), openai_part))
                 _add_result(found, _answering(found, message.get("tool_call_id")), content)
             case "user" | "system" | "developer" as role:
-                found.append(_said(role, _content(message.get("content"), _openai_part), provider))
+                found.append(_said(role, _content(message.get("content"), openai_part), provider))
             case role:
                 raise _unknown("a Chat message", "role", role)
     return tuple(found)
@@ -54,10 +54,10 @@ def read_openai_responses(items: Iterable[Any], *, provider: str) -> tuple[Messa
             _flush_items(found, reply, provider, custom)
             if role not in {"user", "system", "developer"}:
                 raise _unknown("a Responses message", "role", role)
-            found.append(_said(role, _content(item.get("content"), _openai_part), provider))
+            found.append(_said(role, _content(item.get("content"), openai_part), provider))
         elif kind in {"function_call_output", "custom_tool_call_output"}:
             _flush_items(found, reply, provider, custom)
-            content = _result_parts(_content(item.get("output"), _openai_part))
+            content = _result_parts(_content(item.get("output"), openai_part))
             _add_result(found, _answering(found, item.get("call_id")), content)
         else:
             reply.append(item)
@@ -80,9 +80,9 @@ def read_anthropic(messages: Iterable[Any], *, provider: str) -> tuple[Message, 
                 said: list[Part] = []
                 for block in blocks:
                     if block.get("type") != "tool_result":
-                        said.append(_anthropic_part(block))
+                        said.append(anthropic_part(block))
                         continue
-                    parts = _content(block.get("content"), _anthropic_part)
+                    parts = _content(block.get("content"), anthropic_part)
                     name, is_error = _answering(found, block.get("tool_use_id")), bool(block.get("is_error"))
                     if any(isinstance(part, Opaque) for part in parts):  # a found tool, a stored file
                         extra = {"content": block["content"]}
@@ -92,7 +92,7 @@ def read_anthropic(messages: Iterable[Any], *, provider: str) -> tuple[Message, 
                 if said:
                     found.append(_said("user", said, provider))
             case "system":
-                found.append(_said("system", _content(content, _anthropic_part), provider))
+                found.append(_said("system", _content(content, anthropic_part), provider))
             case role:
                 raise _unknown("an Anthropic message", "role", role)
     return tuple(found)
@@ -115,7 +115,7 @@ def read_gemini(contents: Iterable[Any], *, provider: str) -> tuple[Message, ...
                 for part in parts:
                     response = part.get("functionResponse")
                     if response is None:
-                        said.append(_gemini_part(part))
+                        said.append(gemini_part(part))
                         continue
                     result, is_error = _gemini_result(response)
                     _add_result(found, _answering(found, response.get("id"), response.get("name")), result, is_error)
@@ -214,7 +214,7 @@ def _content(content: Any, read: Any) -> list[Part]:
     return [read(block) if isinstance(block, dict) else Text(text=str(block)) for block in blocks]
 
 
-def _openai_part(block: Json) -> Part:
+def openai_part(block: Json) -> Part:
     """A content part of Chat or of Responses."""
     match block.get("type"):
         case "text" | "input_text" | "output_text" | "refusal":
@@ -237,7 +237,7 @@ def _openai_part(block: Json) -> Part:
     return Opaque(data=block)
 
 
-def _anthropic_part(block: Json) -> Part:
+def anthropic_part(block: Json) -> Part:
     source = block.get("source")
     source = source if isinstance(source, dict) else {}
     kind = block.get("type")
@@ -256,14 +256,14 @@ def _anthropic_part(block: Json) -> Part:
     return Opaque(data=block)
 
 
-def _gemini_part(part: Json) -> Part:
+def gemini_part(part: Json) -> Part:
     if isinstance(part.get("text"), str):
         return Text(text=part["text"], extra=_beside(part, "text"))
     inline, file = part.get("inlineData"), part.get("fileData")
     if isinstance(inline, dict) and inline.get("data") and inline.get("mimeType"):
-        return _media(str(inline["mimeType"]), data=inline["data"], extra=_beside(part, "inlineData"))
+        return media(str(inline["mimeType"]), data=inline["data"], extra=_beside(part, "inlineData"))
     if isinstance(file, dict) and file.get("fileUri"):
-        return _media(str(file.get("mimeType") or ""), url=file["fileUri"], extra=_beside(part, "fileData"))
+        return media(str(file.get("mimeType") or ""), url=file["fileUri"], extra=_beside(part, "fileData"))
     return Opaque(data=part)
 
 
@@ -274,7 +274,7 @@ def _gemini_result(response: Json) -> tuple[list[Part], bool]:
     key = next((name for name in ("output", "error", "result", "return_value") if said.keys() == {name}), None)
     value = said[key] if key else said
     parts: list[Part] = [Text(text=value if isinstance(value, str) else _json(value))]
-    parts += _result_parts(_gemini_part(part) for part in response.get("parts") or ())
+    parts += _result_parts(gemini_part(part) for part in response.get("parts") or ())
     return parts, key == "error"
 
 
@@ -283,7 +283,7 @@ def _beside(part: Json, name: str) -> Json:
     return {key: value for key, value in part.items() if key != name}
 
 
-def _media(media_type: str, **source: Any) -> Image | Document:
+def media(media_type: str, **source: Any) -> Image | Document:
     kind = Image if media_type.startswith("image/") else Document
     return kind(media_type=media_type or None, **source)
 

@@ -104,6 +104,110 @@ def test_a_document_is_a_part_like_an_image() -> None:
     assert to_parts(["The bill:", document, IMAGE]) == (Text(text="The bill:"), document, IMAGE)
 
 
+PNG = {"data": "aGk=", "media_type": "image/png"}
+PDF = Document(data="aGk=", media_type="application/pdf", name="bill.pdf")
+URL = "https://h/cat.png"
+
+
+class Blob(BaseModel):
+    """As MCP's SDK has its pictures."""
+
+    type: str = "image"
+    data: str = "aGk="
+    mimeType: str = "image/png"  # noqa: N815 - MCP's name
+
+
+class Result(BaseModel):
+    """As MCP's SDK has a call's result."""
+
+    content: list[Blob]
+    isError: bool = False  # noqa: N815 - MCP's name
+    structuredContent: dict[str, int] | None = None  # noqa: N815 - MCP's name
+
+
+@pytest.mark.parametrize(
+    ("block", "part"),
+    [
+        ({"type": "text", "text": "hi"}, Text(text="hi")),
+        ({"type": "input_text", "text": "hi"}, Text(text="hi")),
+        ({"type": "text", "text": "hi", "cache_control": {"type": "ephemeral"}}, Text(text="hi")),
+        ({"type": "image", "source": {"type": "base64", **PNG}}, IMAGE),
+        ({"type": "image", "source": {"type": "url", "url": URL}}, Image(url=URL)),
+        ({"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}, IMAGE),
+        ({"type": "image_url", "image_url": {"url": URL}}, Image(url=URL)),
+        ({"type": "input_image", "image_url": URL}, Image(url=URL)),
+        ({"type": "image", "data": "aGk=", "mimeType": "image/png"}, IMAGE),
+        ({"type": "image", "base64": "aGk=", "mime_type": "image/png"}, IMAGE),
+        ({"type": "image", "url": URL}, Image(url=URL)),
+        ({"kind": "image", **PNG}, IMAGE),
+        ({"inlineData": {"mimeType": "image/png", "data": "aGk="}}, IMAGE),
+        ({"inline_data": {"mime_type": "image/png", "data": "aGk="}}, IMAGE),
+        ({"type": "audio", "data": "aGk=", "mimeType": "audio/wav"}, Document(data="aGk=", media_type="audio/wav")),
+        (
+            {"type": "input_audio", "input_audio": {"data": "aGk=", "format": "mp3"}},
+            Document(data="aGk=", media_type="audio/mp3"),
+        ),
+        (
+            {
+                "type": "document",
+                "title": "bill.pdf",
+                "source": {"type": "base64", "media_type": "application/pdf", "data": "aGk="},
+            },
+            PDF,
+        ),
+        ({"type": "file", "file": {"filename": "bill.pdf", "file_data": "data:application/pdf;base64,aGk="}}, PDF),
+        ({"type": "input_file", "filename": "bill.pdf", "file_data": "data:application/pdf;base64,aGk="}, PDF),
+        (
+            {"type": "resource", "resource": {"uri": "x:/a/bill.pdf", "mimeType": "application/pdf", "blob": "aGk="}},
+            PDF,
+        ),
+        ({"type": "resource", "resource": {"uri": "x:/a", "mimeType": "text/plain", "text": "hi"}}, Text(text="hi")),
+        (Blob(), IMAGE),
+    ],
+)
+def test_a_content_block_is_the_part_that_it_means(block: Any, part: Any) -> None:
+    assert to_parts(block) == (part,)
+    assert to_parts([block]) == (part,)
+    assert to_parts([Text(text="See:"), block]) == (Text(text="See:"), part)
+    assert to_parts({"content": [block], "isError": False, "structuredContent": {"a": 1}}) == (part,)
+
+
+def test_among_blocks_with_a_picture_what_is_no_block_becomes_text() -> None:
+    link = {"type": "resource_link", "uri": "x:/a", "name": "a"}
+    picture = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
+    assert to_parts([picture, link, "a"]) == (
+        IMAGE,
+        Text(text='{"type":"resource_link","uri":"x:/a","name":"a"}'),
+        Text(text="a"),
+    )
+    assert to_parts(Result(content=[Blob(), Blob()], structuredContent={"a": 1})) == (IMAGE, IMAGE)
+
+
+def test_a_result_of_mcps_that_is_an_error_is_told_as_one() -> None:
+    with pytest.raises(ToolFailed, match=r"^no such city$"):
+        to_parts({"content": [{"type": "text", "text": "no such city"}], "isError": True})
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"type": "image", "title": "A cat", "url": URL},
+        {"type": "image", "source": "camera"},
+        {"type": "image", "source": {"type": "base64", "data": None}},
+        {"type": "text", "text": "hi", "author": "Ada"},
+        {"type": "text", "text": 7},
+        {"type": "document", "id": 81},
+        {"kind": "image", "title": "A cat"},
+        {"content": [{"title": "A cat"}]},
+        {"content": [{"type": "text", "text": "hi"}], "author": "Ada"},
+        [{"type": "text", "text": "hi"}, {"order": 81}],
+        [],
+    ],
+)
+def test_data_that_only_looks_like_blocks_stays_json(value: Any) -> None:
+    assert text_of(value) == json.dumps(value, separators=(",", ":"))
+
+
 def circle() -> list[Any]:
     found: list[Any] = []
     found.append(found)
