@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from temporalio import workflow
 from temporalio.common import SearchAttributeKey, SearchAttributeUpdate
 
 from everturn import names
-from everturn.payloads import Status
+from everturn.payloads import State, Status
 from everturn.workflows import display
 from everturn.workflows.progress import Progress
 
@@ -20,7 +22,12 @@ COST_USD = SearchAttributeKey.for_float(names.EVERTURN_COST_USD)
 
 
 class Board:
-    def __init__(self) -> None:
+    """`status` says what goes on, in full; it is asked for once in an activation, however much changes in one."""
+
+    def __init__(self, *, agent: str, progress: Progress, status: Callable[[], Status]) -> None:
+        self._agent = agent
+        self._progress = progress
+        self._status = status
         # A client that found the search attributes in the namespace has set the first state itself.
         first = workflow.info().typed_search_attributes
         self._indexed_state = first.get(STATUS) or ""
@@ -28,30 +35,38 @@ class Board:
         """The one that the client expects to be asked, where it knows."""
         self.indexed = bool(self._indexed_state)
         """The namespace has everturn's search attributes. Upserting one that it lacks would fail the workflow task."""
+        self._due = False
 
-    def show(self, status: Status, *, agent: str, progress: Progress) -> None:
+    def show(self, state: State) -> None:
+        if self.indexed and state != self._indexed_state:
+            # An upsert is a history event: one for each change of the state, none for a turn.
+            self._indexed_state = state
+            workflow.upsert_search_attributes(_attributes(state, self._agent, self._progress))
+        if not self._due:
+            # Behind all that is ready to run now: of 300 calls that begin to wait, each would write all of them down.
+            self._due = True
+            asyncio.get_running_loop().call_soon(self._redraw)
+
+    def _redraw(self) -> None:
+        self._due = False
         details = display.current_details(
-            status,
+            self._status(),
             conversation_id=workflow.info().workflow_id,
-            agent=agent,
-            model=progress.model,
-            latest=progress.latest(display.LATEST_LINES),
+            agent=self._agent,
+            model=self._progress.model,
+            latest=self._progress.latest(display.LATEST_LINES),
         )
         # In memory until somebody looks: no event of the history is spent on it.
         workflow.set_current_details(details)
-        if self.indexed and status.state != self._indexed_state:
-            # An upsert is a history event: one for each change of the state, none for a turn.
-            self._indexed_state = status.state
-            workflow.upsert_search_attributes(_attributes(status, agent, progress))
 
 
-def _attributes(status: Status, agent: str, progress: Progress) -> list[SearchAttributeUpdate[Any]]:
+def _attributes(state: State, agent: str, progress: Progress) -> list[SearchAttributeUpdate[Any]]:
     attributes: list[SearchAttributeUpdate[Any]] = [
-        STATUS.value_set(status.state),
+        STATUS.value_set(state),
         AGENT.value_set(agent),
         MODEL.value_set(progress.model),
-        TOKENS.value_set(status.usage.total_tokens),
+        TOKENS.value_set(progress.usage.total_tokens),
     ]
-    if status.cost_usd is not None:
-        attributes.append(COST_USD.value_set(status.cost_usd))
+    if progress.cost_usd is not None:
+        attributes.append(COST_USD.value_set(progress.cost_usd))
     return attributes

@@ -15,7 +15,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_
 from everturn import names
 from everturn.carryover import CarryOver, WorkerFacts
 from everturn.models import Limits
-from everturn.payloads import ModelReply, ModelRequest, Start, Status, TranscriptPage
+from everturn.payloads import ModelReply, ModelRequest, Start, State, Status, TranscriptPage
 from everturn.records import Outcome, explain
 from everturn.workflows import carry, commands, display, verdicts
 from everturn.workflows.board import Board
@@ -42,7 +42,7 @@ class ConversationWorkflow:
         self._controls = Controls(start, on_change=self._show)
         self._agents = SubAgents(self._controls.desk, tenant=self._start.tenant, on_change=self._show)
         self._calls = Calls(self._controls.desk, self._agents, on_outcome=self._take_outcome)
-        self._board = Board()
+        self._board = Board(agent=start.agent, progress=self._progress, status=self._status)
         self._progress.model = self._progress.model or self._board.model
         self._limits = start.limits or Limits()
         self._facts: WorkerFacts | None = None
@@ -263,7 +263,7 @@ class ConversationWorkflow:
     def _status(self) -> Status:
         controls, progress = self._controls, self._progress
         return Status(
-            state="done" if self._ended else controls.state,
+            state=self._state,
             turn=progress.turn,
             waiting=tuple(waiting.shown() for waiting in controls.desk.waiting.values()),
             agents=tuple(self._agents.running.values()),
@@ -273,8 +273,12 @@ class ConversationWorkflow:
             cure=controls.cure,
         )
 
+    @property
+    def _state(self) -> State:
+        return "done" if self._ended else self._controls.state
+
     def _show(self) -> None:
-        self._board.show(self._status(), agent=self._start.agent, progress=self._progress)
+        self._board.show(self._state)
 
     @workflow.query(name=names.STATUS, description="What goes on, what waits for whom, tokens and cost.")
     def status(self, *_: Any) -> dict[str, Any]:
