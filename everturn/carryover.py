@@ -81,6 +81,8 @@ class CarryOver(Record):
     started_at: float | None = None
     """When the conversation began: seconds since 1970."""
     facts: WorkerFacts | None = None
+    chain_id: str = ""
+    """The conversation's first run, or the one that a reset made: a part of its calls' idempotency keys."""
     model: str = ""
     """The one that somebody chose in place of the agent's own."""
     paused: bool = False

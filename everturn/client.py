@@ -25,13 +25,13 @@ from temporalio.converter import ExternalStorage
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from everturn import fleet, names, rpc
+from everturn import durations, fleet, names, rpc
 from everturn.agent import Agent
 from everturn.bounds import check_said
 from everturn.carryover import CarryOver, InRun, Packed
 from everturn.conversation import Conversation
 from everturn.conversion import data_converter, stored
-from everturn.errors import AlreadyStarted, ConversationError, Ended, NotFound, Unreachable
+from everturn.errors import AlreadyStarted, ConversationError, Ended, InvalidSetting, NotFound, Unreachable
 from everturn.fleet import Listed
 from everturn.markdown import code, first_line, inline
 from everturn.models import Limits
@@ -120,7 +120,7 @@ class Client:
             agent=_name(agent),
             message=check_said(message, may_be_empty=keep_open is not None),
             message_id=message_id,
-            keep_open=keep_open.total_seconds() if keep_open is not None else None,
+            keep_open=_seconds(keep_open),
             model=model,
             limits=limits,
             tenant=tenant,
@@ -147,7 +147,7 @@ class Client:
             agent=_name(agent),
             message=content,
             message_id=message_id,
-            keep_open=keep_open.total_seconds() if keep_open is not None else None,
+            keep_open=_seconds(keep_open),
             stream=bool(stream),
         )
         while True:
@@ -324,6 +324,15 @@ def _details(start: Start, agent: Agent | str) -> str:
     tools = agent.tools if isinstance(agent, Agent) else ()
     listed = [f"- {code(tool.name)}{', after an approval' if tool.needs_approval is True else ''}" for tool in tools]
     return "\n\n".join([", ".join(facts), *(["Tools:\n\n" + "\n".join(listed[:MAX_LISTED_TOOLS])] if listed else [])])
+
+
+def _seconds(keep_open: timedelta | None) -> float | None:
+    """Raises InvalidSetting for what is no duration."""
+    if keep_open is None:
+        return None
+    if why := durations.problem(keep_open):
+        raise InvalidSetting(f"keep_open={keep_open!r}.", cure=why)
+    return keep_open.total_seconds()
 
 
 def _name(agent: Agent | str) -> str:

@@ -30,7 +30,9 @@ async def call_tool(
     """See `Conversation.call_tool`."""
     made = as_tool(function)
     name = call.tool if isinstance(call, WaitingCall) else call.name
-    content, is_error = await _run(made, call, ToolContext(conversation_id=conversation.id, call_id=call.call_id))
+    status = await _status(conversation)
+    context = ToolContext(conversation_id=conversation.id, call_id=call.call_id, chain_id=status.chain_id)
+    content, is_error = await _run(made, call, context)
     result = ToolResult(call_id=call.call_id, name=name, content=content, is_error=is_error)
     return result if await _answered(conversation, result) else None
 

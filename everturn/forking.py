@@ -177,6 +177,7 @@ async def _start(client: Client, origin: InRun, point: _Point) -> Start:
             "owed": not point.reply.final,
             "inbox": (),
             "message_ids": (),
+            "chain_id": "",
             "started_at": None,
             "paused": False,
             "repairs": 0,

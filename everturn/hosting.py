@@ -15,6 +15,7 @@ from typing import Any, Self
 import temporalio.worker
 from temporalio.worker import UnsandboxedWorkflowRunner
 
+from everturn import durations
 from everturn.activities.beat import Heart
 from everturn.activities.decisions import Decisions
 from everturn.activities.keeping import Keeping
@@ -25,7 +26,7 @@ from everturn.agent import Agent, with_sub_agents
 from everturn.artifacts import Artifacts, reader
 from everturn.client import Client
 from everturn.deployment import Deployment, of_settings, options
-from everturn.errors import InvalidAgent, Unreachable
+from everturn.errors import InvalidAgent, InvalidSetting, Unreachable
 from everturn.journal import Journal, default_folder
 from everturn.logs import get_logger
 from everturn.metrics import Metrics
@@ -65,7 +66,7 @@ class Worker:
     - `stream_every`: how often a turn that somebody follows as it is written says more; None: EVERTURN_STREAM_SECONDS,
       0.2 s.
 
-    Raises InvalidAgent; entering it raises Unreachable.
+    Raises InvalidAgent and InvalidSetting; entering it raises Unreachable.
     """
 
     def __init__(
@@ -85,6 +86,9 @@ class Worker:
     ) -> None:
         self._client = client
         settings = Settings.load()
+        _check_duration("drain_timeout", drain_timeout, may_be_zero=True)
+        if stream_every is not None:
+            _check_duration("stream_every", stream_every)
         self._stream_seconds = stream_every.total_seconds() if stream_every else settings.stream_seconds
         kept_at = artifacts or settings.artifacts
         self._artifacts = Artifacts.at(kept_at) if isinstance(kept_at, str | Path) else kept_at
@@ -192,6 +196,11 @@ class Worker:
         finally:
             for number in (signal.SIGINT, signal.SIGTERM):
                 loop.remove_signal_handler(number)
+
+
+def _check_duration(option: str, value: object, *, may_be_zero: bool = False) -> None:
+    if why := durations.problem(value, may_be_zero=may_be_zero):
+        raise InvalidSetting(f"The worker has {option}={value!r}.", cure=why)
 
 
 def _warn_of_unknown_cost(agent: Agent) -> None:

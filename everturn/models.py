@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator
 
+from everturn import durations
 from everturn.errors import InvalidModel
 
 
@@ -88,6 +89,8 @@ class Limits(Setting):
     max_result_chars: int = Field(default=200_000, ge=1_000)
     """Of one tool result: what is longer is cut, with a notice that the model can read."""
 
+    _durations = field_validator("max_duration", mode="before")(durations.checked)
+
 
 class Approvals(Setting):
     """How long calls wait for a person. None: as long as it takes."""
@@ -98,6 +101,8 @@ class Approvals(Setting):
     """What is decided then. What waits for an answer is denied; a call whose outcome is unknown never expires."""
     remind_before: timedelta | None = None
     """So long before the expiry, a reminder is put among the events."""
+
+    _durations = field_validator("expire_after", "remind_before", mode="before")(durations.checked)
 
 
 class Compaction(Setting):
@@ -125,3 +130,5 @@ class Patience(Setting):
     """The longest that one try of a model turn may take."""
     max_retry_delay: timedelta = timedelta(minutes=2)
     """No wait between two tries is longer, whatever a provider's Retry-After says."""
+
+    _durations = field_validator("model", "turn_timeout", "max_retry_delay", mode="before")(durations.checked)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, JsonValue, model_validator
+from pydantic import Field, JsonValue, field_serializer, field_validator, model_validator
 
 from everturn.carryover import CarryOver, View, WorkerFacts
 from everturn.models import Limits
@@ -43,6 +43,19 @@ class Start(Record):
     caller: Caller | None = None
     """What this conversation answers, where its agent is another agent's tool."""
     carry: CarryOver | None = None
+
+    @field_validator("limits", mode="before")
+    @classmethod
+    def _in_seconds(cls, limits: Any) -> Any:
+        """On the wire, durations are seconds."""
+        if isinstance(limits, dict) and isinstance(seconds := limits.get("max_duration"), int | float):
+            return {**limits, "max_duration": f"PT{seconds}S"}
+        return limits
+
+    @field_serializer("limits")
+    def _only_what_was_set(self, limits: Limits | None) -> dict[str, Any] | None:
+        """What is left out leaves the agent's own as it is."""
+        return limits.model_dump(mode="json", exclude_unset=True) if limits else None
 
 
 State = Literal["running", "awaiting_approval", "awaiting_answer", "stalled", "paused", "idle", "done"]
@@ -91,11 +104,13 @@ class Status(Record):
     """While it is stalled: why."""
     cure: str | None = None
     """While it is stalled: what to do before `resume`."""
+    chain_id: str = ""
+    """The conversation's first run, or the one that a reset made."""
 
     def as_json(self) -> dict[str, Any]:
         waiting = [{name: getattr(call, name) for name in WaitingCall.model_fields} for call in self.waiting]
         usage = {name: getattr(self.usage, name) for name in Usage.model_fields}
-        facts = {name: getattr(self, name) for name in ("state", "turn", "cost_usd", "cause", "cure")}
+        facts = {name: getattr(self, name) for name in ("state", "turn", "cost_usd", "cause", "cure", "chain_id")}
         agents = [one.model_dump() for one in self.agents]
         return {**facts, "waiting": waiting, "agents": agents, "usage": usage}
 
@@ -316,6 +331,8 @@ class ToolRequest(Record):
     arguments: dict[str, JsonValue] = Field(default_factory=dict)
     decision: Decision | None = None
     """A human's approval, where one was asked for."""
+    chain_id: str = ""
+    """As in CarryOver. It is written here, so that every try of the call has the same."""
 
 
 class DecisionCheck(Record):

@@ -16,7 +16,7 @@ from typing import Any, Generic, Literal, cast, get_args, overload
 
 from typing_extensions import ParamSpec, TypeVar
 
-from everturn import names
+from everturn import durations, names
 from everturn.errors import InvalidTool
 from everturn.logs import get_logger
 from everturn.records import Document, Image, Text
@@ -68,6 +68,8 @@ class ToolContext:
 
     conversation_id: str = "conversation"
     call_id: str = "call"
+    chain_id: str = ""
+    """The conversation's first run: it tells this one from others that had its id. A reset makes it another."""
     attempt: int = 1
     """1 for the first try."""
     turn: int = 1
@@ -87,8 +89,9 @@ class ToolContext:
 
     @property
     def idempotency_key(self) -> str:
-        """The same for every attempt at this call, and for no other call."""
-        return f"{self.conversation_id}:{self.call_id}"
+        """The same for every attempt at this call, and for no other call: not for one of a conversation that had this
+        id before, nor for one that is made again after a reset."""
+        return ":".join(part for part in (self.conversation_id, self.chain_id, self.call_id) if part)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -343,11 +346,8 @@ def _check_choice(made: Tool, option: str, choices: tuple[str, ...]) -> None:
 
 def _check_duration(made: Tool, option: str) -> None:
     value = getattr(made, option)
-    if not isinstance(value, timedelta) or value <= timedelta():
-        raise InvalidTool(
-            f"Tool {made.name!r} has {option}={value!r}.",
-            cure="Write a timedelta above zero, such as timedelta(seconds=30).",
-        )
+    if why := durations.problem(value):
+        raise InvalidTool(f"Tool {made.name!r} has {option}={value!r}.", cure=why)
 
 
 def _check_approval(made: Tool) -> None:

@@ -165,6 +165,7 @@ class ToolCalls:
         return ToolContext(
             conversation_id=info.workflow_id or "",
             call_id=request.call_id,
+            chain_id=request.chain_id,
             attempt=info.attempt,
             turn=request.turn,
             heartbeat=beat.report,

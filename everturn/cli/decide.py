@@ -50,7 +50,7 @@ async def _send(conversation_id: str, text: str, message_id: str | None) -> bool
             await conversation.send(text, message_id=message_id)
         except Ended:
             before = (await conversation.standing()).start
-            keep_open = None if before.keep_open is None else timedelta(seconds=before.keep_open)
+            keep_open = timedelta(seconds=before.keep_open) if before.keep_open else None
             await client.send(before.agent, text, id=conversation_id, keep_open=keep_open, message_id=message_id)
             return True
     return False

@@ -32,6 +32,7 @@ from everturn.records import Decision, Outcome, ToolCall, ToolResult
 from everturn.subagents import result_of
 from everturn.workflows import display, verdicts
 from everturn.workflows.cancelling import or_cancelled, together
+from everturn.workflows.chain import Chain
 from everturn.workflows.desk import Desk
 from everturn.workflows.policy import check_options, local_options, tool_options
 from everturn.workflows.subagents import SubAgents
@@ -40,7 +41,8 @@ from everturn.workflows.subagents import SubAgents
 class Calls:
     """The calls of the reply at hand. They run at the same time; their results come in the order of the calls."""
 
-    def __init__(self, desk: Desk, agents: SubAgents, *, on_outcome: Callable[[Outcome], None]) -> None:
+    def __init__(self, desk: Desk, agents: SubAgents, *, chain: Chain, on_outcome: Callable[[Outcome], None]) -> None:
+        self.chain = chain
         self._desk = desk
         self._agents = agents
         self._on_outcome = on_outcome
@@ -48,6 +50,8 @@ class Calls:
         self._results: dict[str, ToolResult] = {}
         self._running: set[str] = set()
         """Those whose run was begun. One that is cut short may have taken effect."""
+        self._chain_ids: dict[str, str] = {}
+        """Of the calls that ran: a call that a person lets run again is still the same."""
         self.recorded: set[str] = set()
         """Those whose result stands in the event of its tool's activity, in the marker of a local one, or in the event
         of its agent's conversation."""
@@ -64,7 +68,7 @@ class Calls:
     def open(self, reply: ModelReply) -> None:
         """Takes the reply's calls in hand: from here on, each will have a result."""
         self._open = reply.message.tool_calls
-        self._results, self.recorded, self._running = {}, set(), set()
+        self._results, self.recorded, self._running, self._chain_ids = {}, set(), set(), {}
 
     def close(self, why: str) -> tuple[ToolResult, ...]:
         """The results, in order; a call that has none is told that it was cut short, and why."""
@@ -155,7 +159,12 @@ class Calls:
         edited = decision.arguments if decision else None
         arguments = call.arguments if edited is None else edited
         request = ToolRequest(
-            agent=self._agent, turn=self._turn, call_id=call.call_id, arguments=arguments, decision=decision
+            agent=self._agent,
+            turn=self._turn,
+            call_id=call.call_id,
+            arguments=arguments,
+            decision=decision,
+            chain_id=self._chain_ids.setdefault(call.call_id, self.chain.id),
         )
         async with self._slots:
             if self._desk.closed:

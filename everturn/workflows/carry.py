@@ -89,7 +89,9 @@ async def extend_prefix(progress: Progress, *, agent: str) -> None:
     progress.take_in_unseen(await or_cancelled(handle))
 
 
-def over(progress: Progress, controls: Controls, *, facts: WorkerFacts | None, started_at: float) -> CarryOver:
+def over(
+    progress: Progress, controls: Controls, *, facts: WorkerFacts | None, started_at: float, chain_id: str
+) -> CarryOver:
     earlier = _earlier(progress)
     return CarryOver(
         earlier=earlier,
@@ -108,6 +110,7 @@ def over(progress: Progress, controls: Controls, *, facts: WorkerFacts | None, s
         last_text=progress.last_text[:MAX_LAST_TEXT_CHARS],
         started_at=started_at,
         facts=facts,
+        chain_id=chain_id,
         model=controls.model,
         paused=controls.paused,
         repairs=progress.repairs,

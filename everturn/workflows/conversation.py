@@ -21,6 +21,7 @@ from everturn.workflows import carry, commands, display, verdicts
 from everturn.workflows.board import Board
 from everturn.workflows.calls import Calls
 from everturn.workflows.cancelling import or_cancelled, stop_if_cancelled
+from everturn.workflows.chain import Chain
 from everturn.workflows.controls import Controls
 from everturn.workflows.policy import model_options, turn_group
 from everturn.workflows.progress import MAX_DELTA_CHARS, Progress
@@ -41,7 +42,9 @@ class ConversationWorkflow:
         self._progress.earlier = carry.held(carry_over.earlier)
         self._controls = Controls(start, on_change=self._show)
         self._agents = SubAgents(self._controls.desk, tenant=self._start.tenant, on_change=self._show)
-        self._calls = Calls(self._controls.desk, self._agents, on_outcome=self._take_outcome)
+        self._calls = Calls(
+            self._controls.desk, self._agents, chain=Chain(carry_over.chain_id), on_outcome=self._take_outcome
+        )
         self._board = Board(agent=start.agent, progress=self._progress, status=self._status)
         self._progress.model = self._progress.model or self._board.model
         self._limits = start.limits or Limits()
@@ -219,7 +222,13 @@ class ConversationWorkflow:
         stop_if_cancelled()
         if self._controls.closing or not carry.fits(self._controls.inbox, room=MAX_DELTA_CHARS):
             return  # the next boundary will do
-        handed = carry.over(self._progress, self._controls, facts=self._facts, started_at=self._started_at)
+        handed = carry.over(
+            self._progress,
+            self._controls,
+            facts=self._facts,
+            started_at=self._started_at,
+            chain_id=self._calls.chain.id,
+        )
         again = {"message": (), "message_id": None, "stream": self._controls.stream, "carry": handed}
         workflow.continue_as_new(self._start.model_copy(update=again))
 
@@ -271,6 +280,7 @@ class ConversationWorkflow:
             cost_usd=progress.cost_usd,
             cause=controls.cause,
             cure=controls.cure,
+            chain_id=self._calls.chain.id,
         )
 
     @property

@@ -169,7 +169,7 @@ async def test_a_tool_knows_its_call_and_has_one_idempotency_key(client: Client,
     async with hosting(client, agent):
         conversation = await client.start(agent, "Pay twice")
         await conversation.reply()
-    assert keys[0] == f"{conversation.id}:0"
+    assert keys[0] == f"{conversation.id}:{await conversation.latest_run()}:0"
     assert len(set(keys)) == 2
 
 

@@ -1,0 +1,34 @@
+"""Durations that users write: a timedelta above zero. A number is refused, for it does not say of what."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+LONGEST = timedelta(days=36_500)
+"""Temporal counts no longer than 292 years. What is longer, such as `timedelta.max`, counts as this."""
+
+CURE = "Write a timedelta above zero, such as timedelta(seconds=30)."
+
+
+def problem(value: object, *, may_be_zero: bool = False) -> str:
+    """Why this is no duration, and what to write instead; empty if it is one."""
+    if isinstance(value, timedelta) and (value > timedelta() or (may_be_zero and value == timedelta())):
+        return ""
+    if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
+        return f"{value!r} does not say of what. Write timedelta(seconds={value!r}), if seconds are meant."
+    least = "of zero or more" if may_be_zero else "above zero"
+    return f"{value!r} is no duration. {CURE.replace('above zero', least)}"
+
+
+def bounded(seconds: float) -> timedelta:
+    """So many seconds, as far as Temporal can count."""
+    return timedelta(seconds=min(seconds, LONGEST.total_seconds()))
+
+
+def checked(value: object) -> object:
+    """For a setting's validator. Raises ValueError."""
+    if value is None or (isinstance(value, str) and value.startswith("P")):  # ISO 8601: as payloads have it
+        return value
+    if why := problem(value):
+        raise ValueError(why)
+    return min(value, LONGEST) if isinstance(value, timedelta) else value
