@@ -91,6 +91,7 @@ def read_arguments(given: object) -> tuple[dict[str, Any] | None, str | None]:
             value = json.loads(given, parse_constant=_refuse)
         except (ValueError, RecursionError):
             return None, given
+        value = {} if value is None else value  # Groq's "null" for no arguments
         return (value, None) if isinstance(value, dict) else (None, given)
     fields = as_dict(given)
     return (fields, None) if fields or isinstance(given, Mapping) else (None, json.dumps(given, default=str))

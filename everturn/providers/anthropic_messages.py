@@ -67,6 +67,8 @@ def encode(request: Request) -> tuple[str, dict[str, Any]]:
     merged = body | settings.extra
     if isinstance(also := settings.extra.get("output_config"), dict):
         merged["output_config"] = body.get("output_config", {}) | also  # two settings of ours share this field
+    if container and isinstance(also := settings.extra.get("container"), dict) and not also.get("id"):
+        merged["container"] = also | {"id": container}  # skills are loaded into the container that is there
     return PATH, merged
 
 

@@ -21,7 +21,12 @@ from everturn.records import Opaque, Part, Reply, ServerToolUse, Stop, Text, Thi
 
 MAX_BLOCKS: Final = 4096
 
-_STOPS: dict[str, Stop] = {"max_tokens": "length", "refusal": "refused", "pause_turn": "paused"}
+_STOPS: dict[str, Stop] = {
+    "max_tokens": "length",
+    "refusal": "refused",
+    "pause_turn": "paused",
+    "compaction": "paused",  # it put what came before into fewer words, and goes on when it is asked again
+}
 """What is not listed is the end: end_turn, stop_sequence, and whatever a server puts in its place."""
 
 _WINDOW_FULL: Final = "model_context_window_exceeded"
@@ -64,7 +69,7 @@ class _Block:
     def arguments(self) -> tuple[dict[str, Any], str | None]:
         """The input, and its text where that is no JSON object. A streamed call without any has an empty text."""
         text = mend("".join(self.pieces.get("input", ())))
-        if not text.strip():
+        if text.strip() in {"", "null"}:
             given = self.start.get("input")
             return mended(a_dict(given)), None
         try:

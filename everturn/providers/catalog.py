@@ -63,6 +63,8 @@ class ResponsesDialect:
     """Whose tools the server runs, in whose spelling."""
     instructions: bool = True
     """Whether the instructions have a field of their own; where not, they are the first system message."""
+    reasoning_leads: bool = False
+    """Whether a reasoning is refused unless something that it led to follows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,7 @@ PROVIDERS: Mapping[str, Row] = {
         protocol="openai_responses",
         base_url="https://api.openai.com/v1",
         keys=("OPENAI_API_KEY",),
-        responses=ResponsesDialect(server_tools="openai"),
+        responses=ResponsesDialect(server_tools="openai", reasoning_leads=True),
     ),
     "openai-chat": Row(base_url="https://api.openai.com/v1", keys=("OPENAI_API_KEY",), dialect=_OPENAI),
     "anthropic": Row(

@@ -84,8 +84,12 @@ _CONTEXT_WORDS = re.compile(
     r"|too large for model with|`inputs` tokens|truncation.{0,40}disabled",
     re.I,
 )
-_NO_MODEL = frozenset({"model_not_found", "invalid_model", "not_found_error", "model_not_exist"})
-_NO_MODEL_WORDS = re.compile(r"not a valid model|invalid model:|model not exist|model .{0,100}does not exist", re.I)
+_NO_MODEL = frozenset({"model_not_found", "model_not_supported", "invalid_model", "not_found_error", "model_not_exist"})
+_NO_MODEL_WORDS = re.compile(
+    r"not a valid model|invalid model(?: name passed|:)|unknown model|model (?:not exist|not found)"
+    r"|model .{0,100}does not exist|supported (?:api )?model names are",  # DeepSeek and xAI say it in words alone
+    re.I,
+)
 _BAD_KEY = frozenset(
     {"invalid_api_key", "api_key_invalid", "authentication_error", "permission_error", "permission_denied"}
 )

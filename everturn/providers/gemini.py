@@ -24,6 +24,7 @@ from everturn.providers.base import (
     refuse_server_tool,
     warn_unsupported,
 )
+from everturn.providers.efforts import nearest_effort
 from everturn.providers.gemini_calls import wire_name
 from everturn.providers.gemini_replies import BESIDE, Assembler, decode
 from everturn.records import (
@@ -58,8 +59,6 @@ _NEWEST = (3, 0)
 _IN_RESULTS = frozenset({"image/png", "image/jpeg", "image/webp", "application/pdf", "text/plain"})
 """What a functionResponse may carry, from Gemini 3 on."""
 
-_LEVELS = {"none": "MINIMAL", "max": "XHIGH"}
-"""Where Gemini 3 has another word for an effort than ours in capitals."""
 _BUDGETS = {"none": 0, "minimal": 512, "low": 1024, "medium": 8192, "high": 24576, "xhigh": 24576, "max": 24576}
 """Tokens of thought for Gemini 2.5. 24576 is the most that all of its models take."""
 _LEAST_BUDGET_OF_PRO: Final = 128
@@ -81,7 +80,8 @@ def encode(request: Request) -> tuple[str, Json]:
         body["tools"] = tools
     if config := _tool_config(request, tools):
         body["toolConfig"] = config
-    if config := _generation_config(request):
+    forced = body.get("toolConfig", {}).get("functionCallingConfig", {}).get("mode") == "ANY"
+    if config := _generation_config(request, forced=forced):
         body["generationConfig"] = config
     name = request.model.model
     method = "streamGenerateContent?alt=sse" if request.settings.stream else "generateContent"
@@ -156,7 +156,9 @@ def _tool_config(request: Request, tools: Sequence[Json]) -> Json:
 # ---------------------------------------------------------------- settings
 
 
-def _generation_config(request: Request) -> Json:
+def _generation_config(request: Request, *, forced: bool) -> Json:
+    """`forced`: the reply has to be a call. Asked for a schema of its text as well, Gemini answers 400; and nothing is
+    lost without, for such a reply has none."""
     settings, config = request.settings, Json()
     if settings.max_output_tokens is not None:
         config["maxOutputTokens"] = settings.max_output_tokens
@@ -166,7 +168,7 @@ def _generation_config(request: Request) -> Json:
         config["stopSequences"] = list(settings.stop)
     if settings.reasoning_effort is not None and (thinking := _thinking(request, settings)):
         config["thinkingConfig"] = thinking
-    if request.output_schema is not None:
+    if request.output_schema is not None and not forced:
         if _is_3(request) or not (request.tools or request.server_tools or request.raw_tools):
             config["responseMimeType"] = "application/json"
             config["responseJsonSchema"] = dict(request.output_schema)
@@ -179,9 +181,8 @@ def _thinking(request: Request, settings: ModelSettings) -> Json:
     effort, model = settings.reasoning_effort or "", request.model.model
     shown: Json = {"includeThoughts": True} if effort != "none" else {}
     if _is_3(request):
-        if effort == "none":
-            warn_unsupported(request.model, "reasoning_effort='none'", "It is asked to think as little as it can.")
-        return {"thinkingLevel": _LEVELS.get(effort, effort.upper()), **shown}
+        level = nearest_effort(request.model, effort)
+        return {"thinkingLevel": level.upper(), **shown} if level else {}
     if _version(model) < (2, 5):
         warn_unsupported(request.model, "reasoning_effort")
         return {}

@@ -23,6 +23,7 @@ from everturn.providers.reading import MAX_CALLS, MAX_NAME_CHARS, unusable, valu
 from everturn.providers.sse import Event
 from everturn.providers.untrusted import a_count, a_dict, a_list, a_str, mend, mended, write
 from everturn.records import Image, Opaque, Part, Reply, ServerToolUse, Stop, Text, Thinking, ToolCall, Usage
+from everturn.servertools import CodeExecution
 
 BESIDE: Final = {
     "groundingMetadata": "google_search",
@@ -116,8 +117,28 @@ class Assembler:
 
     @property
     def complete(self) -> bool:
-        """Whether the reply is all here, so that a connection that breaks now costs nothing."""
+        """Whether the reply is all here, so that a connection that breaks now costs nothing.
+
+        Where Gemini runs code, it says STOP before the code and again behind what it made of the result: only the
+        stream's end tells which was the last.
+        """
+        return self._over and (self.done or self._blocked or not self._runs_code)
+
+    @property
+    def _over(self) -> bool:
         return self._blocked or (self._answered and (self.done or bool(self._finish)))
+
+    @property
+    def _runs_code(self) -> bool:
+        asked, raw = self.request.server_tools, self.request.raw_tools
+        offered = any(isinstance(tool, CodeExecution) for tool in asked) or any("codeExecution" in tool for tool in raw)
+        return offered or any(_is_code(part, "executableCode") for part in self._parts)
+
+    @property
+    def _awaits_code(self) -> bool:
+        """Whether code was written last, and what came of it is missing."""
+        latest = next((one for one in reversed(self._parts) if isinstance(one, ServerToolUse)), None)
+        return self._finish == "STOP" and not self.done and _is_code(latest, "executableCode")
 
     def feed(self, event: Event) -> list[Delta]:
         """What the event adds to the text. Raises ErrorInReply for an error, InvalidReply for what is no chunk."""
@@ -149,7 +170,7 @@ class Assembler:
         """The reply. Raises InvalidReply where the stream stopped in the middle, or held no reply that can be used."""
         if not (self._answered or self._blocked):
             raise self._invalid("it holds no candidate")
-        if not self.complete:
+        if not self._over or self._awaits_code:
             raise self._invalid("the stream broke off in the middle")
         if self._finish in _SLIPS and not self._can_be_told:
             raise self._invalid(f"the model went wrong ({self._finish})")
@@ -277,6 +298,10 @@ class Assembler:
 
     def _invalid(self, what: str) -> InvalidReply:
         return unusable(self.request.model, what)
+
+
+def _is_code(part: object, name: str) -> bool:
+    return isinstance(part, ServerToolUse) and isinstance(part.data, dict) and name in part.data
 
 
 def _picture(part: dict[str, Any]) -> Image | None:

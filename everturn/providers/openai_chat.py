@@ -12,6 +12,7 @@ from typing import Any
 
 from everturn.providers.base import Request, ToolSpec, cache_key, refuse_server_tool, warn_unsupported
 from everturn.providers.catalog import Dialect, row_of
+from everturn.providers.efforts import nearest_effort
 from everturn.providers.openai_chat_messages import encode_messages
 from everturn.providers.openai_chat_replies import Assembler, decode
 from everturn.providers.strict import fits_strict
@@ -44,7 +45,10 @@ def encode(request: Request) -> tuple[str, dict[str, Any]]:
     if output:
         body["response_format"] = output
     body |= _settings(request, dialect)
-    return PATH, body | request.settings.extra
+    merged = body | request.settings.extra
+    if isinstance(also := request.settings.extra.get("stream_options"), dict):
+        merged["stream_options"] = body.get("stream_options", {}) | also  # the usage is asked for in there
+    return PATH, merged
 
 
 def _settings(request: Request, dialect: Dialect) -> dict[str, Any]:
@@ -56,8 +60,8 @@ def _settings(request: Request, dialect: Dialect) -> dict[str, Any]:
         body["temperature"] = settings.temperature
     if settings.reasoning_effort == "none" and dialect.no_effort == "thinking":
         body["thinking"] = {"type": "disabled"}
-    elif settings.reasoning_effort is not None:
-        body["reasoning_effort"] = settings.reasoning_effort
+    elif settings.reasoning_effort and (effort := nearest_effort(request.model, settings.reasoning_effort)):
+        body["reasoning_effort"] = effort
     if settings.stop:
         body["stop"] = list(settings.stop)
     # Not to a server that only speaks like OpenAI: it may refuse the field.

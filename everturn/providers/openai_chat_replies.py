@@ -71,6 +71,8 @@ class Assembler:
     request: Request
     done: bool = False
     """Whether the stream said that it is over. Some servers leave the connection open after that."""
+    _index: Any = None
+    """Of the choice that is read."""
     _answered: bool = False
     _said_something: bool = False
     """A delta had a field at least, be it an empty one."""
@@ -115,7 +117,7 @@ class Assembler:
         if not self._id:
             self._id = str(chunk.get("id") or "")
         choices = chunk.get("choices")
-        choice = a_dict(choices[0]) if isinstance(choices, list) and choices else {}
+        choice = self._choice(choices) if isinstance(choices, list) and choices else {}
         if chunk.get("usage") or "usage" in choice or "x_groq" in chunk:
             for usage in (choice.get("usage"), a_dict(chunk.get("x_groq")).get("usage"), chunk.get("usage")):
                 self._usage = a_dict(usage) or self._usage
@@ -131,6 +133,12 @@ class Assembler:
         if not isinstance(delta, dict):
             raise self._invalid(f"its {'message' if whole else 'delta'} is no JSON object")
         return self._take_delta(delta, whole=whole)
+
+    def _choice(self, choices: list[Any]) -> dict[str, Any]:
+        """Of several replies to one question (`n`), which come interleaved, always the same one; else empty."""
+        if self._index is None and (first := a_dict(choices[0])):
+            self._index = 0 if a_count(self.request.settings.extra.get("n")) > 1 else first.get("index", 0)
+        return next((one for one in map(a_dict, choices) if one.get("index", self._index) == self._index), {})
 
     def _take_delta(self, delta: dict[str, Any], *, whole: bool) -> list[Delta]:
         deltas: list[Delta] = []
@@ -262,8 +270,10 @@ class Assembler:
         beside = {"extra_content": mended(self._beside)} if self._beside else {}
         thoughts = {"reasoning_details": mended(self._details)} if self._details else {}
         thoughts |= beside if not text else {}
-        if self._came_in and not thoughts and not row_of(self.request.model.provider).dialect.reasoning_field:
-            thoughts = {CAME_IN: self._came_in}
+        # OpenRouter's `reasoning` only says its details again, and is not wanted back beside them.
+        again = self._came_in == "reasoning" and bool(self._details)
+        if self._came_in and not again and not row_of(self.request.model.provider).dialect.reasoning_field:
+            thoughts |= {CAME_IN: self._came_in}
         if (thinking := mend("".join(self._thinking))) or thoughts:
             yield Thinking(text=thinking, extra=thoughts)
         for ran in self._ran.values():
@@ -297,8 +307,8 @@ class Assembler:
 
 def _tool_call(call: _Call, *, call_id: str, provider_id: str | None, cut_off: bool) -> ToolCall:
     text = mend(call.text)
-    # No arguments at all are {}, unless the reply was cut off before they came.
-    arguments = {} if not text.strip() and not cut_off else _object(text)
+    # No arguments at all are {}, unless the reply was cut off before they came. Groq says "null" for none.
+    arguments = {} if text.strip() == "null" or not (text.strip() or cut_off) else _object(text)
     return ToolCall(
         call_id=call_id,
         name=mend(call.name)[:MAX_NAME_CHARS],

@@ -15,6 +15,7 @@ from typing import Any
 from everturn.errors import RequestRefused
 from everturn.providers.base import NO_RESULT, Memo, Request, cache_key, url_of, warn_unsupported
 from everturn.providers.catalog import row_of
+from everturn.providers.efforts import nearest_effort
 from everturn.providers.openai_responses_items import Item, others_items, own_items
 from everturn.providers.openai_responses_replies import Assembler, decode
 from everturn.providers.openai_responses_tools import choice, includes, tools
@@ -67,8 +68,8 @@ def _settings(request: Request) -> dict[str, Any]:
         fields["max_output_tokens"] = settings.max_output_tokens
     if settings.temperature is not None:
         fields["temperature"] = settings.temperature
-    if settings.reasoning_effort is not None:
-        fields["reasoning"] = {"effort": settings.reasoning_effort}
+    if settings.reasoning_effort and (effort := nearest_effort(request.model, settings.reasoning_effort)):
+        fields["reasoning"] = {"effort": effort}
     if request.output_schema is not None:
         schema = dict(request.output_schema)
         strict = fits_strict(schema)
@@ -127,8 +128,11 @@ def _encoded(message: Message, wire_ids: Mapping[str, str], provider: str, store
 
     if message.provider == provider:
         items = own_items(message, wire_id=wire_id)
-        while items and items[-1].get("type") == "reasoning":
-            items.pop()  # of a reply that was cut off: a reasoning without what follows it is refused
+        # A reasoning that led to nothing is one of a reply that was cut off. After the words, OpenRouter puts what
+        # some models sign their whole reply with.
+        if row_of(provider).responses.reasoning_leads or all(item.get("type") == "reasoning" for item in items):
+            while items and items[-1].get("type") == "reasoning":
+                items.pop()
         if stored or not any(map(_is_elsewhere, items)):
             return items, True
     # What followed a reasoning that nobody has any more is refused as it was; its words and calls are not.

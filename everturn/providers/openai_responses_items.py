@@ -56,8 +56,9 @@ def call_of(item: Item, *, call_id: str, provider_id: str | None, cut_off: bool)
     else:
         given, extra = item.get("arguments"), _without(item, "type", "call_id", "name", "arguments")
         text = given if isinstance(given, str) else "" if given is None else write(given).decode()
-        found = _object(text) if text.strip() else {}
-        if found is not None and text and write(found).decode() != text:
+        bare = text.strip() in {"", "null"}
+        found = {} if bare else _object(text)
+        if found is not None and not bare and write(found).decode() != text:
             extra["arguments"] = text  # as the model wrote them: the server's cache of the prompt goes by tokens
     found = None if cut_off else found
     return ToolCall(

@@ -30,6 +30,7 @@ _DELTAS: dict[str, str] = {
     "response.reasoning_text.delta": "thinking",
 }
 _UNFINISHED = frozenset({"queued", "in_progress"})
+_NO_ROOM = frozenset({"max_output_tokens", "max_tokens", ""})
 _STOPS: dict[str, Stop] = {"content_filter": "filtered"}
 """Reasons of an incomplete response. What is not listed cut it short, as `max_output_tokens` does."""
 
@@ -127,7 +128,8 @@ class Assembler:
         if len(whole) >= len(self._finished) + len(open_ones) and (open_ones or len(whole) > len(self._finished)):
             return whole
         items = {index: self._filled(index) for index in open_ones} | self._finished
-        return [items[index] for index in sorted(items)]
+        found = [items[index] for index in sorted(items)]
+        return [_sealed(item, whole[place] if place < len(whole) else {}) for place, item in enumerate(found)]
 
     def _filled(self, index: int) -> Item:
         """An item whose last event did not come, from its deltas."""
@@ -162,22 +164,34 @@ class Assembler:
         for item in items:
             if is_call(item, custom):
                 call_id, provider_id = next(ids)
-                cut_off = item.get("status") == "incomplete" or (self._cut_short and item is items[-1])
+                whole = item.get("status") == "completed" or not (self._cut_short and item is items[-1])
+                cut_off = item.get("status") == "incomplete" or not whole
                 parts.append(call_of(item, call_id=call_id, provider_id=provider_id, cut_off=cut_off))
             else:
                 parts += parts_of(item, logprobs="top_logprobs" in self.request.settings.extra)
         return parts
 
     def _stop(self, items: Sequence[Item]) -> Stop:
-        if self._cut_short:
-            return _STOPS.get(a_str(a_dict(self._response.get("incomplete_details")).get("reason")), "length")
-        if any(is_call(item, custom_names(self.request)) for item in items):
+        reason = a_str(a_dict(self._response.get("incomplete_details")).get("reason"))
+        calls = [item for item in items if is_call(item, custom_names(self.request))]
+        # Calls that came whole are answered, whatever else was left unsaid.
+        if calls and not (self._cut_short and (reason in _NO_ROOM or calls[-1].get("status") != "completed")):
             return "tool_calls"
+        if self._cut_short:
+            return _STOPS.get(reason, "length")
         blocks = (a_dict(block) for item in items for block in a_list(item.get("content")))
         return "refused" if any(block.get("type") == "refusal" for block in blocks) else "end"
 
     def _invalid(self, what: str) -> InvalidReply:
         return unusable(self.request.model, what)
+
+
+def _sealed(item: Item, same: Item) -> Item:
+    """The item, with the encrypted content that only the response has for it: an item's last event may come early."""
+    sealed = same.get("encrypted_content")
+    if not sealed or item.get("encrypted_content") or item.get("type") != same.get("type"):
+        return item
+    return item | {"encrypted_content": sealed} if item.get("id") == same.get("id") else item
 
 
 _BLOCK_TYPES = {"text": "output_text", "refusal": "refusal"}

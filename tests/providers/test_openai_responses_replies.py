@@ -148,7 +148,7 @@ def test_an_item_that_we_do_not_know_is_kept() -> None:
         (None, {}),
         ('{"city"', '{"city"'),
         ("[1]", "[1]"),
-        ("null", "null"),
+        ("null", {}),
         ("[" * 5000, "[" * 5000),
     ],
 )
