@@ -31,7 +31,7 @@ from everturn.bounds import check_said
 from everturn.carryover import CarryOver, InRun, Packed
 from everturn.conversation import Conversation
 from everturn.conversion import data_converter, stored
-from everturn.errors import AlreadyStarted, ConversationError, Ended, InvalidSetting, NotFound, Unreachable
+from everturn.errors import AlreadyStarted, ConversationError, Ended, InvalidSetting, NotFound, Refused, Unreachable
 from everturn.fleet import Listed
 from everturn.markdown import code, first_line, inline
 from everturn.models import Limits
@@ -39,6 +39,7 @@ from everturn.packing import pack
 from everturn.payloads import Start
 from everturn.records import Message, Outcome, Part, Usage
 from everturn.settings import Settings, connect_options
+from everturn.sizes import MAX_KEYWORD_CHARS, id_problem
 from everturn.standing import Standing
 from everturn.transcript import read_transcript
 
@@ -247,6 +248,8 @@ class Client:
         self, start: Start, conversation_id: str, agent: Agent | str = "", *, new: bool = False
     ) -> Conversation:
         """`new`: there must be no conversation of this id, not even one that is over."""
+        if problem := id_problem(conversation_id):
+            raise Refused(problem, cure="Take a shorter one.")
         message = start.message if isinstance(start.message, str) else Message.user(start.message).text
         reuse = WorkflowIDReusePolicy.REJECT_DUPLICATE if new else WorkflowIDReusePolicy.ALLOW_DUPLICATE
         try:
@@ -307,7 +310,10 @@ def _first_attributes(start: Start, agent: Agent | str) -> TypedSearchAttributes
     if model := _expected_model(start, agent):
         first[names.EVERTURN_MODEL] = model
     return TypedSearchAttributes(
-        [SearchAttributePair(SearchAttributeKey.for_keyword(name), value) for name, value in first.items()]
+        [
+            SearchAttributePair(SearchAttributeKey.for_keyword(name), value[:MAX_KEYWORD_CHARS])
+            for name, value in first.items()
+        ]
     )
 
 

@@ -14,6 +14,7 @@ from pydantic import Field, JsonValue, field_serializer, field_validator, model_
 from everturn.carryover import CarryOver, View, WorkerFacts
 from everturn.models import Limits
 from everturn.records import Decision, Message, Part, Record, ResultPart, Stop, Text, ToolCall, Usage
+from everturn.sizes import MAX_NAME_CHARS
 
 # ---------------------------------------------------------------- the conversation
 
@@ -34,12 +35,12 @@ class Start(Record):
     message_id: str | None = Field(default=None, max_length=500)
     keep_open: float | None = Field(default=None, ge=0)
     """Seconds to idle for the next message after a final reply; None: the first final reply ends it."""
-    model: str | None = None
+    model: str | None = Field(default=None, max_length=MAX_NAME_CHARS)
     limits: Limits | None = None
     """What is set here goes before the agent's own limits."""
     stream: bool = False
     """Somebody follows the text as it is written: see Streamed."""
-    tenant: str | None = None
+    tenant: str | None = Field(default=None, max_length=MAX_NAME_CHARS)
     caller: Caller | None = None
     """What this conversation answers, where its agent is another agent's tool."""
     carry: CarryOver | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from math import isfinite
 from typing import Any
 
 from temporalio import workflow
@@ -11,6 +12,7 @@ from temporalio.common import SearchAttributeKey, SearchAttributeUpdate
 
 from everturn import names
 from everturn.payloads import State, Status
+from everturn.sizes import MAX_KEYWORD_CHARS, MAX_KEYWORD_INT
 from everturn.workflows import display
 from everturn.workflows.progress import Progress
 
@@ -63,10 +65,11 @@ class Board:
 def _attributes(state: State, agent: str, progress: Progress) -> list[SearchAttributeUpdate[Any]]:
     attributes: list[SearchAttributeUpdate[Any]] = [
         STATUS.value_set(state),
-        AGENT.value_set(agent),
-        MODEL.value_set(progress.model),
-        TOKENS.value_set(progress.usage.total_tokens),
+        # What the server does not take as an attribute fails the workflow task, again and again.
+        AGENT.value_set(agent[:MAX_KEYWORD_CHARS]),
+        MODEL.value_set(progress.model[:MAX_KEYWORD_CHARS]),
+        TOKENS.value_set(min(progress.usage.total_tokens, MAX_KEYWORD_INT)),
     ]
-    if progress.cost_usd is not None:
+    if progress.cost_usd is not None and isfinite(progress.cost_usd):
         attributes.append(COST_USD.value_set(progress.cost_usd))
     return attributes

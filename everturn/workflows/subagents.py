@@ -13,6 +13,7 @@ from everturn import names
 from everturn.markdown import code, first_line, inline
 from everturn.payloads import AskedAgent, Caller, Control, RunAgent, Start
 from everturn.records import Outcome, ToolCall
+from everturn.sizes import child_id
 from everturn.workflows.cancelling import or_cancelled, stop_if_cancelled
 from everturn.workflows.desk import Desk
 from everturn.workflows.policy import sub_agent_options
@@ -33,7 +34,7 @@ class SubAgents:
         cancelled turn cancels it, a closed conversation closes it, and it does not outlive the one that asks.
         """
         parent, message = workflow.info().workflow_id, str(call.arguments.get("message", ""))
-        child = AskedAgent(call_id=call.call_id, agent=plan.agent, conversation_id=f"{parent}.{call.call_id}")
+        child = AskedAgent(call_id=call.call_id, agent=plan.agent, conversation_id=child_id(parent, call.call_id))
         self.running[call.call_id] = child
         self._on_change()
         try:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from temporalio.client import WorkflowFailureError
 
-from everturn import Agent, Client, Conversation, Limits, Message, Text, ToolFailed, tool
+from everturn import Agent, Client, Conversation, Limits, Message, Model, Text, ToolFailed, tool
 from everturn.artifacts import Artifacts
 from everturn.errors import InvalidAgent, Refused, Stalled
 from everturn.records import Image
-from everturn.testing import ScriptedModel, call, fail
+from everturn.testing import ScriptedModel, call, fail, say
 from tests.conftest import agent_on, hosting, nothing_runs, waiting
 from tests.workflows.test_conversation import results_of
 
@@ -249,3 +250,21 @@ async def test_what_slips_through_fails_with_the_size_and_the_limit(client: Clie
     with pytest.raises(Exception, match=r"A payload has 3,000,0\d\d bytes; the limit is 2,000,000") as refusal:
         await client.temporal.start_workflow("Conversation", "x" * 3_000_000, id="large", task_queue="nowhere")
     assert not isinstance(refusal.value, WorkflowFailureError)
+
+
+async def test_an_id_that_is_too_long_is_refused(client: Client) -> None:
+    with pytest.raises(Refused, match="The id has 1,002 bytes; the limit is 1,000"):
+        await client.start("clerk", "Hi", id="é" * 501)
+
+
+async def test_names_and_numbers_that_no_search_attribute_holds_are_cut(client: Client, scripted: Scripted) -> None:
+    """The server would turn the workflow task down, again and again."""
+
+    usage = {"prompt_tokens": 10**30, "completion_tokens": 1, "total_tokens": 10**30}
+    model = scripted([say("Hello.", usage=usage)])
+    agent = Agent("clerk", model=Model(f"scripted:{'x' * 3000}", base_url=model.base_url))
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Hi", keep_open=timedelta(minutes=1))
+        assert await conversation.reply() == "Hello."
+        await conversation.close()
+        assert (await conversation.outcome()).usage.input_tokens == 10**30

@@ -349,3 +349,13 @@ def test_agents_that_can_not_be_told_apart_are_refused_at_construction() -> None
         _agent("top", _agent("v1.leaf"))
     with pytest.raises(InvalidTool, match="is called 'leaf', as is one before it"):
         _agent("top", leaf, leaf)
+
+
+async def test_a_conversation_with_the_longest_id_may_ask_too(client: Client, scripted: Scripted) -> None:
+    """Its child's id would be longer than Temporal takes, and the workflow task would fail for ever."""
+    async with editor_with(client, scripted, ["It gives light."]) as (editor, _):
+        name = f"{client.task_queue}-".ljust(1000, "x")
+        conversation = await client.start(editor, "Explain lamps", id=name)
+        assert await conversation.reply() == "Done."
+        (started,) = [event async for event in conversation.events() if event.kind == "tool_started"]
+        assert (await client.conversation(started.conversation_id).outcome()).text == "It gives light."
