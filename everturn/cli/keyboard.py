@@ -1,143 +1,107 @@
-"""Reads the keyboard of a terminal in a way that can be given up: the question goes away, and nothing keeps reading.
-
-So it is neither input() nor readline: nobody can call either back while it waits.
-"""
+"""Questions at the keyboard: a line that is typed and edited while others are printed above it, and a question that
+goes away if nobody needs its answer any more. The editing is prompt_toolkit's."""
 
 from __future__ import annotations
 
 import asyncio
-import codecs
 import contextlib
-import os
+import signal
 import sys
 import threading
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
-
-from everturn.cli.line import Line
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from prompt_toolkit.input import Input
+    from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+    from prompt_toolkit.output import Output
     from rich.console import Console
     from rich.text import Text
 
-_PASTE_MODE, _PASTE_MODE_OFF = "\x1b[?2004h", "\x1b[?2004l"
 
+class Question:
+    """One question, on stderr. `answered` waits for Enter; what is printed meanwhile goes `above` it."""
 
-class Prompt:
-    """One question, drawn where the cursor stands, as many rows as it takes; below it there is nothing."""
+    def __init__(self, console: Console, prompt: Text, *, prefill: str = "", earlier: Sequence[str] = ()) -> None:
+        from prompt_toolkit import PromptSession
+        from prompt_toolkit.formatted_text import ANSI
+        from prompt_toolkit.history import InMemoryHistory
+        from prompt_toolkit.input import create_input
 
-    def __init__(self, console: Console, prompt: Text, line: Line) -> None:
-        from rich.cells import cell_len
-
-        self._console = console
-        self._line = line
-        self._cells = cell_len
         with console.capture() as drawn:
             console.print(prompt, end="")
-        self._prompt, self._prompt_cells = drawn.get(), prompt.cell_len
-        self._row = 0
-        """Of the cursor, counted from the prompt's first."""
+        self._prefill = prefill
+        self._input: Input = create_input(sys.stdin)
+        self._session: PromptSession[str] = PromptSession(
+            ANSI(drawn.get()),
+            input=self._input,
+            output=_output(),
+            history=InMemoryHistory(list(earlier)),
+            key_bindings=_keys(),
+            # Cancelled, the question disappears; Enter says that it stays, with its answer.
+            erase_when_done=True,
+            enable_suspend=True,
+        )
 
-    def show(self) -> None:
-        width = max(self._console.width, 1)
-        text, before = _visible(self._line.text), _visible(self._line.text[: self._line.cursor])
-        end, cursor = (self._prompt_cells + self._cells(one) for one in (text, before))
-        # A terminal wraps only with the next character: in a row that is full, the line's end is the next row's start.
-        wrapped = "\r\n" if end % width == 0 else ""
-        rows_up, column = end // width - cursor // width, cursor % width
-        self._row = cursor // width
-        self._write(self._prompt + text + wrapped + _up(rows_up) + "\r" + (f"\x1b[{column}C" if column else ""))
+    async def answered(self, *, fresh: bool) -> str:
+        """The line. Raises EOFError if the input ends.
 
-    def hide(self) -> None:
-        self._write(_up(self._row) + "\r\x1b[J")
-        self._row = 0
+        `fresh`: what was typed before the question is thrown away, for it answered something else.
+        """
+        if fresh:
+            _forget_what_was_typed(self._input)
+        # Ctrl-C is not ours: it reaches the process as it does while nothing is asked.
+        return await self._session.prompt_async(default=self._prefill, handle_sigint=False)
 
-    def feed(self, typed: str) -> bool:
-        try:
-            return self._line.feed(typed)
-        finally:
-            self.hide()
-            self.show()
-
-    def finish(self) -> None:
-        """Leaves what was typed on the screen, and goes below it."""
-        self._line.cursor = len(self._line.text)
-        self.hide()
-        self.show()
-        self._write("\r\n")
-
-    def _write(self, text: str) -> None:
-        self._console.file.write(text)
-        self._console.file.flush()
-
-
-def _visible(text: str) -> str:
-    """On one line. Not all of it need be typed: what a model wrote may be up for editing."""
-    return "".join(one if one.isprintable() else "↵" if one == "\n" else "\N{REPLACEMENT CHARACTER}" for one in text)
-
-
-def _up(rows: int) -> str:
-    return f"\x1b[{rows}A" if rows else ""
-
-
-async def read_line(prompt: Prompt, line: Line, *, fresh: bool) -> str:
-    """The line, once Enter is pressed. Raises EOFError where the input ends.
-
-    `fresh`: what was typed before the question is thrown away, for it answered something else.
-    """
-    loop, keyboard = asyncio.get_running_loop(), sys.stdin.fileno()
-    done: asyncio.Future[None] = loop.create_future()
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-
-    def take() -> None:
-        try:
-            typed = os.read(keyboard, 4096)
-            if not typed:
-                raise EOFError
-            if prompt.feed(decoder.decode(typed)) and not done.done():
-                done.set_result(None)
-        except (EOFError, OSError):
-            if not done.done():
-                done.set_exception(EOFError())
-
-    with _key_by_key(keyboard, fresh=fresh):
-        prompt.show()
-        loop.add_reader(keyboard, take)
-        try:
-            await done
-        except asyncio.CancelledError:
-            prompt.hide()
-            raise
-        finally:
-            loop.remove_reader(keyboard)
-        prompt.finish()
-    return line.text
-
-
-@contextlib.contextmanager
-def _key_by_key(keyboard: int, *, fresh: bool) -> Iterator[None]:
-    """Each key comes as it is pressed, and we draw it ourselves. Ctrl-C and Ctrl-Z stay what they are."""
-    import termios
-
-    before: list[Any] = termios.tcgetattr(keyboard)
-    ours = [*before[:3], before[3] & ~(termios.ECHO | termios.ICANON), *before[4:6], [*before[6]]]
-    ours[6][termios.VMIN], ours[6][termios.VTIME] = 1, 0
-    termios.tcsetattr(keyboard, termios.TCSAFLUSH if fresh else termios.TCSADRAIN, ours)
-    sys.stderr.write(_PASTE_MODE)
-    try:
+    @contextlib.contextmanager
+    def above(self) -> Iterator[None]:
+        """While the block runs, the question is out of the way."""
+        self._session.app.renderer.erase()
         yield
-    finally:
-        sys.stderr.write(_PASTE_MODE_OFF)
-        sys.stderr.flush()
-        termios.tcsetattr(keyboard, termios.TCSADRAIN, before)
+        self._session.app.invalidate()
+
+
+def _output() -> Output:
+    from prompt_toolkit.output import create_output
+    from prompt_toolkit.output.vt100 import Vt100_Output
+
+    output = create_output(sys.stderr)
+    if isinstance(output, Vt100_Output):
+        # It would ask the terminal where the cursor is; the answer to a question that goes away at once would reach
+        # the shell as if somebody had typed it.
+        output.enable_cpr = False
+    return output
+
+
+def _keys() -> KeyBindings:
+    from prompt_toolkit.key_binding import KeyBindings
+
+    keys = KeyBindings()
+
+    @keys.add("enter", eager=True)
+    def _(event: KeyPressEvent) -> None:
+        event.app.erase_when_done = False
+        event.current_buffer.validate_and_handle()
+
+    @keys.add("c-c", eager=True)
+    def _(_: KeyPressEvent) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    return keys
+
+
+def _forget_what_was_typed(keyboard: Input) -> None:
+    from prompt_toolkit.input.typeahead import clear_typeahead
+
+    clear_typeahead(keyboard)
+    with contextlib.suppress(ImportError):  # on Windows there is no termios
+        import termios
+
+        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
 
 def can_read_keys() -> bool:
-    """There is a terminal at standard input, of a kind that we know how to read."""
-    try:
-        import termios  # noqa: F401 - not on Windows
-    except ImportError:
-        return False
+    """A person at a terminal reads the questions and types the answers."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 

@@ -9,8 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from everturn.cli.keyboard import Prompt, can_read_keys, read_line, read_plainly
-from everturn.cli.line import Line
+from everturn.cli.keyboard import Question, can_read_keys, read_plainly
 from everturn.cli.render import clean
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ class Screen:
         """Somebody sits in front of it."""
         self._status: Status | None = None
         self._doing = _Doing("")
-        self._prompt: Prompt | None = None
+        self._question: Question | None = None
         self._held: list[tuple[Text | str, str]] | None = None
         self._open_line = False
         """A text that comes in pieces has not ended its line."""
@@ -44,7 +43,7 @@ class Screen:
     @property
     def taken(self) -> bool:
         """Somebody types, or another program has the terminal: nothing may move."""
-        return self._prompt is not None or self._held is not None
+        return self._question is not None or self._held is not None
 
     def line(self, text: Text | str = "", *, style: str = "") -> None:
         """A text as it is: what looks like markup in it is none, and control characters don't get through. On a
@@ -54,7 +53,7 @@ class Screen:
             self._held.append((text, style))
             return
         self.end_line()
-        with self._out_of_the_way():
+        with self._question.above() if self._question else contextlib.nullcontext():
             for part in self._wrapped(text) if self.live else [text]:
                 self.console.print(part, style=style or None, markup=False, emoji=False)
 
@@ -123,12 +122,11 @@ class Screen:
         asked = Text(prompt) if isinstance(prompt, str) else prompt
         if not (self.live and can_read_keys()):
             return (await read_plainly(asked.plain)).strip()
-        line = Line(prefill, earlier=earlier)
-        self._prompt = Prompt(self.console, asked, line)
+        self._question = Question(self.console, asked, prefill=prefill, earlier=earlier)
         try:
-            return (await read_line(self._prompt, line, fresh=fresh)).strip()
+            return (await self._question.answered(fresh=fresh)).strip()
         finally:
-            self._prompt = None
+            self._question = None
 
     @contextlib.contextmanager
     def lent(self) -> Iterator[None]:
@@ -142,14 +140,6 @@ class Screen:
             held, self._held = self._held, None
             for text, style in held:
                 self.line(text, style=style)
-
-    @contextlib.contextmanager
-    def _out_of_the_way(self) -> Iterator[None]:
-        if self._prompt:
-            self._prompt.hide()
-        yield
-        if self._prompt:
-            self._prompt.show()
 
 
 class _Doing:

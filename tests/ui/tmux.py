@@ -44,6 +44,11 @@ class Terminal:
         """Keys by tmux's names, such as C-c."""
         self._tmux("send-keys", *keys)
 
+    def paste(self, text: str) -> None:
+        """As from a clipboard: the program is told that it is a paste, if it asked for that."""
+        self._tmux("set-buffer", text)
+        self._tmux("paste-buffer", "-p", "-r")
+
     def clear(self) -> None:
         """Forgets what was shown, so that `until` waits for what comes."""
 

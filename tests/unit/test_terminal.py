@@ -8,48 +8,9 @@ import pytest
 from rich.console import Console
 
 from everturn.cli.editor import NotEdited, arguments_of
-from everturn.cli.line import Line
 from everturn.cli.render import first_line
 from everturn.cli.spoken import Spoken
 from everturn.cli.terminal import Screen
-
-LEFT, UP, DOWN, HOME, WORD_LEFT = "\x1b[D", "\x1b[A", "\x1b[B", "\x1b[H", "\x1b[1;5D"
-
-
-@pytest.mark.parametrize(
-    ("typed", "text"),
-    [
-        ("hello", "hello"),
-        ("helo" + LEFT + "l", "hello"),
-        ("hellooo" + "\x7f" * 2, "hello"),
-        ("ello" + HOME + "h", "hello"),
-        ("one two three" + WORD_LEFT * 2 + "\x0b", "one "),
-        ("one two" + "\x17", "one "),
-        ("rubbish\x15fine", "fine"),
-        ("ab" + LEFT + "\x04", "a"),
-        ("grün 日本" + LEFT + "\x7f", "grün 本"),
-        ("\x1b[200~two\r\nlines\x1b[201~!", "two\nlines!"),
-        ("no\x1b[15~ commands\x1b[99;1u\x07", "no commands"),
-        (UP, "second"),
-        (UP + UP + UP, "first"),
-        ("draft" + UP + DOWN, "draft"),
-        (UP + UP + DOWN + " more", "second more"),
-    ],
-)
-@pytest.mark.parametrize("size", [1, 3, 1000])
-def test_keys_make_a_line_however_they_come(typed: str, text: str, size: int) -> None:
-    line = Line(earlier=["first", "second"])
-    pieces = [typed[start : start + size] for start in range(0, len(typed), size)]
-    assert [line.feed(piece) for piece in pieces] == [False] * len(pieces)
-    assert line.text == text
-    assert line.feed("\r")
-
-
-def test_ctrl_d_ends_the_input_on_an_empty_line_only() -> None:
-    line = Line("x")
-    assert not line.feed("\x04")
-    with pytest.raises(EOFError):
-        line.feed("\x7f\x04")
 
 
 @pytest.fixture
