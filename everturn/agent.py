@@ -11,11 +11,12 @@ from typing import Any, Literal, Union, get_args
 from pydantic import BaseModel, Field, JsonValue, PydanticUserError, TypeAdapter
 
 from everturn.errors import InvalidAgent, InvalidTool
-from everturn.models import Approvals, Compaction, Limits, Model, ModelSettings, Patience
+from everturn.models import Approvals, Compaction, Limits, Model, ModelSettings, Patience, check_provider
 from everturn.outputs import Output
 from everturn.records import Decision, ToolCall
 from everturn.schemas import ModelArguments, SchemaArguments
 from everturn.servertools import ServerTool
+from everturn.spelling import known_options
 from everturn.tools import NO_TIMEOUT, Tool, tool
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,64}")
@@ -83,6 +84,7 @@ class Agent:
     """With "manual" no call runs by itself: each waits for an answer, those of tools with a function too, as the model
     sent it."""
 
+    @known_options("Agent", InvalidAgent)
     def __init__(
         self,
         name: str,
@@ -212,9 +214,9 @@ def _check_type(name: str, option: str, value: object, wanted: type) -> None:
 
 def _model(name: str, option: str, value: object) -> Model:
     if isinstance(value, Model):
-        return value
+        return check_provider(value)
     if isinstance(value, str):
-        return Model(value)
+        return check_provider(Model(value))
     raise InvalidAgent(
         f"Agent {name!r} has {option}={value!r}, {_kind(value)}.",
         cure="Write provider:name, such as 'openai:gpt-5.5', or Model('provider:name', base_url=...).",

@@ -34,12 +34,13 @@ from everturn.conversion import data_converter, stored
 from everturn.errors import AlreadyStarted, ConversationError, Ended, InvalidSetting, NotFound, Refused, Unreachable
 from everturn.fleet import Listed
 from everturn.markdown import code, first_line, inline
-from everturn.models import Limits
+from everturn.models import Limits, Model, check_provider
 from everturn.packing import pack
 from everturn.payloads import Start
 from everturn.records import Message, Outcome, Part, Usage
 from everturn.settings import Settings, connect_options
 from everturn.sizes import MAX_KEYWORD_CHARS, id_problem
+from everturn.spelling import known_options, options_of
 from everturn.standing import Standing
 from everturn.transcript import read_transcript
 
@@ -60,6 +61,7 @@ Said = str | Iterable[Part]
 class Client:
     """Make one with `await Client.connect()`. It may be shared by any number of tasks."""
 
+    @known_options("Client", InvalidSetting)
     def __init__(
         self, temporal: temporalio.client.Client, *, task_queue: str = names.TASK_QUEUE, by: str | None = None
     ) -> None:
@@ -70,6 +72,7 @@ class Client:
         self._indexed: bool | None = None
 
     @classmethod
+    @known_options("Client.connect", InvalidSetting, also=lambda: options_of(temporalio.client.Client.connect))
     async def connect(
         cls,
         address: str | None = None,
@@ -122,7 +125,7 @@ class Client:
             message=check_said(message, may_be_empty=keep_open is not None),
             message_id=message_id,
             keep_open=_seconds(keep_open),
-            model=model,
+            model=model and check_provider(Model(model)).name,
             limits=limits,
             tenant=tenant,
             stream=stream,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from everturn.errors import InvalidSetting
+from everturn.spelling import known_options
 
 if TYPE_CHECKING:
     from everturn.settings import Settings
@@ -34,6 +35,9 @@ class Deployment:
                 f"Deployment {self.name!r} with build ID {self.build_id!r} won't do.",
                 cure="Both are needed, and the name has no dot and no colon: 'clerks' and '2026-03-01'.",
             )
+
+
+Deployment.__init__ = known_options("Deployment", InvalidSetting)(Deployment.__init__)  # type: ignore[method-assign]
 
 
 def of_settings(settings: Settings) -> Deployment | None:

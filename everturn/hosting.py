@@ -32,6 +32,7 @@ from everturn.logs import get_logger
 from everturn.metrics import Metrics
 from everturn.prices import unpriced
 from everturn.settings import Settings
+from everturn.spelling import known_options
 from everturn.workflows import ConversationWorkflow
 
 STICKY_TIMEOUT = timedelta(seconds=2)
@@ -69,6 +70,7 @@ class Worker:
     Raises InvalidAgent and InvalidSetting; entering it raises Unreachable.
     """
 
+    @known_options("Worker", InvalidSetting)
     def __init__(
         self,
         client: Client,

@@ -2,19 +2,55 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, field_validator
 
 from everturn import durations
-from everturn.errors import InvalidModel
+from everturn.errors import ConfigError, InvalidModel, InvalidSetting
+from everturn.records import explain
+from everturn.spelling import nearest, refuse_unknown
+
+PROVIDERS = (
+    *("openai", "openai-chat", "anthropic", "groq", "mistral", "deepseek", "moonshot", "huggingface", "openrouter"),
+    *("xai", "ollama", "vllm", "azure", "google", "openresponses", "scripted"),
+)
+"""What may stand before a model's colon. What each of them means stands in `providers.catalog`."""
+
+_VARIABLE = re.compile(r"(?!sk_|gsk_|hf_|AIza)[A-Za-z_][A-Za-z0-9_]*")
+"""Of an environment variable, and not of the keys that could be one."""
 
 
-class Setting(BaseModel):
+if TYPE_CHECKING:
+    from pydantic._internal._model_construction import ModelMetaclass
+else:
+    ModelMetaclass = type(BaseModel)
+
+
+class _Written(ModelMetaclass):
+    """What a user writes is refused in everturn's own words: pydantic's hold the value, which may be a key.
+
+    What comes in payloads does not pass through here.
+    """
+
+    if not TYPE_CHECKING:  # or all settings would take anything
+
+        def __call__(cls, *args, **options):  # noqa: N805 - of a class of classes
+            refuse_unknown(cls.__name__, options, cls.model_fields, error=cls._error)
+            try:
+                return super().__call__(*args, **options)
+            except ValidationError as error:
+                raise cls._error(f"{cls.__name__} won't do: {explain(error).rstrip('.')}.") from None
+
+
+class Setting(BaseModel, metaclass=_Written):
     """Configuration: frozen, and a misspelt name is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    _error: ClassVar[type[ConfigError]] = InvalidSetting
 
 
 class Model(Setting):
@@ -23,6 +59,8 @@ class Model(Setting):
     `key_env` names the environment variable that holds the key, on the worker. Keys themselves never go in here.
     """
 
+    _error = InvalidModel
+
     name: str
     """`provider:name`, such as 'openai:gpt-5.5'. `everturn models` lists the providers."""
     base_url: str | None = None
@@ -30,13 +68,18 @@ class Model(Setting):
     key_env: str | None = None
     """The environment variable with the key, in place of the provider's own."""
 
-    def __init__(self, name: str, /, **settings: Any) -> None:
-        provider, colon, model = name.partition(":")
+    def __init__(self, name: str, **settings: Any) -> None:
+        provider, colon, model = name.partition(":") if isinstance(name, str) else ("", "", "")
         if not (provider and colon and model):
             raise InvalidModel(
                 f"{name!r} is not a model.", cure="Write provider:name, such as 'openai:gpt-5.5' or 'scripted:demo'."
             )
         super().__init__(**{"name": name, **settings})
+        if self.key_env is not None and not _VARIABLE.fullmatch(self.key_env):
+            raise InvalidModel(
+                f"The key_env of {name!r} is no name of an environment variable.",
+                cure="Write the variable's name, such as 'MY_KEY': the key itself stays in the worker's environment.",
+            )
 
     @property
     def provider(self) -> str:
@@ -47,6 +90,20 @@ class Model(Setting):
     def model(self) -> str:
         """The name as the provider knows it."""
         return self.name.partition(":")[2]
+
+
+def check_provider(model: Model) -> Model:
+    """The model, if there is such a provider. Raises InvalidModel, with the nearest one."""
+    if model.provider not in PROVIDERS:
+        raise unknown_provider(model.provider)
+    return model
+
+
+def unknown_provider(provider: str) -> InvalidModel:
+    known = f"Known providers: {', '.join(PROVIDERS)}."
+    near = nearest(provider, PROVIDERS)
+    hint = f"{near} " if near.startswith("Did") else ""
+    return InvalidModel(f"There is no provider {provider!r}.", cure=hint + known)
 
 
 class ModelSettings(Setting):

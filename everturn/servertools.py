@@ -11,6 +11,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from everturn.errors import InvalidTool
 from everturn.models import Setting
 
 
@@ -20,6 +21,8 @@ class UnsupportedParameter(UserWarning):
 
 class ServerTool(Setting):
     """Base of all."""
+
+    _error = InvalidTool
 
 
 class WebSearch(ServerTool):

@@ -22,6 +22,7 @@ from everturn.logs import get_logger
 from everturn.records import Document, Image, Text
 from everturn.results import to_parts
 from everturn.schemas import InvalidArguments, ModelArguments, SchemaArguments, describe, read_signature, unwrap
+from everturn.spelling import known_options, options_of, refuse_unknown
 
 __all__ = ["Effect", "InvalidArguments", "Predicate", "RunsOn", "Tool", "ToolContext", "tool"]
 
@@ -42,6 +43,9 @@ LONGEST_LOCAL = timedelta(seconds=10)
 """A local tool holds up its conversation's workflow task, and is run again with it when the worker is lost."""
 
 DEFAULT_PATIENCE = timedelta(minutes=30)
+
+_PASSED_ON = ("needs_approval", "effect", "runs_on", "local")
+"""Options of `tool` that are fields of Tool as they are."""
 
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
 
@@ -92,6 +96,9 @@ class ToolContext:
         """The same for every attempt at this call, and for no other call: not for one of a conversation that had this
         id before, nor for one that is made again after a reset."""
         return ":".join(part for part in (self.conversation_id, self.chain_id, self.call_id) if part)
+
+
+ToolContext.__init__ = known_options("ToolContext", InvalidTool)(ToolContext.__init__)  # type: ignore[method-assign]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -240,6 +247,7 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
     Raises InvalidTool.
     """
+    refuse_unknown(_place(function), options, _OPTIONS, error=InvalidTool)
     # A tool belongs to the module that made it, wherever its function comes from.
     options.setdefault("_module", sys._getframe(1).f_globals.get("__name__", ""))
     return partial(_make, **options) if function is None else _make(function, **options)
@@ -275,6 +283,13 @@ def _make(
         module=_module,
         **options,
     )
+
+
+_OPTIONS = (*(name for name in options_of(_make) if name not in {"function", "_module"}), *_PASSED_ON)
+
+
+def _place(function: Callable[..., Any] | None) -> str:
+    return "tool()" if function is None else f"tool() of {describe(function)}"
 
 
 async def _call(function: Callable[[], Any], *, executor: Executor | None = None) -> Any:

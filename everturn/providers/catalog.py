@@ -5,7 +5,6 @@ Another server that speaks a known protocol is another row. A protocol of its ow
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Mapping
@@ -15,8 +14,8 @@ from urllib.parse import quote, urlsplit
 
 from pydantic import SecretStr
 
-from everturn.errors import InvalidModel, InvalidSetting, KeyMissing, KeyRefused
-from everturn.models import Model
+from everturn.errors import InvalidSetting, KeyMissing, KeyRefused
+from everturn.models import Model, unknown_provider
 
 ProtocolName = Literal["openai_chat", "openai_responses", "gemini", "anthropic_messages"]
 
@@ -153,7 +152,6 @@ PROVIDERS: Mapping[str, Row] = {
     "scripted": Row(),
 }
 
-_LATER = frozenset[str]()
 _ADDRESS_OF = {"openai-chat": "OPENAI_BASE_URL", "azure": "AZURE_OPENAI_BASE_URL"}
 """Providers whose base URL's variable is not named after them."""
 _ADDRESS_ALSO = {"azure": "AZURE_BASE_URL"}
@@ -201,11 +199,7 @@ def row_of(provider: str) -> Row:
     """The row of a provider's prefix. Raises InvalidModel, with the nearest name."""
     if row := PROVIDERS.get(provider):
         return row
-    if provider in _LATER:
-        raise InvalidModel(f"The provider {provider!r} is not built in yet.", cure=_known())
-    near = difflib.get_close_matches(provider.lower(), PROVIDERS, n=1)
-    hint = f"Did you mean {near[0]!r}? " if near else ""
-    raise InvalidModel(f"There is no provider {provider!r}.", cure=hint + _known())
+    raise unknown_provider(provider)
 
 
 def resolve(model: Model, *, environ: Mapping[str, str] = os.environ) -> Endpoint:
@@ -288,7 +282,3 @@ def _key_missing(model: Model, names: tuple[str, ...]) -> KeyMissing:
         cure=f"Set {names[0]} where the worker runs, and restart it.",
         provider=model.provider,
     )
-
-
-def _known() -> str:
-    return f"Known providers: {', '.join(PROVIDERS)}."

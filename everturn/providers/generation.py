@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from everturn.errors import InvalidSetting
 from everturn.models import Model, ModelSettings
 from everturn.providers.base import Request, ToolSpec
 from everturn.records import Message, Reply
+from everturn.spelling import known_options
 
 if TYPE_CHECKING:
     from everturn.agent import ToolItem
 
 
+@known_options("generate", InvalidSetting)
 async def generate(
     model: str | Model,
     messages: str | Message | Sequence[Message],

@@ -33,7 +33,7 @@ WRONG = [30, 1.5, "30", "a minute", True, timedelta(), timedelta(seconds=-1)]
     ],
 )
 def test_a_setting_takes_no_other(made: Callable[[Any], Any], value: Any) -> None:
-    with pytest.raises((ValueError, InvalidTool), match=r"[Ww]rite (a )?timedelta"):
+    with pytest.raises((InvalidSetting, InvalidTool), match=r"[Ww]rite (a )?timedelta"):
         made(value)
 
 

@@ -39,7 +39,7 @@ RULES = [
     Rule("names", never=f"{everything_but()} pydantic temporalio httpx"),
     Rule("errors", never=f"{everything_but()} pydantic temporalio httpx"),
     Rule("records", never=f"{everything_but()} temporalio httpx"),
-    Rule("models", never=f"{everything_but('errors')} temporalio httpx"),
+    Rule("models", never=f"{everything_but('errors', 'records')} temporalio httpx"),
     # What users write with: usable without Temporal and without a provider.
     *(
         Rule(room, never="temporalio httpx providers workflows activities hosting client cli")

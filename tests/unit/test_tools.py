@@ -309,11 +309,6 @@ def test_what_is_no_function_is_refused(function: Any, cure: str) -> None:
         tool(function)
 
 
-def test_an_unknown_option_is_a_type_error() -> None:
-    with pytest.raises(TypeError, match="efect"):
-        tool(efect="once")(refund.function)  # type: ignore[call-overload]
-
-
 def test_a_tool_of_the_client_cannot_run_here() -> None:
     made = Tool(name="ask", description="", arguments=SchemaArguments({}), runs_on="client")
     with pytest.raises(InvalidTool, match="the client runs it"):

@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 from everturn import Agent, Approvals, Client, Limits, Model, Patience, names, tool
 from everturn.activities.failures import retry_delay
-from everturn.errors import InvalidAgent, Refused, Stalled
+from everturn.errors import InvalidAgent, InvalidModel, Refused, Stalled
 from everturn.records import Decision, ToolCall
 from everturn.testing import ScriptedModel, call, fail
 from tests.conftest import agent_on, eventually, hosting, waiting
@@ -179,7 +180,14 @@ async def test_expected_arguments_go_with_one_call(client: Client, scripted: Scr
 async def test_a_model_name_that_is_none_stalls_and_says_so(client: Client, scripted: Scripted) -> None:
     agent = agent_on(scripted([fail(401), "Done."]))
     async with hosting(client, agent):
-        conversation = await client.start(agent, "Go", model="nonsense:x")
+        with pytest.raises(InvalidModel, match="There is no provider 'nonsense'"):
+            await client.start(agent, "Go", model="nonsense:x")
+        # Clients of other languages have no list of providers.
+        started = {"agent": agent.name, "message": "Go", "model": "nonsense:x"}
+        handle = await client.temporal.start_workflow(
+            names.CONVERSATION, started, id=f"nonsense-{uuid4().hex[:6]}", task_queue=client.task_queue
+        )
+        conversation = client.conversation(handle.id)
         with pytest.raises(Stalled, match="nonsense"):
             await conversation.reply()
         with pytest.raises(Refused, match="There is no model 'nonsense'"):

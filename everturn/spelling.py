@@ -1,0 +1,70 @@
+"""Options that nobody knows: named, with the nearest one that there is. Values are not shown: one may be a key."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import re
+from collections.abc import Callable, Collection, Iterable
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+from everturn.errors import ConfigError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_SECRET = re.compile(r"key|token|secret|password", re.IGNORECASE)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """`Did you mean 'timeout'?`, or what there is."""
+    there = list(known)
+    by_lower = {one.lower(): one for one in there}
+    near = difflib.get_close_matches(name.lower(), by_lower, n=1)
+    if near:
+        return f"Did you mean {by_lower[near[0]]!r}?"
+    return f"There are {', '.join(there)}." if there else "It takes none."
+
+
+def refuse_unknown(what: str, given: Iterable[str], known: Collection[str], *, error: type[ConfigError]) -> None:
+    """Raises `error` for the first name that is not known."""
+    for name in given:
+        if name in known:
+            continue
+        cure = nearest(name, known)
+        if "key_env" in known and _SECRET.search(name):
+            cure = "A key stays in the worker's environment: key_env= takes the name of the variable that holds it."
+        raise error(f"{what} has no option {name!r}.", cure=cure)
+
+
+def known_options(
+    what: str, error: type[ConfigError], *, also: Callable[[], Collection[str]] = tuple
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """For a constructor: an option that it does not have is `error`, where Python has a bare TypeError.
+
+    `also`: what it hands on to somebody else.
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        own = [
+            name
+            for name, parameter in inspect.signature(function).parameters.items()
+            if name not in {"self", "cls"} and parameter.kind is not parameter.VAR_KEYWORD
+        ]
+
+        @wraps(function)
+        def checked(*args: P.args, **options: P.kwargs) -> R:
+            if options.keys() - set(own):
+                refuse_unknown(what, options, [*own, *also()], error=error)
+            return function(*args, **options)
+
+        return checked
+
+    return decorate
+
+
+def options_of(function: Callable[..., Any]) -> list[str]:
+    """The names that it can be called with."""
+    parameters = inspect.signature(function).parameters.values()
+    return [one.name for one in parameters if one.kind in (one.KEYWORD_ONLY, one.POSITIONAL_OR_KEYWORD)]

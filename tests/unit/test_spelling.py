@@ -1,0 +1,162 @@
+"""Misspelt options: refused in everturn's own words, which name the option and the nearest one, and show no value."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, cast
+
+import pytest
+
+import everturn
+from everturn import (
+    Agent,
+    Approvals,
+    Client,
+    Deployment,
+    Limits,
+    Model,
+    ModelSettings,
+    Patience,
+    ToolContext,
+    WebSearch,
+    Worker,
+    XSearch,
+    generate,
+    tool,
+)
+from everturn.errors import ConfigError, InvalidAgent, InvalidModel, InvalidSetting, InvalidTool
+from everturn.models import PROVIDERS, Compaction
+from everturn.providers import catalog
+
+KEY = "sk-that-nobody-may-see"
+
+
+def add(a: int, b: int) -> int:
+    return a + b
+
+
+def connect(**options: Any) -> None:
+    asyncio.run(Client.connect(**options))
+
+
+CASES: list[tuple[Callable[..., Any], str, str, type[ConfigError]]] = [
+    (cast("Any", tool), "tiemout", "Did you mean 'timeout'?", InvalidTool),
+    (lambda **options: tool(add, **options), "efect", "Did you mean 'effect'?", InvalidTool),
+    (lambda **options: Agent("clerk", model="scripted:demo", **options), "instruction", "'instructions'", InvalidAgent),
+    (lambda **options: Agent("clerk", **options), "modle", "Did you mean 'model'?", InvalidAgent),
+    (lambda **options: Worker(cast("Any", None), agents=[], **options), "task_que", "'task_queue'", InvalidSetting),
+    (lambda **options: Client(cast("Any", None), **options), "taskqueue", "'task_queue'", InvalidSetting),
+    (connect, "adress", "Did you mean 'address'?", InvalidSetting),
+    (connect, "name_space", "Did you mean 'namespace'?", InvalidSetting),
+    (lambda **options: generate("scripted:demo", "Hi", **options), "setings", "'settings'", InvalidSetting),
+    (lambda **options: Model("openai:m", **options), "api_key", "key_env= takes the name", InvalidModel),
+    (lambda **options: Model("openai:m", **options), "base_uri", "Did you mean 'base_url'?", InvalidModel),
+    (Limits, "max_turn", "Did you mean 'max_turns'?", InvalidSetting),
+    (Limits, "maxTurns", "Did you mean 'max_turns'?", InvalidSetting),
+    (ModelSettings, "temperatur", "Did you mean 'temperature'?", InvalidSetting),
+    (Patience, "models", "Did you mean 'model'?", InvalidSetting),
+    (Approvals, "expires_after", "Did you mean 'expire_after'?", InvalidSetting),
+    (Compaction, "window_token", "Did you mean 'window_tokens'?", InvalidSetting),
+    (WebSearch, "max_use", "Did you mean 'max_uses'?", InvalidTool),
+    (XSearch, "from_day", "Did you mean 'from_date'?", InvalidTool),
+    (Deployment, "build", "Did you mean 'build_id'?", InvalidSetting),
+    (ToolContext, "conversation", "Did you mean 'conversation_id'?", InvalidTool),
+]
+
+
+@pytest.mark.parametrize(("make", "option", "cure", "error"), CASES, ids=[case[1] for case in CASES])
+def test_a_misspelt_option_is_named_with_the_nearest_one_and_without_its_value(
+    make: Callable[..., Any], option: str, cure: str, error: type[ConfigError]
+) -> None:
+    with pytest.raises(error) as caught:
+        make(**{option: KEY})
+    assert f"has no option {option!r}" in str(caught.value)
+    assert cure in str(caught.value)
+    assert KEY not in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+CONFIGURED = {
+    "Agent",
+    "Approvals",
+    "Client",
+    "CodeExecution",
+    "Deployment",
+    "Limits",
+    "Model",
+    "ModelSettings",
+    "Patience",
+}
+CONFIGURED |= {"ToolContext", "WebSearch", "Worker", "XSearch"}
+NOT_CONFIGURED = {"Document", "Image", "Message", "Outcome", "Reply", "Text", "ToolCall", "ToolResult", "Usage"}
+"""Records: they cross deploys, and pass over what they do not know."""
+NOT_CONFIGURED |= {"Conversation", "Tool"}
+"""Made by a client, and by `tool`."""
+
+
+def test_every_public_class_refuses_what_it_does_not_know_or_is_none_that_users_configure() -> None:
+    public = {name: getattr(everturn, name) for name in everturn.__all__}
+    classes = {name for name, value in public.items() if isinstance(value, type) and not issubclass(value, Exception)}
+    assert classes == CONFIGURED | NOT_CONFIGURED
+    for name in CONFIGURED:
+        with pytest.raises(ConfigError, match="has no option 'nonsense'"):
+            public[name](nonsense=1)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: Limits(max_turns=0), "Limits won't do: max_turns: Input should be greater than or equal to 1."),
+        (cast("Any", Compaction), "Compaction won't do: window_tokens: Field required."),
+        (lambda: ModelSettings(temperature=cast("Any", KEY)), "ModelSettings won't do: temperature: "),
+        (lambda: Patience(model=timedelta()), "Patience won't do: model: "),
+        (lambda: Model(cast("Any", 5)), "5 is not a model."),
+        (lambda: Model("openai:m", base_url=5), "Model won't do: base_url: "),
+    ],
+)
+def test_a_value_that_does_not_fit_is_said_by_its_option_alone(make: Callable[[], Any], said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        make()
+    assert str(caught.value).startswith(said)
+    assert KEY not in str(caught.value)
+    assert "pydantic.dev" not in str(caught.value)
+
+
+@pytest.mark.parametrize("key", [KEY, "hf_abcdefgh", "gsk_abcdefgh", "AIzaSyAbcdefgh"])
+def test_a_key_in_the_place_of_its_variables_name_is_refused_unseen(key: str) -> None:
+    with pytest.raises(InvalidModel, match="no name of an environment variable") as caught:
+        Model("openai:m", key_env=key)
+    assert key not in str(caught.value)
+
+
+def test_a_models_name_may_be_given_by_name() -> None:
+    assert Model(name="openai:m") == Model("openai:m")
+    assert Model.model_validate({"name": "openai:m"}) == Model("openai:m")
+
+
+@pytest.mark.parametrize(
+    ("options", "near"),
+    [
+        ({"model": "openia:gpt-5.5"}, "Did you mean 'openai'?"),
+        ({"model": Model("anthropc:claude")}, "Did you mean 'anthropic'?"),
+        ({"model": "scripted:demo", "fallback_models": ["gogle:gemini"]}, "Did you mean 'google'?"),
+        ({"model": "nobody:x"}, "Known providers: openai, "),
+    ],
+)
+def test_an_agent_with_a_model_of_an_unknown_provider_is_refused(options: dict[str, Any], near: str) -> None:
+    with pytest.raises(InvalidModel, match="There is no provider") as caught:
+        Agent("clerk", **options)
+    assert near in str(caught.value)
+
+
+async def test_a_conversation_on_a_model_of_an_unknown_provider_is_refused_before_it_starts() -> None:
+    client = Client(cast("Any", None))
+    with pytest.raises(InvalidModel, match="Did you mean 'openai'"):
+        await client.start("clerk", "Hi", model="openia:gpt-5.5")
+
+
+def test_the_providers_that_are_known_are_those_that_there_are() -> None:
+    assert sorted(PROVIDERS) == sorted(catalog.PROVIDERS)
