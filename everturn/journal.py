@@ -3,23 +3,31 @@
 Temporal notices a lost worker by its silence, which takes seconds. The kernel knows at once, and frees the lock on its
 journal, which names the activities that were running. A worker that starts, or that runs beside it, finds that, and
 fails them for it, to be run again.
+
+What is in the folder is not trusted: only files that a worker of this user made are read or removed, and nothing in
+one of them can stop a worker, or fail what a living one runs.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import fcntl
 import json
 import os
+import re
+import secrets
 import tempfile
 import time
 from base64 import b64decode, b64encode
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from io import FileIO
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import Any, Final, Self
 
+from pydantic_core import from_json
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import ResetStickyTaskQueueRequest
 from temporalio.client import AsyncActivityCancelledError, Client
@@ -27,11 +35,17 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
 from everturn.logs import get_logger
+from everturn.private_folder import NotPrivate, PrivateFolder, identity_of
 
 _log = get_logger("everturn.worker")
 
 MAX_BYTES = 1024 * 1024
 """A journal that gets longer is written anew, with what is in hand."""
+
+MAX_READ_BYTES: Final = 8 * MAX_BYTES
+"""A longer one is none."""
+
+MAX_HEADER_BYTES: Final = 8 * 1024
 
 STALE_SECONDS = 24 * 3600.0
 """Temporal has long noticed what a worker lost that has been dead for a day: its journal is only litter by then."""
@@ -41,8 +55,21 @@ LOOK_SECONDS = 0.5
 
 RPC_TIMEOUT = timedelta(seconds=5)
 
+RPCS_AT_ONCE: Final = 50
+
+_NAME: Final = re.compile(r"everturn-[0-9]{1,10}-[0-9a-f]{16}\.jsonl")
+_KIND: Final = {"journal": "everturn 1"}
+"""What each header says of itself, beside the worker's scope and the number of the file that it was written into: a
+copy is no journal."""
+
 Task = dict[str, str]
 """token, conversation, run, activity."""
+
+_TASK_FIELDS: Final = ("token", "conversation", "run", "activity")
+
+
+class _NoJournal(Exception):
+    """A file that no worker wrote so."""
 
 
 def default_folder() -> Path:
@@ -53,38 +80,59 @@ class Journal:
     """One file for each worker, locked as long as the worker lives. The kernel keeps what a killed process wrote."""
 
     def __init__(self, folder: Path, *, scope: dict[str, str]) -> None:
-        self._folder = folder
+        self._path = folder
         self._scope = scope
         """Server, namespace and task queue: only a worker of the same ones is a successor."""
-        self._file: IO[str] | None = None
+        self._folder: PrivateFolder | None = None
+        self._file: FileIO | None = None
+        self._size = 0
+        self._name = ""
+        self._identity = (0, 0)
         self._held: dict[str, Task] = {}
         self._passed: set[str] = set()
-        """Names of journals that are none of ours; looking at them again and again would cost more than turns do."""
+        """Names of files that are none of ours; looking at them again and again would cost more than turns do."""
 
     def __enter__(self) -> Self:
         try:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            name = tempfile.mkstemp(prefix=f"{os.getpid()}-", suffix=".jsonl", dir=self._folder)[1]
-            self._file = Path(name).open("w", buffering=1, encoding="utf-8")
-            fcntl.flock(self._file, fcntl.LOCK_EX)
-            self._passed.add(Path(name).name)
-            self._write(self._scope)
+            if self._path == default_folder():
+                PrivateFolder(self._path.parent).close()
+            self._folder = PrivateFolder(self._path)
+            self._begin(self._folder)
+        except NotPrivate as error:
+            cure = "chmod go-w, or give Worker(journals=) a folder of this user's own"
+            _log.warning("journal.off", reason=str(error), effect="a crash is noticed seconds later", cure=cure)
         except OSError as error:
             # A read-only disk costs seconds after a crash, and nothing else.
-            _log.info("journal.off", folder=str(self._folder), error=str(error))
-            self._file = None
+            _log.info("journal.off", folder=str(self._path), error=str(error))
+            self._end()
         return self
+
+    def _begin(self, folder: PrivateFolder) -> None:
+        name = f"everturn-{os.getpid()}-{secrets.token_hex(8)}.jsonl"
+        descriptor = folder.create(name)
+        self._name, self._identity = name, identity_of(os.fstat(descriptor))
+        self._file = FileIO(descriptor, "r+")
+        fcntl.flock(descriptor, fcntl.LOCK_EX)  # before its first line: an empty one is nobody's
+        self._write(self._header)
 
     def __exit__(self, *_: object) -> None:
         self._end()
+        if self._folder:
+            self._folder.close()
+        self._folder = None
 
     def _end(self) -> None:
         file, self._file = self._file, None
-        if file:
-            # Before its lock goes: it would look like that of a dead worker.
-            Path(file.name).unlink(missing_ok=True)
+        if file and self._folder:
+            with suppress(OSError):
+                # Before its lock goes: it would look like that of a dead worker.
+                self._folder.remove(self._name, self._identity)
             with suppress(OSError):  # what a full disk did not take
                 file.close()
+
+    @property
+    def _header(self) -> dict[str, str]:
+        return _header(self._scope, self._identity[1])
 
     @contextmanager
     def holding(self, task: Task) -> Iterator[None]:
@@ -101,16 +149,21 @@ class Journal:
         if self._file is None:
             return
         try:
-            if self._file.tell() > MAX_BYTES:
-                self._file.seek(0)
-                self._file.truncate()
-                for held in (self._scope, *self._held.values()):
-                    self._file.write(json.dumps(held) + "\n")
-            self._file.write(json.dumps(line) + "\n")
+            if self._size > MAX_BYTES:
+                self._write_anew(self._file)
+            self._size += _written(self._file, [line])
         except OSError as error:
             # A full disk must not fail a tool, least of all one that has run.
-            _log.warning("journal.off", folder=str(self._folder), error=str(error))
+            _log.warning("journal.off", folder=str(self._path), error=str(error))
             self._end()
+
+    def _write_anew(self, file: FileIO) -> None:
+        # Over what is there, and then cut: whoever reads meanwhile, or after a kill, finds all that is in hand.
+        file.seek(0)
+        self._size = _written(file, [self._header, *self._held.values()])
+        file.truncate(self._size)
+
+    # ------------------------------------------------------------ the journals of others
 
     async def watch(self, client: Client) -> None:
         """Hands back what workers beside this one had in hand when they died. Never returns."""
@@ -120,37 +173,69 @@ class Journal:
 
     async def hand_back(self, client: Client) -> int:
         """Fails what dead workers had in hand, and returns how many tasks that were."""
-        tasks = await asyncio.to_thread(lambda: list(self._orphans()))  # the disk may be slow
-        await asyncio.gather(*(_hand_back(client, task) for task in tasks))
+        try:
+            tasks = await asyncio.to_thread(lambda: list(self._orphans()))  # the disk may be slow
+            some = asyncio.Semaphore(RPCS_AT_ONCE)
+            await asyncio.gather(*(_hand_back(client, task, some) for task in tasks))
+        except Exception as error:  # noqa: BLE001 - without it, heartbeats do the same, seconds later
+            _log.warning("journal.not_read", folder=str(self._path), error=f"{type(error).__name__}: {error}")
+            return 0
         if tasks:
             _log.info("worker.handed_back", activities=len(tasks))
         return len(tasks)
 
     def _orphans(self) -> Iterator[Task]:
-        with suppress(OSError):  # somebody clears the folder, or hides it
-            for file in self._folder.iterdir():
-                if file.name not in self._passed:
-                    yield from self._read_dead(file)
+        """The open tasks of dead workers, but for those that a living one says it runs."""
+        if self._folder is None:
+            return
+        names = self._names(self._folder)
+        self._passed &= names  # of those that are gone, nothing is remembered
+        dead = [task for name in names - self._passed for task in self._guarded(name, self._read_dead)]
+        if dead:
+            # Read after the dead ones, and whatever their scope is: one server may have two names.
+            living = {task["token"] for name in self._names(self._folder) for task in self._guarded(name, self._read)}
+            living |= set(self._held)
+            yield from (task for task in dead if task["token"] not in living)
 
-    def _read_dead(self, file: Path) -> list[Task]:
-        """The open tasks of a journal whose worker is dead, which is then removed. None of one who lives.
-
-        A journal for other servers or queues is left to their workers, until it is stale."""
+    def _names(self, folder: PrivateFolder) -> set[str]:
         try:
-            with file.open(encoding="utf-8") as journal:
-                scope = _scope_of(journal.readline())
-                ours = scope == self._scope
-                if scope and not ours:
-                    self._passed.add(file.name)
-                if not ours and os.fstat(journal.fileno()).st_mtime > time.time() - STALE_SECONDS:
-                    return []
-                fcntl.flock(journal, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                journal.seek(0)
-                tasks = _open_tasks(journal)
-                file.unlink()
-                return tasks if ours else []
+            return {name for name in folder.names() if _NAME.fullmatch(name) and name != self._name}
+        except OSError:  # somebody clears the folder, or hides it
+            return set()
+
+    def _guarded(self, name: str, read: Callable[[PrivateFolder, str], list[Task]]) -> list[Task]:
+        """What `read` finds in a file; nothing if there is anything wrong with it."""
+        try:
+            return read(self._folder, name) if self._folder else []
         except OSError:
             return []  # its worker lives, or somebody else was quicker
+        except (_NoJournal, NotPrivate) as error:
+            if name not in self._passed:
+                _log.warning("journal.ignored", file=name, reason=str(error))
+            self._passed.add(name)
+            return []
+
+    def _read_dead(self, folder: PrivateFolder, name: str) -> list[Task]:
+        """The open tasks of a journal whose worker is dead, which is then removed. Raises OSError if it lives.
+
+        A journal for other servers or queues is left to their workers, until it is stale."""
+        with folder.reading(name) as descriptor:
+            found = os.fstat(descriptor)
+            if not found.st_size:
+                return []  # it is just being made
+            ours = _header_of(descriptor) == _header(self._scope, found.st_ino)
+            if not ours and found.st_mtime > time.time() - STALE_SECONDS:
+                self._passed.add(name)
+                return []
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            tasks = _tasks_in(descriptor) if ours else []
+            folder.remove(name, identity_of(found))
+            return tasks
+
+    def _read(self, folder: PrivateFolder, name: str) -> list[Task]:
+        """The open tasks of a journal whose worker may live: what is here now."""
+        with folder.reading(name) as descriptor:
+            return _tasks_in(descriptor)
 
 
 def task_of(info: Any) -> Task:
@@ -162,36 +247,72 @@ def task_of(info: Any) -> Task:
     }
 
 
-def _scope_of(line: str) -> dict[str, str]:
-    """Of a journal's first line; empty where that is not written yet."""
-    try:
-        return dict(json.loads(line))
-    except (ValueError, TypeError):
-        return {}
+def _written(file: FileIO, lines: list[dict[str, str]]) -> int:
+    """How many bytes that took. Raises OSError."""
+    content = "".join(json.dumps(line) + "\n" for line in lines).encode()
+    if file.write(content) != len(content):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    return len(content)
 
 
-def _open_tasks(journal: IO[str]) -> list[Task]:
+def _header(scope: dict[str, str], file_number: int) -> dict[str, str]:
+    return {**_KIND, **scope, "file": str(file_number)}
+
+
+def _header_of(descriptor: int) -> dict[str, str]:
+    """Of the file's own. Raises _NoJournal."""
+    first, ended, _ = os.pread(descriptor, MAX_HEADER_BYTES, 0).partition(b"\n")
+    header = _strings(first) if ended else None
+    if header is None or any(header.get(name) != value for name, value in _KIND.items()):
+        raise _NoJournal("it does not begin as a journal does")
+    if header.get("file") != str(os.fstat(descriptor).st_ino):
+        raise _NoJournal("it is a copy of a journal")
+    return header
+
+
+def _tasks_in(descriptor: int) -> list[Task]:
+    """What was begun and not ended. Raises _NoJournal if the file is too long."""
+    content = b""
+    while len(content) <= MAX_READ_BYTES and (more := os.pread(descriptor, MAX_BYTES, len(content))):
+        content += more
+    if len(content) > MAX_READ_BYTES:
+        raise _NoJournal(f"it is longer than {MAX_READ_BYTES:,} bytes")
     tasks: dict[str, Task] = {}
-    for text in journal:
-        try:
-            line = json.loads(text)
-        except ValueError:
-            continue  # the last line of a killed process may be half a line
-        if "done" in line:
-            tasks.pop(line["done"], None)
-        elif "token" in line:
-            tasks[line["token"]] = line
+    for line in content.split(b"\n"):
+        fields = _strings(line) or {}  # the last line of a killed process may be half a line
+        if done := fields.get("done"):
+            tasks.pop(done, None)
+        elif all(fields.get(name) for name in _TASK_FIELDS) and _is_base64(fields["token"]):
+            tasks[fields["token"]] = fields
     return list(tasks.values())
 
 
-async def _hand_back(client: Client, task: Task) -> None:
+def _strings(line: bytes) -> dict[str, str] | None:
+    """The JSON object of texts in a line; None if it is anything else."""
+    try:
+        value = from_json(line)
+    except ValueError:
+        return None
+    is_one = isinstance(value, dict) and all(isinstance(item, str) for item in value.values())
+    return value if is_one else None
+
+
+def _is_base64(token: str) -> bool:
+    try:
+        return bool(b64decode(token, validate=True))
+    except ValueError:
+        return False
+
+
+async def _hand_back(client: Client, task: Task, some: asyncio.Semaphore) -> None:
     lost = ApplicationError(
         "its worker was lost while it ran", type="WorkerLost", next_retry_delay=timedelta(milliseconds=1)
     )
     handle = client.get_async_activity_handle(task_token=b64decode(task["token"]))
     try:
-        await release(client, task["conversation"], task["run"])
-        await handle.fail(lost)
+        async with some:
+            await release(client, task["conversation"], task["run"])
+            await handle.fail(lost, rpc_timeout=RPC_TIMEOUT)
     except (RPCError, AsyncActivityCancelledError) as error:
         # Temporal noticed before us, or the conversation is over.
         _log.debug("worker.not_handed_back", activity=task["activity"], error=str(error))

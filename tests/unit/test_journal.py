@@ -3,97 +3,128 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
+import shutil
 import subprocess
 import sys
+from base64 import b64encode
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from everturn import journal
-from everturn.journal import Journal, Task
+from everturn import journal, private_folder
+from everturn.journal import Journal, Task, default_folder
+from everturn.private_folder import NotPrivate, PrivateFolder
 
 SCOPE = {"server": "s", "namespace": "n", "task_queue": "q"}
+NAME = "everturn-1-0123456789abcdef.jsonl"
 
 
 def task(name: str) -> Task:
-    return {"token": name, "conversation": "c", "run": "r", "activity": "a"}
+    return {"token": b64encode(name.encode()).decode(), "conversation": "c", "run": "r", "activity": "a"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (made := tmp_path / "journals").mkdir(mode=0o700)
+    return made
+
+
+def tokens(tasks: Any) -> list[str]:
+    return sorted(one["token"] for one in tasks)
 
 
 def orphans(folder: Path, scope: dict[str, str] = SCOPE) -> list[str]:
-    return sorted(one["token"] for one in Journal(folder, scope=scope)._orphans())
+    with Journal(folder, scope=scope) as mine:
+        return tokens(mine._orphans())
 
 
-def test_a_worker_that_ends_leaves_nothing(tmp_path: Path) -> None:
-    with Journal(tmp_path, scope=SCOPE) as mine, mine.holding(task("t")):
-        assert orphans(tmp_path) == [], "its worker lives"
-    assert list(tmp_path.iterdir()) == []
+def left(folder: Path, *lines: dict[str, Any] | str, scope: dict[str, str] = SCOPE, name: str = NAME) -> Path:
+    """The journal of a worker that died."""
+    file = folder / name
+    with file.open("x") as written:
+        written.write(json.dumps(journal._header(scope, os.fstat(written.fileno()).st_ino)) + "\n")
+        written.writelines(line if isinstance(line, str) else json.dumps(line) + "\n" for line in lines)
+    file.chmod(0o600)
+    return file
 
 
-def test_a_killed_workers_open_tasks_are_found_once_by_a_successor_of_the_same_queue(tmp_path: Path) -> None:
+def test_a_worker_that_ends_leaves_nothing(folder: Path) -> None:
+    with Journal(folder, scope=SCOPE) as mine, mine.holding(task("t")):
+        assert orphans(folder) == [], "its worker lives"
+    assert list(folder.iterdir()) == []
+
+
+def test_a_killed_workers_open_tasks_are_found_once_by_a_successor_of_the_same_queue(folder: Path) -> None:
     program = f"""
 import os, signal
 from pathlib import Path
 from everturn.journal import Journal
-with Journal(Path({str(tmp_path)!r}), scope={SCOPE!r}) as mine:
+with Journal(Path({str(folder)!r}), scope={SCOPE!r}) as mine:
     with mine.holding({task("ended")!r}):
         pass
     with mine.holding({task("open")!r}):
         os.kill(os.getpid(), signal.SIGKILL)
 """
     subprocess.run([sys.executable, "-c", program], check=False, timeout=30)
-    assert orphans(tmp_path, {**SCOPE, "task_queue": "another"}) == []
-    assert orphans(tmp_path) == ["open"]
-    assert orphans(tmp_path) == []
+    (file,) = folder.iterdir()
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert orphans(folder, {**SCOPE, "task_queue": "another"}) == []
+    assert orphans(folder) == tokens([task("open")])
+    assert orphans(folder) == []
+    assert list(folder.iterdir()) == []
 
 
-def test_a_dead_journal_of_another_queue_is_left_alone_until_it_is_stale(tmp_path: Path) -> None:
-    file = tmp_path / "1-x.jsonl"
-    file.write_text('{"server":"s","namespace":"n","task_queue":"another"}\n')
-    assert orphans(tmp_path) == []
+def test_a_dead_journal_of_another_queue_is_left_alone_until_it_is_stale(folder: Path) -> None:
+    file = left(folder, scope={**SCOPE, "task_queue": "another"})
+    assert orphans(folder) == []
     assert file.exists()
     os.utime(file, times=(0, 0))
     with file.open() as living:
         fcntl.flock(living, fcntl.LOCK_EX)
-        assert orphans(tmp_path) == []
+        assert orphans(folder) == []
         assert file.exists(), "its worker lives"
-    assert orphans(tmp_path) == []
+    assert orphans(folder) == []
     assert not file.exists()
 
 
-def test_one_that_is_just_being_made_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "1-x.jsonl").touch()
-    assert orphans(tmp_path) == []
-    assert (tmp_path / "1-x.jsonl").exists()
+def test_one_that_is_just_being_made_is_left_alone(folder: Path) -> None:
+    with Journal(folder, scope=SCOPE) as mine:
+        (folder / NAME).touch()
+        assert list(mine._orphans()) == []
+        (folder / NAME).unlink()
+        left(folder, task("t"))
+        assert tokens(mine._orphans()) == tokens([task("t")]), "it is looked at again"
 
 
-def test_a_worker_looks_at_journals_of_other_queues_once(tmp_path: Path) -> None:
-    with Journal(tmp_path, scope=SCOPE) as mine, Journal(tmp_path, scope={**SCOPE, "task_queue": "another"}) as other:
-        for _ in range(2):
-            assert list(mine._orphans()) == []
-            assert len(mine._passed) == 2
-        assert mine._passed == {Path(one._file.name).name for one in (mine, other) if one._file}
+def test_a_worker_looks_at_journals_of_other_queues_once_and_forgets_those_that_are_gone(folder: Path) -> None:
+    with Journal(folder, scope=SCOPE) as mine:
+        with Journal(folder, scope={**SCOPE, "task_queue": "another"}):
+            for _ in range(2):
+                assert list(mine._orphans()) == []
+                assert len(mine._passed) == 1
+        assert list(mine._orphans()) == []
+        assert mine._passed == set()
 
 
-def test_half_a_last_line_is_passed_over(tmp_path: Path) -> None:
-    (tmp_path / "1-x.jsonl").write_text('{"server":"s","namespace":"n","task_queue":"q"}\n{"token":"t","conv')
-    assert orphans(tmp_path) == []
+def test_half_a_last_line_is_passed_over(folder: Path) -> None:
+    left(folder, task("t"), '{"token":"t","conv')
+    assert orphans(folder) == tokens([task("t")])
 
 
-def test_a_long_journal_is_written_anew_with_what_is_in_hand(tmp_path: Path) -> None:
-    journal.MAX_BYTES, before = 500, journal.MAX_BYTES
-    try:
-        with Journal(tmp_path, scope=SCOPE) as mine, mine.holding(task("long")):
-            for number in range(100):
-                with mine.holding(task(str(number))):
-                    pass
-            (file,) = tmp_path.iterdir()
-            assert file.stat().st_size < 1500
-            with file.open() as written:
-                assert journal._scope_of(written.readline()) == SCOPE
-                assert [one["token"] for one in journal._open_tasks(written)] == ["long"]
-    finally:
-        journal.MAX_BYTES = before
+def test_a_long_journal_is_written_anew_with_what_is_in_hand(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal, "MAX_BYTES", 700)
+    with Journal(folder, scope=SCOPE) as mine, mine.holding(task("long")):
+        (file,) = folder.iterdir()
+        for number in range(100):
+            with mine.holding(task(str(number))), file.open("rb") as written:
+                assert journal._header_of(written.fileno()) == mine._header
+                held = tokens(journal._tasks_in(written.fileno()))
+                assert held == tokens([task("long"), task(str(number))])
+        assert file.stat().st_size < 1500
 
 
 def test_a_folder_that_can_not_be_written_costs_nothing_else(tmp_path: Path) -> None:
@@ -103,20 +134,205 @@ def test_a_folder_that_can_not_be_written_costs_nothing_else(tmp_path: Path) -> 
         assert list(tmp_path.iterdir()) == [blocked]
 
 
-def test_a_disk_that_is_full_fails_no_tool(tmp_path: Path) -> None:
-    with Path("/dev/full").open("wb", buffering=0) as full, Journal(tmp_path, scope=SCOPE) as mine:
+def test_a_disk_that_is_full_fails_no_tool(folder: Path) -> None:
+    with Path("/dev/full").open("wb", buffering=0) as full, Journal(folder, scope=SCOPE) as mine:
         assert mine._file is not None
         os.dup2(full.fileno(), mine._file.fileno())
         with mine.holding(task("t")):
             pass
-        assert list(tmp_path.iterdir()) == [], "no other worker takes it for a dead one's"
+        assert list(folder.iterdir()) == [], "no other worker takes it for a dead one's"
         with mine.holding(task("u")):
             pass
 
 
-def test_a_folder_that_is_hidden_hands_nothing_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def denied(self: Path) -> None:
-        raise PermissionError(13, "Permission denied", str(self))
+def test_a_folder_that_goes_away_hands_nothing_back(folder: Path) -> None:
+    with Journal(folder, scope=SCOPE) as mine:
+        shutil.rmtree(folder)
+        assert list(mine._orphans()) == []
+        with mine.holding(task("t")):
+            pass
 
-    monkeypatch.setattr(Path, "iterdir", denied)
-    assert orphans(tmp_path) == []
+
+# ---------------------------------------------------------------- what others put there
+
+
+def test_whatever_is_no_journal_of_ours_stays_as_it_is(folder: Path, tmp_path: Path) -> None:
+    others = {
+        "notes.txt": "mine",
+        "1-abcdefgh.jsonl": json.dumps(SCOPE) + "\n",
+        "everturn-1.jsonl": json.dumps(SCOPE) + "\n",
+        NAME: json.dumps(SCOPE) + "\n" + json.dumps(task("t")) + "\n",  # the name alone does not make it ours
+        NAME.replace("0123", "4567"): "",
+    }
+    for name, text in others.items():
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o600)
+        os.utime(folder / name, times=(0, 0))
+    (precious := tmp_path / "precious.txt").write_text("mine")
+    os.utime(precious, times=(0, 0))
+    (folder / NAME.replace("0123", "aaaa")).symlink_to(precious)
+    (folder / NAME.replace("0123", "bbbb")).hardlink_to(precious)
+    assert orphans(folder) == []
+    assert {file.name: file.read_text() for file in folder.iterdir() if file.name in others} == others
+    assert precious.read_text() == "mine"
+    assert len(list(folder.iterdir())) == len(others) + 2
+
+
+def test_a_copy_of_a_journal_is_none(folder: Path) -> None:
+    with Journal(folder, scope=SCOPE) as mine, mine.holding(task("t")):
+        (file,) = folder.iterdir()
+        shutil.copy2(file, folder / NAME)
+        assert orphans(folder) == []
+
+
+def test_what_a_living_worker_runs_is_never_handed_back(folder: Path) -> None:
+    with Journal(folder, scope=SCOPE) as mine, mine.holding(task("running")):
+        left(folder, task("running"), task("lost"))
+        assert orphans(folder) == tokens([task("lost")])
+        left(folder, task("running"))
+        assert list(mine._orphans()) == []
+        # One server may have two names.
+        left(folder, task("running"), scope={**SCOPE, "server": "alias"})
+        assert orphans(folder, {**SCOPE, "server": "alias"}) == []
+
+
+def fifo(file: Path) -> None:
+    os.mkfifo(file)
+
+
+def directory(file: Path) -> None:
+    file.mkdir()
+
+
+def loop(file: Path) -> None:
+    file.symlink_to(file)
+
+
+def to_another(file: Path) -> None:
+    file.symlink_to(left(file.parent, task("x"), name=NAME.replace("0123", "cccc")))
+
+
+def sparse(file: Path) -> None:
+    left(file.parent, task("x"), name=file.name)
+    os.truncate(file, 8 * 1024**3)
+
+
+def unreadable(file: Path) -> None:
+    left(file.parent, task("x"), name=file.name).chmod(0)
+
+
+def holding(*lines: dict[str, Any] | str) -> Callable[[Path], None]:
+    return lambda file: left(file.parent, *lines, name=file.name) and None
+
+
+def beginning(content: bytes) -> Callable[[Path], Any]:
+    return lambda file: file.write_bytes(content)
+
+
+DAMAGED: dict[str, Callable[[Path], Any]] = {
+    "a pipe": fifo,
+    "a folder": directory,
+    "a link to itself": loop,
+    "8 GB of nothing": sparse,
+    "one that can't be read": unreadable,
+    "not UTF-8": beginning(b"\xff\xfe\x00"),
+    "not UTF-8 further on": lambda file: left(file.parent, task("x"), name=file.name).write_bytes(
+        file.read_bytes() + b"\xff\xfe\n"
+    ),
+    "an endless first line": beginning(b"{" * 100_000),
+    "a list": beginning(b"[]\n"),
+    "a number": beginning(b"1\n"),
+    "100,000 levels": beginning(b"[" * 100_000 + b"\n"),
+    "no token": holding({"conversation": "c", "run": "r", "activity": "a"}),
+    "no run": holding({name: value for name, value in task("x").items() if name != "run"}),
+    "no text": holding({**task("x"), "token": 5}, {"done": {}}, {"done": ["x"]}),
+    "bad base64": holding({**task("x"), "token": "no base64!"}, {**task("x"), "token": "a"}),
+    "lone surrogates": holding('{"token":"\\udc80","conversation":"c","run":"r","activity":"a"}\n'),
+    "deep lines": holding("[" * 100_000 + "\n"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGED)
+def test_a_damaged_journal_stops_nothing(folder: Path, damage: str, caplog: pytest.LogCaptureFixture) -> None:
+    DAMAGED[damage](folder / NAME)
+    left(folder, task("lost"), name=NAME.replace("0123", "dddd"))
+    with Journal(folder, scope=SCOPE) as mine:
+        found = tokens(mine._orphans())
+        assert set(found) - set(tokens([task("x")])) == set(tokens([task("lost")]))
+        told = len(caplog.records)
+        assert list(mine._orphans()) == []
+        assert len(caplog.records) == told, "said once"
+
+
+async def test_the_watch_goes_on_whatever_happens(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    left(folder, task("lost"))
+    looks = 0
+
+    async def broken(*_: Any) -> None:
+        nonlocal looks
+        looks += 1
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(journal, "_hand_back", broken)
+    with Journal(folder, scope=SCOPE) as mine:
+        assert await mine.hand_back(None) == 0  # type: ignore[arg-type]
+    assert looks == 1
+    assert [record.getMessage().partition(" ")[0] for record in caplog.records] == ["journal.not_read"]
+
+
+def test_a_link_put_in_the_journals_place_is_not_written_through(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (precious := tmp_path / "precious.txt").write_text("mine")
+    monkeypatch.setattr(journal, "MAX_BYTES", 0)
+    with Journal(folder, scope=SCOPE) as mine:
+        (file,) = folder.iterdir()
+        file.unlink()
+        file.symlink_to(precious)
+        with mine.holding(task("t")):
+            pass
+    assert precious.read_text() == "mine"
+    assert file.is_symlink(), "nor is it removed, for it is not ours"
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o777, 0o1777, 0o707])
+def test_a_folder_that_others_write_into_is_refused(folder: Path, mode: int) -> None:
+    folder.chmod(mode)
+    left(folder, task("t"))
+    with Journal(folder, scope=SCOPE) as mine, mine.holding(task("u")):
+        assert list(mine._orphans()) == []
+        assert [file.name for file in folder.iterdir()] == [NAME]
+
+
+def test_a_folder_of_somebody_else_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(private_folder.os, "geteuid", lambda: os.getuid() + 1)
+    with pytest.raises(NotPrivate, match="belongs to user"):
+        PrivateFolder(folder)
+
+
+def test_a_link_of_somebody_else_is_refused(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (link := tmp_path / "link").symlink_to(folder)
+    PrivateFolder(link).close()
+    PrivateFolder(link / "deeper").close()
+    real, lstat = os.geteuid(), Path.lstat
+
+    def foreign(self: Path) -> Any:
+        found = lstat(self)
+        return os.stat_result([*found[:4], real + 1, *found[5:10]]) if self == link else found
+
+    monkeypatch.setattr(Path, "lstat", foreign)
+    for path in (link, link / "deeper"):
+        with pytest.raises(NotPrivate, match="somebody else's link"):
+            PrivateFolder(path)
+
+
+def test_the_default_place_is_this_users_from_its_parent_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with Journal(default_folder(), scope=SCOPE):
+        assert default_folder().parent.stat().st_mode & 0o777 == 0o700
+        assert default_folder().stat().st_mode & 0o777 == 0o700
+    default_folder().parent.chmod(0o777)
+    with Journal(default_folder(), scope=SCOPE):
+        assert list(default_folder().iterdir()) == []
