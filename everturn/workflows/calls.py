@@ -55,6 +55,7 @@ class Calls:
         self.recorded: set[str] = set()
         """Those whose result stands in the event of its tool's activity, in the marker of a local one, or in the event
         of its agent's conversation."""
+        desk.expects = self._expects
 
     async def settle(
         self, planned: tuple[PlannedCall, ...], *, agent: str, turn: int, at_once: int
@@ -74,7 +75,13 @@ class Calls:
         """The results, in order; a call that has none is told that it was cut short, and why."""
         results = tuple(self._results.get(call.call_id) or self._cut_short(call, why) for call in self._open)
         self._open = ()
+        self._desk.settle_all()
         return results
+
+    def _expects(self, call_id: str) -> bool:
+        """Whether a call may yet begin to wait: one of the reply at hand that was not begun, or of one to come."""
+        known = any(call.call_id == call_id for call in self._open)
+        return not self._open or (known and call_id not in self._results.keys() | self._running)
 
     def _cut_short(self, call: ToolCall, why: str) -> ToolResult:
         return verdicts.cut_short(call, why, running=call.call_id in self._running)
@@ -88,6 +95,7 @@ class Calls:
                 return verdicts.answered(call, plan.text)
             case AwaitAnswer():
                 taken = await self._desk.ask(call, needs="answer", why=plan.why, expiry=plan.expiry)
+                self._desk.settle(call.call_id)
                 return verdicts.of(call, taken)
             case RunTool():
                 return await self._run_when_allowed(call, plan)
@@ -99,20 +107,25 @@ class Calls:
     async def _run_when_allowed(self, call: ToolCall, plan: RunTool) -> ToolResult:
         """Runs the tool, asking a human first where the plan says so, and again wherever a run leaves a doubt."""
         why, doubtful = plan.approval, False
+        refused = ""
         decision: Decision | None = None
         since: datetime | None = None
         while True:
             if why:
                 since = since or workflow.now()
                 expiry = None if doubtful else plan.expiry
-                taken = await self._desk.ask(call, needs="approval", why=why, expiry=expiry, since=since)
+                taken = await self._desk.ask(
+                    call, needs="approval", why=why + refused, expiry=expiry, since=since, policy=plan.policy
+                )
                 if plan.policy and not taken.by_rule and (refusal := await self._refusal(call, taken.decision)):
                     self._desk.take_back(call.call_id)
-                    why = f"{plan.approval or why} ({taken.decision.by or 'somebody'} may not decide: {refusal})"
+                    refused = f" ({taken.decision.by or 'somebody'} may not decide: {refusal})"
                     continue
+                self._desk.settle(call.call_id)
                 if taken.decision.verdict != "approve":
                     return verdicts.outcome_unknown(call, taken) if doubtful else verdicts.of(call, taken)
                 decision = taken.decision
+            refused = ""
             try:
                 return await self._run(call, plan, decision)
             except ActivityError as error:
@@ -145,10 +158,9 @@ class Calls:
         check = DecisionCheck(agent=self._agent, call=call, decision=decision)
         summary = display.summary(f"may {display.shortened(decision.by, 40)} decide?")
         try:
-            with self._desk.checking(call.call_id):
-                refusal: str = await workflow.execute_activity(
-                    names.CHECK_DECISION, check, result_type=str, summary=summary, **check_options()
-                )
+            refusal: str = await workflow.execute_activity(
+                names.CHECK_DECISION, check, result_type=str, summary=summary, **check_options()
+            )
         except ActivityError as error:
             if is_cancelled_exception(error):
                 raise

@@ -1,7 +1,7 @@
 """What people send to a conversation: one table of names, each a signal and an update with the same payload.
 
 An update is validated and answers, or is refused with a reason. A signal that can't be taken is logged and changes
-nothing. Neither can fail a workflow task, whatever it carries.
+nothing; one that only comes too early may be held until it can. Neither can fail a workflow task, whatever it carries.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ from everturn.records import Record, explain
 
 P = TypeVar("P", bound=Record)
 
+Later = Callable[[str], None]
+"""Takes a signal that was held, or logs why it can't be taken; which it is told if there is a reason already."""
+
 
 def accept(
     name: str,
@@ -24,8 +27,11 @@ def accept(
     *,
     objection: Callable[[P], str | None],
     take: Callable[[P], dict[str, Any]],
+    hold: Callable[[P, Later], bool] | None = None,
 ) -> None:
-    """Takes `name` as a signal and as an update. `objection` says why a payload can't be taken, None where it can."""
+    """Takes `name` as a signal and as an update. `objection` says why a payload can't be taken, None where it can.
+
+    `hold` is asked about a signal that can't be taken now: True if it keeps it for later."""
 
     def check(*inputs: Any) -> None:
         _, problem = _read(payload_type, inputs, objection)
@@ -37,6 +43,12 @@ def accept(
 
     def on_signal(*inputs: Any) -> None:
         payload, problem = _read(payload_type, inputs, objection)
+        if payload is None or problem is None:
+            take_or_ignore(payload, problem)
+        elif hold is None or not hold(payload, lambda late: take_or_ignore(payload, late or objection(payload))):
+            take_or_ignore(None, problem)
+
+    def take_or_ignore(payload: P | None, problem: str | None) -> None:
         if payload is None or problem:
             workflow_log("signal.ignored", level="warning", signal=name, why=problem)
         else:

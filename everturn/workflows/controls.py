@@ -15,8 +15,9 @@ from everturn.bounds import MAX_INPUT_CHARS, size_of
 from everturn.carryover import CarryOver
 from everturn.payloads import Answer, Approve, Control, Deny, MessageIn, Start, State
 from everturn.records import Decision, Message
-from everturn.workflows.commands import accept
+from everturn.workflows.commands import Later, accept
 from everturn.workflows.desk import LONGEST_SECONDS, Desk, Taken, iso
+from everturn.workflows.held import Held
 from everturn.workflows.progress import MAX_DELTA_CHARS, total_chars
 
 REMEMBERED = 1000
@@ -53,17 +54,18 @@ class Controls:
         self.paused = carry.paused
         self._message_ids = dict.fromkeys(carry.message_ids)
         self._on_change = on_change
+        self._held = Held()
         if start.message:
             self.receive(Message.user(start.message), start.message_id)
         self._accept_commands()
 
     def _accept_commands(self) -> None:
         accept(names.MESSAGE, MessageIn, objection=self._message_objection, take=self._take_message)
-        accept(names.APPROVE, Approve, objection=self._approve_objection, take=self._take_approval)
-        accept(names.DENY, Deny, objection=self._objection, take=self._take_denial)
-        accept(names.ANSWER, Answer, objection=self._objection, take=self._take_answer)
+        accept(names.APPROVE, Approve, objection=self._approve_objection, take=self._take_approval, hold=self._hold)
+        accept(names.DENY, Deny, objection=self._objection, take=self._take_denial, hold=self._hold)
+        accept(names.ANSWER, Answer, objection=self._objection, take=self._take_answer, hold=self._hold)
         accept(names.PAUSE, Control, objection=self._pause_objection, take=self._pause)
-        accept(names.RESUME, Control, objection=self._resume_objection, take=self._resume)
+        accept(names.RESUME, Control, objection=self._resume_objection, take=self._resume, hold=self._hold_resume)
         accept(names.CANCEL_TURN, Control, objection=self._cancel_objection, take=self._cancel_turn)
         accept(names.CLOSE, Control, objection=lambda _: None, take=self._close)
 
@@ -94,6 +96,7 @@ class Controls:
         """Waits until a person has seen to it and sends `resume`."""
         self.cause, self.cure = cause, cure
         self._on_change()
+        self._held.release(names.RESUME, until=lambda: self.cause is None)
         await workflow.wait_condition(lambda: self.cause is None)
 
     async def unpaused(self) -> None:
@@ -171,6 +174,9 @@ class Controls:
         decision = Decision(verdict="answer", by=answer.by, at=now())
         return self._decide(answer.call_id, Taken(decision, answer.as_parts(), answer.is_error))
 
+    def _hold(self, decision: Approve | Deny | Answer, later: Later) -> bool:
+        return not self.idle and self.desk.hold(decision.call_id, later)
+
     def _decide(self, call_id: str, taken: Taken) -> dict[str, Any]:
         return {"call_ids": self.desk.decide(call_id, taken)}
 
@@ -190,6 +196,9 @@ class Controls:
         if self.cause is None and not self.paused:
             return "There is nothing to resume: the conversation is neither stalled nor paused."
         return None
+
+    def _hold_resume(self, _: Control, later: Later) -> bool:
+        return not (self.idle or self.desk.waiting) and self._held.keep(names.RESUME, later, waits=False)
 
     def _resume(self, control: Control) -> dict[str, Any]:
         self.paused, self.cause, self.cure = False, None, None

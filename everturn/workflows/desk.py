@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
@@ -14,6 +13,8 @@ from temporalio import workflow
 from everturn import names
 from everturn.payloads import Expiry, WaitingCall
 from everturn.records import Decision, ResultPart, Text, ToolCall
+from everturn.workflows.commands import Later
+from everturn.workflows.held import Held
 
 REMEMBERED = 256
 """Decisions kept to tell the second person who came first: more than any reply's calls, and bounded."""
@@ -35,6 +36,8 @@ class Waiting:
     since: datetime
     expires: datetime | None
     decided: asyncio.Future[Taken]
+    policy: bool = False
+    """A person's decision on it is checked before it counts."""
 
     def shown(self) -> WaitingCall:
         call = self.call
@@ -71,6 +74,9 @@ class Desk:
         """Calls whose policy is being asked about a decision."""
         self._closing = Decision(verdict="deny")
         self._on_change = on_change
+        self._held = Held()
+        self.expects: Callable[[str], bool] = lambda _: True
+        """Whether a call, by its id, may yet begin to wait for its first decision."""
 
     async def ask(
         self,
@@ -80,16 +86,18 @@ class Desk:
         why: str,
         expiry: Expiry | None = None,
         since: datetime | None = None,
+        policy: bool = False,
     ) -> Taken:
         """Waits until somebody decides on this call, or until it expires; which is counted from `since`, if it was
-        asked for before."""
+        asked for before. With `policy`, what a person decides counts only from `settle` on: see `take_back`."""
         if self.closed:
             return Taken(self._closing, by_rule=True)
         since = since or workflow.now()
         expires = since + timedelta(seconds=min(expiry.after, LONGEST_SECONDS)) if expiry else None
-        waiting = Waiting(call, needs, why, since, expires, asyncio.get_running_loop().create_future())
+        waiting = Waiting(call, needs, why, since, expires, asyncio.get_running_loop().create_future(), policy)
         self.waiting[call.call_id] = waiting
         self._on_change()
+        self._held.release(call.call_id, until=waiting.decided.done)
         clock = asyncio.create_task(self._expire(waiting, expiry)) if expiry else None
         try:
             return await waiting.decided
@@ -109,18 +117,26 @@ class Desk:
         await workflow.sleep(left, summary=f"expiry of {call.call_id}")
         self.decide(call.call_id, _expired(waiting, expiry))
 
-    @contextmanager
-    def checking(self, call_id: str) -> Iterator[None]:
-        """While the block runs, it is not certain yet that a decision holds."""
-        self._checked.add(call_id)
-        try:
-            yield
-        finally:
-            self._checked.discard(call_id)
+    def hold(self, call_id: str, later: Later) -> bool:
+        """Keeps a decision that comes early, until its call waits; False where it is not early, but wrong or late."""
+        checked = call_id in self._checked
+        first = call_id != names.EVERY_CALL and call_id not in self.waiting and call_id not in self._decisions
+        return (checked or (first and self.expects(call_id))) and self._held.keep(call_id, later, waits=checked)
+
+    def settle(self, call_id: str) -> None:
+        """The decision on this call counts."""
+        self._checked.discard(call_id)
+        self._held.settled(call_id)
 
     def take_back(self, call_id: str) -> None:
         """Forgets a decision that turned out not to be that person's to take."""
+        self._checked.discard(call_id)
         self._decisions.pop(call_id, None)
+
+    def settle_all(self) -> None:
+        """The turn is over: no call waits any more."""
+        self._checked.clear()
+        self._held.settled()
 
     def close(self, closing: Decision) -> None:
         """Denies what waits now and what would wait later."""
@@ -151,8 +167,11 @@ class Desk:
         """Hands the decision to every call that it addresses, and returns their ids."""
         addressed = tuple(self._addressed(call_id, taken.decision.verdict == "approve"))
         for one in addressed:
-            self.waiting.pop(one).decided.set_result(taken)
+            waiting = self.waiting.pop(one)
+            waiting.decided.set_result(taken)
             self._decisions[one] = taken.decision
+            if waiting.policy and not taken.by_rule:
+                self._checked.add(one)
         while len(self._decisions) > REMEMBERED:
             self._decisions.pop(next(iter(self._decisions)))
         self._on_change()
