@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from everturn.providers import generate
     from everturn.records import Document, Image, Message, Outcome, Reply, Text, ToolCall, ToolResult, Usage
     from everturn.servertools import CodeExecution, UnsupportedParameter, WebSearch, XSearch
+    from everturn.tooloptions import ToolOptions
     from everturn.tools import Tool, ToolContext, tool
 
 _HOMES = {
@@ -44,6 +45,7 @@ _HOMES = {
     "ToolCall": "records",
     "ToolContext": "tools",
     "ToolFailed": "errors",
+    "ToolOptions": "tooloptions",
     "ToolResult": "records",
     "UnsupportedParameter": "servertools",
     "Usage": "records",
@@ -77,6 +79,7 @@ __all__ = [
     "ToolCall",
     "ToolContext",
     "ToolFailed",
+    "ToolOptions",
     "ToolResult",
     "UnsupportedParameter",
     "Usage",

@@ -17,10 +17,11 @@ from everturn.records import Decision, ToolCall
 from everturn.schemas import ModelArguments, SchemaArguments
 from everturn.servertools import ServerTool
 from everturn.spelling import known_options
+from everturn.tooloptions import ToolOptions
 from everturn.tools import NO_TIMEOUT, Tool, tool
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,64}")
-_DICT_KEYS = frozenset({"name", "description", "parameters", "type"})
+_DICT_KEYS = frozenset({"name", "description", "parameters", "type", *ToolOptions.model_fields})
 
 Loop = Literal["auto", "manual"]
 """Who settles the model's calls: the conversation, or whoever answers each of them."""
@@ -314,6 +315,7 @@ def _client_tool(item: Mapping[str, Any], *, place: str) -> Tool:
             runs_on="client",
             timeout=NO_TIMEOUT,
             patience=NO_TIMEOUT,
+            options=ToolOptions(**{key: value for key, value in item.items() if key in ToolOptions.model_fields}),
         )
     except InvalidTool as error:
         raise InvalidTool(f"{place}: {error.message}", cure="Change the dict's 'name'.") from error

@@ -23,6 +23,7 @@ from everturn.records import Document, Image, Text
 from everturn.results import to_parts
 from everturn.schemas import InvalidArguments, ModelArguments, SchemaArguments, describe, read_signature, unwrap
 from everturn.spelling import known_options, options_of, refuse_unknown
+from everturn.tooloptions import ToolOptions
 
 __all__ = ["Effect", "InvalidArguments", "Predicate", "RunsOn", "Tool", "ToolContext", "tool"]
 
@@ -123,6 +124,8 @@ class Tool(Generic[P, R]):
     patience: timedelta = DEFAULT_PATIENCE
     runs_on: RunsOn = "worker"
     local: bool = False
+    options: ToolOptions = ToolOptions()  # noqa: RUF009 - frozen
+    """What providers are told of it beside the rest."""
     module: str = ""
     agent: str = ""
     """The name of the agent that answers the calls, where it is one."""
@@ -217,6 +220,7 @@ def tool(
     patience: timedelta | None = None,
     runs_on: RunsOn = "worker",
     local: bool = False,
+    options: ToolOptions | Mapping[str, Any] | None = None,
 ) -> Tool[P, R]: ...
 
 
@@ -231,6 +235,7 @@ def tool(
     patience: timedelta | None = None,
     runs_on: RunsOn = "worker",
     local: bool = False,
+    options: ToolOptions | Mapping[str, Any] | None = None,
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 
 
@@ -244,6 +249,7 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     - `patience`: of all tries together, 30 minutes or, where that is longer, one timeout.
     - `runs_on`: with `client`, no worker runs it; the call waits until somebody answers it.
     - `local`: run it within the conversation's own workflow task: quicker, for `read` tools that take a few seconds.
+    - `options`: what providers are told of it beside the rest, such as ToolOptions(strict=True), or a dict of the same.
 
     Raises InvalidTool.
     """
@@ -261,7 +267,8 @@ def _make(
     description: str | None = None,
     patience: timedelta | None = None,
     timeout: timedelta | None = None,
-    **options: Any,
+    options: ToolOptions | Mapping[str, Any] | None = None,
+    **more: Any,
 ) -> Tool:
     if isinstance(function, staticmethod):
         function = function.__func__
@@ -269,7 +276,7 @@ def _make(
     name = _own_name(function) if name is None else name
     signature = read_signature(function, context_type=ToolContext)
     if timeout is None:
-        timeout = NO_TIMEOUT if options.get("runs_on") == "client" else DEFAULT_TIMEOUT
+        timeout = NO_TIMEOUT if more.get("runs_on") == "client" else DEFAULT_TIMEOUT
     if patience is None:
         patience = max(DEFAULT_PATIENCE, timeout) if isinstance(timeout, timedelta) else DEFAULT_PATIENCE
     return Tool(
@@ -280,8 +287,9 @@ def _make(
         context_parameters=signature.context_parameters,
         timeout=timeout,
         patience=patience,
+        options=ToolOptions.of(options, tool=name),
         module=_module,
-        **options,
+        **more,
     )
 
 

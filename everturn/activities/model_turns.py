@@ -230,7 +230,7 @@ def _facts_of(agent: Agent, indexed: bool, retention: float | None) -> WorkerFac
 
 
 def _specs(agent: Agent) -> tuple[ToolSpec, ...]:
-    return tuple(ToolSpec(tool.name, tool.description, tool.parameters) for tool in agent.tools)
+    return tuple(map(ToolSpec.of, agent.tools))
 
 
 def _model(agent: Agent, request: ModelRequest) -> Model:

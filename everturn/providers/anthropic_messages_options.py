@@ -14,9 +14,10 @@ from typing import Any, Final
 
 from everturn.errors import InvalidTool
 from everturn.models import ModelSettings
-from everturn.providers.base import Request, ToolSpec, refuse_server_tool, warn_unsupported
+from everturn.providers.base import Request, ToolSpec, refuse_server_tool, tool_options, warn_unsupported
 from everturn.providers.untrusted import write
 from everturn.servertools import CodeExecution, ServerTool, WebSearch
+from everturn.tooloptions import ToolOptions
 
 MAX_TOKENS: Final = 32_000
 """max_tokens where nobody set it, for the API requires one: room for long files and thoughts, and the most that every
@@ -94,7 +95,7 @@ def options(request: Request, *, thoughtless: bool) -> dict[str, Any]:
 def tools(request: Request) -> list[dict[str, Any]]:
     """The tools. Raises InvalidTool for one that Anthropic does not have, or two of one name."""
     found = [
-        *map(_tool, request.tools),
+        *(_tool(tool, request) for tool in request.tools),
         *(_server_tool(tool, request) for tool in request.server_tools),
         *map(dict, request.raw_tools),
     ]
@@ -107,9 +108,10 @@ def tools(request: Request) -> list[dict[str, Any]]:
     return found
 
 
-def _tool(tool: ToolSpec) -> dict[str, Any]:
+def _tool(tool: ToolSpec, request: Request) -> dict[str, Any]:
     about = {"description": tool.description} if tool.description else {}
-    return {"name": tool.name, **about, "input_schema": {"type": "object", **tool.parameters}}
+    more = tool_options(request.model, tool, *ToolOptions.model_fields, callers=("direct", "code_execution"))
+    return {"name": tool.name, **about, "input_schema": {"type": "object", **tool.parameters}, **more}
 
 
 def _server_tool(tool: ServerTool, request: Request) -> dict[str, Any]:

@@ -7,12 +7,16 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
 
 from everturn.errors import InvalidTool
 from everturn.models import Model, ModelSettings
 from everturn.records import Document, Image, Message, Opaque, Part, ServerToolUse, Thinking
 from everturn.servertools import ServerTool, UnsupportedParameter
+from everturn.tooloptions import ToolOptions
+
+if TYPE_CHECKING:
+    from everturn.tools import Tool
 
 T = TypeVar("T")
 
@@ -33,6 +37,11 @@ class ToolSpec:
     name: str
     description: str = ""
     parameters: Mapping[str, Any] = field(default_factory=lambda: {"type": "object", "properties": {}})
+    options: ToolOptions = ToolOptions()  # noqa: RUF009 - frozen
+
+    @classmethod
+    def of(cls, tool: Tool) -> ToolSpec:
+        return cls(tool.name, tool.description, tool.parameters, tool.options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +79,14 @@ def assistant_message(parts: Sequence[Part], *, request: Request) -> Message:
 
 
 OnDelta = Callable[[Delta], None]
+
+
+def tool_options(model: Model, tool: ToolSpec, *names: str, callers: tuple[str, ...] = ()) -> dict[str, Any]:
+    """What is set of these options of a tool, as the provider has it; warns of the others."""
+    known, unknown = tool.options.known_to(*names, callers=callers)
+    for name in unknown:
+        warn_unsupported(model, f"{name}= of the tool {tool.name!r}")
+    return known
 
 
 def warn_unsupported(model: Model, what: str, instead: str = "The request goes out without it.") -> None:

@@ -42,6 +42,8 @@ class Dialect:
     """Whether that field must be there, at least empty."""
     user_after_tool: bool = True
     """Whether a user message may follow a tool message directly."""
+    strict_tools: bool = False
+    """Whether a function's `strict` is known, and refused by none of its servers."""
     call_id: re.Pattern[str] | None = None
     """What the ids of calls have to look like; others are replaced on the wire."""
     output: Literal["json_schema", "json_object", "words"] = "json_schema"
@@ -83,7 +85,13 @@ class Row:
 
 # OpenAI refuses ids of more than 40 characters, Mistral any but 9 letters and digits. Ids of other servers that
 # come along at a change of models have other lengths.
-_OPENAI = Dialect(max_tokens="max_completion_tokens", call_id=re.compile(r"[^\s]{1,40}"), files="data", cache_key=True)
+_OPENAI = Dialect(
+    max_tokens="max_completion_tokens",
+    call_id=re.compile(r"[^\s]{1,40}"),
+    files="data",
+    cache_key=True,
+    strict_tools=True,
+)
 _AZURE = replace(_OPENAI, files="none", cache_key=False)
 _MISTRAL = Dialect(
     required="any",
@@ -131,7 +139,9 @@ PROVIDERS: Mapping[str, Row] = {
     "moonshot": Row(base_url="https://api.moonshot.ai/v1", keys=("MOONSHOT_API_KEY",), dialect=_MOONSHOT),
     "huggingface": Row(base_url="https://router.huggingface.co/v1", keys=("HF_TOKEN",)),
     "openrouter": Row(
-        base_url="https://openrouter.ai/api/v1", keys=("OPENROUTER_API_KEY",), dialect=Dialect(files="data_or_url")
+        base_url="https://openrouter.ai/api/v1",
+        keys=("OPENROUTER_API_KEY",),
+        dialect=Dialect(files="data_or_url", strict_tools=True),
     ),
     "xai": Row(
         protocol="openai_responses",

@@ -15,13 +15,14 @@ from typing import Any, Final, TypeGuard
 from urllib.parse import quote
 
 from everturn.errors import InvalidTool
-from everturn.models import ModelSettings
+from everturn.models import Model, ModelSettings
 from everturn.providers.base import (
     UNPARSED,
     Request,
     ToolSpec,
     placeholder,
     refuse_server_tool,
+    tool_options,
     warn_unsupported,
 )
 from everturn.providers.efforts import nearest_effort
@@ -110,11 +111,12 @@ def _tools(request: Request) -> list[Json]:
             f"{request.model.name} can't have functions and server-side tools in one request.",
             cure="Use a model from Gemini 3 on, or only one of the two kinds.",
         )
-    declared = {"functionDeclarations": [_declaration(tool) for tool in request.tools]}
+    declared = {"functionDeclarations": [_declaration(tool, request.model) for tool in request.tools]}
     return [*([declared] if request.tools else []), *own, *map(dict, request.raw_tools)]
 
 
-def _declaration(tool: ToolSpec) -> Json:
+def _declaration(tool: ToolSpec, model: Model) -> Json:
+    tool_options(model, tool)  # it has none of them
     declaration: Json = {"name": wire_name(tool.name), "description": tool.description}
     schema = tool.parameters
     # An object without properties is refused by some models.

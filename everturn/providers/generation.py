@@ -47,7 +47,7 @@ async def generate(
         model=agent.model,
         messages=_transcript(messages),
         instructions=agent.instructions,
-        tools=[ToolSpec(tool.name, tool.description, tool.parameters) for tool in agent.tools],
+        tools=[*map(ToolSpec.of, agent.tools)],
         server_tools=agent.server_tools,
         raw_tools=agent.raw_tools,
         settings=agent.settings,

@@ -10,12 +10,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from everturn.providers.base import Request, ToolSpec, cache_key, refuse_server_tool, warn_unsupported
+from everturn.models import Model
+from everturn.providers.base import Request, ToolSpec, cache_key, refuse_server_tool, tool_options, warn_unsupported
 from everturn.providers.catalog import Dialect, row_of
 from everturn.providers.efforts import nearest_effort
 from everturn.providers.openai_chat_messages import encode_messages
 from everturn.providers.openai_chat_replies import Assembler, decode
-from everturn.providers.strict import fits_strict
+from everturn.providers.strict import fits_strict, only_fitting
 from everturn.providers.untrusted import write
 
 __all__ = ["Assembler", "decode", "encode"]
@@ -75,7 +76,8 @@ def _settings(request: Request, dialect: Dialect) -> dict[str, Any]:
 
 
 def _tools(request: Request, dialect: Dialect) -> dict[str, Any]:
-    tools = [*map(_tool, request.tools), *_server_tools(request, dialect), *map(dict, request.raw_tools)]
+    own = [_tool(tool, request.model, dialect) for tool in request.tools]
+    tools = [*own, *_server_tools(request, dialect), *map(dict, request.raw_tools)]
     if not tools:
         return {}
     body: dict[str, Any] = {"tools": tools}
@@ -96,10 +98,12 @@ def _tools(request: Request, dialect: Dialect) -> dict[str, Any]:
     return body
 
 
-def _tool(tool: ToolSpec) -> dict[str, Any]:
-    # `strict` stays out: several servers refuse the field, and without it OpenAI takes the schema as it is.
+def _tool(tool: ToolSpec, model: Model, dialect: Dialect) -> dict[str, Any]:
+    # Unless it is asked for, `strict` stays out: several servers refuse the field, and without it OpenAI takes the
+    # schema as it is.
     function = {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
-    return {"type": "function", "function": function}
+    more = tool_options(model, tool, *(("strict",) if dialect.strict_tools else ()))
+    return {"type": "function", "function": function | only_fitting(model, tool, more)}
 
 
 def _server_tools(request: Request, dialect: Dialect) -> list[dict[str, Any]]:

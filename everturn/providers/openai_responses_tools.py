@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from everturn.models import Model
-from everturn.providers.base import Request, ToolSpec, refuse_server_tool, warn_unsupported
+from everturn.providers.base import Request, ToolSpec, refuse_server_tool, tool_options, warn_unsupported
 from everturn.providers.catalog import row_of
+from everturn.providers.strict import only_fitting
 from everturn.servertools import CodeExecution, ServerTool, WebSearch, XSearch
 
 Made = dict[str, Any]
@@ -22,7 +23,7 @@ _INCLUDES = {
 def tools(request: Request) -> list[Made]:
     """Raises InvalidTool for a tool that the provider does not have."""
     served = [_served(tool, request.model) for tool in request.server_tools]
-    return [*map(_function, request.tools), *served, *map(dict, request.raw_tools)]
+    return [*(_function(tool, request.model) for tool in request.tools), *served, *map(dict, request.raw_tools)]
 
 
 def choice(request: Request) -> Made:
@@ -50,7 +51,10 @@ def custom_names(request: Request) -> frozenset[str]:
     return frozenset(name for name in named if isinstance(name, str))
 
 
-def _function(tool: ToolSpec) -> Made:
+def _function(tool: ToolSpec, model: Model) -> Made:
+    is_openai = row_of(model.provider).responses.server_tools == "openai"
+    known = ("strict", "defer_loading", "allowed_callers") if is_openai else ()
+    more = tool_options(model, tool, *known, callers=("direct", "programmatic"))
     # `strict` is sent because without it OpenAI takes the schema as strict, and makes every parameter required.
     return {
         "type": "function",
@@ -58,6 +62,7 @@ def _function(tool: ToolSpec) -> Made:
         "description": tool.description,
         "parameters": dict(tool.parameters),
         "strict": False,
+        **only_fitting(model, tool, more),
     }
 
 

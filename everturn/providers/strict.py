@@ -9,6 +9,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from everturn.models import Model
+from everturn.providers.base import ToolSpec, warn_unsupported
+
 _REFUSED = frozenset(
     {
         *("oneOf", "allOf", "not", "if", "then", "else", "default", "prefixItems", "unevaluatedItems"),
@@ -27,6 +30,18 @@ def fits_strict(schema: Mapping[str, Any]) -> bool:
     root = {name: value for name, value in schema.items() if name != "$defs"}
     is_object = root.get("type") == "object" and "anyOf" not in root
     return is_object and all(_fits(node) for node in (root, *definitions.values()))
+
+
+def only_fitting(model: Model, tool: ToolSpec, options: Mapping[str, Any]) -> dict[str, Any]:
+    """A tool's options without `strict`, with a warning, if its schema does not fit."""
+    if not options.get("strict") or fits_strict(tool.parameters):
+        return dict(options)
+    warn_unsupported(
+        model,
+        f"strict= of the tool {tool.name!r} with its schema",
+        "It goes out without. Strict mode takes no defaults and nothing that may be left out, for one.",
+    )
+    return {name: value for name, value in options.items() if name != "strict"}
 
 
 def _fits(schema: Any) -> bool:

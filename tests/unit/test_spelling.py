@@ -20,6 +20,7 @@ from everturn import (
     ModelSettings,
     Patience,
     ToolContext,
+    ToolOptions,
     WebSearch,
     Worker,
     XSearch,
@@ -59,6 +60,8 @@ CASES: list[tuple[Callable[..., Any], str, str, type[ConfigError]]] = [
     (Patience, "models", "Did you mean 'model'?", InvalidSetting),
     (Approvals, "expires_after", "Did you mean 'expire_after'?", InvalidSetting),
     (Compaction, "window_token", "Did you mean 'window_tokens'?", InvalidSetting),
+    (ToolOptions, "defer_load", "Did you mean 'defer_loading'?", InvalidTool),
+    (lambda **options: tool(add, options=options), "input_example", "Did you mean 'input_examples'?", InvalidTool),
     (WebSearch, "max_use", "Did you mean 'max_uses'?", InvalidTool),
     (XSearch, "from_day", "Did you mean 'from_date'?", InvalidTool),
     (Deployment, "build", "Did you mean 'build_id'?", InvalidSetting),
@@ -90,7 +93,7 @@ CONFIGURED = {
     "ModelSettings",
     "Patience",
 }
-CONFIGURED |= {"ToolContext", "WebSearch", "Worker", "XSearch"}
+CONFIGURED |= {"ToolOptions", "ToolContext", "WebSearch", "Worker", "XSearch"}
 NOT_CONFIGURED = {"Document", "Image", "Message", "Outcome", "Reply", "Text", "ToolCall", "ToolResult", "Usage"}
 """Records: they cross deploys, and pass over what they do not know."""
 NOT_CONFIGURED |= {"Conversation", "Tool"}

@@ -1,0 +1,62 @@
+"""What a provider is told of one tool beside its name, description and schema."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+from pydantic import Field, JsonValue
+
+from everturn.errors import InvalidTool
+from everturn.models import Setting
+
+
+class ToolOptions(Setting):
+    """`@tool(options=ToolOptions(strict=True))`, or a dict of the same. What is None is not sent.
+
+    Each goes to the providers that know it, under its own name; the others' requests go out without it, with a warning
+    (UnsupportedParameter).
+    """
+
+    _error = InvalidTool
+
+    strict: bool | None = None
+    """The model's arguments are held to the schema as they are written. Anthropic, OpenAI, Azure, OpenRouter. OpenAI's
+    take few schemas: all parameters have to be required, for one."""
+    defer_loading: bool | None = None
+    """The model sees the tool only when it has searched for it, with the provider's own tool search among `tools`.
+    Anthropic, OpenAI."""
+    allowed_callers: tuple[str, ...] | None = Field(default=None, min_length=1)
+    """Who may call it: 'direct', Anthropic's 'code_execution_20250825' and later, OpenAI's 'programmatic'. Each
+    provider gets its own."""
+    input_examples: tuple[dict[str, JsonValue], ...] | None = Field(default=None, min_length=1)
+    """Arguments as the model could write them. Anthropic."""
+    cache_control: dict[str, JsonValue] | None = None
+    """Such as {"type": "ephemeral", "ttl": "1h"}: what comes up to here is kept. Anthropic."""
+
+    @classmethod
+    def of(cls, given: object, *, tool: str) -> Self:
+        """Raises InvalidTool."""
+        match given:
+            case None:
+                return cls()
+            case cls():
+                return given
+            case Mapping():
+                return cls(**given)
+        raise InvalidTool(
+            f"Tool {tool!r} has options={given!r}.",
+            cure="Write options=ToolOptions(strict=True), or a dict.",
+        )
+
+    def known_to(self, *names: str, callers: tuple[str, ...] = ()) -> tuple[dict[str, Any], list[str]]:
+        """What is set of these, as JSON, and the names of what else is set.
+
+        `callers`: how the names of those callers begin that the provider knows.
+        """
+        asked = self.model_dump(mode="json", exclude_none=True)
+        known = {name: value for name, value in asked.items() if name in names}
+        if "allowed_callers" in known:
+            own = [caller for caller in known.pop("allowed_callers") if caller.startswith(callers)]
+            known |= {"allowed_callers": own} if own else {}
+        return known, [name for name in asked if name not in known]
