@@ -25,6 +25,8 @@ class Caller(Record):
     conversation_id: str
     call_id: str
     turn: int = 0
+    room: int | None = None
+    """How many bytes the outcome may have; None: as many as a payload."""
 
 
 class Start(Record):
@@ -332,6 +334,8 @@ class ToolRequest(Record):
     arguments: dict[str, JsonValue] = Field(default_factory=dict)
     decision: Decision | None = None
     """A human's approval, where one was asked for."""
+    room: int | None = None
+    """How many bytes the result may have; None: as many as any."""
     chain_id: str = ""
     """As in CarryOver. It is written here, so that every try of the call has the same."""
 

@@ -121,7 +121,8 @@ class ToolCalls:
     async def _fitting(self, result: ToolResult, request: ToolRequest, *, until: float) -> ToolResult:
         """The result; where it is too large, kept whole if there is a store, and cut."""
         max_chars = self._agents[request.agent].limits.max_result_chars
-        max_bytes = MAX_RESULT_BYTES - size_of(result.decision)
+        most = MAX_RESULT_BYTES if request.room is None else request.room
+        max_bytes = max(0, most - size_of(result.decision))
         if fits(result.content, max_chars=max_chars, max_bytes=max_bytes):
             return result
         notice = await self._keep(result, until=until) if self._artifacts else Notice()

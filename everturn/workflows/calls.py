@@ -17,6 +17,7 @@ from temporalio.exceptions import (
 )
 
 from everturn import names
+from everturn.bounds import MAX_RESULT_BYTES, size_of
 from everturn.payloads import (
     INVALID_EDIT,
     AwaitAnswer,
@@ -35,6 +36,8 @@ from everturn.workflows.cancelling import or_cancelled, together
 from everturn.workflows.chain import Chain
 from everturn.workflows.desk import Desk
 from everturn.workflows.policy import check_options, local_options, tool_options
+from everturn.workflows.progress import MAX_OUTCOME_BYTES
+from everturn.workflows.room import Room
 from everturn.workflows.subagents import SubAgents
 
 
@@ -43,6 +46,7 @@ class Calls:
 
     def __init__(self, desk: Desk, agents: SubAgents, *, chain: Chain, on_outcome: Callable[[Outcome], None]) -> None:
         self.chain = chain
+        self._room = Room()
         self._desk = desk
         self._agents = agents
         self._on_outcome = on_outcome
@@ -146,7 +150,9 @@ class Calls:
                 return verdicts.cut_short(call, "the conversation was closed")
             self._running.add(call.call_id)
             try:
-                outcome = await self._agents.ask(call, plan, turn=self._turn)
+                room = await self._room.share(request=size_of(call), others=self._to_come, most=MAX_OUTCOME_BYTES)
+                with self._room.promised(call.call_id, room):
+                    outcome = await self._agents.ask(call, plan, turn=self._turn, room=room)
             except (ChildWorkflowError, WorkflowAlreadyStartedError) as error:
                 return verdicts.no_answer(call, error)
         self._on_outcome(outcome)
@@ -181,7 +187,16 @@ class Calls:
         async with self._slots:
             if self._desk.closed:
                 return verdicts.cut_short(call, "the conversation was closed")
-            return await self._started(call, request, plan)
+            room = await self._room.share(request=size_of(request), others=self._to_come, local=plan.local)
+            if room < MAX_RESULT_BYTES:
+                request = request.model_copy(update={"room": room})
+            with self._room.promised(call.call_id, room):
+                return await self._started(call, request, plan)
+
+    @property
+    def _to_come(self) -> int:
+        """How many of the reply's calls have not begun."""
+        return len(self._open) - len(self._running | self._results.keys())
 
     async def _started(self, call: ToolCall, request: ToolRequest, plan: RunTool) -> ToolResult:
         start = workflow.start_local_activity if plan.local else workflow.start_activity

@@ -19,6 +19,7 @@ from everturn.workflows.commands import Later, accept
 from everturn.workflows.desk import LONGEST_SECONDS, Desk, Taken, iso
 from everturn.workflows.held import Held
 from everturn.workflows.progress import MAX_DELTA_CHARS, total_chars
+from everturn.workflows.room import too_full_for
 
 REMEMBERED = 1000
 """Message ids kept to take a repeated message once only."""
@@ -154,12 +155,14 @@ class Controls:
         # In bytes: they go into the tool's payload twice, and beside the model's own into the policy's.
         if (size := size_of(approval)) > MAX_INPUT_CHARS:
             return f"It has {size:,} bytes of JSON; the limit is {MAX_INPUT_CHARS:,}."
+        if approval.arguments is not None and (full := too_full_for(3 * size)):  # the tool's input has them twice
+            return full
         return self.desk.objection(approval.call_id, approving=True, expected=approval.expected)
 
     def _objection(self, decision: Deny | Answer) -> str | None:
         if (size := len(decision.model_dump_json())) > MAX_INPUT_CHARS:
             return f"It has {size:,} characters of JSON; the limit is {MAX_INPUT_CHARS:,}."
-        return self.desk.objection(decision.call_id)
+        return too_full_for(size_of(decision)) or self.desk.objection(decision.call_id)
 
     def _take_approval(self, approval: Approve) -> dict[str, Any]:
         decision = Decision(

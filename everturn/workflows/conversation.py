@@ -24,7 +24,7 @@ from everturn.workflows.cancelling import or_cancelled, stop_if_cancelled
 from everturn.workflows.chain import Chain
 from everturn.workflows.controls import Controls
 from everturn.workflows.policy import model_options, turn_group
-from everturn.workflows.progress import MAX_DELTA_CHARS, Progress
+from everturn.workflows.progress import MAX_DELTA_CHARS, MAX_OUTCOME_BYTES, Progress
 from everturn.workflows.subagents import SubAgents
 
 OutcomeStatus = Literal["completed", "limit_reached", "cancelled", "failed"]
@@ -255,16 +255,18 @@ class ConversationWorkflow:
         self._cut_short(reason or "the conversation ended")
         self._ended = True
         self._show()
+        room = self._start.caller.room if self._start.caller else None
+        text, output = progress.said(room)
         return Outcome(
             status=status,
-            text=progress.last_text,
-            output=progress.output,
+            text=text,
+            output=output,
             turns=progress.turn,
             tool_calls=progress.tool_calls,
             usage=progress.usage,
             cost_usd=progress.cost_usd,
             reason=reason,
-            tail=progress.tail(self._controls.inbox),
+            tail=progress.tail(self._controls.inbox, most=MAX_OUTCOME_BYTES if room is None else room),
         )
 
     # ------------------------------------------------------------ what others see

@@ -9,7 +9,7 @@ from itertools import chain, islice
 
 from pydantic import JsonValue
 
-from everturn.bounds import INLINE_CHARS, size_of
+from everturn.bounds import INLINE_CHARS, Notice, bounded, size_of
 from everturn.carryover import CarryOver, Earlier, View
 from everturn.models import Limits
 from everturn.payloads import ModelReply
@@ -112,9 +112,17 @@ class Progress:
         """The messages since the last reply, and the ids of the calls whose results they leave out for their size."""
         return self._sent(self.unseen, room=MAX_DELTA_CHARS)
 
-    def tail(self, inbox: list[Message]) -> tuple[Message, ...]:
+    def said(self, room: int | None) -> tuple[str, JsonValue]:
+        """The last reply's text and output, as an outcome of so many bytes can carry them."""
+        if room is None or size_of(self.last_text) + size_of(self.output) <= room:
+            return self.last_text, self.output
+        # An output that is cut is none, and its text is the same.
+        (text,) = bounded([Text(text=self.last_text)], max_chars=room, max_bytes=room, notice=Notice(text=""))
+        return text.text if isinstance(text, Text) else "", None
+
+    def tail(self, inbox: list[Message], *, most: int) -> tuple[Message, ...]:
         """What no model has seen, as an outcome can carry it beside its text and output: like a delta."""
-        room = (MAX_OUTCOME_BYTES - size_of(self.last_text) - size_of(self.output)) // 4
+        room = (most - size_of(self.last_text) - size_of(self.output)) // 4
         return self._sent([*self.unseen, *inbox], room=max(0, room))[0]
 
     def page(self, start: int, limit: int) -> list[Message]:

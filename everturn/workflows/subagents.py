@@ -17,6 +17,7 @@ from everturn.sizes import child_id
 from everturn.workflows.cancelling import or_cancelled, stop_if_cancelled
 from everturn.workflows.desk import Desk
 from everturn.workflows.policy import sub_agent_options
+from everturn.workflows.progress import MAX_OUTCOME_BYTES
 
 
 class SubAgents:
@@ -27,7 +28,7 @@ class SubAgents:
         self._tenant = tenant
         self._on_change = on_change
 
-    async def ask(self, call: ToolCall, plan: RunAgent, *, turn: int) -> Outcome:
+    async def ask(self, call: ToolCall, plan: RunAgent, *, turn: int, room: int) -> Outcome:
         """How the other agent's conversation ended; however long that takes, for it may wait for people too.
 
         Raises ChildWorkflowError where it ended without an outcome, WorkflowAlreadyStartedError where its id runs. A
@@ -44,7 +45,12 @@ class SubAgents:
                     agent=plan.agent,
                     message=message,
                     tenant=self._tenant,
-                    caller=Caller(conversation_id=parent, call_id=call.call_id, turn=turn),
+                    caller=Caller(
+                        conversation_id=parent,
+                        call_id=call.call_id,
+                        turn=turn,
+                        room=room if room < MAX_OUTCOME_BYTES else None,
+                    ),
                 ),
                 id=child.conversation_id,
                 result_type=Outcome,

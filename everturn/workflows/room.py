@@ -1,0 +1,85 @@
+"""What is left of a run's history, shared out among the calls of a reply before they run.
+
+Temporal terminates a run at 50 MB, and one reply can ask for 40 pictures. So each result is told beforehand how large
+it may be; the activity cuts what is larger, and the model is told. A run of this size ends at the next turn boundary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from temporalio import workflow
+
+from everturn.bounds import MAX_RESULT_BYTES
+
+RUN_BYTES = 40_000_000
+"""Of Temporal's 50 MB. The rest is for what people send, and for the turn that follows."""
+
+TASK_BYTES = 2_500_000
+"""Of the 4 MB that the end of a workflow task may have, with all that it starts and all that ran within it."""
+
+SMALL_BYTES = 10_000
+"""A decision of this size is taken however full the run is."""
+
+FAIR_BYTES = 250_000
+"""A call with less than this waits for those that run: they may leave more than they were promised."""
+
+LEAST_BYTES = 4_000
+"""Each call gets this, so that it can say something."""
+
+
+def left_in_run() -> int:
+    return max(0, RUN_BYTES - workflow.info().get_current_history_size())
+
+
+def too_full_for(size: int) -> str:
+    """Why an update of so many bytes can't be taken; empty if it can. A signal's are in the history already."""
+    if size <= max(SMALL_BYTES, left_in_run()) or workflow.current_update_info() is None:
+        return ""
+    return (
+        f"It has {size:,} bytes as it is written into the history, and this run has {left_in_run():,} left until the "
+        "next model turn. Say it in less, or send a link."
+    )
+
+
+class Room:
+    """The bytes that are promised to calls, until their results are in the history."""
+
+    def __init__(self) -> None:
+        self._promised: dict[str, int] = {}
+        self._task = (-1, 0)
+        """A workflow task, by the history's length, and what it has to carry so far."""
+
+    @contextmanager
+    def promised(self, call_id: str, size: int) -> Iterator[None]:
+        self._promised[call_id] = size
+        try:
+            yield
+        finally:
+            del self._promised[call_id]
+
+    async def share(self, *, request: int, others: int, most: int = MAX_RESULT_BYTES, local: bool = False) -> int:
+        """How many bytes a call's result may have; `others` will want some too. Waits if there are too few now."""
+        while self._in_task and self._in_task + request > TASK_BYTES:
+            await workflow.sleep(0.001, summary="the next workflow task")
+        if local:
+            left = TASK_BYTES - self._in_task - request - others * LEAST_BYTES
+            share = max(LEAST_BYTES, min(most, left, self._fair(request, others)))
+            self._carry(request + share)
+            return share
+        self._carry(request)
+        if self._promised and self._fair(request, others) < FAIR_BYTES:
+            await workflow.wait_condition(lambda: not self._promised or self._fair(request, others) >= FAIR_BYTES)
+        return max(LEAST_BYTES, min(most, self._fair(request, others)))
+
+    def _fair(self, request: int, others: int) -> int:
+        return left_in_run() - sum(self._promised.values()) - request - others * LEAST_BYTES
+
+    @property
+    def _in_task(self) -> int:
+        task, carried = self._task
+        return carried if task == workflow.info().get_current_history_length() else 0
+
+    def _carry(self, size: int) -> None:
+        self._task = (workflow.info().get_current_history_length(), self._in_task + size)
