@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import Callable
 from types import FrameType
@@ -12,6 +13,9 @@ import uvicorn
 from everturn.errors import InvalidSetting
 from everturn.web.app import Inbox
 
+TAKEN_WITHIN_MS = 120_000
+"""Whoever takes nothing of what it is sent for so long is disconnected."""
+
 LET_GO_SECONDS = 2
 """How long a page may hold on to its connection while we stop."""
 
@@ -20,19 +24,28 @@ def listen(host: str, port: int) -> socket.socket:
     """A socket at the address, before anything else is said. Raises InvalidSetting where it can't be had."""
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        return socket.create_server(address, family=family)
+        bound = socket.create_server(address, family=family)
     except OSError as error:
         raise InvalidSetting(
             f"The inbox can't listen at {host}:{port}: {error.strerror or error}.",
             cure="Take another --port (0: any that is free), or another --host.",
         ) from None
+    with contextlib.suppress(AttributeError, OSError):  # Linux has it
+        # A browser that stops reading would hold its connection, and what is to be sent, for as long as it lives.
+        bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, TAKEN_WITHIN_MS)
+    return bound
 
 
 async def serve(inbox: Inbox, bound: socket.socket, *, started: Callable[[], None]) -> None:
     """Serves; `started` is called once, when it is ready."""
     # No access log: the login link has the token in it.
     config = uvicorn.Config(
-        inbox.app, log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=LET_GO_SECONDS
+        inbox.app,
+        http="h11",  # which bounds a request's headers; httptools, if it is installed, does not
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=LET_GO_SECONDS,
     )
     await _Server(config, inbox, started).serve(sockets=[bound])
 
