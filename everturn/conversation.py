@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractContextManager, aclosing
 from datetime import timedelta
@@ -11,19 +9,13 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from pydantic import JsonValue
-from temporalio.client import (
-    WorkflowExecutionDescription,
-    WorkflowExecutionStatus,
-    WorkflowUpdateFailedError,
-    WorkflowUpdateRPCTimeoutOrCancelledError,
-)
-from temporalio.service import RPCError
+from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionStatus
 
-from everturn import names, rpc
+from everturn import names, rpc, updates
 from everturn.blocks import says_error
 from everturn.bounds import check_input, check_said
 from everturn.clienttools import call_tool, run_tools
-from everturn.errors import Ended, Refused, Stalled
+from everturn.errors import Ended, Stalled
 from everturn.events import Event, EventReader
 from everturn.forking import start_of_fork
 from everturn.history import first_step, read_steps
@@ -39,9 +31,6 @@ if TYPE_CHECKING:
     from everturn.client import Client
 
 WORKER_TIMEOUT = timedelta(seconds=rpc.WORKER_TIMEOUT_SECONDS)
-
-RESEND_SECONDS = 0.05
-"""Before an update is sent again whose workflow task was turned down."""
 
 
 class Conversation:
@@ -196,7 +185,9 @@ class Conversation:
 
         `expected`: the arguments that you saw; the decision is refused where the call has others now.
 
-        Raises Refused, with the reason, where the conversation does not take it: so does all that decides or steers.
+        Raises Refused, with the reason, where the conversation does not take it, and Unreachable where no worker does
+        within 10 s; it is then withdrawn, and not carried out later, unless the message says otherwise. So does all
+        that decides or steers.
         """
         return await self._decide(names.APPROVE, call_id=call_id, arguments=arguments, note=note, expected=expected)
 
@@ -259,28 +250,8 @@ class Conversation:
     async def _update(self, name: str, payload: dict[str, Any]) -> dict[str, Any]:
         given = {key: value for key, value in payload.items() if value is not None or key == "content"}
         check_input(name, given)
-        deadline = time.monotonic() + rpc.WORKER_TIMEOUT_SECONDS
         with self._explained(name):
-            while True:
-                try:
-                    # Each time with an id of its own: the server would tell of the first one's end again.
-                    answer: dict[str, Any] = await self._handle.execute_update(
-                        name, {**given, "by": self._client.by}, rpc_timeout=WORKER_TIMEOUT
-                    )
-                except WorkflowUpdateFailedError as error:
-                    raise Refused(str(getattr(error.cause, "message", error.cause))) from None
-                except WorkflowUpdateRPCTimeoutOrCancelledError as error:
-                    if isinstance(error.__cause__, asyncio.CancelledError):
-                        raise error.__cause__ from None  # it is this task that was cancelled
-                    raise rpc.no_worker(self.id, name) from error
-                except RPCError as error:
-                    if rpc.run_closed_first(error):
-                        continue
-                    if not rpc.task_turned_down(error) or time.monotonic() > deadline:
-                        raise
-                    await asyncio.sleep(RESEND_SECONDS)
-                else:
-                    return answer
+            return await updates.send(self._temporal, self.id, name, {**given, "by": self._client.by})
 
     async def _describe(self) -> WorkflowExecutionDescription:
         with self._explained():

@@ -147,6 +147,8 @@ class HistoryReader:
             unfinished.pop(scheduled_id, None)
 
     async def _command(self, event_id: int, at: datetime, name: str, payloads: Payloads) -> Step | None:
+        if name == names.WITHDRAW:
+            return None  # nobody's word: a client tidies up
         if name == names.MESSAGE:
             said = await self._record(payloads, MessageIn)
             return Said(event_id, at, said) if said and (said.text or said.parts) else None

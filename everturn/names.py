@@ -31,6 +31,12 @@ RESUME: Final = "resume"
 CANCEL_TURN: Final = "cancel_turn"
 CLOSE: Final = "close"
 
+WITHDRAW: Final = "withdraw"
+"""The signal by which a client takes back an update that no worker has taken yet."""
+
+WITHDRAWN: Final = "Withdrawn"
+"""Error type of an update that was taken back before it was taken."""
+
 REMINDER: Final = "reminder of "
 """How the summary of the timer begins that reminds of a call before it expires; the call_id follows."""
 

@@ -187,6 +187,12 @@ class Control(Record):
     """For `resume` after a stall: the model to go on with."""
 
 
+class Withdrawal(Record):
+    """`withdraw`, a signal: the update that nobody is to take any more."""
+
+    update_id: str = Field(min_length=1, max_length=1000)
+
+
 # ---------------------------------------------------------------- a model turn
 
 

@@ -44,7 +44,7 @@ def explained(client: Client, conversation_id: str, what: str = "request") -> It
     try:
         yield
     except RPCError as error:
-        raise _in_our_words(error, client, conversation_id, what) from error
+        raise in_our_words(error, client, conversation_id, what) from error
 
 
 def no_worker(conversation_id: str, what: str) -> Unreachable:
@@ -62,7 +62,8 @@ def unreachable(client: Client, error: RPCError) -> Unreachable:
     )
 
 
-def _in_our_words(error: RPCError, client: Client, conversation_id: str, what: str) -> EverturnError:
+def in_our_words(error: RPCError, client: Client, conversation_id: str, what: str) -> EverturnError:
+    """The error of ours that says what to do; `what` was asked for."""
     if error.status is RPCStatusCode.NOT_FOUND:
         if "completed" in error.message:
             return Ended(

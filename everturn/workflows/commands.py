@@ -12,8 +12,13 @@ from typing import Any, TypeVar
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
+from everturn import names
 from everturn.logs import workflow_log
+from everturn.payloads import Withdrawal
 from everturn.records import Record, explain
+
+REMEMBERED = 1000
+"""Updates that were withdrawn: they come, if at all, in the next workflow task."""
 
 P = TypeVar("P", bound=Record)
 
@@ -21,41 +26,64 @@ Later = Callable[[str], None]
 """Takes a signal that was held, or logs why it can't be taken; which it is told if there is a reason already."""
 
 
-def accept(
-    name: str,
-    payload_type: type[P],
-    *,
-    objection: Callable[[P], str | None],
-    take: Callable[[P], dict[str, Any]],
-    hold: Callable[[P, Later], bool] | None = None,
-) -> None:
-    """Takes `name` as a signal and as an update. `objection` says why a payload can't be taken, None where it can.
+class Commands:
+    """What a conversation takes, and which of it was withdrawn."""
 
-    `hold` is asked about a signal that can't be taken now: True if it keeps it for later."""
+    def __init__(self) -> None:
+        self.updates = 0
+        """So many were taken in this run."""
+        self._withdrawn: dict[str, None] = {}
+        workflow.set_signal_handler(names.WITHDRAW, self._withdraw)
 
-    def check(*inputs: Any) -> None:
-        _, problem = _read(payload_type, inputs, objection)
-        if problem:
-            raise ApplicationError(problem, type="Refused", non_retryable=True)
+    def accept(
+        self,
+        name: str,
+        payload_type: type[P],
+        *,
+        objection: Callable[[P], str | None],
+        take: Callable[[P], dict[str, Any]],
+        hold: Callable[[P, Later], bool] | None = None,
+    ) -> None:
+        """Takes `name` as a signal and as an update. `objection` says why a payload can't be taken, None where it can.
 
-    def on_update(*inputs: Any) -> dict[str, Any]:
-        return take(read(payload_type, inputs))
+        `hold` is asked about a signal that can't be taken now: True if it keeps it for later."""
 
-    def on_signal(*inputs: Any) -> None:
-        payload, problem = _read(payload_type, inputs, objection)
-        if payload is None or problem is None:
-            take_or_ignore(payload, problem)
-        elif hold is None or not hold(payload, lambda late: take_or_ignore(payload, late or objection(payload))):
-            take_or_ignore(None, problem)
+        def check(*inputs: Any) -> None:
+            update = workflow.current_update_info()
+            if update and update.id in self._withdrawn:
+                raise ApplicationError("It was withdrawn.", type=names.WITHDRAWN, non_retryable=True)
+            _, problem = _read(payload_type, inputs, objection)
+            if problem:
+                raise ApplicationError(problem, type="Refused", non_retryable=True)
 
-    def take_or_ignore(payload: P | None, problem: str | None) -> None:
-        if payload is None or problem:
-            workflow_log("signal.ignored", level="warning", signal=name, why=problem)
-        else:
-            take(payload)
+        def on_update(*inputs: Any) -> dict[str, Any]:
+            self.updates += 1
+            return take(read(payload_type, inputs))
 
-    workflow.set_signal_handler(name, on_signal)
-    workflow.set_update_handler(name, on_update, validator=check)
+        def on_signal(*inputs: Any) -> None:
+            payload, problem = _read(payload_type, inputs, objection)
+            if payload is None or problem is None:
+                take_or_ignore(payload, problem)
+            elif hold is None or not hold(payload, lambda late: take_or_ignore(payload, late or objection(payload))):
+                take_or_ignore(None, problem)
+
+        def take_or_ignore(payload: P | None, problem: str | None) -> None:
+            if payload is None or problem:
+                workflow_log("signal.ignored", level="warning", signal=name, why=problem)
+            else:
+                take(payload)
+
+        workflow.set_signal_handler(name, on_signal)
+        workflow.set_update_handler(name, on_update, validator=check)
+
+    def _withdraw(self, *inputs: Any) -> None:
+        withdrawal, problem = _read(Withdrawal, inputs, lambda _: None)
+        if withdrawal is None:
+            workflow_log("signal.ignored", level="warning", signal=names.WITHDRAW, why=problem)
+            return
+        self._withdrawn[withdrawal.update_id] = None
+        if len(self._withdrawn) > REMEMBERED:
+            self._withdrawn.pop(next(iter(self._withdrawn)))
 
 
 def read(payload_type: type[P], inputs: tuple[Any, ...]) -> P:

@@ -15,7 +15,7 @@ from everturn.bounds import MAX_INPUT_CHARS, size_of
 from everturn.carryover import CarryOver
 from everturn.payloads import Answer, Approve, Control, Deny, MessageIn, Start, State
 from everturn.records import Decision, Message
-from everturn.workflows.commands import Later, accept
+from everturn.workflows.commands import Commands, Later
 from everturn.workflows.desk import LONGEST_SECONDS, Desk, Taken, iso
 from everturn.workflows.held import Held
 from everturn.workflows.progress import MAX_DELTA_CHARS, total_chars
@@ -58,9 +58,11 @@ class Controls:
         self._held = Held()
         if start.message:
             self.receive(Message.user(start.message), start.message_id)
+        self.commands = Commands()
         self._accept_commands()
 
     def _accept_commands(self) -> None:
+        accept = self.commands.accept
         accept(names.MESSAGE, MessageIn, objection=self._message_objection, take=self._take_message)
         accept(names.APPROVE, Approve, objection=self._approve_objection, take=self._take_approval, hold=self._hold)
         accept(names.DENY, Deny, objection=self._objection, take=self._take_denial, hold=self._hold)

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from temporalio.client import WorkflowHandle
+from temporalio.service import RPCError, RPCStatusCode
 
-from everturn import Client, Conversation, ToolCall, tool
+from everturn import Client, Conversation, ToolCall, events, rpc, tool
+from everturn.errors import Unreachable
 from everturn.records import Decision
 from everturn.testing import ScriptedModel, call, fail
 from everturn.workflows import display
-from tests.conftest import agent_on, eventually, hosting, waiting
+from everturn.workflows.controls import Controls
+from tests.conftest import agent_on, busy_in, eventually, hosting, waiting
 from tests.workflows.test_approvals import ONE, refund, signal
 from tests.workflows.test_conversation import results_of
 from tests.workflows.test_reset import reset_to_the_last_workflow_task
@@ -144,3 +149,99 @@ async def test_an_approval_from_before_does_not_run_again_what_may_have_run(
         await conversation.deny("a")
         assert await conversation.reply() == "Done."
     assert runs == ["paid"]
+
+
+# ---------------------------------------------------------------- late
+
+COMMANDS: dict[str, Callable[[Conversation], Any]] = {
+    "approve": lambda it: it.approve("a"),
+    "deny": lambda it: it.deny("a"),
+    "answer": lambda it: it.answer("a", "paid in cash"),
+    "pause": lambda it: it.pause(),
+    "cancel_turn": lambda it: it.cancel_turn(),
+    "close": lambda it: it.close(),
+}
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rpc, "WORKER_TIMEOUT_SECONDS", 0.5)
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_what_was_reported_as_not_taken_is_not_carried_out_when_a_worker_comes(
+    client: Client, scripted: Scripted, cached_conversations: int
+) -> None:
+    agent = agent_on(scripted([*ONE, fail(401), "Never."]), tools=[refund])
+    async with hosting(client, agent, cached_conversations=cached_conversations):
+        conversation = await client.start(agent, "Refund 81", keep_open=timedelta(minutes=5))
+        await waiting(conversation)
+        before = await conversation.status()
+    told = await asyncio.gather(*(given_up(conversation, name) for name in COMMANDS))
+    assert all(f"The {name} was withdrawn: it will not be carried out later." in why for name, why in told)
+    async with hosting(client, agent, cached_conversations=cached_conversations):
+        assert await status_of(conversation) == before
+        await conversation.approve("a", note="again")
+        assert await conversation.reply() == "Done."
+        await conversation.send("More")
+        await eventually(lambda: stalls(conversation))
+    (result,) = results_of(await conversation.transcript())
+    assert result.decision is not None
+    assert result.decision.note == "again"
+    _, why = await given_up(conversation, "resume", lambda it: it.resume())
+    assert "The resume was withdrawn" in why
+    async with hosting(client, agent, cached_conversations=cached_conversations):
+        assert (await status_of(conversation)).state == "stalled"
+        await conversation.close()
+        await conversation.outcome()
+    switches = [one async for one in conversation.events(deltas=False) if isinstance(one, events.Switched)]
+    assert [one.name for one in switches] == ["close"], "no event tells of what was withdrawn"
+
+
+async def given_up(
+    conversation: Conversation, name: str, command: Callable[[Conversation], Any] | None = None
+) -> tuple[str, str]:
+    with pytest.raises(Unreachable, match=f"No worker took the {name}") as error:
+        await (command or COMMANDS[name])(conversation)
+    return name, str(error.value)
+
+
+async def status_of(conversation: Conversation) -> Any:
+    async def answered() -> Any:
+        with suppress(Unreachable):
+            return await conversation.status()
+
+    return await eventually(answered)
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_what_a_slow_worker_has_taken_already_is_reported_as_taken(
+    client: Client, scripted: Scripted, cached_conversations: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    busy = busy_in(monkeypatch, Controls, "_take_approval")
+    agent = agent_on(scripted(ONE), tools=[refund])
+    async with hosting(client, agent, cached_conversations=cached_conversations):
+        conversation = await client.start(agent, "Refund 81")
+        await waiting(conversation)
+        assert await conversation.approve("a") == ("a",)
+        assert busy.is_set()
+        assert await conversation.reply() == "Done."
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_what_can_not_be_withdrawn_may_still_be_carried_out_and_the_error_says_so(
+    client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(*_: Any, **__: Any) -> None:
+        raise RPCError("the server is away", RPCStatusCode.UNAVAILABLE, b"")
+
+    agent = agent_on(scripted(ONE), tools=[refund])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Refund 81")
+        await waiting(conversation)
+    with monkeypatch.context() as patched:
+        patched.setattr(WorkflowHandle, "signal", away)
+        with pytest.raises(Unreachable, match="may still be under way, and be carried out later"):
+            await conversation.approve("a")
+    async with hosting(client, agent):
+        assert await conversation.reply() == "Done."

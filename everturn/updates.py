@@ -1,0 +1,146 @@
+"""Commands on their way to a conversation: taken, refused, or truthfully said to be still under way.
+
+An update that no worker has taken yet stays with the server, and would be carried out whenever a worker comes: long
+after somebody was told that it came to nothing. So what is given up here is withdrawn first, by a signal, which needs
+no worker: Temporal hands over signals before the updates that wait, whatever any clock says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import timedelta
+from typing import Any, NoReturn
+from uuid import uuid4
+
+from temporalio.api.enums.v1 import PendingWorkflowTaskState
+from temporalio.client import (
+    Client,
+    WorkflowExecutionDescription,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
+)
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
+
+from everturn import names, rpc
+from everturn.errors import Refused, Unreachable
+from everturn.history import first_step
+
+RESEND_SECONDS = 0.05
+"""Before an update is sent again whose workflow task was turned down."""
+
+STARTED = PendingWorkflowTaskState.PENDING_WORKFLOW_TASK_STATE_STARTED
+
+REQUEST_TIMEOUT = timedelta(seconds=5)
+GLANCE_TIMEOUT = timedelta(milliseconds=500)
+SETTLE_SECONDS = 8.0
+"""How long a worker that has begun with a workflow task, and was perhaps lost in it, may keep us from being certain."""
+
+
+async def send(client: Client, conversation_id: str, name: str, payload: dict[str, Any]) -> dict[str, Any]:
+    """The conversation's answer. Raises Refused; Unreachable, which says what becomes of the command; and RPCError."""
+    handle = client.get_workflow_handle(conversation_id)
+    deadline = time.monotonic() + rpc.WORKER_TIMEOUT_SECONDS
+    while True:
+        # Each time with an id of its own: the server would tell of the first one's end again.
+        update = _Update(client, conversation_id, name, uuid4().hex)
+        try:
+            answer: dict[str, Any] = await handle.execute_update(
+                name, payload, id=update.id, rpc_timeout=timedelta(seconds=rpc.WORKER_TIMEOUT_SECONDS)
+            )
+            return answer
+        except WorkflowUpdateFailedError as error:
+            raise _refusal(error) from None
+        except WorkflowUpdateRPCTimeoutOrCancelledError as error:
+            if isinstance(error.__cause__, asyncio.CancelledError):
+                raise error.__cause__ from None  # it is this task that was cancelled
+            return await update.give_up(rpc.no_worker(conversation_id, name))
+        except RPCError as error:
+            if rpc.run_closed_first(error):
+                continue
+            if rpc.task_turned_down(error) and time.monotonic() < deadline:
+                await asyncio.sleep(RESEND_SECONDS)
+                continue
+            if not (rpc.passes(error) or rpc.task_turned_down(error)):
+                raise  # the server has not taken it
+            return await update.give_up(rpc.in_our_words(error, client, conversation_id, name))
+
+
+class _Update:
+    def __init__(self, client: Client, conversation_id: str, name: str, id: str) -> None:  # noqa: A002
+        self.id = id
+        self._client = client
+        self._conversation_id = conversation_id
+        self._name = name
+        self._handle = client.get_workflow_handle(conversation_id)
+
+    async def give_up(self, why: Exception) -> dict[str, Any]:
+        """The answer, if there is one after all; raises Refused, or Unreachable with what is certain."""
+        over = False
+        try:
+            await self._handle.signal(names.WITHDRAW, {"update_id": self.id}, rpc_timeout=REQUEST_TIMEOUT)
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                self._uncertain(why)
+            over = True
+        until = time.monotonic() + SETTLE_SECONDS
+        while True:
+            try:
+                described = await self._handle.describe(rpc_timeout=REQUEST_TIMEOUT)
+                if (answer := await self._answer(described)) is not None:
+                    return answer
+            except RPCError:
+                self._uncertain(why)
+            # A worker that begins with a workflow task from now on sees that it was withdrawn.
+            begun = described.raw_description.pending_workflow_task.state == STARTED
+            if over or not begun:
+                raise Unreachable(
+                    f"{_message(why)} The {self._name} was withdrawn: it will not be carried out later.",
+                    cure=getattr(why, "cure", ""),
+                ) from None
+            if time.monotonic() > until:
+                self._uncertain(why)
+            await asyncio.sleep(RESEND_SECONDS)
+
+    def _uncertain(self, why: Exception) -> NoReturn:
+        raise Unreachable(
+            f"{_message(why)} The {self._name} may still be under way, and be carried out later: look with "
+            f"`everturn show {self._conversation_id}`.",
+            cure=getattr(why, "cure", ""),
+        ) from None
+
+    async def _answer(self, described: WorkflowExecutionDescription) -> dict[str, Any] | None:
+        """What the conversation answered; None if it was not taken by now, in this run or the one before."""
+        run: str | None = described.run_id
+        for _ in range(2):
+            if run is None:
+                break
+            handle = self._client.get_workflow_handle(self._conversation_id, run_id=run)
+            try:
+                answer: dict[str, Any] = await handle.get_update_handle(self.id, workflow_run_id=run).result(
+                    rpc_timeout=GLANCE_TIMEOUT
+                )
+                return answer
+            except WorkflowUpdateFailedError as error:
+                if isinstance(error.cause, ApplicationError) and error.cause.type == names.WITHDRAWN:
+                    return None
+                raise _refusal(error) from None
+            except WorkflowUpdateRPCTimeoutOrCancelledError as error:
+                if isinstance(error.__cause__, asyncio.CancelledError):
+                    raise error.__cause__ from None
+                return None  # it waits for a worker
+            except RPCError as error:
+                if error.status is not RPCStatusCode.NOT_FOUND:
+                    raise
+                started = await first_step(self._client, self._conversation_id, run)
+                run = (started and started.previous_run_id) or None
+        return None
+
+
+def _refusal(error: WorkflowUpdateFailedError) -> Refused:
+    return Refused(str(getattr(error.cause, "message", error.cause)))
+
+
+def _message(why: Exception) -> str:
+    return str(getattr(why, "message", why))
