@@ -32,4 +32,4 @@ def question_of(asked: Tool, arguments: Mapping[str, Any]) -> str | None:
     if asked.arguments is not ask_user.arguments:
         return None
     choices = arguments.get("choices") or ()
-    return str(arguments["question"]) + (f" ({' / '.join(map(str, choices))})" if choices else "")
+    return str(arguments.get("question", "")) + (f" ({' / '.join(map(str, choices))})" if choices else "")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from importlib.metadata import version
@@ -15,10 +14,11 @@ from typing import Any, Self
 import temporalio.worker
 from temporalio.worker import UnsandboxedWorkflowRunner
 
-from everturn import durations
+from everturn import durations, user_code
 from everturn.activities.beat import Heart
 from everturn.activities.decisions import Decisions
 from everturn.activities.keeping import Keeping
+from everturn.activities.lost_tries import LostTries
 from everturn.activities.model_turns import ModelTurns
 from everturn.activities.prefixes import Prefixes
 from everturn.activities.tool_calls import ToolCalls
@@ -33,6 +33,7 @@ from everturn.metrics import Metrics
 from everturn.prices import unpriced
 from everturn.settings import Settings
 from everturn.spelling import known_options
+from everturn.user_code import Threads
 from everturn.workflows import ConversationWorkflow
 
 STICKY_TIMEOUT = timedelta(seconds=2)
@@ -56,7 +57,7 @@ class Worker:
     - `cached_conversations`: how many keep their state in memory; it should exceed those that run at the same time.
       None: EVERTURN_CACHED_CONVERSATIONS, 1,000.
     - `max_prefix_bytes`: the memory for transcripts; None: EVERTURN_MAX_PREFIX_MB, 256 MiB.
-    - `max_concurrent_activities`: model turns and tool calls at the same time; as many threads for sync tools.
+    - `max_concurrent_activities`: model turns and tool calls at the same time. A sync tool runs in a thread of its own.
     - `drain_timeout`: how long running activities may go on after a shutdown has begun.
     - `journals`: a folder that outlives the process, where other workers of the machine find what it had in hand when
       it dies.
@@ -116,7 +117,7 @@ class Worker:
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
-            threads = stack.enter_context(ThreadPoolExecutor(self._threads, thread_name_prefix="everturn-tool"))
+            threads = stack.enter_context(Threads(self._threads + user_code.MOST_THREADS))
             journal = stack.enter_context(Journal(self._journals, scope=self._scope()))
             await journal.hand_back(self._client.temporal)
             watch = asyncio.create_task(journal.watch(self._client.temporal))
@@ -149,7 +150,10 @@ class Worker:
                     sticky_queue_schedule_to_start_timeout=STICKY_TIMEOUT,
                     max_heartbeat_throttle_interval=BEAT_THROTTLE,
                     default_heartbeat_throttle_interval=BEAT_THROTTLE,
-                    interceptors=[Metrics(self._client.temporal, task_queue=self._task_queue, prefixes=self.prefixes)],
+                    interceptors=[
+                        LostTries(),
+                        Metrics(self._client.temporal, task_queue=self._task_queue, prefixes=self.prefixes),
+                    ],
                     on_fatal_error=self._remember,
                     **self._options,
                 )

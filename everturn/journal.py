@@ -34,6 +34,7 @@ from temporalio.client import AsyncActivityCancelledError, Client
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
+from everturn import names
 from everturn.logs import get_logger
 from everturn.private_folder import NotPrivate, PrivateFolder, identity_of
 
@@ -306,7 +307,7 @@ def _is_base64(token: str) -> bool:
 
 async def _hand_back(client: Client, task: Task, some: asyncio.Semaphore) -> None:
     lost = ApplicationError(
-        "its worker was lost while it ran", type="WorkerLost", next_retry_delay=timedelta(milliseconds=1)
+        "its worker was lost while it ran", type=names.WORKER_LOST, next_retry_delay=timedelta(milliseconds=1)
     )
     handle = client.get_async_activity_handle(task_token=b64decode(task["token"]))
     try:

@@ -21,6 +21,15 @@ EXTEND_PREFIX: Final = "extend_prefix"
 CALL_MODEL: Final = "call_model"
 """The activity of a model turn. A tool's activity has the tool's own name, so no tool may be called this."""
 
+WORKER_LOST: Final = "WorkerLost"
+"""The error type of an activity whose workers were lost while it ran."""
+
+NOT_ALONE: Final = "NotAlone"
+"""The error type of one that was lost again and again, and is handed back while another such call runs."""
+
+NO_THREAD: Final = "NoThread"
+"""The error type of a tool's activity that did not begin: its worker's threads are stuck in calls that never ended."""
+
 # Signals, and updates of the same names.
 MESSAGE: Final = "message"
 APPROVE: Final = "approve"

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator, Mapping, Set
+from dataclasses import fields, is_dataclass
 from functools import partial
+from itertools import islice
 from pathlib import PurePath
 from typing import Any
 
-from pydantic import PydanticUserError
+from pydantic import BaseModel, PydanticUserError
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
+from everturn import user_code
 from everturn.blocks import parts_in, read_block, says_error
 from everturn.errors import ToolFailed
 from everturn.records import Document, Image, Text
@@ -21,6 +25,12 @@ an empty text."""
 
 MAX_ERROR_CHARS = 2_000
 
+ERROR_SECONDS = 2.0
+"""How long an exception may take to say what it is."""
+
+MAX_ITEMS = 100_000
+"""Of an iterator, which may never end. A list may have more: it has ended."""
+
 
 def to_parts(value: Any) -> tuple[Text | Image | Document, ...]:
     """What a tool returned, as parts: a text, an image, a document, a list of these, or anything else as compact JSON.
@@ -28,7 +38,8 @@ def to_parts(value: Any) -> tuple[Text | Image | Document, ...]:
     Content blocks as dicts, such as Anthropic's or MCP's `{"type": "image", ...}`, are what they mean; a result of
     MCP's that says `isError` raises ToolFailed with its texts.
     NaN and infinities are written as `NaN` and `Infinity`, lone surrogates are replaced. Raises TypeError for what
-    JSON can't hold: bytes, structures that contain themselves, objects of classes that pydantic does not know.
+    JSON can't hold: bytes, structures that contain themselves, objects of classes that pydantic does not know, an
+    iterator of more than 100,000 items, or one within an object.
     """
     if isinstance(value, Text | Image | Document | str):
         return (_part(value),)
@@ -87,6 +98,14 @@ def error_text(error: BaseException) -> str:
     return text if len(text) <= MAX_ERROR_CHARS else text[: MAX_ERROR_CHARS - 1] + "…"
 
 
+async def safe_error_text(error: BaseException) -> str:
+    """`error_text` of a user's exception: its `__str__` is theirs, too, and may hang."""
+    try:
+        return await user_code.in_thread(partial(error_text, error), seconds=ERROR_SECONDS)
+    except Exception:  # noqa: BLE001 - whatever goes wrong with its words, its name is left
+        return type(error).__name__
+
+
 def well_formed(text: str) -> str:
     """The text with surrogate pairs joined and lone surrogates replaced, since UTF-8 can't carry them."""
     try:
@@ -107,7 +126,39 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Image | Document):
         kind = type(value).__name__
         raise ValueError(f"{kind} can only be returned by itself or in a list of Text, Image and Document")
+    if isinstance(value, Iterator):
+        return _items(value)
+    if (iterator := _iterator_in(value, seen=set())) is not None:
+        raise ValueError(f"it holds {_kind(iterator)}, which may never end: make a list of it")
     return to_jsonable_python(value, inf_nan_mode="constants", fallback=_fallback)
+
+
+def _items(value: Iterator[Any]) -> list[Any]:
+    """Not pydantic's way, which counts to infinity in one go: no other thread would run until the memory is full."""
+    items = list(islice(value, MAX_ITEMS + 1))
+    if len(items) > MAX_ITEMS:
+        raise ValueError(f"it has more than {MAX_ITEMS:,} items, if it ends at all: return a list of those that matter")
+    return items
+
+
+def _iterator_in(value: Any, *, seen: set[int]) -> Iterator[Any] | None:
+    """One that pydantic would come upon."""
+    if isinstance(value, Iterator):
+        return value
+    inside: Iterable[Any] = ()
+    if isinstance(value, Mapping):
+        inside = value.values()
+    elif isinstance(value, list | tuple | Set):
+        inside = value
+    elif isinstance(value, BaseModel):
+        inside = [*vars(value).values(), *(value.model_extra or {}).values()]
+    elif is_dataclass(value) and not isinstance(value, type):
+        inside = [getattr(value, field.name) for field in fields(value)]
+    if inside and id(value) not in seen:
+        seen.add(id(value))
+        found = (_iterator_in(one, seen=seen) for one in inside)
+        return next((iterator for iterator in found if iterator is not None), None)
+    return None
 
 
 # Not pydantic's own to_json, which stops at the first lone surrogate.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextvars
 import inspect
 import re
 import sys
@@ -16,11 +14,11 @@ from typing import Any, Generic, Literal, cast, get_args, overload
 
 from typing_extensions import ParamSpec, TypeVar
 
-from everturn import durations, names
+from everturn import durations, names, user_code
 from everturn.errors import InvalidTool
 from everturn.logs import get_logger
 from everturn.records import Document, Image, Text
-from everturn.results import to_parts
+from everturn.results import safe_error_text, to_parts
 from everturn.schemas import InvalidArguments, ModelArguments, SchemaArguments, describe, read_signature, unwrap
 from everturn.spelling import known_options, options_of, refuse_unknown
 from everturn.tooloptions import ToolOptions
@@ -172,18 +170,28 @@ class Tool(Generic[P, R]):
         """The arguments by name, as Python values; raises InvalidArguments with a message for the model."""
         return self.arguments.validate(arguments)
 
+    async def checked(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """As `check`, in a thread: validators of the user's own may block, or never end."""
+        try:
+            return await user_code.in_thread(partial(self.check, arguments))
+        except InvalidArguments:
+            raise
+        except Exception as error:
+            raise InvalidArguments(f"they could not be checked ({await safe_error_text(error)})") from error
+
     async def needs_decision(self, arguments: Mapping[str, Any]) -> bool:
         """Whether a human has to decide on a call with these arguments; raises InvalidArguments.
 
-        A predicate that fails is logged and counts as yes: nobody has said that the call may run.
+        A predicate that fails, or takes longer than 20 s, is logged and counts as yes: nobody has said that the call
+        may run.
         """
         if isinstance(self.needs_approval, bool):
             return self.needs_approval
-        checked = self.check(arguments)
+        predicate = partial(self.needs_approval, await self.checked(arguments))
         try:
-            return bool(await _call(partial(self.needs_approval, checked)))
+            return bool(await user_code.call(predicate, seconds=user_code.QUICK_SECONDS, finish=bool))
         except Exception as error:  # noqa: BLE001 - the predicate's own, whatever it is
-            _log.error("approval_predicate.failed", tool=self.name, error=f"{type(error).__name__}: {error}")
+            _log.error("approval_predicate.failed", tool=self.name, error=await safe_error_text(error))
             return True
 
     async def run(
@@ -191,12 +199,24 @@ class Tool(Generic[P, R]):
     ) -> tuple[Text | Image | Document, ...]:
         """Run the function and give its result as parts.
 
-        A sync function runs in a thread of `executor` (None: the event loop's own), with the caller's context
-        variables; cancelling does not stop it. Raises InvalidArguments, TypeError for a result that a model can't
-        be told, and whatever the function raises.
+        A sync function runs in a thread of `executor` (None: one that is shared), with the caller's context variables;
+        cancelling does not stop it. Raises InvalidArguments, TypeError for a result that a model can't be told,
+        TookTooLong after the tool's `timeout`, NoThread, and whatever the function raises.
         """
-        keywords = self.arguments.keywords(arguments) | dict.fromkeys(self.context_parameters, context)
-        return to_parts(await _call(partial(cast("Callable[..., Any]", self._callable), **keywords), executor=executor))
+        function = cast("Callable[..., Any]", self._callable)
+        seconds = self.timeout.total_seconds()
+
+        def keywords() -> dict[str, Any]:
+            return self.arguments.keywords(arguments) | dict.fromkeys(self.context_parameters, context)
+
+        if user_code.is_async(function):
+            begun = partial(function, **await user_code.call(keywords, seconds=seconds, threads=executor))
+        else:
+            begun = partial(_with_keywords, function, keywords)
+        parts: tuple[Text | Image | Document, ...] = await user_code.call(
+            begun, seconds=seconds, finish=to_parts, threads=executor
+        )
+        return parts
 
     @property
     def _callable(self) -> Callable[P, R]:
@@ -300,28 +320,8 @@ def _place(function: Callable[..., Any] | None) -> str:
     return "tool()" if function is None else f"tool() of {describe(function)}"
 
 
-async def _call(function: Callable[[], Any], *, executor: Executor | None = None) -> Any:
-    try:
-        if _is_async(function):
-            return await function()
-        context = contextvars.copy_context()
-        value = await asyncio.get_running_loop().run_in_executor(executor, context.run, _in_thread, function)
-        return await value if inspect.isawaitable(value) else value
-    except SystemExit as error:  # of argparse, say: it is the function that gives up, not the worker
-        raise RuntimeError(f"the function called sys.exit({error.code!r})") from error
-
-
-def _in_thread(function: Callable[[], Any]) -> Any:
-    try:
-        return function()
-    except (StopIteration, GeneratorExit) as error:  # neither can come through an await: it would never be told
-        raise RuntimeError(f"the function raised {type(error).__name__}") from error
-
-
-def _is_async(function: Callable[..., Any]) -> bool:
-    while isinstance(function, partial):
-        function = function.func
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+def _with_keywords(function: Callable[..., Any], keywords: Callable[[], dict[str, Any]]) -> Any:
+    return function(**keywords())
 
 
 def _own_name(function: Callable[..., Any]) -> str:

@@ -16,11 +16,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
-from pydantic_core import to_json
+from pydantic_core import from_json, to_json
 from temporalio import activity
 from temporalio.client import AsyncActivityCancelledError, Client
 from temporalio.service import RPCError, RPCStatusCode
 
+from everturn.activities.lost_tries import left
 from everturn.journal import Journal, task_of
 from everturn.logs import get_logger
 
@@ -43,8 +44,8 @@ class Beat:
 
     task_token: bytes
     loop: asyncio.AbstractEventLoop
-    spent: Any = None
-    """What the tries before this one left in the first heartbeat detail."""
+    left: dict[str, Any] = field(default_factory=dict)
+    """What this try leaves to the next: the first heartbeat detail."""
     progress: Any = None
     """What the activity last said of itself; each beat carries it."""
     speak: Callable[[], Any] | None = None
@@ -63,15 +64,11 @@ class Beat:
             self._beat_in(max(0.0, self.last + seconds - time.monotonic()))
 
     def report(self, progress: Any) -> None:
-        """Sets what the next beat carries. May be called from any thread.
+        """Sets what the next beat carries, as it is now. May be called from any thread.
 
         What JSON can't hold, or is large, is shortened: a beat that can't be sent would end a tool that is at work.
         """
-        try:
-            fits = len(to_json(progress)) <= MAX_PROGRESS_BYTES
-        except Exception:  # noqa: BLE001 - it is the user's value
-            fits = False
-        self.progress = progress if fits else repr(progress)[:1000]
+        self.progress = _shown(progress)
         with suppress(RuntimeError):  # a thread that outlives its activity may outlive the loop
             self.loop.call_soon_threadsafe(self.within, PROGRESS_SECONDS)
 
@@ -95,11 +92,23 @@ class Beat:
 
     @property
     def details(self) -> tuple[Any, ...]:
-        """What has been spent of patience comes first, since the next try needs it; then the progress, if any."""
+        """What the next try needs comes first; then the progress, if any."""
         progress = self.speak() if self.speak else self.progress
+        left = dict(self.left) or None
         if progress is None:
-            return () if self.spent is None else (self.spent,)
-        return (self.spent, progress)
+            return () if left is None else (left,)
+        return (left, progress)
+
+
+def _shown(progress: Any) -> Any:
+    """The user's value, as JSON has it; they may change theirs meanwhile."""
+    try:
+        written = to_json(progress)
+        return from_json(written) if len(written) <= MAX_PROGRESS_BYTES else written[:1000].decode(errors="replace")
+    except Exception:  # noqa: BLE001 - it is the user's value
+        with suppress(Exception):
+            return repr(progress)[:1000]
+        return type(progress).__name__
 
 
 class Heart:
@@ -124,7 +133,7 @@ class Heart:
     def beating(self) -> Iterator[Beat]:
         """Beats for the activity that runs here until the block is left."""
         info = activity.info()
-        beat = Beat(info.task_token, asyncio.get_running_loop(), spent=next(iter(info.heartbeat_details), None))
+        beat = Beat(info.task_token, asyncio.get_running_loop(), left=left())
         beat.start()
         self._running.add(beat)
         try:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 from collections.abc import Mapping
+from functools import partial
+from typing import Any
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from everturn import names
-from everturn.activities import failures
+from everturn import names, user_code
 from everturn.activities.beat import Heart
 from everturn.agent import Agent
 from everturn.logs import get_logger
 from everturn.payloads import DecisionCheck
-
-LONGEST_SECONDS = 20.0
-"""For a policy to decide; then nobody may."""
+from everturn.results import safe_error_text
 
 LONGEST_CHARS = 2_000
 """Of its words."""
@@ -40,15 +37,15 @@ class Decisions:
             return ""
         try:
             with self._heart.beating():
-                async with asyncio.timeout(LONGEST_SECONDS):
-                    verdict = agent.approvers(check.call, check.decision)
-                    if inspect.isawaitable(verdict):
-                        verdict = await verdict
-        except (Exception, asyncio.CancelledError) as error:
-            if failures.cancels_us(error):
-                raise
-            _log.error("approvers.failed", agent=agent.name, error=f"{type(error).__name__}: {error}")
+                policy = partial(agent.approvers, check.call, check.decision)
+                verdict: str = await user_code.call(policy, seconds=user_code.QUICK_SECONDS, finish=_in_words)
+        except Exception as error:  # noqa: BLE001 - the policy's own, whatever it is
+            _log.error("approvers.failed", agent=agent.name, error=await safe_error_text(error))
             return f"the policy failed with {type(error).__name__}"
-        if isinstance(verdict, str):
-            return verdict[:LONGEST_CHARS]
-        return "" if verdict else "not among the approvers"
+        return verdict
+
+
+def _in_words(verdict: Any) -> str:
+    if isinstance(verdict, str):
+        return verdict[:LONGEST_CHARS]
+    return "" if verdict else "not among the approvers"

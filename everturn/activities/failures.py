@@ -7,7 +7,6 @@ spent goes from try to try in the heartbeat details, which Temporal keeps outsid
 
 from __future__ import annotations
 
-import asyncio
 import random
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
+from everturn.activities.lost_tries import leave, left
 from everturn.errors import EverturnError, InvalidReply, ProviderError
 from everturn.models import Patience
 
@@ -48,10 +48,14 @@ def of_provider(error: ProviderError, patience: Patience, *, fallback: str | Non
     return ApplicationError(error.message, {"cure": error.cure}, type=type(error).__name__, next_retry_delay=delay)
 
 
-def cancels_us(error: BaseException) -> bool:
-    """Whether this activity is cancelled, and not the user's code that raises a CancelledError of its own."""
-    task = asyncio.current_task()
-    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
+def after_reply(error: Exception) -> ApplicationError:
+    """No retry, which would be paid for again: the conversation stalls."""
+    return ApplicationError(
+        f"The model replied, but its reply could not be planned: {type(error).__name__}: {error}",
+        {"cure": "This is a fault of everturn's: please report it. `resume` asks the model again."},
+        type="ReplyNotPlanned",
+        non_retryable=True,
+    )
 
 
 def handed_over() -> ApplicationError:
@@ -68,14 +72,13 @@ def spend(delay: timedelta, longest: timedelta) -> bool:
     total = spent() + max(this_try, timedelta()) + delay
     if total > longest:
         return False
-    activity.heartbeat({SPENT: total.total_seconds()})
+    leave(**{SPENT: total.total_seconds()})
     return True
 
 
 def spent() -> timedelta:
     """What the tries before this one have spent."""
-    details: Any = next(iter(activity.info().heartbeat_details), None)
-    return timedelta(seconds=details.get(SPENT, 0.0) if isinstance(details, dict) else 0.0)
+    return timedelta(seconds=left().get(SPENT, 0.0))
 
 
 def retry_delay(retry_after: float | None, *, attempt: int, longest: timedelta) -> timedelta:

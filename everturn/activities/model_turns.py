@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from pydantic import JsonValue
 from temporalio import activity
 
-from everturn import compaction, names
-from everturn.activities import failures
+from everturn import compaction, names, user_code
+from everturn.activities import failures, lost_tries
 from everturn.activities.beat import Beat, Heart
 from everturn.activities.planning import plan_calls
 from everturn.activities.prefixes import Prefixes, digest_of
@@ -32,10 +33,11 @@ from everturn.history import read_steps
 from everturn.logs import get_logger
 from everturn.models import Model
 from everturn.outputs import InvalidOutput
-from everturn.payloads import ModelReply, ModelRequest
+from everturn.payloads import ModelReply, ModelRequest, PlannedCall
 from everturn.prices import cost_usd
 from everturn.providers import Request, ToolSpec, ask
 from everturn.records import Message, Reply, ToolResult, Usage
+from everturn.results import safe_error_text
 from everturn.steps import TurnStarted
 from everturn.transcript import Transcript, filled, read_transcript
 
@@ -77,8 +79,7 @@ class ModelTurns:
             if request.summarise:
                 return await self._summary(agent, request, prefix)
             reply = await self._ask(agent, request, (*prefix, *delta), speech=self._speech(beat, request))
-            plan = await plan_calls(agent, reply.tool_calls, conclude=request.conclude, calls_left=request.calls_left)
-        output, problem = _output(agent, request, reply)
+            plan, output, problem = await self._follow_up(agent, request, reply)
         digest = self._prefixes.remember(request.digest, prefix, (*delta, reply.message))
         self._prefixes.forget_results(activity.info().workflow_run_id or "", request.named)
         view, summary_due = _next_view(agent, request, (*prefix, *delta, reply.message), reply.usage)
@@ -98,6 +99,20 @@ class ModelTurns:
         )
         _log.info("turn.finished", **_line(request, reply), seconds=round(time.monotonic() - started, 3))
         return turn
+
+    async def _follow_up(
+        self, agent: Agent, request: ModelRequest, reply: Reply
+    ) -> tuple[tuple[PlannedCall, ...], JsonValue, str | None]:
+        """The reply's plan, or its output and what is wrong with that. It is paid for: whatever fails here is no reason
+        to ask for another by itself."""
+        careful = lost_tries.lost() >= lost_tries.MOST_OF_A_PLAN
+        try:
+            plan = await plan_calls(
+                agent, reply.tool_calls, conclude=request.conclude, calls_left=request.calls_left, careful=careful
+            )
+            return plan, *await _output(agent, request, reply)
+        except Exception as error:
+            raise failures.after_reply(error) from error
 
     @activity.defn(name=names.EXTEND_PREFIX)
     async def extend_prefix(self, request: ModelRequest) -> str:
@@ -248,17 +263,19 @@ def _fallback(agent: Agent, failed: Model) -> str | None:
     return behind[0] if behind else None
 
 
-def _output(agent: Agent, request: ModelRequest, reply: Reply) -> tuple[JsonValue, str | None]:
+async def _output(agent: Agent, request: ModelRequest, reply: Reply) -> tuple[JsonValue, str | None]:
     """A final reply as the agent's `output` type, in JSON, and what is wrong with it; None for other replies."""
     if agent.output_adapter is None or reply.stop != "end" or reply.tool_calls:
         return None, None
     try:
         if len(reply.text.encode("utf-8", "replace")) > MAX_OUTPUT_BYTES:
             raise InvalidOutput(f"It has more than {MAX_OUTPUT_BYTES:,} bytes.")
-        return agent.read_output(reply.text), None
+        return await user_code.in_thread(partial(agent.read_output, reply.text)), None
     except InvalidOutput as error:
         _log.warning("output.refused", conversation=activity.info().workflow_id, turn=request.turn, error=str(error))
         return None, str(error)
+    except Exception as error:  # noqa: BLE001 - of the user's validators, which may also hang
+        return None, f"It could not be checked: {await safe_error_text(error)}"
 
 
 def _next_view(

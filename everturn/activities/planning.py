@@ -5,6 +5,7 @@ User code (schemas, predicates) runs here, in an activity, and never in the work
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 
 from everturn.agent import Agent
@@ -19,9 +20,20 @@ MAX_PLANNED_CALLS = 512
 """Of one reply. More are hardly a plan but a loop in the model: it is told so."""
 
 
+AT_ONCE = 32
+"""Calls whose arguments are checked and whose predicates are asked at the same time."""
+
+
 async def plan_calls(
-    agent: Agent, calls: Sequence[ToolCall], *, conclude: str | None, calls_left: int | None = None
+    agent: Agent,
+    calls: Sequence[ToolCall],
+    *,
+    conclude: str | None,
+    calls_left: int | None = None,
+    careful: bool = False,
 ) -> tuple[PlannedCall, ...]:
+    """`careful`: nothing of the user's runs, since workers were lost with this reply. What a predicate would have
+    decided, a person does; and arguments are checked when the tool runs."""
     if conclude:
         return _refused(calls, f"No more tool calls: the conversation has reached {conclude}.")
     left = agent.limits.max_tool_calls if calls_left is None else calls_left
@@ -32,14 +44,20 @@ async def plan_calls(
         if most == MAX_PLANNED_CALLS
         else "Not run: the conversation's limit of tool calls is used up. Conclude without it."
     )
-    return (*[await _plan(agent, call) for call in taken], *_refused(surplus, too_many))
+    slots = asyncio.Semaphore(AT_ONCE)  # each in its own time: one that hangs is not the others' delay
+
+    async def plan(call: ToolCall) -> PlannedCall:
+        async with slots:
+            return await _plan(agent, call, careful=careful)
+
+    return (*await asyncio.gather(*map(plan, taken)), *_refused(surplus, too_many))
 
 
 def _refused(calls: Iterable[ToolCall], text: str) -> tuple[PlannedCall, ...]:
     return tuple(RefuseCall(call_id=call.call_id, text=text) for call in calls)
 
 
-async def _plan(agent: Agent, call: ToolCall) -> PlannedCall:
+async def _plan(agent: Agent, call: ToolCall, *, careful: bool) -> PlannedCall:
     tool = agent.tool(call.name)
     if agent.loop == "manual":
         why = f"the loop is manual: send {call.name}'s result as the answer"
@@ -50,7 +68,8 @@ async def _plan(agent: Agent, call: ToolCall) -> PlannedCall:
     if call.unparsed is not None:
         return RefuseCall(call_id=call.call_id, text=_unreadable(call.name, call.unparsed))
     try:
-        tool.check(call.arguments)
+        if not careful:
+            await tool.checked(call.arguments)
     except InvalidArguments as error:
         return RefuseCall(call_id=call.call_id, text=f"The arguments of {call.name} do not fit its schema:\n{error}")
     if tool.runs_on == "client":
@@ -58,7 +77,7 @@ async def _plan(agent: Agent, call: ToolCall) -> PlannedCall:
         return AwaitAnswer(call_id=call.call_id, why=why, expiry=_answer_expiry(agent, tool))
     if tool.agent:
         return RunAgent(call_id=call.call_id, agent=tool.agent)
-    asked = await tool.needs_decision(call.arguments)
+    asked = tool.needs_approval is not False if careful else await _asked(tool, call)
     # A once tool may have to ask a person later, when its worker is lost.
     may_wait = asked or tool.effect == "once"
     return RunTool(
@@ -71,6 +90,13 @@ async def _plan(agent: Agent, call: ToolCall) -> PlannedCall:
         local=tool.local,
         policy=may_wait and agent.approvers is not None,
     )
+
+
+async def _asked(tool: Tool, call: ToolCall) -> bool:
+    try:
+        return await tool.needs_decision(call.arguments)
+    except InvalidArguments:  # of a validator that just let them pass
+        return True
 
 
 def _unreadable(name: str, text: str) -> str:

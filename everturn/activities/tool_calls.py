@@ -12,7 +12,8 @@ from typing import Any
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from everturn.activities import failures
+from everturn import names
+from everturn.activities import failures, lost_tries
 from everturn.activities.beat import Beat, Heart
 from everturn.activities.prefixes import Prefixes
 from everturn.activities.takeover import take_over
@@ -22,9 +23,10 @@ from everturn.bounds import INLINE_CHARS, MAX_RESULT_BYTES, Notice, bounded, fit
 from everturn.logs import get_logger
 from everturn.payloads import INVALID_EDIT, ToolRequest
 from everturn.records import ResultPart, Text, ToolResult
-from everturn.results import error_text, to_json
+from everturn.results import safe_error_text, to_json
 from everturn.schemas import InvalidArguments
 from everturn.tools import Tool, ToolContext
+from everturn.user_code import NoThread, TookTooLong
 
 _log = get_logger("everturn.tool")
 
@@ -50,6 +52,7 @@ class ToolCalls:
         self._prefixes = prefixes
         self._heart = heart
         self._threads = threads
+        self._alone = lost_tries.Alone()
 
     def activities(self) -> list[ToolActivity]:
         """One for each tool name. Agents may have different tools of one name: the request says whose is meant."""
@@ -77,7 +80,11 @@ class ToolCalls:
             return _result(name, request, (Text(text=f"The tool {name} is no longer available."),), is_error=True)
         with self._heart.beating() as beat:
             await take_over()
-            content, failed = await self._outcome(tool, request, beat)
+            if (lost := lost_tries.lost()) >= lost_tries.MOST_OF_A_TOOL:
+                return _result(name, request, _lost(tool, lost), is_error=True)
+            async with self._alone.where_doubtful():
+                started = time.monotonic()
+                content, failed = await self._outcome(tool, request, beat)
             whole = _result(name, request, content, is_error=failed)
             result = await self._fitting(whole, request, until=started + tool.timeout.total_seconds())
         if size_of(result) > INLINE_CHARS:  # a smaller one comes with the delta
@@ -93,30 +100,23 @@ class ToolCalls:
 
     async def _outcome(self, tool: Tool, request: ToolRequest, beat: Beat) -> tuple[Content, bool]:
         """What the model is told, and whether it is an error. Raises only what is not the tool's own doing."""
+        context = self._context(tool, request, beat)
         try:
-            content = await self._in_time(tool, request, self._context(tool, request, beat))
-        except _TookTooLong:
-            return self._late(tool), True
+            content = await tool.run(request.arguments, context, executor=self._threads)
+        except TookTooLong:
+            return self._again(tool, f"{tool.name} did not finish within {tool.timeout}.", kind="TimedOut"), True
+        except NoThread as error:
+            return self._again(tool, f"{tool.name} has not run: {error}.", kind=names.NO_THREAD), True
         except InvalidArguments as error:
             return _refused(request, error), True
-        except BaseException as error:  # a tool may raise anything, and the model may know what to do
-            if failures.cancels_us(error):
-                beat.cancelled = True
-                if activity.is_worker_shutdown():
-                    raise failures.handed_over() from None
-                raise
-            return (Text(text=error_text(error)),), True
-        return (*_edit_notice(request), *content), False
-
-    async def _in_time(self, tool: Tool, request: ToolRequest, context: ToolContext) -> Content:
-        try:
-            async with asyncio.timeout(tool.timeout.total_seconds()) as limit:
-                return await tool.run(request.arguments, context, executor=self._threads)
-        except TimeoutError:
-            # A tool may raise TimeoutError itself: that is its own failure, and no reason to run it again.
-            if limit.expired():
-                raise _TookTooLong from None
+        except asyncio.CancelledError:  # by Temporal: one of the tool's own comes as another error
+            beat.cancelled = True
+            if activity.is_worker_shutdown():
+                raise failures.handed_over() from None
             raise
+        except Exception as error:  # noqa: BLE001 - a tool may raise anything, and the model may know what to do
+            return (Text(text=await safe_error_text(error)),), True
+        return (*_edit_notice(request), *content), False
 
     async def _fitting(self, result: ToolResult, request: ToolRequest, *, until: float) -> ToolResult:
         """The result; where it is too large, kept whole if there is a store, and cut."""
@@ -152,13 +152,12 @@ class ToolCalls:
             text=f"All of it is kept as {name}: {read_on} reads on, and search= finds.", other=f"It is kept as {name}."
         )
 
-    def _late(self, tool: Tool) -> Content:
-        """The tool's own time-out: another try while patience lasts, then the model is told."""
-        text = f"{tool.name} did not finish within {tool.timeout}."
+    def _again(self, tool: Tool, text: str, *, kind: str) -> Content:
+        """What no result came of: another try while patience lasts, then the model is told."""
         if tool.effect == "once":
-            raise ApplicationError(text, type="TimedOut", non_retryable=True)
+            raise ApplicationError(text, type=kind, non_retryable=True)
         if failures.spend(timedelta(), tool.patience):
-            raise ApplicationError(text, type="TimedOut")
+            raise ApplicationError(text, type=kind)
         return (Text(text=text),)
 
     def _context(self, tool: Tool, request: ToolRequest, beat: Beat) -> ToolContext:
@@ -175,9 +174,6 @@ class ToolCalls:
         )
 
 
-class _TookTooLong(Exception): ...
-
-
 def _edit_notice(request: ToolRequest) -> Content:
     """The model is told that it was not its own arguments that ran."""
     decision = request.decision
@@ -187,6 +183,12 @@ def _edit_notice(request: ToolRequest) -> Content:
     edited = f" with other arguments: {to_json(decision.arguments)}" if decision.arguments is not None else ""
     note = f". Note: {decision.note}" if decision.note else ""
     return (Text(text=f"[Approved{by}{edited}{note}]\n"),)
+
+
+def _lost(tool: Tool, times: int) -> Content:
+    doubt = "" if tool.effect == "read" else " It may or may not have taken effect."
+    text = f"{tool.name} has no result: its worker was lost {times} times while it ran. It is not run again.{doubt}"
+    return (Text(text=text),)
 
 
 def _refused(request: ToolRequest, error: InvalidArguments) -> Content:

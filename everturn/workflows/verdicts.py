@@ -5,6 +5,7 @@ from __future__ import annotations
 from temporalio import exceptions
 from temporalio.exceptions import ActivityError, ApplicationError, ChildWorkflowError, WorkflowAlreadyStartedError
 
+from everturn import names
 from everturn.records import Decision, Text, ToolCall, ToolResult
 from everturn.workflows.desk import Taken
 
@@ -14,7 +15,7 @@ _ENDS: dict[type[BaseException | None], str] = {
     exceptions.TimeoutError: "its conversation ran into its workflow time-out",
 }
 
-_NEVER_BEGUN = frozenset({"NotFoundError", "InvalidAgent", "TooLate"})
+_NEVER_BEGUN = frozenset({"NotFoundError", "InvalidAgent", "TooLate", names.NO_THREAD})
 """Error types: of the SDK where a worker has no activity of that name, and of ours."""
 
 

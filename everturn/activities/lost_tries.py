@@ -1,0 +1,157 @@
+"""Counts the tries of an activity that were lost with their worker, so that no call goes on killing workers for ever.
+
+A try that fails says so, and leaves word in the first heartbeat detail, which Temporal keeps for the next try; one that
+is lost says nothing. A call that only shared the worker with one that kills is lost together with it: from the second
+loss on, those that were lost run one at a time on each worker, and none counts as lost while it waits for its turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from contextvars import ContextVar
+from datetime import timedelta
+from typing import Any
+
+from temporalio import activity
+from temporalio.client import AsyncActivityCancelledError
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
+from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
+
+from everturn import names
+from everturn.journal import RPC_TIMEOUT
+
+MOST_OF_A_TOOL = 5
+"""Then the model is told. Two in company, three alone: nothing else was to blame for those."""
+
+MOST_OF_A_PLAN = 3
+"""Then a reply is planned without the user's predicates and validators."""
+
+MOST = 10
+"""Of everything else: of a model turn, say, that shared its workers with others. Then it fails, and so says why."""
+
+IN_COMPANY = 2
+"""So often a call is lost before it is run alone."""
+
+ALONE_SECONDS = 30.0
+"""How long the next one waits for it. What kills, kills soon, as a rule."""
+
+LONGEST_WAIT_SECONDS = 2.0
+"""For its turn. Then it is handed back: its time-out at the server would begin to run out."""
+
+BACK_IN = timedelta(seconds=1)
+
+SETTLE_SECONDS = 0.25
+"""Before it begins: those that came with it first leave word that they wait."""
+
+LOST, AT, RAN = "everturn_lost", "everturn_at", "everturn_ran"
+"""How many tries were lost before try AT; whether that one is lost too if no later one has left word."""
+
+_left: ContextVar[dict[str, Any] | None] = ContextVar("left")
+
+
+def left() -> dict[str, Any]:
+    """What this try leaves to the next one, as it stands."""
+    found = _left.get(None)
+    if found is None:
+        found = {}
+        _left.set(found)
+    return found
+
+
+def leave(**facts: Any) -> None:
+    left().update(facts)
+    activity.heartbeat(left())
+
+
+def lost() -> int:
+    """How many tries of this activity were lost before this one."""
+    info, found = activity.info(), left()
+    if info.is_local:  # its tries leave no word
+        return 0
+    at = int(found.get(AT, 0))
+    if at > info.attempt:  # an operator has reset the activity
+        return 0
+    if at == info.attempt:
+        return int(found.get(LOST, 0))
+    return int(found.get(LOST, 0)) + bool(found.get(RAN)) + info.attempt - 1 - at
+
+
+class LostTries(Interceptor):
+    def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002
+        return _Try(next)
+
+
+class _Try(ActivityInboundInterceptor):
+    async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002
+        info = activity.info()
+        if info.is_local:
+            _left.set({})
+            return await self.next.execute_activity(input)
+        details = next(iter(info.heartbeat_details), None)
+        _left.set(dict(details) if isinstance(details, dict) else {})
+        before = lost()
+        if before >= MOST:
+            raise ApplicationError(
+                f"Its worker was lost {before} times while it ran.",
+                {"cure": "Look at the workers' logs: what kills them? Then `resume`."},
+                type=names.WORKER_LOST,
+                non_retryable=True,
+            )
+        try:
+            return await self.next.execute_activity(input)
+        except BaseException:
+            leave(**{LOST: before, AT: info.attempt, RAN: False})
+            raise
+
+
+class Alone:
+    """A worker's: where calls that were lost again and again take turns."""
+
+    def __init__(self) -> None:
+        self._turn = asyncio.Lock()
+
+    @asynccontextmanager
+    async def where_doubtful(self) -> AsyncIterator[None]:
+        """For the block, no other such call begins here; or for ALONE_SECONDS of it."""
+        before = lost()
+        if before < IN_COMPANY:
+            yield
+            return
+        await _leave_for_certain(before, ran=False)
+        try:
+            async with asyncio.timeout(LONGEST_WAIT_SECONDS):
+                await self._turn.acquire()
+        except TimeoutError:
+            raise ApplicationError(
+                "It waits for its turn: its worker was lost with it before, and another such call runs here now.",
+                type=names.NOT_ALONE,
+                next_retry_delay=BACK_IN,
+                category=ApplicationErrorCategory.BENIGN,
+            ) from None
+        mine = True
+
+        def give_up() -> None:
+            nonlocal mine
+            if mine:
+                mine = False
+                self._turn.release()
+
+        clock = asyncio.get_running_loop().call_later(ALONE_SECONDS, give_up)
+        try:
+            await asyncio.sleep(SETTLE_SECONDS)
+            await _leave_for_certain(before, ran=True)
+            yield
+        finally:
+            clock.cancel()
+            give_up()
+
+
+async def _leave_for_certain(before: int, *, ran: bool) -> None:
+    """As `leave`, but once this returns, the server has it. Raises RPCError where it has not."""
+    info = activity.info()
+    left().update({LOST: before, AT: info.attempt, RAN: ran})
+    handle = activity.client().get_async_activity_handle(task_token=info.task_token)
+    with suppress(AsyncActivityCancelledError):  # the cancellation comes in by itself
+        await asyncio.wait_for(handle.heartbeat(left()), RPC_TIMEOUT.total_seconds())

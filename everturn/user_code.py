@@ -1,0 +1,241 @@
+"""Runs what users wrote: tools, predicates, policies, validators, and what turns their values into words.
+
+Such code may hang, block, die or lie, and must not take the worker with it:
+
+- A sync function runs in a daemon thread, so that neither the event loop nor the end of the process waits for it. An
+  async one runs on the loop, in a task of its own: what it does to its task, it does to itself.
+- What it raises comes out as an Exception: a KeyboardInterrupt or a CancelledError of its own would be taken for
+  somebody else's, and end the worker or have a paid reply asked for again.
+- It has a time-out, which begins when it does, since no call waits for a thread. What goes on all the same is left
+  behind: a thread can't be stopped, and a task may refuse.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import threading
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor, Future
+from functools import partial
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+from everturn.logs import get_logger
+
+T = TypeVar("T")
+
+MOST_THREADS = 1_000
+"""Of one pool. Far more than a worker's calls at a time: what is beyond those is stuck in code that never ended."""
+
+CLEAN_UP_SECONDS = 2.0
+"""How long an async function that is cancelled may go on: for its `finally`."""
+
+QUICK_SECONDS = 20.0
+"""For what only looks and decides: a predicate, a policy, a validator."""
+
+_log = get_logger("everturn.worker")
+
+
+class TookTooLong(Exception):
+    """It was left behind."""
+
+    def __init__(self) -> None:
+        super().__init__("it did not end in time")
+
+
+class NoThread(Exception):
+    """It has not begun: this worker's threads are stuck in calls that did not end."""
+
+    def __init__(self) -> None:
+        super().__init__("no thread was free: too many are stuck in calls that did not end")
+
+
+class Threads(Executor):
+    """Daemon threads, one for each call that runs: an idle one is taken again, and nobody waits for a busy one.
+
+    `concurrent.futures` has none that a process could end without; see its `threading._register_atexit`.
+    """
+
+    def __init__(self, most: int = MOST_THREADS) -> None:
+        self._most = most
+        self._lock = threading.Lock()
+        self._work: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._alive = 0
+        self._idle = 0
+        self._closed = False
+
+    def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Raises NoThread where all are busy."""
+        future: Future[Any] = Future()
+        with self._lock:
+            if self._idle:
+                self._idle -= 1
+            elif self._alive >= self._most or not self._started():
+                raise NoThread
+        self._work.put(partial(_fulfil, future, partial(function, *args, **kwargs)))
+        return future
+
+    def _started(self) -> bool:
+        try:
+            threading.Thread(target=self._run, name="everturn-user-code", daemon=True).start()
+        except RuntimeError:  # the system has no more
+            return False
+        self._alive += 1
+        return True
+
+    def _run(self) -> None:
+        while work := self._work.get():
+            work()
+            del work  # or it would hold its result until the next call
+            with self._lock:
+                if self._closed:
+                    break
+                self._idle += 1
+
+    def shutdown(self, wait: bool = False, *, cancel_futures: bool = False) -> None:  # noqa: ARG002 - as the base has it
+        """Lets the idle ones go. Nobody waits for those that are at work."""
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, 0
+        for _ in range(idle):
+            self._work.put(None)
+
+
+def _fulfil(future: Future[Any], function: Callable[[], Any]) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        future.set_result(function())
+    except BaseException as error:  # noqa: BLE001 - whatever it is, it is the caller's to know
+        future.set_exception(error)
+
+
+_threads = Threads()
+"""For what is not a tool: so that predicates can still be asked when tools have used up theirs."""
+
+
+async def call(
+    function: Callable[[], Any],
+    *,
+    seconds: float | None,
+    finish: Callable[[Any], Any] | None = None,
+    threads: Executor | None = None,
+) -> Any:
+    """What the function returns, sync or async, as `finish` makes it of that; None of it runs longer than `seconds`.
+
+    Both see the caller's context variables. Raises TookTooLong, NoThread, or whatever they raise, as an Exception;
+    CancelledError only where the caller is cancelled.
+    """
+    task = asyncio.create_task(_run(function, finish, threads or _threads))
+    try:
+        await asyncio.wait({task}, timeout=seconds)
+    except asyncio.CancelledError:
+        if await _ended(task):
+            return _result(task)  # it had done its work, and a result is not to be lost
+        raise
+    if task.done() or await _ended(task):
+        return _result(task)
+    raise TookTooLong
+
+
+async def in_thread(function: Callable[[], T], *, seconds: float | None = None) -> T:
+    """What a sync function returns, within QUICK_SECONDS unless it says otherwise; raises as `call` does."""
+    result: T = await call(function, seconds=QUICK_SECONDS if seconds is None else seconds)
+    return result
+
+
+async def _run(function: Callable[[], Any], finish: Callable[[Any], Any] | None, threads: Executor) -> Any:
+    if not is_async(function):
+        value = await _in_a_thread(partial(_finished_at_once, function, finish), threads)
+        if not inspect.isawaitable(value):
+            return value
+        function = partial(_awaited, value)
+    value = await _own_errors(function)
+    return value if finish is None else await _in_a_thread(partial(finish, value), threads)
+
+
+async def _awaited(value: Awaitable[Any]) -> Any:
+    return await value
+
+
+def _finished_at_once(function: Callable[[], Any], finish: Callable[[Any], Any] | None) -> Any:
+    value = function()
+    return value if finish is None or inspect.isawaitable(value) else finish(value)
+
+
+async def _in_a_thread(function: Callable[[], Any], threads: Executor) -> Any:
+    context = contextvars.copy_context()
+    return await asyncio.get_running_loop().run_in_executor(threads, context.run, _guarded, function)
+
+
+def _guarded(function: Callable[[], Any]) -> Any:
+    try:
+        return function()
+    except BaseException as error:
+        if isinstance(error, StopIteration) or not isinstance(error, Exception):
+            raise _as_error(error) from error
+        raise
+
+
+async def _own_errors(function: Callable[[], Awaitable[Any]]) -> Any:
+    """Here and not in `_result`: an event loop does not survive a task that raises KeyboardInterrupt or SystemExit."""
+    try:
+        return await function()
+    except (KeyboardInterrupt, SystemExit) as error:
+        raise _as_error(error) from error
+    except asyncio.CancelledError as error:
+        if asyncio.current_task() in _cancelled:
+            raise
+        raise _as_error(error) from error
+
+
+def _as_error(error: BaseException) -> RuntimeError:
+    if isinstance(error, SystemExit):  # of argparse, say: it is the function that gives up, not the worker
+        return RuntimeError(f"the function called sys.exit({error.code!r})")
+    return RuntimeError(f"the function raised {type(error).__name__}")
+
+
+def _result(task: asyncio.Task[Any]) -> Any:
+    if task.cancelled():  # by the function itself
+        raise _as_error(asyncio.CancelledError())
+    error = task.exception()
+    if error is None or isinstance(error, Exception):
+        return task.result()
+    raise _as_error(error) from error
+
+
+_cancelled: set[asyncio.Task[Any]] = set()
+"""Tasks that `call` has cancelled, until they end."""
+
+
+async def _ended(task: asyncio.Task[Any]) -> bool:
+    """Cancels what still runs, and says whether it has come to an end of its own: with a result, or an error.
+
+    One that does not end is nobody's any more: the loop would wait for it before it closes.
+    """
+    if not task.done():
+        _cancelled.add(task)
+        task.add_done_callback(_forget)
+        task.cancel()
+        try:
+            await asyncio.wait({task}, timeout=CLEAN_UP_SECONDS)
+        finally:
+            if not task.done():
+                asyncio.tasks._unregister_task(task)
+                task._log_destroy_pending = False  # type: ignore[attr-defined]
+                _log.warning("user_code.left_behind", reason="it does not end though it is cancelled")
+    return task.done() and not task.cancelled()
+
+
+def _forget(task: asyncio.Task[Any]) -> None:
+    _cancelled.discard(task)
+    if not task.cancelled():
+        task.exception()  # or asyncio would say that nobody asked for it
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    while isinstance(function, partial):
+        function = function.func
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
