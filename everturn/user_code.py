@@ -74,7 +74,7 @@ class Threads(Executor):
                 self._idle -= 1
             elif self._alive >= self._most or not self._started():
                 raise NoThread
-        self._work.put(partial(_fulfil, future, partial(function, *args, **kwargs)))
+        self._work.put(partial(self._fulfil, future, partial(function, *args, **kwargs)))
         return future
 
     def _started(self) -> bool:
@@ -89,10 +89,23 @@ class Threads(Executor):
         while work := self._work.get():
             work()
             del work  # or it would hold its result until the next call
-            with self._lock:
-                if self._closed:
-                    break
+
+    def _fulfil(self, future: Future[Any], function: Callable[[], Any]) -> None:
+        error, value = None, None
+        if wanted := future.set_running_or_notify_cancel():
+            try:
+                value = function()
+            except BaseException as raised:  # noqa: BLE001 - whatever it is, it is the caller's to know
+                error = raised
+        with self._lock:  # before the caller knows, who may have the next call ready
+            if self._closed:
+                self._work.put(None)
+            else:
                 self._idle += 1
+        if wanted and error is not None:
+            future.set_exception(error)
+        elif wanted:
+            future.set_result(value)
 
     def shutdown(self, wait: bool = False, *, cancel_futures: bool = False) -> None:  # noqa: ARG002 - as the base has it
         """Lets the idle ones go. Nobody waits for those that are at work."""
@@ -101,15 +114,6 @@ class Threads(Executor):
             idle, self._idle = self._idle, 0
         for _ in range(idle):
             self._work.put(None)
-
-
-def _fulfil(future: Future[Any], function: Callable[[], Any]) -> None:
-    if not future.set_running_or_notify_cancel():
-        return
-    try:
-        future.set_result(function())
-    except BaseException as error:  # noqa: BLE001 - whatever it is, it is the caller's to know
-        future.set_exception(error)
 
 
 _threads = Threads()
