@@ -106,7 +106,9 @@ class ToolCalls:
         except TookTooLong:
             return self._again(tool, f"{tool.name} did not finish within {tool.timeout}.", kind="TimedOut"), True
         except NoThread as error:
-            return self._again(tool, f"{tool.name} has not run: {error}.", kind=names.NO_THREAD), True
+            _log.error("tool.not_begun", tool=tool.name, error=str(error))
+            delay = failures.retry_delay(None, attempt=activity.info().attempt, longest=tool.patience)
+            return self._again(tool, f"{tool.name} has not run: {error}.", kind=names.NO_THREAD, delay=delay), True
         except InvalidArguments as error:
             return _refused(request, error), True
         except asyncio.CancelledError:  # by Temporal: one of the tool's own comes as another error
@@ -152,12 +154,12 @@ class ToolCalls:
             text=f"All of it is kept as {name}: {read_on} reads on, and search= finds.", other=f"It is kept as {name}."
         )
 
-    def _again(self, tool: Tool, text: str, *, kind: str) -> Content:
+    def _again(self, tool: Tool, text: str, *, kind: str, delay: timedelta = timedelta()) -> Content:
         """What no result came of: another try while patience lasts, then the model is told."""
         if tool.effect == "once":
             raise ApplicationError(text, type=kind, non_retryable=True)
-        if failures.spend(timedelta(), tool.patience):
-            raise ApplicationError(text, type=kind)
+        if failures.spend(delay, tool.patience):
+            raise ApplicationError(text, type=kind, next_retry_delay=delay or None)
         return (Text(text=text),)
 
     def _context(self, tool: Tool, request: ToolRequest, beat: Beat) -> ToolContext:

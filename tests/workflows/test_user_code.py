@@ -1,0 +1,324 @@
+"""Tools, predicates and policies that hang, block, die or lie: their conversation gets over it, and so do others."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from everturn import Client, Conversation, tool, user_code
+from everturn.activities import lost_tries
+from everturn.testing import ScriptedModel, call
+from everturn.user_code import Threads
+from tests.conftest import agent_on, eventually, hosting, waiting
+from tests.workflows.test_conversation import results_of
+
+Scripted = Callable[..., ScriptedModel]
+
+SHORT = timedelta(milliseconds=200)
+WORKER = Path(__file__).parents[2] / "worker.py"
+
+
+@pytest.fixture
+def stuck() -> Iterator[Callable[[], Any]]:
+    """What blocks until the test is over."""
+    released = threading.Event()
+    yield released.wait
+    released.set()
+
+
+@pytest.mark.parametrize("error", [asyncio.CancelledError, KeyboardInterrupt, SystemExit, GeneratorExit])
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+async def test_a_predicate_that_raises_what_is_no_error_has_no_reply_paid_for_twice(
+    client: Client, scripted: Scripted, error: type[BaseException], is_async: bool
+) -> None:
+    async def later(_: dict[str, Any]) -> bool:
+        raise error
+
+    def at_once(_: dict[str, Any]) -> bool:
+        raise error
+
+    @tool(needs_approval=later if is_async else at_once)
+    def refund() -> str:
+        return "refunded"
+
+    model = scripted([call("refund"), "Done."])
+    agent = agent_on(model, tools=[refund])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Go")
+        (call_id,) = await waiting(conversation)
+        assert len(model.requests) == 1
+        await conversation.approve(call_id)
+        assert (await conversation.outcome()).text == "Done."
+    assert len(model.requests) == 2
+
+
+async def test_one_call_whose_predicate_hangs_is_no_delay_for_the_others_of_its_reply(
+    client: Client, scripted: Scripted, stuck: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(user_code, "QUICK_SECONDS", 0.3)
+
+    @tool(needs_approval=lambda arguments: stuck() if arguments["number"] < 40 else False)
+    def refund(number: int) -> str:
+        return f"refunded {number}"
+
+    model = scripted([[call("refund", {"number": number}) for number in range(60)], "Done."])
+    agent = agent_on(model, tools=[refund])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Go")
+        await waiting(conversation, calls=40)
+        await conversation.deny("*")
+        assert (await conversation.outcome()).text == "Done."
+    ran = [result.text for result in results_of(await conversation.transcript()) if not result.is_error]
+    assert ran == [f"refunded {number}" for number in range(40, 60)]
+    assert len(model.requests) == 2
+
+
+async def test_what_a_tool_does_to_itself_is_told_to_the_model(
+    client: Client, scripted: Scripted, cached_conversations: int
+) -> None:
+    @tool
+    async def give_up() -> None:
+        task = asyncio.current_task()
+        assert task
+        task.cancel()
+        await asyncio.sleep(60)
+
+    @tool
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    @tool
+    def endless() -> Any:
+        return itertools.count()
+
+    @tool
+    async def endless_later() -> Any:
+        return {"numbers": itertools.count()}
+
+    tools = [give_up, interrupt, endless, endless_later]
+    agent = agent_on(scripted([[call(one.name) for one in tools], "Done."]), tools=tools)
+    async with hosting(client, agent, cached_conversations=cached_conversations):
+        conversation = await client.start(agent, "Go")
+        assert (await conversation.outcome()).text == "Done."
+    told = [result.text for result in results_of(await conversation.transcript())]
+    for text, said in zip(told, ["CancelledError", "KeyboardInterrupt", "100,000", "100,000"], strict=True):
+        assert said in text
+
+
+async def test_a_policy_that_hangs_stops_nobody_else_and_lets_nobody_decide(
+    client: Client, scripted: Scripted, stuck: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(user_code, "QUICK_SECONDS", 1.0)
+    asked = threading.Event()
+
+    def approvers(*_: Any) -> bool:
+        asked.set()
+        return bool(stuck())
+
+    @tool(needs_approval=True)
+    def refund() -> str: ...
+
+    careful = agent_on(scripted([call("refund"), "Done."]), tools=[refund], approvers=approvers, name="careful")
+    other = agent_on(scripted(["Hello."]), name="other")
+    async with hosting(client, careful, other):
+        conversation = await client.start(careful, "Go")
+        (call_id,) = await waiting(conversation)
+        deciding = asyncio.create_task(conversation.approve(call_id))
+        await eventually(asked.is_set)
+        assert (await client.run(other, "Hello")).text == "Hello."
+        assert not deciding.done() or deciding.exception() is None
+        await asyncio.wait({deciding})
+        await eventually(lambda: refused(conversation), what="the policy has failed")
+        await conversation.cancel_turn()
+        await conversation.outcome()
+
+
+async def refused(conversation: Conversation) -> bool:
+    waits = (await conversation.status()).waiting
+    return bool(waits) and "may not decide: the policy failed with TookTooLong" in waits[0].why
+
+
+async def test_a_call_for_which_no_thread_is_left_has_not_begun(
+    client: Client, scripted: Scripted, stuck: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("everturn.hosting.Threads", lambda _: Threads(most=2))
+
+    @tool(timeout=SHORT, patience=SHORT)
+    def hang() -> Any:
+        return stuck()
+
+    @tool(effect="once")
+    def pay() -> str:
+        return "paid"
+
+    @tool(timeout=SHORT, patience=SHORT)
+    def look() -> str:
+        return "looked"
+
+    agent = agent_on(
+        scripted([[call("hang"), call("hang")], [call("look"), call("pay")], "Done."]), tools=[hang, pay, look]
+    )
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Go")
+        await waiting(conversation)
+        (paying,) = (await conversation.status()).waiting
+        assert paying.tool == "pay"
+        assert paying.why.startswith("it has not run: ")
+        await conversation.deny(paying.call_id)
+        await conversation.outcome()
+    hung, _, looked, _ = results_of(await conversation.transcript())
+    assert "did not finish within" in hung.text
+    assert "look has not run: no thread was free" in looked.text
+
+
+async def test_a_worker_ends_though_a_tool_that_timed_out_still_blocks(
+    client: Client, scripted: Scripted, stuck: Callable[[], Any]
+) -> None:
+    refusing = True
+
+    @tool(timeout=SHORT, patience=SHORT)
+    def hang() -> Any:
+        return stuck()
+
+    @tool(timeout=SHORT, patience=SHORT)
+    async def refuse() -> None:
+        while refusing:
+            try:
+                await asyncio.sleep(0.05)
+            except asyncio.CancelledError:
+                continue
+
+    agent = agent_on(scripted([[call("hang"), call("refuse")], "Done."]), tools=[hang, refuse])
+    async with asyncio.timeout(60):
+        async with hosting(client, agent):
+            assert (await client.run(agent, "Go")).text == "Done."
+    refusing = False
+
+
+# ---------------------------------------------------------------- whole workers
+
+AGENTS = """
+import os, signal, threading, time
+from everturn import Agent, tool
+
+@tool
+def kill() -> str:
+    '''Takes the worker with it.'''
+    with open(os.environ["KILLS"], "a") as kills:
+        kills.write("x")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+@tool
+def work() -> str:
+    '''Takes its time.'''
+    time.sleep(1.0)
+    return "worked"
+
+@tool(needs_approval=lambda _: kill.function())
+def ask_first() -> str:
+    '''Has a predicate that takes the worker with it.'''
+    return "done"
+
+@tool(timeout=__import__("datetime").timedelta(seconds=0.2), patience=__import__("datetime").timedelta(seconds=0.2))
+def hang() -> None:
+    '''Never ends.'''
+    threading.Event().wait()
+
+clerk = Agent("clerk", model="scripted:demo", tools=[kill, work, ask_first, hang])
+"""
+
+
+class Supervisor:
+    """Starts a worker again whenever it dies, as process managers do."""
+
+    def __init__(self, folder: Path, client: Client, model: ScriptedModel) -> None:
+        (folder / "agents.py").write_text(AGENTS)
+        self.kills = folder / "kills"
+        self._log = folder / "log"
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("EVERTURN_", "TEMPORAL_"))}
+        self._environment = {
+            **kept,
+            "TEMPORAL_ADDRESS": client.temporal.service_client.config.target_host,
+            "EVERTURN_TASK_QUEUE": client.task_queue,
+            "EVERTURN_AGENTS": str(folder / "agents.py"),
+            "SCRIPTED_BASE_URL": model.base_url,
+            "KILLS": str(self.kills),
+            "TMPDIR": str(folder),
+        }
+
+    async def __aenter__(self) -> Supervisor:
+        self._stopped = False
+        self._keeping = asyncio.create_task(self._keep())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._stopped = True
+        self.worker.send_signal(signal.SIGTERM)
+        await self._keeping
+
+    async def _keep(self) -> None:
+        while not self._stopped:
+            with self._log.open("a") as log:
+                self.worker = subprocess.Popen([sys.executable, WORKER], env=self._environment, stderr=log)
+            try:
+                self.status = await asyncio.to_thread(self.worker.wait, 120)
+            finally:
+                self.worker.kill()
+
+    @property
+    def killed(self) -> int:
+        return len(self.kills.read_text()) if self.kills.exists() else 0
+
+
+async def test_a_tool_that_kills_its_workers_is_given_up_and_its_neighbours_are_not(
+    client: Client, scripted: Scripted, tmp_path: Path
+) -> None:
+    def script(messages: list[dict[str, Any]]) -> Any:
+        return "Done." if messages[-1]["role"] == "tool" else call(messages[-1]["content"])
+
+    async with Supervisor(tmp_path, client, scripted(script)) as supervised:
+        killing = await client.start("clerk", "kill")
+        working = [await client.start("clerk", "work") for _ in range(4)]
+        outcome = await killing.outcome()
+        assert outcome.text == "Done."
+        assert supervised.killed == lost_tries.MOST_OF_A_TOOL
+        for one in working:
+            await one.outcome()
+            (worked,) = results_of(await one.transcript())
+            assert worked.text == "worked"
+    (told,) = results_of(await killing.transcript())
+    assert told.is_error
+    assert f"its worker was lost {lost_tries.MOST_OF_A_TOOL} times" in told.text
+    assert "may or may not have taken effect" in told.text
+
+
+async def test_a_predicate_that_kills_its_workers_is_not_asked_for_ever(
+    client: Client, scripted: Scripted, tmp_path: Path
+) -> None:
+    model = scripted([call("ask_first"), "Done."])
+    async with Supervisor(tmp_path, client, model) as supervised:
+        conversation = await client.start("clerk", "Go")
+        (call_id,) = await waiting(conversation)
+        assert supervised.killed == lost_tries.MOST_OF_A_PLAN
+        assert len(model.requests) == lost_tries.MOST_OF_A_PLAN + 1
+        await conversation.approve(call_id)
+        assert (await conversation.outcome()).text == "Done."
+
+
+async def test_sigterm_ends_a_worker_whose_tools_still_block(
+    client: Client, scripted: Scripted, tmp_path: Path
+) -> None:
+    async with Supervisor(tmp_path, client, scripted([call("hang"), "Done."])) as supervised:
+        assert (await (await client.start("clerk", "Go")).outcome()).text == "Done."
+    assert supervised.status == 0
