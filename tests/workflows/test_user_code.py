@@ -309,6 +309,7 @@ async def test_a_predicate_that_kills_its_workers_is_not_asked_for_ever(
     model = scripted([call("ask_first"), "Done."])
     async with Supervisor(tmp_path, client, model) as supervised:
         conversation = await client.start("clerk", "Go")
+        await eventually(lambda: len(model.requests) > lost_tries.MOST_OF_A_PLAN, seconds=120)
         (call_id,) = await waiting(conversation)
         assert supervised.killed == lost_tries.MOST_OF_A_PLAN
         assert len(model.requests) == lost_tries.MOST_OF_A_PLAN + 1
