@@ -5,7 +5,7 @@ ARGS ?=
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo setup test check bench crash up docs lock
+.PHONY: demo setup test check bench crash exits up docs lock
 
 demo: setup ## the main job, in under a minute
 	@.venv/bin/everturn demo
@@ -37,6 +37,9 @@ bench: setup ## the benchmarks, as a table
 
 crash: setup ## the crash test at full length: make crash SEED=7 KILLS=100
 	@.venv/bin/python -m tests.crash
+
+exits: setup ## how many of 100 runs of short programs are killed at their end: make exits COUNT=20
+	@.venv/bin/python -m tests.exits
 
 up: setup ## Temporal with its Web UI, and a worker, until Ctrl-C
 	@.venv/bin/everturn up

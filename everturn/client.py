@@ -25,7 +25,7 @@ from temporalio.converter import ExternalStorage
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from everturn import durations, fleet, names, rpc
+from everturn import durations, fleet, interpreter_exit, names, rpc
 from everturn.agent import Agent
 from everturn.bounds import check_said
 from everturn.carryover import CarryOver, InRun, Packed
@@ -65,6 +65,7 @@ class Client:
     def __init__(
         self, temporal: temporalio.client.Client, *, task_queue: str = names.TASK_QUEUE, by: str | None = None
     ) -> None:
+        interpreter_exit.runtime_is_used()
         self.temporal = temporal
         self.task_queue = task_queue
         self.by = by or _whoever_runs_this()
@@ -90,6 +91,7 @@ class Client:
             merged["data_converter"] = stored(merged["data_converter"], stores)
         if address:
             merged["target_host"] = address
+        interpreter_exit.runtime_is_used()
         try:
             temporal = await temporalio.client.Client.connect(**merged)
         except RuntimeError as error:

@@ -39,7 +39,7 @@ def run(main: Coroutine[Any, Any, None]) -> None:
 def end_process(status: int) -> NoReturn:
     """Ends it with this exit status, once everything is closed.
 
-    Not sys.exit: threads of Temporal's runtime may abort an interpreter that goes down in an orderly way.
+    Not sys.exit, which waits for threads: a tool that hangs would keep its process from ever ending.
     """
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):

@@ -1,0 +1,80 @@
+"""Ends Temporal's runtime before the interpreter goes down: only if this process connected, and only as long as needed.
+
+Each answer of the server comes from a thread of the SDK's runtime, which calls the event loop's
+`call_soon_threadsafe`. That writes to a socket, gives up the GIL for it, and wakes the loop: a short program is then at
+its end while the thread still waits to go on. CPython (up to 3.13) ends such a thread as soon as it asks for the GIL,
+in the middle of Rust code, which aborts the process: "PyGILState_Release: thread state must be current when
+releasing", or a segmentation fault (temporalio/sdk-python#300).
+
+The runtime joins its threads when the last handle on it goes. By itself that happens in the middle of the
+interpreter's end, or never. Here it happens before, with the GIL released, so that the threads come to their end.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+_HANDLES = (
+    ("temporalio.bridge.client", "Client"),
+    ("temporalio.bridge.worker", "Worker"),
+    ("temporalio.bridge.runtime", "Runtime"),
+)
+"""What holds one. By name: a program without a worker need not import that."""
+
+_LONGEST_SECONDS = 5.0
+"""For a call that takes microseconds, on a machine that stands still."""
+
+_connected_in: set[int] = set()
+"""This process, once it has connected; and those that it was forked from."""
+
+
+def runtime_is_used() -> None:
+    """To be called before a connection is made."""
+    _connected_in.add(os.getpid())
+
+
+# When this is imported, so that a program's own atexit functions, which may use a client, mostly come before.
+@atexit.register
+def _end_runtimes() -> None:
+    if os.getpid() in _connected_in:
+        _wait_for_reports()
+        for one in _handles():
+            one._ref = None
+    elif _connected_in:
+        import ctypes
+
+        # A fork has none of the runtime's threads: it would wait for them for ever if its last handle went.
+        for one in _handles():
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(one._ref))
+
+
+def _handles() -> list[Any]:
+    kinds = {getattr(sys.modules[module], name) for module, name in _HANDLES if module in sys.modules}
+    # Not isinstance, which runs code of objects that pretend to be others.
+    return [one for one in gc.get_objects() if type(one) in kinds]
+
+
+def _wait_for_reports() -> None:
+    """A thread that reports a new connection holds a handle itself. If it were the last, the runtime would end on a
+    thread of its own, and wait for that."""
+    deadline = time.monotonic() + _LONGEST_SECONDS
+    while any(_reporting()) and time.monotonic() < deadline:
+        time.sleep(0.001)
+
+
+def _reporting() -> Iterator[bool]:
+    """For each thread that Python did not start, whether it is about to wake an event loop."""
+    own = {thread.ident for thread in threading.enumerate() if not isinstance(thread, threading._DummyThread)}
+    for ident, frame in sys._current_frames().items():
+        if ident not in own:
+            outermost = frame
+            while outermost.f_back:
+                outermost = outermost.f_back
+            yield outermost.f_code.co_name == "call_soon_threadsafe"

@@ -1,0 +1,86 @@
+"""Programs as users write them: connect, do one thing, end. Each is a file of its own, and has nothing to close."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+_HEAD = """
+import asyncio
+from uuid import uuid4
+import temporalio.client
+from everturn import Client
+from everturn.errors import Unreachable
+"""
+
+_RUN = """
+asyncio.run(main())
+"""
+
+PROGRAMS = {
+    "start": """
+async def main():
+    client = await Client.connect()
+    await client.start("nobody", "Hello", id=f"exit-{uuid4().hex}")
+""",
+    "send": """
+async def main():
+    client = await Client.connect()
+    await client.send("nobody", "Hello", id=f"exit-{uuid4().hex}")
+""",
+    "connect only": """
+async def main():
+    await Client.connect()
+""",
+    "nobody answers": """
+async def main():
+    try:
+        await Client.connect("127.0.0.1:1")
+    except Unreachable:
+        pass
+""",
+    "follow and leave": """
+async def follow(conversation):
+    async for event in conversation.events():
+        pass
+
+async def main():
+    client = await Client.connect()
+    conversation = await client.start("nobody", "Hello", id=f"exit-{uuid4().hex}")
+    task = asyncio.create_task(follow(conversation))
+    await asyncio.sleep(0.05)
+""",
+    "a client of one's own beside": """
+async def main():
+    global client
+    client = await Client.connect()
+    other = await temporalio.client.Client.connect(client.temporal.service_client.config.target_host)
+    await other.start_workflow("Nothing", id=f"exit-{uuid4().hex}", task_queue="nobody")
+""",
+}
+
+SLOW = """
+import threading
+import time
+
+class Slow(asyncio.SelectorEventLoop):
+    def _write_to_self(self):
+        super()._write_to_self()
+        # The loop is awake now; whoever woke it is a thread of the SDK's, and gets on later than the program's end.
+        if threading.current_thread() is not threading.main_thread():
+            time.sleep(0.3)
+
+class Last:
+    def __del__(self, sleep=time.sleep):
+        sleep(0.6)  # the interpreter is on its way down, and gives up the GIL
+
+last = Last()
+with asyncio.Runner(loop_factory=Slow) as runner:
+    runner.run(main())
+"""
+"""What happens in one of two runs of a busy machine happens in every run with this at the end of the program."""
+
+
+def written(name: str, *, slow: bool = False) -> str:
+    return _HEAD + PROGRAMS[name] + (SLOW if slow else _RUN)

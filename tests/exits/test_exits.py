@@ -1,0 +1,82 @@
+"""A program that connected ends with its own exit status, whatever the SDK's threads are at."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from everturn.devserver import DevServer
+from everturn.testing import ScriptedModel
+from tests.exits.programs import PROGRAMS, ROOT, written
+
+TIMES = 3
+
+
+def ended(program: str, server: DevServer, **environment: str) -> list[str]:
+    """What is wrong with the ends of several runs at once."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("EVERTURN_", "TEMPORAL_"))}
+    runs = [
+        subprocess.Popen(
+            [sys.executable, "-c", program],
+            env={**kept, "TEMPORAL_ADDRESS": server.address, "EVERTURN_TASK_QUEUE": "exits", **environment},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(TIMES)
+    ]
+    try:
+        said = [run.communicate(timeout=60)[1] for run in runs]
+    finally:
+        for run in runs:
+            run.kill()
+            run.wait()
+    return [f"{run.returncode}: {text}" for run, text in zip(runs, said, strict=True) if run.returncode or text]
+
+
+@pytest.mark.parametrize("name", ["start", "follow and leave", "a client of one's own beside"])
+def test_a_short_program_waits_for_a_thread_that_is_still_reporting(name: str, server: DevServer) -> None:
+    assert ended(written(name, slow=True), server) == []
+
+
+@pytest.mark.parametrize("name", ["connect only", "nobody answers", "send"])
+def test_a_short_program_ends_as_it_should(name: str, server: DevServer) -> None:
+    assert name in PROGRAMS
+    assert ended(written(name), server) == []
+
+
+def test_the_hello_of_the_readme_ends_as_it_should(server: DevServer, scripted: Callable[..., ScriptedModel]) -> None:
+    program = (ROOT / "examples" / "hello.py").read_text()
+    model = scripted(lambda *_: "It is sunny.")
+    assert ended(program, server, MODEL="scripted:demo", SCRIPTED_BASE_URL=model.base_url) == []
+
+
+def test_a_fork_does_not_wait_for_its_parents_threads(server: DevServer) -> None:
+    forked = written("connect only") + "import os, sys\nif child := os.fork(): sys.exit(os.waitpid(child, 0)[1])\n"
+    assert ended(forked, server) == []
+
+
+def test_a_programs_own_last_words_can_still_use_its_client(server: DevServer) -> None:
+    program = """
+import asyncio, atexit
+from everturn import Client
+
+runner = asyncio.Runner()
+client = runner.run(Client.connect())
+
+@atexit.register
+def last_words():
+    runner.run(client.start("nobody", "Bye"))
+    runner.close()
+"""
+    assert ended(program, server) == []
+
+
+def test_the_programs_are_files_that_run(tmp_path: Path) -> None:
+    for name in PROGRAMS:
+        compile(written(name), name, "exec")
