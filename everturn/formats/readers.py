@@ -57,8 +57,11 @@ def read_openai_responses(items: Iterable[Any], *, provider: str) -> tuple[Messa
             found.append(_said(role, _content(item.get("content"), openai_part), provider))
         elif kind in {"function_call_output", "custom_tool_call_output"}:
             _flush_items(found, reply, provider, custom)
-            content = _result_parts(_content(item.get("output"), openai_part))
-            _add_result(found, _answering(found, item.get("call_id")), content)
+            parts = _content(item.get("output"), openai_part)
+            unknown = any(isinstance(part, Opaque) for part in parts)  # such as a stored file
+            extra = {"output": item["output"]} if unknown else {}
+            call = _answering(found, item.get("call_id"))
+            _add_result(found, call, _result_parts(parts), extra=extra, provider=provider)
         else:
             reply.append(item)
     _flush_items(found, reply, provider, custom)
@@ -84,11 +87,10 @@ def read_anthropic(messages: Iterable[Any], *, provider: str) -> tuple[Message, 
                         continue
                     parts = _content(block.get("content"), anthropic_part)
                     name, is_error = _answering(found, block.get("tool_use_id")), bool(block.get("is_error"))
+                    extra = _beside(block, "type", "tool_use_id", "content", "is_error")
                     if any(isinstance(part, Opaque) for part in parts):  # a found tool, a stored file
-                        extra = {"content": block["content"]}
-                        _add_result(found, name, _result_parts(parts), is_error, extra=extra, provider=provider)
-                    else:
-                        _add_result(found, name, parts, is_error)
+                        extra["content"] = block["content"]
+                    _add_result(found, name, _result_parts(parts), is_error, extra=extra, provider=provider)
                 if said:
                     found.append(_said("user", said, provider))
             case "system":
@@ -118,7 +120,11 @@ def read_gemini(contents: Iterable[Any], *, provider: str) -> tuple[Message, ...
                         said.append(gemini_part(part))
                         continue
                     result, is_error = _gemini_result(response)
-                    _add_result(found, _answering(found, response.get("id"), response.get("name")), result, is_error)
+                    extra = _beside(response, "id", "name", "response", "parts")
+                    if any("inlineData" not in one for one in response.get("parts") or ()):  # such as a stored file
+                        extra["parts"] = response["parts"]
+                    call = _answering(found, response.get("id"), response.get("name"))
+                    _add_result(found, call, result, is_error, extra=extra, provider=provider)
                 if said:
                     found.append(_said("user", said, provider))
             case role:
@@ -191,9 +197,10 @@ def _add_result(
     provider: str = "",
 ) -> None:
     """Adds a result: to the message with the others of the same reply, where there is one."""
-    parts: list[Part] = [
-        ToolResult(call_id=call[0], name=call[1], content=tuple(content), is_error=is_error, extra=extra or {})
-    ]
+    result = ToolResult(call_id=call[0], name=call[1], content=tuple(content), is_error=is_error, extra=extra or {})
+    parts: list[Part] = [result]
+    if not (extra or any(part.extra for part in content)):
+        provider = ""
     if found and found[-1].role == "tool":
         others = found.pop()
         parts, provider = [*others.parts, *parts], provider or others.provider
@@ -218,12 +225,14 @@ def openai_part(block: Json) -> Part:
     """A content part of Chat or of Responses."""
     match block.get("type"):
         case "text" | "input_text" | "output_text" | "refusal":
-            return Text(text=str(block.get("text") or block.get("refusal") or ""))
+            text = str(block.get("text") or block.get("refusal") or "")
+            return Text(text=text, extra=_beside(block, "type", "text", "refusal", "annotations", "logprobs"))
         case "image_url" | "input_image":
             given = block.get("image_url")
             url = given.get("url") if isinstance(given, dict) else given
-            detail = given.get("detail") if isinstance(given, dict) else block.get("detail")
-            extra = {"detail": detail} if detail not in {None, "auto"} else {}
+            extra = _beside(given if isinstance(given, dict) else block, "type", "url", "image_url", "file_id")
+            if extra.get("detail") == "auto":
+                del extra["detail"]
             if isinstance(url, str) and url:
                 media_type, data = _data_url(url)
                 return Image(extra=extra, **({"data": data, "media_type": media_type} if data else {"url": url}))
@@ -233,7 +242,9 @@ def openai_part(block: Json) -> Part:
             name, url = str(file.get("filename") or ""), file.get("file_data") or file.get("file_url")
             if isinstance(url, str) and url:
                 media_type, data = _data_url(url)
-                return Document(data=data, media_type=media_type, name=name) if data else Document(url=url, name=name)
+                extra = _beside(file, "type", "filename", "file_data", "file_url", "file_id")
+                source = {"data": data, "media_type": media_type} if data else {"url": url}
+                return Document(name=name, extra=extra, **source)
     return Opaque(data=block)
 
 
@@ -242,17 +253,20 @@ def anthropic_part(block: Json) -> Part:
     source = source if isinstance(source, dict) else {}
     kind = block.get("type")
     if kind == "text":
-        return Text(text=str(block.get("text") or ""))
+        return Text(text=str(block.get("text") or ""), extra=_beside(block, "type", "text"))
+    extra = _beside(block, "type", "source", "title")  # citations, context, cache_control
     if kind == "document" and source.get("type") == "text":
         data = base64.b64encode(str(source.get("data")).encode()).decode()
-        return Document(data=data, media_type="text/plain", name=str(block.get("title") or ""))
+        return Document(data=data, media_type="text/plain", name=str(block.get("title") or ""), extra=extra)
     if kind in {"image", "document"} and source.get("type") in {"base64", "url"}:
         where = (
             {"data": source.get("data"), "media_type": source.get("media_type")}
             if source["type"] == "base64"
             else {"url": source.get("url")}
         )
-        return Image(**where) if kind == "image" else Document(**where, name=str(block.get("title") or ""))
+        if kind == "image":
+            return Image(**where, extra=extra)
+        return Document(**where, name=str(block.get("title") or ""), extra=extra)
     return Opaque(data=block)
 
 
@@ -278,9 +292,9 @@ def _gemini_result(response: Json) -> tuple[list[Part], bool]:
     return parts, key == "error"
 
 
-def _beside(part: Json, name: str) -> Json:
-    """What stands beside a part's own field, such as videoMetadata."""
-    return {key: value for key, value in part.items() if key != name}
+def _beside(part: Json, *names: str) -> Json:
+    """What stands beside a part's own fields, such as videoMetadata or cache_control. Nulls say nothing."""
+    return {key: value for key, value in part.items() if key not in names and value is not None}
 
 
 def media(media_type: str, **source: Any) -> Image | Document:

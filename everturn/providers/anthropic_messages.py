@@ -8,8 +8,6 @@ A reply that stopped as "paused" goes on when the transcript is sent again with 
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,6 +17,7 @@ from typing import Any, Final
 from everturn.providers.anthropic_messages_options import mark_cached, options, tools
 from everturn.providers.anthropic_messages_replies import Assembler, decode
 from everturn.providers.base import NO_RESULT, UNPARSED, Request, placeholder
+from everturn.providers.media import PDF, PICTURES, decoded, is_picture, is_textual, medium_of, takes
 from everturn.providers.untrusted import a_dict, a_str
 from everturn.records import Document, Image, Message, Opaque, Part, ServerToolUse, Text, Thinking, ToolCall, ToolResult
 
@@ -37,8 +36,6 @@ be woken for days; but one that is really gone is a 500 that no retry cures (pyd
 
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
-_DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,(.*)", re.S)
-_PICTURES: Final = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 _THOUGHTS: Final = frozenset({"thinking", "redacted_thinking"})
 
 _Block = dict[str, Any]
@@ -176,23 +173,24 @@ def _results(calls: Sequence[ToolCall], results: Mapping[str, tuple[ToolResult, 
         result, own = results.get(call.call_id, (None, False))
         if result is None:
             missing = ToolResult(call_id=call.call_id, content=(Text(text=NO_RESULT),), is_error=True)
-            yield _result(missing, {})
+            yield _result(missing, own=False)
             continue
-        yield _result(result, result.extra if own else {})
+        yield _result(result, own=own)
         if result.is_error and (shown := list(_content(_not_texts(result)))):
             after += [_text(f"From the result of {call.name} ({_wire_id(call.call_id)}):"), *shown]
     yield from after
 
 
-def _result(result: ToolResult, extra: dict[str, Any]) -> _Block:
+def _result(result: ToolResult, *, own: bool) -> _Block:
     text = result.text if result.text.strip() else ""
     block: _Block = {"type": "tool_result", "tool_use_id": _wire_id(result.call_id)}
     if result.is_error:  # holds text only, and must hold some
         block |= {"content": text or NO_REASON, "is_error": True}
     else:
         # An empty list is refused, an empty text is not.
-        block["content"] = (list(_content(result.content)) if _not_texts(result) else text) or ""
-    return block | extra
+        apart = bool(_not_texts(result)) or (own and any(part.extra for part in result.content))
+        block["content"] = (list(_content(result.content, own=own)) if apart else text) or ""
+    return block | (result.extra if own else {})
 
 
 def _not_texts(result: ToolResult) -> list[Image | Document]:
@@ -206,10 +204,9 @@ def _content(parts: Iterable[Part], *, own: bool = False) -> Iterator[_Block]:
         match part:
             case Text(text=text) if text.strip():
                 yield _text(text) | extra
-            case Image():
-                yield _image(part) | extra
-            case Document():
-                yield _document(part) | extra
+            case Image() | Document():
+                shown = _medium(part)
+                yield shown if shown["type"] == "text" else shown | extra
             case Opaque(data=dict() as data) if own and "type" in data:
                 yield dict(data)
             case _:
@@ -220,36 +217,26 @@ def _text(text: str) -> _Block:
     return {"type": "text", "text": text}
 
 
-def _image(image: Image) -> _Block:
-    media_type, data = image.media_type or "", image.data
-    if image.url and (inline := _DATA_URL.fullmatch(image.url)):
-        media_type, data = inline.groups()
-    if data is None:
-        return {"type": "image", "source": {"type": "url", "url": image.url}}
-    media_type = media_type.lower().replace("image/jpg", "image/jpeg")
-    if media_type not in _PICTURES:
-        return _text(placeholder(image))
-    return {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data}}
-
-
-def _document(document: Document) -> _Block:
-    titled = {"title": document.name} if document.name else {}
-    media_type, data = (document.media_type or "").lower(), document.data
-    if data is None:
-        return {"type": "document", "source": {"type": "url", "url": document.url}} | titled
-    if media_type == "application/pdf":
-        return {"type": "document", "source": {"type": "base64", "media_type": media_type, "data": data}} | titled
-    text = _plain(data) if media_type.startswith("text/") or media_type.endswith(("json", "xml", "yaml")) else ""
-    if not text.strip():
-        return _text(placeholder(document))
+def _medium(part: Image | Document) -> _Block:
+    media_type, data = medium_of(part)
+    if is_picture(part):
+        if not takes(part, PICTURES):
+            return _text(placeholder(part))
+        return {"type": "image", "source": _source(part, media_type, data)}
+    assert isinstance(part, Document)
+    titled = {"title": part.name} if part.name else {}
+    if takes(part, frozenset({PDF})):
+        return {"type": "document", "source": _source(part, media_type, data)} | titled
+    text = decoded(data) if data and is_textual(part) else None
+    if not (text and text.strip()):
+        return _text(placeholder(part))
     return {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": text}} | titled
 
 
-def _plain(data: str) -> str:
-    try:
-        return base64.b64decode(data).decode()
-    except (binascii.Error, ValueError):
-        return ""
+def _source(part: Image | Document, media_type: str, data: str | None) -> dict[str, Any]:
+    if data is None:
+        return {"type": "url", "url": part.url}
+    return {"type": "base64", "media_type": media_type, "data": data}
 
 
 def _thoughtless(turns: Sequence[_Turn]) -> bool:

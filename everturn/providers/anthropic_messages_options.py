@@ -315,7 +315,8 @@ def mark_cached(body: dict[str, Any]) -> None:
     messages: Sequence[Mapping[str, Any]] = body["messages"]
     users: list[list[dict[str, Any]]] = [message["content"] for message in messages if message["role"] == "user"]
     blocks = [*tools, *(block for message in messages for block in message["content"])]
-    left = 4 - sum("cache_control" in block for block in blocks)
+    inner = [part for block in blocks if isinstance(parts := block.get("content"), list) for part in parts]
+    left = 4 - sum("cache_control" in block for block in (*blocks, *inner))
     if "system" in body:
         body["system"] = prefix = [{"type": "text", "text": body["system"]}]
     else:

@@ -50,6 +50,8 @@ class Dialect:
     """How the server is held to an output's schema. Where it can't be, the model is told of it in words."""
     files: Literal["none", "data", "data_or_url", "document_url"] = "none"
     """How a user's message holds files: not; as `file` with data, or with a URL too; as Mistral's `document_url`."""
+    sounds: bool = False
+    """Whether it holds sounds as `input_audio`. Which model hears them is for its user to know."""
     cache_key: bool = False
     """Whether prompt_cache_key says which requests share a prefix."""
     server_tools: tuple[tuple[str, str], ...] = ()
@@ -89,6 +91,7 @@ _OPENAI = Dialect(
     max_tokens="max_completion_tokens",
     call_id=re.compile(r"[^\s]{1,40}"),
     files="data",
+    sounds=True,
     cache_key=True,
     strict_tools=True,
 )
@@ -115,8 +118,8 @@ _GROQ = Dialect(
     output="words",
     server_tools=(("WebSearch", "browser_search"), ("CodeExecution", "code_interpreter")),
 )
-_VLLM = Dialect(reasoning_field="reasoning")
-_OLLAMA = replace(_VLLM, required="auto", parallel=False)
+_VLLM = Dialect(reasoning_field="reasoning", sounds=True)
+_OLLAMA = replace(_VLLM, required="auto", parallel=False, sounds=False)
 
 PROVIDERS: Mapping[str, Row] = {
     "openai": Row(
@@ -141,7 +144,7 @@ PROVIDERS: Mapping[str, Row] = {
     "openrouter": Row(
         base_url="https://openrouter.ai/api/v1",
         keys=("OPENROUTER_API_KEY",),
-        dialect=Dialect(files="data_or_url", strict_tools=True),
+        dialect=Dialect(files="data_or_url", sounds=True, strict_tools=True),
     ),
     "xai": Row(
         protocol="openai_responses",

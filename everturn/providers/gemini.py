@@ -8,7 +8,6 @@ Server-side tools: WebSearch is googleSearch (none of its fields can be honoured
 
 from __future__ import annotations
 
-import mimetypes
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeGuard
@@ -28,6 +27,7 @@ from everturn.providers.base import (
 from everturn.providers.efforts import nearest_effort
 from everturn.providers.gemini_calls import wire_name
 from everturn.providers.gemini_replies import BESIDE, Assembler, decode
+from everturn.providers.media import GEMINI, PICTURES, in_words, medium_of, takes
 from everturn.records import (
     Document,
     Image,
@@ -209,6 +209,8 @@ def _merged(body: Json, extra: Mapping[str, Any]) -> Json:
 
 def _contents(request: Request) -> list[Json]:
     results = results_in(request.messages)
+    told = (message for message in request.messages if message.provider == request.model.provider)
+    ours = {result.call_id: result.extra for message in told for result in message.tool_results}
     is_3 = _is_3(request)
     contents: list[Json] = []
     for message in request.messages:
@@ -224,7 +226,7 @@ def _contents(request: Request) -> list[Json]:
                 contents[-1]["parts"] += parts  # a call has to come right after a user's content
             else:
                 contents.append({"role": "model", "parts": parts})
-            contents += _results(message.tool_calls, results, is_3=is_3)
+            contents += _results(message.tool_calls, results, ours, is_3=is_3)
     if not contents or contents[0]["role"] == "model":
         contents.insert(0, {"role": "user", "parts": [_NOTHING]})
     return contents
@@ -238,7 +240,7 @@ def _user_parts(parts: Sequence[Part], *, own: bool) -> Iterator[Json]:
             if part.text:
                 yield {"text": part.text, **extra}
         elif isinstance(part, Image | Document):
-            yield {**_media(part), **extra}
+            yield {**_media(part), **extra} if takes(part, GEMINI) else {"text": in_words(part)}
         elif isinstance(part, Opaque) and own and _is_part(part.data):
             yield part.data
 
@@ -254,7 +256,7 @@ def _model_parts(message: Message, *, own: bool) -> Iterator[Json]:
             arguments = part.arguments if part.unparsed is None else {UNPARSED: part.unparsed}
             yield {"functionCall": {"id": _wire_id(part), "name": wire_name(part.name), "args": arguments}, **extra}
         elif isinstance(part, Image | Document):
-            yield {**_media(part), **extra}
+            yield {**_media(part), **extra} if own or takes(part, PICTURES) else {"text": in_words(part)}
         elif isinstance(part, Thinking) and own:
             yield {"text": part.text, "thought": True, **extra}
         elif isinstance(part, ServerToolUse | Opaque) and own and _is_part(part.data):
@@ -278,23 +280,30 @@ def _wire_id(call: ToolCall) -> str:
     return call.provider_id or call.call_id
 
 
-def _results(calls: Sequence[ToolCall], results: Mapping[str, ToolResult], *, is_3: bool) -> Iterator[Json]:
-    """The results of one reply's calls, all in one content and in order; then what no result can carry."""
+def _results(
+    calls: Sequence[ToolCall], results: Mapping[str, ToolResult], extras: Mapping[str, Json], *, is_3: bool
+) -> Iterator[Json]:
+    """The results of one reply's calls, all in one content and in order; then what no result can carry. `extras`: what
+    stood beside results that are this provider's own, by their calls."""
     responses: list[Json] = []
     following: list[Json] = []
     for call in calls:
         result = results.get(call.call_id) or ToolResult(
             call_id=call.call_id, content=(Text(text=NO_RESULT),), is_error=True
         )
+        extra = extras.get(call.call_id, {})
+        if "parts" in extra:  # its media, as they came
+            result = result.model_copy(update={"content": (Text(text=result.text),)})
         media = [part for part in result.content if isinstance(part, Image | Document)]
-        inside = [part for part in media if is_3 and part.data is not None and part.media_type in _IN_RESULTS]
-        outside = [part for part in media if part not in inside]
+        inside = [part for part in media if is_3 and part.data is not None and takes(part, _IN_RESULTS)]
+        outside = [part for part in media if part not in inside and takes(part, GEMINI)]
         response: Json = {"id": _wire_id(call), "name": wire_name(call.name)}
         # Always a text under one key: Gemini reads "$ref" in an object as the name of a file.
-        response["response"] = {"error" if result.is_error else "output": _result_text(result, inside)}
+        text = _result_text(result, inside, outside)
+        response["response"] = {"error" if result.is_error else "output": text}
         if inside:
             response["parts"] = [_media(part) for part in inside]
-        responses.append({"functionResponse": response})
+        responses.append({"functionResponse": response | extra})
         if outside:
             following += [{"text": f"From the result of {call.name} ({_wire_id(call)}):"}, *map(_media, outside)]
     if responses:
@@ -303,24 +312,23 @@ def _results(calls: Sequence[ToolCall], results: Mapping[str, ToolResult], *, is
         yield {"role": "user", "parts": following}
 
 
-def _result_text(result: ToolResult, inside: Sequence[Image | Document]) -> str:
+def _result_text(result: ToolResult, inside: Sequence[Image | Document], outside: Sequence[Image | Document]) -> str:
     if not any(isinstance(part, Image | Document) for part in result.content):
         return result.text
-    return "\n".join(
-        part.text
-        if isinstance(part, Text)
-        else placeholder(part, "attached" if part in inside else "in the next message")
-        for part in result.content
-    )
+
+    def words(part: Text | Image | Document) -> str:
+        if isinstance(part, Text):
+            return part.text
+        if part in inside:
+            return placeholder(part, "attached")
+        return placeholder(part, "in the next message") if part in outside else in_words(part)
+
+    return "\n".join(map(words, result.content))
 
 
 def _media(part: Image | Document) -> Json:
     """An Image or Document as a part. Gemini fetches URLs by itself, of its own files and of others."""
-    if part.data is not None:
-        return {"inlineData": {"mimeType": part.media_type, "data": part.data}}
-    url = part.url or ""
-    header, _, data = url.partition(",")
-    if header.startswith("data:") and header.endswith(";base64"):
-        return {"inlineData": {"mimeType": header[5:].partition(";")[0], "data": data}}
-    media_type = part.media_type or mimetypes.guess_type(url)[0]
-    return {"fileData": {"fileUri": url} | ({"mimeType": media_type} if media_type else {})}
+    media_type, data = medium_of(part)
+    if data is not None:
+        return {"inlineData": {"mimeType": media_type, "data": data}}
+    return {"fileData": {"fileUri": part.url} | ({"mimeType": media_type} if media_type else {})}

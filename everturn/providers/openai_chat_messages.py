@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import re
-from base64 import b64decode
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from everturn.providers.base import NO_RESULT, UNPARSED, Memo, placeholder, url_of
+from everturn.providers.base import NO_RESULT, UNPARSED, Memo, url_of
 from everturn.providers.catalog import Dialect
+from everturn.providers.media import OFFICE, PDF, PICTURES, SOUNDS, file_name, in_words, medium_of, takes
 from everturn.providers.untrusted import a_dict, write
 from everturn.records import Document, Image, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 
@@ -24,7 +24,6 @@ MESSAGE_FIELDS = ("reasoning_details", "extra_content")
 """What servers put beside a message and want back with it: OpenRouter's reasoning, Gemini's signatures."""
 
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
-_TEXTUAL = re.compile(r"text/.*|application/(json|xml|yaml|x-yaml|toml|sql)")
 
 Encoded = dict[str, Any]
 
@@ -163,17 +162,23 @@ def _result_text(result: ToolResult, dialect: Dialect) -> str:
 
 def _shown_apart(result: ToolResult, dialect: Dialect) -> tuple[Image | Document, ...]:
     """What follows in a user's message, since a tool message can't hold it."""
-    return tuple(
-        part
-        for part in result.content
-        if isinstance(part, Image) or (isinstance(part, Document) and _is_file(part, dialect))
-    )
+    return tuple(part for part in result.content if not isinstance(part, Text) and _medium(part, dialect, own=False))
 
 
-def _is_file(part: Document, dialect: Dialect) -> bool:
-    if part.data is None:
-        return dialect.files in {"data_or_url", "document_url"}
-    return dialect.files != "none" and not _TEXTUAL.fullmatch(part.media_type or "")
+def _medium(part: Image | Document, dialect: Dialect, *, own: bool) -> Encoded | None:
+    """The block for a picture, a file or a sound; None where the server takes none of this type."""
+    media_type, data = medium_of(part)
+    if isinstance(part, Image) or media_type in PICTURES:
+        shown = {"type": "image_url", "image_url": {"url": url_of(part)} | (part.extra if own else {})}
+        return shown if takes(part, PICTURES) else None
+    if data and dialect.sounds and (sound := SOUNDS.get(media_type)):
+        return {"type": "input_audio", "input_audio": {"data": data, "format": sound}}
+    if dialect.files == "document_url":
+        return {"type": "document_url", "document_url": url_of(part)} if takes(part, OFFICE) else None
+    if dialect.files == "none" or (dialect.files == "data" and data is None) or not takes(part, frozenset({PDF})):
+        return None
+    file = {"filename": file_name(part), "file_data": url_of(part)}
+    return {"type": "file", "file": file | (part.extra if own else {})}
 
 
 def _user(message: Message, dialect: Dialect, *, own: bool) -> Encoded:
@@ -184,36 +189,26 @@ def _user(message: Message, dialect: Dialect, *, own: bool) -> Encoded:
 
 
 def _content(parts: Sequence[Part], dialect: Dialect, *, own: bool = False) -> str | list[Encoded]:
-    if all(isinstance(part, Text) for part in parts):
+    if all(isinstance(part, Text) and not (own and part.extra) for part in parts):
         return "".join(part.text for part in parts if isinstance(part, Text))
     return [_shown(part, dialect, own=own) for part in parts]
 
 
 def _shown(part: Part, dialect: Dialect, *, own: bool) -> Encoded:
     match part:
-        case Image():
-            return {"type": "image_url", "image_url": {"url": url_of(part)} | (part.extra if own else {})}
-        case Document() if _is_file(part, dialect) and dialect.files == "document_url":
-            return {"type": "document_url", "document_url": url_of(part)}
-        case Document() if _is_file(part, dialect):
-            name = part.name or f"document.{(part.media_type or '').rpartition('/')[2] or 'bin'}"
-            return {"type": "file", "file": {"filename": name, "file_data": url_of(part)}}
+        case Image() | Document():
+            return _medium(part, dialect, own=own) or {"type": "text", "text": in_words(part)}
         case Opaque(data=dict() as data):
             return data
         case _:
-            return {"type": "text", "text": _words(part)}
+            return {"type": "text", "text": _words(part)} | (part.extra if own else {})
 
 
 def _words(part: Part) -> str:
     """A part as text: what it says, or that it is not shown; empty for what is for other eyes."""
     if isinstance(part, Text):
         return part.text
-    if isinstance(part, Document) and part.data and _TEXTUAL.fullmatch(part.media_type or ""):
-        try:
-            return f"[document: {part.name or part.media_type}]\n{b64decode(part.data).decode()}"
-        except ValueError:  # not base64, or not UTF-8
-            return placeholder(part, "which can't be read")
-    return placeholder(part) if isinstance(part, Image | Document) else ""
+    return in_words(part) if isinstance(part, Image | Document) else ""
 
 
 def _bridged(messages: Sequence[Encoded]) -> Iterator[Encoded]:

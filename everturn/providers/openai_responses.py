@@ -16,6 +16,7 @@ from everturn.errors import RequestRefused
 from everturn.providers.base import NO_RESULT, Memo, Request, cache_key, url_of, warn_unsupported
 from everturn.providers.catalog import row_of
 from everturn.providers.efforts import nearest_effort
+from everturn.providers.media import OFFICE, PICTURES, TEXTS, file_name, in_words, is_picture, medium_of, takes
 from everturn.providers.openai_responses_items import Item, others_items, own_items
 from everturn.providers.openai_responses_replies import Assembler, decode
 from everturn.providers.openai_responses_tools import choice, includes, tools
@@ -97,6 +98,7 @@ def _merged(body: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
 
 def _input(messages: Sequence[Message], *, provider: str, stored: bool) -> Iterator[Item]:
     results = results_in(messages)
+    ours = {result.call_id for message in messages if message.provider == provider for result in message.tool_results}
     wire_ids = _wire_ids(messages, provider)
     for message in messages:
         match message.role:
@@ -105,7 +107,8 @@ def _input(messages: Sequence[Message], *, provider: str, stored: bool) -> Itera
                 yield from items
                 # Right behind their calls: some servers look no further.
                 for call in message.tool_calls:
-                    yield _output(call, results.get(call.call_id), wire_id=wire_ids[call.call_id], own=own)
+                    result, told = results.get(call.call_id), call.call_id in ours
+                    yield _output(call, result, wire_id=wire_ids[call.call_id], own=own, told=told)
             case "user":
                 yield {"role": "user", "content": _user_content(message.parts, own=message.provider == provider)}
             case "system":
@@ -162,28 +165,30 @@ def _wire_ids(messages: Sequence[Message], provider: str) -> dict[str, str]:
     return ids
 
 
-def _output(call: ToolCall, result: ToolResult | None, *, wire_id: str, own: bool) -> Item:
+def _output(call: ToolCall, result: ToolResult | None, *, wire_id: str, own: bool, told: bool) -> Item:
+    """The item of a result. `own`: the call is as this provider made it; `told`: the result is in its own form."""
     custom = own and call.extra.get("type") == "custom_tool_call"
     item: Item = {"type": "custom_tool_call_output" if custom else "function_call_output", "call_id": wire_id}
-    item["output"] = _result_content(result) if result else NO_RESULT
+    item["output"] = _result_content(result, own=told) if result else NO_RESULT
     if own and call.extra.get("caller") is not None:
         item["caller"] = call.extra["caller"]  # a program's call: the result goes to the program
-    return item
+    return item | (result.extra if result and told else {})
 
 
-def _result_content(result: ToolResult) -> str | list[dict[str, Any]]:
+def _result_content(result: ToolResult, *, own: bool) -> str | list[dict[str, Any]]:
     """Text, or a list where there is more than text. The protocol has no flag for errors: they are put into words."""
     text = result.text
     prefix = "Error: " if result.is_error and not text.lower().startswith("error") else ""
-    if all(isinstance(part, Text) for part in result.content):
+    if all(isinstance(part, Text) and not (own and part.extra) for part in result.content):
         return prefix + text
-    content = [*_content(result.content)]
+    content = [*_content(result.content, own=own)]
     return [{"type": "input_text", "text": prefix.rstrip()}, *content] if prefix else content
 
 
 def _user_content(parts: Sequence[Part], *, own: bool) -> str | list[dict[str, Any]]:
     content = [*_content(parts, own=own)]
-    if all(block.keys() == {"type", "text"} for block in content):
+    words_only = not any(isinstance(part, Image | Document) for part in parts)
+    if words_only and all(block.keys() == {"type", "text"} for block in content):
         return "".join(block["text"] for block in content)
     return content
 
@@ -196,13 +201,15 @@ def _content(parts: Sequence[Part], *, own: bool = False) -> Iterator[dict[str, 
         match part:
             case Text(text=text) if text:
                 yield {"type": "input_text", "text": text} | extra
-            case Image():
+            case Image() | Document() if is_picture(part) and takes(part, PICTURES):
                 yield {"type": "input_image", "image_url": url_of(part), "detail": "auto"} | extra
-            case Document(url=str(url)):
-                yield {"type": "input_file", "file_url": url} | extra
-            case Document():
+            case Document() if takes(part, OFFICE | TEXTS) and medium_of(part).data is None:
+                yield {"type": "input_file", "file_url": part.url} | extra
+            case Document() if takes(part, OFFICE | TEXTS):
                 # A file's data is refused without a name.
-                yield {"type": "input_file", "filename": part.name or "document", "file_data": url_of(part)} | extra
+                yield {"type": "input_file", "filename": file_name(part), "file_data": url_of(part)} | extra
+            case Image() | Document():
+                yield {"type": "input_text", "text": in_words(part)}
             case Opaque(data=dict() as data) if own and "type" in data:
                 yield dict(data)
             case _:

@@ -117,12 +117,12 @@ def test_a_structured_result_stays_a_text() -> None:
 
 
 def test_pictures_in_results_are_within_the_result_from_gemini_3_on() -> None:
-    gif = Image(data="BBBB", media_type="image/gif")
-    contents = sent(ASK, assistant(PARIS), results(result("c1", "map:", PICTURE, gif)), model=NEW)
+    heic = Image(data="BBBB", media_type="image/heic")
+    contents = sent(ASK, assistant(PARIS), results(result("c1", "map:", PICTURE, heic)), model=NEW)
     assert contents[2]["parts"] == [
-        response("c1", "map:\n[image: image/png, attached]\n[image: image/gif, in the next message]", parts=[INLINE])
+        response("c1", "map:\n[image: image/png, attached]\n[image: image/heic, in the next message]", parts=[INLINE])
     ]
-    assert contents[3]["parts"][1:] == [{"inlineData": {"mimeType": "image/gif", "data": "BBBB"}}]
+    assert contents[3]["parts"][1:] == [{"inlineData": {"mimeType": "image/heic", "data": "BBBB"}}]
 
 
 def test_pictures_in_results_follow_all_results_before_gemini_3() -> None:

@@ -1,0 +1,153 @@
+"""Which pictures, files and sounds a provider takes. What it does not take is a 400, now and in every later request: so
+each protocol has a list of what may go out, and for the rest a text stands in its place.
+
+Sources: OpenAI's guides on images and on file inputs ("Chat Completions accepts only PDF files"), and its error text
+"... supported image formats: ['image/jpeg', 'image/png', 'image/gif', 'image/webp']"; the openai SDK's
+ChatCompletionContentPartInputAudioParam ("wav", "mp3"); Anthropic's guides on vision and PDF support; Gemini's guides
+on image, document, audio and video understanding; Mistral's on document Q&A.
+"""
+
+from __future__ import annotations
+
+import binascii
+import mimetypes
+import re
+from base64 import b64decode
+from typing import Final, NamedTuple
+from urllib.parse import urlsplit
+
+from everturn.providers.base import placeholder
+from everturn.records import Document, Image
+
+PICTURES: Final = frozenset({"image/png", "image/jpeg", "image/webp", "image/gif"})
+"""OpenAI's, Anthropic's, and of all who speak like them."""
+
+PDF: Final = "application/pdf"
+
+_OPENXML = "application/vnd.openxmlformats-officedocument."
+OFFICE: Final = frozenset(
+    {
+        *(PDF, "application/rtf", "text/rtf", "application/msword", f"{_OPENXML}wordprocessingml.document"),
+        *("application/vnd.ms-powerpoint", f"{_OPENXML}presentationml.presentation"),
+        *("application/vnd.ms-excel", f"{_OPENXML}spreadsheetml.sheet", "application/vnd.oasis.opendocument.text"),
+    }
+)
+"""Files that are no text, as OpenAI's Responses and Mistral take them."""
+
+TEXTS: Final = frozenset(
+    {
+        *("text/plain", "text/markdown", "text/html", "text/csv", "text/tab-separated-values", "text/xml", "text/css"),
+        *("text/javascript", "text/x-python", "text/x-script.python", "text/x-c", "text/x-c++", "text/x-csharp"),
+        *("text/x-java", "text/x-php", "text/x-ruby", "text/x-tex", "application/json", "application/xml"),
+        *("application/x-sh", "application/typescript", "application/javascript"),
+    }
+)
+"""Files of text that OpenAI's Responses takes as files. Others are told in words."""
+
+SOUNDS: Final = {"audio/wav": "wav", "audio/mpeg": "mp3"}
+"""What Chat's `input_audio` takes, and its names for them."""
+
+GEMINI: Final = frozenset(
+    {
+        *("image/png", "image/jpeg", "image/webp", "image/heic", "image/heif"),
+        *(PDF, "text/plain", "text/html", "text/css", "text/markdown", "text/csv", "text/xml", "text/rtf"),
+        *("text/javascript", "text/x-python", "text/x-typescript"),
+        *("audio/wav", "audio/mpeg", "audio/aiff", "audio/aac", "audio/ogg", "audio/flac", "audio/mp4", "audio/opus"),
+        *("audio/webm", "audio/pcm"),
+        *("video/mp4", "video/mpeg", "video/mov", "video/quicktime", "video/avi", "video/x-flv", "video/webm"),
+        *("video/wmv", "video/3gpp"),
+    }
+)
+
+_SAME: Final = {
+    "image/jpg": "image/jpeg",
+    "image/pjpeg": "image/jpeg",
+    "application/x-pdf": PDF,
+    "audio/x-wav": "audio/wav",
+    "audio/wave": "audio/wav",
+    "audio/vnd.wave": "audio/wav",
+    "audio/mp3": "audio/mpeg",
+    "audio/x-mp3": "audio/mpeg",
+    "audio/mpga": "audio/mpeg",
+    "audio/m4a": "audio/mp4",
+    "audio/x-m4a": "audio/mp4",
+    "audio/x-aiff": "audio/aiff",
+    "audio/x-aac": "audio/aac",
+    "audio/x-flac": "audio/flac",
+    "video/mpg": "video/mpeg",
+    "video/x-msvideo": "video/avi",
+    "video/x-ms-wmv": "video/wmv",
+    "application/x-javascript": "application/javascript",
+}
+_TEXTUAL = re.compile(
+    r"text/(?!rtf).*|application/(?:[\w.-]+\+)?(?:json|xml|yaml)"
+    r"|application/(?:x-yaml|toml|x-toml|sql|x-sql|x-ndjson|jsonl|javascript|typescript|x-sh|graphql)"
+)
+_DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)[^,]*;base64,(.*)", re.S)
+
+
+class Medium(NamedTuple):
+    """What is in an Image or a Document."""
+
+    media_type: str
+    """By its most common name; empty where nobody knows it."""
+    data: str | None
+    """Base64; None where it is only named by a URL."""
+
+
+def medium_of(part: Image | Document) -> Medium:
+    """The part's content: a `data:` URL is opened, and of another URL the path may tell the type."""
+    media_type, data = part.media_type or "", part.data
+    if part.url and (inline := _DATA_URL.fullmatch(part.url)):
+        media_type, data = inline.groups()
+    elif part.url and not media_type:
+        media_type = mimetypes.guess_type(_path(part.url))[0] or ""
+    media_type = media_type.partition(";")[0].strip().lower()
+    return Medium(_SAME.get(media_type, media_type), data)
+
+
+def takes(part: Image | Document, taken: frozenset[str]) -> bool:
+    """Whether the part is of a type that is `taken`. What a URL of no known type leads to, its reader finds out."""
+    media_type, data = medium_of(part)
+    return media_type in taken or (data is None and not media_type)
+
+
+def is_picture(part: Image | Document) -> bool:
+    return isinstance(part, Image) or medium_of(part).media_type in PICTURES
+
+
+def in_words(part: Image | Document) -> str:
+    """The part as a text: what it says where it is a text itself, else that it is not shown."""
+    media_type, data = medium_of(part)
+    if isinstance(part, Image) or data is None or not _TEXTUAL.fullmatch(media_type):
+        return placeholder(part)
+    text = decoded(data)
+    if text is None:
+        return placeholder(part, "which can't be read")
+    return f"[document: {part.name or part.media_type}]\n{text}"
+
+
+def is_textual(part: Image | Document) -> bool:
+    """Whether it is a text, which can be told in words."""
+    media_type, data = medium_of(part)
+    return isinstance(part, Document) and data is not None and bool(_TEXTUAL.fullmatch(media_type))
+
+
+def decoded(data: str) -> str | None:
+    """The text in base64; None where it is none."""
+    try:
+        return b64decode(data).decode()
+    except (binascii.Error, ValueError):
+        return None
+
+
+def file_name(document: Document) -> str:
+    """Its name, or one that tells its type."""
+    return document.name or f"document{mimetypes.guess_extension(medium_of(document).media_type) or ''}"
+
+
+def _path(url: str) -> str:
+    try:
+        return urlsplit(url).path
+    except ValueError:
+        return ""
