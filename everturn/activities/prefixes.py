@@ -32,12 +32,26 @@ class _Node:
     bytes: int
     """Of this node alone."""
 
+    branch_bytes: int
+    """Of this node and all above it."""
+
     children: int = 0
+    used: int = 0
+    """When it was asked for last, in steps of the memory's clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A result that the deltas only name."""
+
+    result: ToolResult
+    bytes: int
+    used: int
 
 
 class Prefixes:
-    """A tree of turns, of which the branches that were not asked for longest go first. Not thread-safe: it belongs to
-    the worker's event loop."""
+    """A tree of turns, and results on their way into it. What was not asked for longest goes first, be it a branch or a
+    result. Not thread-safe: it belongs to the worker's event loop."""
 
     def __init__(self, max_bytes: int = 256 * 1024 * 1024) -> None:
         self.max_bytes = max_bytes
@@ -48,7 +62,8 @@ class Prefixes:
         """Those that had to read the history."""
         self._nodes: dict[str, _Node] = {}
         self._leaves: OrderedDict[str, _Node] = OrderedDict()
-        self._results: OrderedDict[tuple[str, str], tuple[ToolResult, int]] = OrderedDict()
+        self._results: OrderedDict[tuple[str, str], _Kept] = OrderedDict()
+        self._clock = 0
 
     def knows(self, digest: str) -> bool:
         return digest in self._nodes
@@ -72,32 +87,43 @@ class Prefixes:
             self._touch(node)
             return digest
         parent = self._nodes.get(prefix_digest)
+        above = parent.branch_bytes if parent else sum(map(_taken_by, messages))
+        if above + size > self.max_bytes:
+            return digest  # it would push everything else out, and then itself
         if parent is None and messages:
-            parent = self._add(prefix_digest, None, messages, sum(map(_kept, messages)))
+            parent = self._add(prefix_digest, None, messages, above)
         self._add(digest, parent, new, size)
         self._forget_the_oldest()
         return digest
 
     def _add(self, digest: str, parent: _Node | None, messages: Sequence[Message], size: int) -> _Node:
         length = len(messages) + (parent.length if parent else 0)
-        node = _Node(digest, parent, tuple(messages), length, size)
+        node = _Node(digest, parent, tuple(messages), length, size, size + (parent.branch_bytes if parent else 0))
         if parent:
             parent.children += 1
             self._leaves.pop(parent.digest, None)
         self._nodes[digest] = self._leaves[digest] = node
+        node.used = self._tick()
         self.bytes += size
         return node
 
     def _touch(self, node: _Node) -> None:
+        node.used = self._tick()
         if not node.children:
             self._leaves.move_to_end(node.digest)
+
+    def _tick(self) -> int:
+        self._clock += 1
+        return self._clock
 
     # ------------------------------------------------------------ results that the deltas only name
 
     def remember_result(self, run_id: str, result: ToolResult) -> None:
         size = _taken(result.model_dump_json(), parts=1)
         self.forget_results(run_id, [result.call_id])  # that of an attempt before, which nobody got
-        self._results[run_id, result.call_id] = (result, size)
+        if size > self.max_bytes:
+            return
+        self._results[run_id, result.call_id] = _Kept(result, size, self._tick())
         self.bytes += size
         self._forget_the_oldest()
 
@@ -106,13 +132,13 @@ class Prefixes:
         keys = [(run_id, call_id) for call_id in call_ids]
         if not all(key in self._results for key in keys):
             return None
-        return {call_id: self._results[run_id, call_id][0] for call_id in call_ids}
+        return {call_id: self._results[run_id, call_id].result for call_id in call_ids}
 
     def forget_results(self, run_id: str, call_ids: Sequence[str]) -> None:
         """For results that are in a prefix now."""
         for call_id in call_ids:
             if entry := self._results.pop((run_id, call_id), None):
-                self.bytes -= entry[1]
+                self.bytes -= entry.bytes
 
     # ------------------------------------------------------------ bounds
 
@@ -123,10 +149,12 @@ class Prefixes:
         self.bytes = 0
 
     def _forget_the_oldest(self) -> None:
-        while self.bytes > self.max_bytes and self._results:
-            self.bytes -= self._results.popitem(last=False)[1][1]
-        while self.bytes > self.max_bytes and self._leaves:
-            self._cut(self._leaves.popitem(last=False)[1])
+        while self.bytes > self.max_bytes and (self._leaves or self._results):
+            leaf, kept = next(iter(self._leaves.values()), None), next(iter(self._results.values()), None)
+            if leaf and (kept is None or leaf.used < kept.used):
+                self._cut(self._leaves.popitem(last=False)[1])
+            else:
+                self.bytes -= self._results.popitem(last=False)[1].bytes
 
     def _cut(self, leaf: _Node) -> None:
         """Forgets a branch, down to where another one goes off."""
@@ -159,7 +187,7 @@ def chained(digest: str, messages: Sequence[Message]) -> tuple[str, int]:
     return digest, size
 
 
-def _kept(message: Message) -> int:
+def _taken_by(message: Message) -> int:
     return _taken(message.model_dump_json(), parts=len(message.parts))
 
 

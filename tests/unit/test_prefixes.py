@@ -111,3 +111,45 @@ def test_what_is_remembered_is_counted_as_it_lies_in_memory() -> None:
     many = Prefixes()
     many.remember("", (), (Message(role="tool", parts=tuple(ToolResult(call_id=str(n)) for n in range(100))),))
     assert many.bytes > 100_000, "each part is an object of its own"
+
+
+def conversation(prefixes: Prefixes, *, turns: int = 12, run_id: str = "run") -> int:
+    """One whose every turn calls a tool with a large result; how many of its turns find all that they need."""
+    hits, digest, messages = 0, "", [Message.user(run_id)]
+    digest = prefixes.remember("", (), messages)
+    for turn in range(turns):
+        result = ToolResult(call_id=f"call {turn}", content=(Text(text="x" * 3_000),))
+        prefixes.remember_result(run_id, result)
+        found, results = prefixes.find(digest, len(messages)), prefixes.find_results(run_id, [result.call_id])
+        hits += found is not None and results is not None
+        new = (Message(role="tool", parts=(result,)), Message.user("next"))
+        digest = prefixes.remember(digest, messages, new)
+        prefixes.forget_results(run_id, [result.call_id])
+        messages += new
+    return hits
+
+
+def test_a_full_memory_finds_as_much_as_an_empty_one() -> None:
+    """What other conversations left fills it, as on any worker after some days."""
+    seasoned = Prefixes(max_bytes=200_000)
+    for number in range(200):
+        conversation(seasoned, turns=2, run_id=f"earlier {number}")
+    assert seasoned.bytes > 0.9 * seasoned.max_bytes
+    assert conversation(seasoned) == conversation(Prefixes(max_bytes=200_000)) == 12
+
+
+def test_results_that_nobody_came_for_go_before_what_is_in_use() -> None:
+    prefixes = Prefixes(max_bytes=100_000)
+    for number in range(100):
+        prefixes.remember_result("gone", ToolResult(call_id=str(number), content=(Text(text="x" * 3_000),)))
+    assert conversation(prefixes) == 12
+
+
+def test_what_is_larger_than_the_memory_pushes_nothing_out() -> None:
+    prefixes = Prefixes(max_bytes=20_000)
+    small = prefixes.remember("", (), (Message.user("small"),))
+    large = Message.user("x" * 30_000)
+    prefixes.remember(small, (Message.user("small"),), (large,))
+    prefixes.remember("", (), (large,))
+    prefixes.remember_result("run", ToolResult(call_id="a", content=(Text(text="x" * 30_000),)))
+    assert prefixes.find(small, 1) == [Message.user("small")]

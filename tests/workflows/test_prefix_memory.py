@@ -126,6 +126,25 @@ async def test_what_the_model_is_asked_does_not_depend_on_what_workers_remember(
     assert misses > 3
 
 
+async def test_a_worker_whose_memory_is_full_reads_no_more_histories_than_a_fresh_one(
+    client: Client, scripted: Scripted
+) -> None:
+    @tool
+    def fetch() -> str:
+        return "x" * max(SIZES)
+
+    agent = agent_on(scripted([*[call("fetch")] * 12, "Done."]), tools=[fetch])
+    async with hosting(client, agent, max_prefix_bytes=300_000) as worker:
+        memory = worker.prefixes
+        for seasoned in (False, True):
+            for number in range(1_000 if seasoned else 0):
+                memory.remember("", (), (Message.user(f"{number} of another conversation"),))
+            assert not seasoned or memory.bytes > 0.9 * memory.max_bytes
+            memory.hits = memory.misses = 0
+            await client.run(agent, "Go")
+            assert (memory.hits, memory.misses) == (12, 0)
+
+
 async def forget_now_and_then(chance: random.Random, model: ScriptedModel, *workers: Worker) -> None:
     """Each time that the model was asked some more, and so as often on a slow machine as on a fast one."""
     while True:
