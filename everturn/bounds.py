@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic_core import PydanticSerializationError, to_json
 
 from everturn.errors import Refused
-from everturn.records import Part, ResultPart, Text
+from everturn.records import ResultPart, Text
 
 MAX_PAYLOAD_BYTES = 2_000_000
 """Temporal takes payloads of 2 MiB; this leaves room for what it puts around one."""
@@ -37,19 +37,6 @@ def check_input(what: str, value: Any) -> None:
             f"The {what} has {size:,} characters of JSON; the limit is {MAX_INPUT_CHARS:,}.",
             cure="Put it where a tool can read it, and send its name or a link.",
         )
-
-
-def check_said(message: str | Iterable[Part], *, may_be_empty: bool = False) -> str | tuple[Part, ...]:
-    """The message as it is sent. Raises Refused for one that says nothing, or too much, or what is no text."""
-    said = message if isinstance(message, str) else tuple(message)
-    if may_be_empty and not said:
-        return said
-    if isinstance(said, str) and not said.strip():
-        raise Refused("The message is empty.", cure="Say something.")
-    if not said:
-        raise Refused("The message has no parts.", cure="Give it a text, an image or a document.")
-    check_input("message", said)
-    return said
 
 
 def size_of(value: Any) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 import socket
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
@@ -27,17 +27,17 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import durations, fleet, interpreter_exit, names, rpc
 from everturn.agent import Agent
-from everturn.bounds import check_said
 from everturn.carryover import CarryOver, InRun, Packed
 from everturn.conversation import Conversation
 from everturn.conversion import data_converter, stored
 from everturn.errors import AlreadyStarted, ConversationError, Ended, InvalidSetting, NotFound, Refused, Unreachable
 from everturn.fleet import Listed
 from everturn.markdown import code, first_line, inline
+from everturn.messages import Said, said_in, start_with
 from everturn.models import Limits, Model, check_provider
 from everturn.packing import pack
 from everturn.payloads import Start
-from everturn.records import Message, Outcome, Part, Usage
+from everturn.records import Outcome, Usage
 from everturn.settings import Settings, connect_options
 from everturn.sizes import MAX_KEYWORD_CHARS, id_problem
 from everturn.spelling import known_options, options_of
@@ -53,9 +53,6 @@ MAX_REVIVED_CHARS = 1_000_000
 MAX_LAST_TEXT_CHARS = 20_000
 REMEMBERED_IDS = 1000
 MAX_LISTED_TOOLS = 40
-
-Said = str | Iterable[Part]
-"""A message: a text, or parts (Text, Image, Document)."""
 
 
 class Client:
@@ -122,9 +119,10 @@ class Client:
         `stream`, its text reaches those who follow its events 0.2 s after it is written; else in steps of 1.5 s.
         `tenant`: for whom it is; kept in the workflow's memo, and shown in the Web UI.
         """
-        start = Start(
+        start = start_with(
+            message,
+            may_be_empty=keep_open is not None,
             agent=_name(agent),
-            message=check_said(message, may_be_empty=keep_open is not None),
             message_id=message_id,
             keep_open=_seconds(keep_open),
             model=model and check_provider(Model(model)).name,
@@ -148,17 +146,17 @@ class Client:
         transcript, model and limits where it is done. With a `message_id`, it is safe to repeat. `stream`: as in
         `start`, from now on; None leaves it as it is."""
         conversation = self.conversation(id)
-        content = check_said(message)
-        start = Start(
+        said = said_in(message)
+        start = start_with(
+            said,
             agent=_name(agent),
-            message=content,
             message_id=message_id,
             keep_open=_seconds(keep_open),
             stream=bool(stream),
         )
         while True:
             try:
-                await conversation.send(content, message_id=message_id, stream=stream)
+                await conversation.send(said, message_id=message_id, stream=stream)
             except Ended:
                 standing = await conversation.standing()
                 if message_id in standing.message_ids:
@@ -255,7 +253,7 @@ class Client:
         """`new`: there must be no conversation of this id, not even one that is over."""
         if problem := id_problem(conversation_id):
             raise Refused(problem, cure="Take a shorter one.")
-        message = start.message if isinstance(start.message, str) else Message.user(start.message).text
+        message = start.as_message().text
         reuse = WorkflowIDReusePolicy.REJECT_DUPLICATE if new else WorkflowIDReusePolicy.ALLOW_DUPLICATE
         try:
             await self.temporal.start_workflow(

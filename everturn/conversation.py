@@ -13,15 +13,16 @@ from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionSta
 
 from everturn import names, rpc, updates
 from everturn.blocks import says_error
-from everturn.bounds import check_input, check_said
+from everturn.bounds import check_input
 from everturn.clienttools import call_tool, run_tools
 from everturn.errors import Ended, Stalled
 from everturn.events import Event, EventReader
 from everturn.forking import start_of_fork
 from everturn.history import first_step, read_steps
 from everturn.live import Live, interleaved
+from everturn.messages import Said, message_in
 from everturn.payloads import Status, WaitingCall
-from everturn.records import Message, Outcome, Part, ResultPart, ToolCall, ToolResult
+from everturn.records import Message, Outcome, ResultPart, ToolCall, ToolResult
 from everturn.results import parts_of_blocks
 from everturn.standing import Standing
 from everturn.steps import Step
@@ -48,20 +49,14 @@ class Conversation:
 
     # ------------------------------------------------------------ talking
 
-    async def send(
-        self, message: str | Iterable[Part], *, message_id: str | None = None, stream: bool | None = None
-    ) -> None:
+    async def send(self, message: Said, *, message_id: str | None = None, stream: bool | None = None) -> None:
         """Says something more. Returns once the server has it, whether or not a worker runs; the conversation takes it
         at its next turn boundary. With a `message_id`, it is safe to repeat. `stream`: whether its text is streamed
         from now on (see `Client.start`); None leaves it as it is."""
-        message_id = message_id or uuid4().hex
-        message = check_said(message)
-        said: dict[str, Any] = {"message_id": message_id, "text" if isinstance(message, str) else "parts": message}
-        if stream is not None:
-            said["stream"] = stream
-        check_input(names.MESSAGE, said)
+        message_id = uuid4().hex if message_id is None else message_id
+        payload = message_in(message, message_id=message_id, stream=stream)
         with self._explained():
-            await self._handle.signal(names.MESSAGE, said)
+            await self._handle.signal(names.MESSAGE, payload)
         self._sent.add(message_id)
 
     async def reply(self) -> str:

@@ -184,4 +184,6 @@ async def _start(client: Client, origin: InRun, point: _Point) -> Start:
         }
     )
     idle = IDLE_SECONDS if point.reply.final and point.start.keep_open is None else point.start.keep_open
-    return point.start.model_copy(update={"message": (), "message_id": None, "keep_open": idle, "carry": handed})
+    return point.start.model_copy(
+        update={"message": (), "message_id": None, "provider": "", "keep_open": idle, "carry": handed}
+    )

@@ -35,6 +35,8 @@ class Start(Record):
     agent: str = Field(min_length=1)
     message: str | tuple[Part, ...] = ()
     message_id: str | None = Field(default=None, max_length=500)
+    provider: str = ""
+    """Who reads what the message's parts hold in `extra`, such as 'anthropic'."""
     keep_open: float | None = Field(default=None, ge=0)
     """Seconds to idle for the next message after a final reply; None: the first final reply ends it."""
     model: str | None = Field(default=None, max_length=MAX_NAME_CHARS)
@@ -59,6 +61,9 @@ class Start(Record):
     def _only_what_was_set(self, limits: Limits | None) -> dict[str, Any] | None:
         """What is left out leaves the agent's own as it is."""
         return limits.model_dump(mode="json", exclude_unset=True) if limits else None
+
+    def as_message(self) -> Message:
+        return Message.user(self.message).model_copy(update={"provider": self.provider})
 
 
 State = Literal["running", "awaiting_approval", "awaiting_answer", "stalled", "paused", "idle", "done"]
@@ -134,11 +139,14 @@ class MessageIn(Record):
     text: str | None = None
     parts: tuple[Part, ...] = ()
     message_id: str | None = Field(default=None, max_length=500)
+    provider: str = ""
+    """Who reads what the parts hold in `extra`, such as 'anthropic'."""
     stream: bool | None = None
     """From now on, as in Start; None leaves it as it is."""
 
     def as_message(self) -> Message:
-        return Message.user(self.text if self.text is not None else self.parts)
+        said = Message.user(self.text if self.text is not None else self.parts)
+        return said.model_copy(update={"provider": self.provider})
 
 
 class Approve(Record):

@@ -57,7 +57,7 @@ class Controls:
         self._on_change = on_change
         self._held = Held()
         if start.message:
-            self.receive(Message.user(start.message), start.message_id)
+            self.receive(start.as_message(), start.message_id)
         self.commands = Commands()
         self._accept_commands()
 

@@ -229,7 +229,7 @@ class ConversationWorkflow:
             started_at=self._started_at,
             chain_id=self._calls.chain.id,
         )
-        again = {"message": (), "message_id": None, "stream": self._controls.stream, "carry": handed}
+        again = {"message": (), "message_id": None, "provider": "", "stream": self._controls.stream, "carry": handed}
         workflow.continue_as_new(self._start.model_copy(update=again))
 
     # ------------------------------------------------------------ limits and the end

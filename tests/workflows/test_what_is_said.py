@@ -1,0 +1,93 @@
+"""Messages: each is taken as it was meant, or refused before it is sent; none is passed over or lost in silence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from everturn import Client, Image, Message, Text
+from everturn.errors import Refused
+from everturn.messages import message_in
+from everturn.records import Document, Thinking, ToolResult
+from everturn.testing import ScriptedModel
+from tests.conftest import agent_on, hosting
+
+Scripted = Callable[..., ScriptedModel]
+
+PIXEL = "iVBORw0KGgo="
+
+
+@pytest.mark.parametrize(
+    ("message", "message_id", "why"),
+    [
+        ("Hi", "x" * 501, "message_id: String should have at most 500 characters"),
+        ("Hi", 7, "message_id: Input should be a valid string"),
+        ("", "1", "The message has no parts"),
+        ("  \n", "1", "The message is empty"),
+        ([], "1", "The message has no parts"),
+        (7, "1", "can't be sent: 7"),
+        ([7], "1", "can't be sent: 7"),
+        ({"role": "user", "content": "Hi"}, "1", "can't be sent: {'role'"),
+        (Message(role="assistant", parts=(Text(text="Hi"),)), "1", "The message is the assistant's"),
+        ([ToolResult(call_id="a")], "1", "can't be sent"),
+        ([Thinking(text="hm")], "1", "can't be sent"),
+        ([{"type": "input_file", "file_id": "file-1"}], "1", "What a provider keeps under a file id"),
+        ([{"type": "document", "source": {"type": "file", "file_id": "f"}}], "1", "under a file id"),
+        ([{"kind": "document", "url": "http://x", "file_id": "f"}], "1", "what a document has not: 'file_id'"),
+        ([{"kind": "video", "url": "http://x"}], "1", "no parts of the kind 'video'"),
+        ([{"kind": "image"}], "1", "either data= .* or url="),
+        ([Text(text="Hi", extra={"cache_control": {}})], "1", 'Say which: Message.role="user"'),
+        ([{"type": "text", "text": "Hi", "cache_control": {}}], "1", "which only one provider could read"),
+    ],
+)
+async def test_what_a_conversation_would_pass_over_is_refused_before_it_is_sent(
+    client: Client, message: Any, message_id: Any, why: str
+) -> None:
+    with pytest.raises(Refused, match=why):
+        await client.conversation("nobody").send(message, message_id=message_id)
+    with pytest.raises(Refused, match=why):
+        await client.send("clerk", message, id="nobody", message_id=message_id)
+    if message:
+        with pytest.raises(Refused, match=why):
+            await client.start("clerk", message, message_id=message_id)
+
+
+@pytest.mark.parametrize(
+    ("message", "parts"),
+    [
+        ("Hi", [Text(text="Hi")]),
+        (["Hi"], [Text(text="Hi")]),
+        (Text(text="Hi"), [Text(text="Hi")]),
+        (Message.user("Hi"), [Text(text="Hi")]),
+        ([{"kind": "image", "url": "http://x"}], [Image(url="http://x")]),
+        ([{"type": "image_url", "image_url": {"url": "http://x"}}], [Image(url="http://x")]),
+        (
+            (
+                {"type": "text", "text": "Hear:"},
+                {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "mp3"}},
+            ),
+            [Text(text="Hear:"), Document(data="AAAA", media_type="audio/mp3")],
+        ),
+        (iter([Text(text="a"), Image(data=PIXEL, media_type="image/png")]), None),
+    ],
+)
+def test_what_programs_have_at_hand_is_taken(message: Any, parts: list[Any] | None) -> None:
+    sent = message_in(message, message_id="1").as_message()
+    assert sent.role == "user"
+    assert list(sent.parts) == (parts or [Text(text="a"), Image(data=PIXEL, media_type="image/png")])
+
+
+async def test_a_users_message_is_taken_wherever_a_text_is(client: Client, scripted: Scripted) -> None:
+    agent = agent_on(scripted(["One.", "Two."]))
+    async with hosting(client, agent):
+        assert (await client.run(agent, Message.user("x"))).text == "One."
+        extra = Message(role="user", parts=(Text(text="x", extra={"cache_control": {}}),), provider="anthropic")
+        conversation = await client.start(agent, extra, keep_open=timedelta(minutes=1))
+        assert await conversation.reply() == "One."
+        await conversation.send(extra)
+        assert await conversation.reply() == "Two."
+        said = [message for message in await conversation.transcript() if message.role == "user"]
+        assert said == [extra, extra], "with what its provider is to read"
