@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -20,10 +21,11 @@ TIMES = 3
 def ended(program: str, server: DevServer, **environment: str) -> list[str]:
     """What is wrong with the ends of several runs at once."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("EVERTURN_", "TEMPORAL_"))}
+    environment = {**kept, "TEMPORAL_ADDRESS": server.address, **environment}
     runs = [
         subprocess.Popen(
             [sys.executable, "-c", program],
-            env={**kept, "TEMPORAL_ADDRESS": server.address, "EVERTURN_TASK_QUEUE": "exits", **environment},
+            env={**environment, "EVERTURN_TASK_QUEUE": f"exits-{uuid4().hex}"},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
@@ -36,7 +38,7 @@ def ended(program: str, server: DevServer, **environment: str) -> list[str]:
         for run in runs:
             run.kill()
             run.wait()
-    return [f"{run.returncode}: {text}" for run, text in zip(runs, said, strict=True) if run.returncode or text]
+    return [f"{run.returncode}: {text}" for run, text in zip(runs, said, strict=True) if run.returncode]
 
 
 @pytest.mark.parametrize("name", ["start", "follow and leave", "a client of one's own beside"])
