@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Annotated, Protocol
 from urllib.parse import quote, unquote, urlsplit
 
@@ -12,6 +10,7 @@ from pydantic import Field
 
 from everturn.bounds import described
 from everturn.errors import InvalidSetting, ToolFailed
+from everturn.private_files import make_folder, write_atomically
 from everturn.records import Record, Text, ToolResult
 from everturn.tools import Tool, ToolContext, tool
 
@@ -95,7 +94,7 @@ class Directory:
     def __init__(self, root: Path) -> None:
         self.root = root.expanduser().absolute()
         try:
-            self.root.mkdir(parents=True, exist_ok=True)
+            make_folder(self.root)
         except OSError as error:
             raise InvalidSetting(
                 f"{str(root)!r} can't hold artifacts: {error.strerror}.",
@@ -132,20 +131,6 @@ class Remote:
     def read(self, name: str) -> bytes:
         data: bytes = self._files.cat_file(f"{self._root}/{name}")
         return data
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """A file that is whole or not there, also after a power cut."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with NamedTemporaryFile(dir=path.parent, prefix=".", suffix=".part", delete=False) as file:
-        try:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-            Path(file.name).replace(path)
-        except BaseException:
-            Path(file.name).unlink(missing_ok=True)
-            raise
 
 
 # ---------------------------------------------------------------- the tool that reads them

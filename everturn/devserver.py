@@ -19,6 +19,7 @@ from typing import IO, Any, Final, Self
 
 from everturn import names
 from everturn.errors import InvalidSetting, Unreachable
+from everturn.private_files import UMASK, close_to_others, make_folder, open_to_append
 from everturn.settings import connect_options, temporal_is_configured
 
 HOST: Final = "127.0.0.1"
@@ -152,6 +153,7 @@ class DevServer:
             stdout=self._log,
             stderr=self._log,
             process_group=self._guard.pid,
+            umask=UMASK,
             # The program reads these too, and they are not meant for this server.
             env={name: value for name, value in os.environ.items() if not name.startswith("TEMPORAL_")},
         )
@@ -176,8 +178,10 @@ class DevServer:
         if self.db_filename is None:
             return tempfile.TemporaryFile()
         try:
-            self.db_filename.parent.mkdir(parents=True, exist_ok=True)
-            log = self.db_filename.with_suffix(".log").open("a+b")
+            make_folder(self.db_filename.parent)
+            for suffix in ("", "-wal", "-shm"):  # every transcript is in there
+                close_to_others(self.db_filename.with_name(self.db_filename.name + suffix))
+            log = os.fdopen(open_to_append(self.db_filename.with_suffix(".log")), "a+b")
         except OSError as error:
             raise InvalidSetting(
                 f"The Temporal server can't keep its data at {str(self.db_filename)!r}: {error.strerror}.",

@@ -14,6 +14,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, Self
 
+from everturn.private_files import make_folder
+
 MAX_ENTRIES: Final = 10_000
 """Of a folder with more, the rest is not looked at."""
 
@@ -33,7 +35,7 @@ class PrivateFolder:
     def __init__(self, path: Path) -> None:
         """Raises NotPrivate, and OSError."""
         self.path = path
-        _make(path)
+        make_folder(path)
         for link in (path, *path.parents):
             if link.is_symlink() and link.lstat().st_uid not in (os.geteuid(), *_TRUSTED):
                 raise NotPrivate(f"{str(link)!r} is somebody else's link")
@@ -90,8 +92,3 @@ class PrivateFolder:
 def identity_of(found: os.stat_result) -> tuple[int, int]:
     """What tells a file from every other one, whatever its name."""
     return found.st_dev, found.st_ino
-
-
-def _make(path: Path) -> None:
-    for missing in reversed([one for one in (path, *path.parents) if not os.path.lexists(one)]):
-        missing.mkdir(mode=0o700, exist_ok=True)  # `parents=True` would leave those open to be read

@@ -23,8 +23,8 @@ from temporalio.converter import (
     StorageDriverStoreContext,
 )
 
-from everturn.artifacts import write_atomically
 from everturn.errors import InvalidSetting
+from everturn.private_files import make_folder, write_atomically
 
 C = TypeVar("C")
 
@@ -63,7 +63,7 @@ class DirectoryDriver(StorageDriver):
     def __init__(self, root: Path) -> None:
         self.root = root.expanduser().absolute()
         try:
-            self.root.mkdir(parents=True, exist_ok=True)
+            make_folder(self.root)
         except OSError as error:
             raise InvalidSetting(
                 f"{str(root)!r} can't hold payloads: {error.strerror}.", cure="Name a directory that we may write to."

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from everturn.private_files import write_atomically
+
 if TYPE_CHECKING:
     from everturn.cli.hosts import Wanted
 
@@ -31,8 +33,7 @@ class Attic:
             "agent": wanted.agent,
         }
         with suppress(OSError):  # then it takes the options again to come back
-            self.options.parent.mkdir(parents=True, exist_ok=True)
-            self.options.write_text(json.dumps(written))
+            write_atomically(self.options, json.dumps(written).encode())
 
     def clear(self) -> None:
         """It was closed: there is nothing to come back to."""

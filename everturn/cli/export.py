@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from everturn.cli import completion
+from everturn.private_files import write_atomically
 
 if TYPE_CHECKING:
     from everturn.exporting import Exported
@@ -73,10 +73,10 @@ def _replace(file: Path, text: str) -> None:
     """Whatever goes wrong, the file is the old one or the new."""
     from everturn.errors import InvalidFile
 
-    beside = file.with_name(f".{file.name}.{os.getpid()}")
     try:
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(file)
+        if file.exists() and not file.is_file():  # a pipe, or /dev/stdout
+            file.write_text(text, encoding="utf-8")
+        else:
+            write_atomically(file, text.encode())
     except OSError as error:
-        beside.unlink(missing_ok=True)
         raise InvalidFile(f"{file} can't be written: {error.strerror}.", cure="Name another file.") from error

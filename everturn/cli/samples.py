@@ -9,6 +9,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
+from everturn.private_files import make_folder
+
 AGENT: Final = "bookkeeper.py"
 MODEL: Final = "bookkeeper_model.py"
 INVOICES: Final = "invoices"
@@ -34,6 +36,7 @@ def sample_agents(beside: Path, *, wanted: bool) -> Iterator[tuple[tuple[str, ..
         return
     books = beside.resolve() / INVOICES
     if not books.exists():
+        make_folder(books.parent)  # the server's database will be in there
         shutil.copytree(folder / INVOICES, books)
     os.environ.setdefault("BOOKS_DIR", str(books))
     notes = [f'Example    everturn run --agent bookkeeper "Do October\'s books."   (works on {books})']

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 from everturn.errors import InvalidFile
 from everturn.exporting.jsonl import iso, tokens
 from everturn.exporting.reading import Exported
+from everturn.private_files import OWNER_ONLY
 from everturn.records import Part, Thinking
 
 APPLICATION_ID = 0x45565254
@@ -54,6 +56,8 @@ def write_sqlite(path: Path | str, conversations: Iterable[Exported]) -> None:
 
     Raises InvalidFile for a file that is something else.
     """
+    with suppress(OSError):  # it is there, or can't be: SQLite says why
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, OWNER_ONLY))
     try:
         with closing(sqlite3.connect(path)) as database:
             _prepare(database, path)
