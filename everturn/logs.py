@@ -11,7 +11,10 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
+
+from everturn.printable import printable, printable_line
 
 if TYPE_CHECKING:
     import structlog
@@ -112,7 +115,7 @@ def _formatter(format: LogFormat) -> logging.Formatter:  # noqa: A002
     as_json = format == "json"
     colors = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
     renderers: list[Any] = (
-        [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=str, ensure_ascii=False)]
+        [structlog.processors.JSONRenderer(default=str, ensure_ascii=False)]
         if as_json
         # Not rich's traceback, which shows local variables: prompts, results, keys.
         else [
@@ -128,8 +131,44 @@ def _formatter(format: LogFormat) -> logging.Formatter:  # noqa: A002
     )
     return structlog.stdlib.ProcessorFormatter(
         foreign_pre_chain=[_facts_of_record, structlog.stdlib.add_log_level, stamp],
-        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderers, _scrub],
+        processors=[
+            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+            structlog.processors.format_exc_info,
+            *([] if as_json else [_shown]),
+            *renderers,
+            *([_shown_whole] if as_json else []),
+            _scrub,
+        ],
     )
+
+
+def _shown(_: Any, __: str, facts: Any) -> Any:
+    """For the console, whose own colours come later: names and values that no terminal acts on. A line that looks like
+    one of ours is seen to be the continuation of another."""
+    exception = printable(facts.pop("exception", ""))
+    shown = {printable_line(str(name)): _shown_value(value) for name, value in facts.items()}
+    shown["event"] = printable(str(facts.get("event", ""))).replace("\n", "\n    ")
+    return {**shown, "exception": exception} if exception else shown
+
+
+def _shown_value(value: Any) -> Any:
+    if isinstance(value, str):
+        return printable(value)
+    return value if value is None or isinstance(value, int | float) else _Shown(printable(repr(value)))
+
+
+@dataclass(frozen=True, repr=False)
+class _Shown:
+    """What the renderer is to write as it is."""
+
+    text: str
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def _shown_whole(_: Any, __: str, line: Any) -> str:
+    return printable(line)
 
 
 def _facts_of_record(_: Any, __: str, facts: Any) -> Any:

@@ -10,6 +10,8 @@ import json
 import re
 from typing import Any
 
+from everturn.printable import printable, printable_line
+
 SUMMARY_BYTES = 400
 """Temporal takes no more, and turns down the whole request or workflow task that brings more."""
 
@@ -18,10 +20,6 @@ FIRST_CHARS = 200
 # All that Markdown or HTML may read as its own; and what makes an item of a list at a line's beginning.
 _MARKS = re.compile(r"[\\`*_\[\]<>#&|~]|^[-+=]|^\d+(?=[.)])")
 _BACKTICKS = re.compile(r"`+")
-# Control characters, and those that turn the direction of what follows, or can't be seen.
-_UNSEEN = re.compile(
-    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff\ufff9-\ufffb]"
-)
 
 
 def inline(text: str) -> str:
@@ -48,12 +46,12 @@ def code(text: str) -> str:
 def block(language: str, text: str) -> str:
     """Lines of code, which no line of theirs can end."""
     fence = _fence(text, shortest=3)
-    return f"{fence}{language}\n{visible(text)}\n{fence}"
+    return f"{fence}{language}\n{printable(text)}\n{fence}"
 
 
 def written(value: Any, *, indent: int | None = None) -> str:
     """JSON that can be copied, and that shows what else could not be seen as JSON's own escapes."""
-    return visible(json.dumps(value, ensure_ascii=False, indent=indent))
+    return printable(json.dumps(value, ensure_ascii=False, indent=indent))
 
 
 def _escaped(mark: re.Match[str]) -> str:
@@ -62,12 +60,7 @@ def _escaped(mark: re.Match[str]) -> str:
 
 
 def _on_one_line(text: str) -> str:
-    return visible(" ".join(text.split()))
-
-
-def visible(text: str) -> str:
-    """What can't be seen, written as `\\u202e`."""
-    return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return printable_line(text)
 
 
 def _fence(text: str, *, shortest: int) -> str:

@@ -26,6 +26,7 @@ from everturn.cli.serve import up, worker
 from everturn.cli.shelf import models, tools
 from everturn.cli.web import web
 from everturn.errors import EverturnError
+from everturn.printable import printable_line
 from everturn.serving import end_process
 
 # Typer brings its own copy of click, or uses the one that is installed: this is the base of either's usage errors.
@@ -146,5 +147,5 @@ def _quiet_end() -> int:
 
 
 def _line(message: str, *, status: int) -> int:
-    print(" ".join(message.split()), file=sys.stderr)
+    print(printable_line(message), file=sys.stderr)
     return status

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, get_args
 
 import typer
 
+from everturn.printable import printable_line
+
 if TYPE_CHECKING:
     from everturn.client import Client
     from everturn.fleet import Listed
@@ -76,6 +78,7 @@ def _asked(look: Callable[[Client], Awaitable[list[tuple[str, str]]]]) -> list[t
             return await look(client)
 
     try:
-        return asyncio.run(ask())
+        # The shell writes them into its line as they are.
+        return [(one, printable_line(about)) for one, about in asyncio.run(ask()) if printable_line(one) == one]
     except Exception:  # noqa: BLE001 - somebody pressed Tab, and no more
         return []

@@ -12,6 +12,7 @@ import typer
 
 from everturn.cli import completion
 from everturn.cli.options import IdArgument, JsonOption
+from everturn.cli.output import tell, tell_json
 
 if TYPE_CHECKING:
     from everturn.conversation import Conversation
@@ -35,9 +36,9 @@ def send(
     """Say something to a conversation, and revive it where it is over. Returns once Temporal has it."""
     revived = asyncio.run(_send(id, text, message_id))
     if as_json:
-        print(json.dumps({"id": id, "did": "sent", "revived": revived}))
+        tell_json({"id": id, "did": "sent", "revived": revived})
     else:
-        print(f"sent: {id}" + (", which was over and goes on" if revived else ""))
+        tell(f"sent: {id}" + (", which was over and goes on" if revived else ""))
 
 
 async def _send(conversation_id: str, text: str, message_id: str | None) -> bool:
@@ -146,14 +147,20 @@ def _decide(
     as_json: bool,
 ) -> None:
     call_ids = asyncio.run(_with_conversation(conversation_id, how))
-    print(json.dumps({"call_ids": call_ids}) if as_json else f"{said}: {', '.join(call_ids)}")
+    if as_json:
+        tell_json({"call_ids": call_ids})
+    else:
+        tell(f"{said}: {', '.join(call_ids)}")
 
 
 def _tell(
     conversation_id: str, how: Callable[[Conversation], Awaitable[None]], *, said: str, as_json: bool = False
 ) -> None:
     asyncio.run(_with_conversation(conversation_id, how))
-    print(json.dumps({"id": conversation_id, "did": said}) if as_json else f"{said}: {conversation_id}")
+    if as_json:
+        tell_json({"id": conversation_id, "did": said})
+    else:
+        tell(f"{said}: {conversation_id}")
 
 
 async def _with_conversation(conversation_id: str, how: Callable[[Conversation], Awaitable[Any]]) -> Any:

@@ -17,6 +17,7 @@ from everturn.cli.terminal import Screen
 from everturn.conversation import Conversation
 from everturn.errors import Refused, Unreachable
 from everturn.payloads import WaitingCall
+from everturn.printable import printable
 from everturn.records import ToolCall
 
 OUTCOME_UNKNOWN = "outcome unknown"
@@ -160,7 +161,7 @@ class Desk:
         return lambda: self._conversation.answer(call.call_id, said)
 
     async def _ask_for_approval(self, call: ToolCall) -> Decide:
-        written = json.dumps(call.arguments, ensure_ascii=False, indent=2)
+        written = printable(json.dumps(call.arguments, ensure_ascii=False, indent=2))
         while True:
             said = (await self._screen.ask("    approve? [y]es, [n]o, [e]dit: ", fresh=True)).lower()
             if said in ("y", "yes"):

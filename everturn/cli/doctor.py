@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import platform
 from collections.abc import AsyncIterator
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from everturn.cli.options import JsonOption
+from everturn.cli.output import tell_json
 from everturn.errors import EverturnError
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def doctor(
     """Check what conversations need. Exit status 1 if something is wrong."""
     findings = asyncio.run(_examine(fix=fix, against=against or []))
     if as_json:
-        print(json.dumps([asdict(finding) for finding in findings], ensure_ascii=False, indent=2))
+        tell_json([asdict(finding) for finding in findings], indent=2)
     else:
         _print(findings)
     if any(finding.state == "wrong" for finding in findings):

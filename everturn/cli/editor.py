@@ -28,7 +28,7 @@ async def edited(screen: Screen, name: str, written: str) -> str:
         return await screen.ask("    arguments: ", prefill=" ".join(map(str.strip, written.splitlines())))
     with tempfile.TemporaryDirectory(prefix="everturn-") as folder, screen.lent():
         file = Path(folder) / f"{Path(name).name}.json"
-        file.write_text(written + "\n")
+        file.write_text(written + "\n", encoding="utf-8")
         try:
             process = await asyncio.create_subprocess_exec(*shlex.split(editor), str(file))
         except (OSError, ValueError) as error:
@@ -42,7 +42,10 @@ async def edited(screen: Screen, name: str, written: str) -> str:
                 await process.wait()
         if status:
             raise NotEdited(f"The editor {editor!r} ended with status {status}: nothing was changed.")
-        return file.read_text().strip()
+        try:
+            return file.read_text(encoding="utf-8").strip()
+        except (OSError, ValueError) as error:
+            raise NotEdited(f"What the editor left can't be read: {error}.") from None
 
 
 def arguments_of(written: str) -> dict[str, Any]:

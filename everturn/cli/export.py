@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from everturn.cli import completion
+from everturn.cli.output import hand_over, tell
 from everturn.private_files import write_atomically
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def export(
         raise typer.BadParameter("a database is a file: name it with --output FILE", param_hint="--format")
     exported = asyncio.run(_read(ids))
     if output is None:
-        sys.stdout.write(_written(exported, chosen))
+        hand_over(_written(exported, chosen), end="")
         return
     if chosen == "sqlite":
         from everturn.exporting import write_sqlite
@@ -52,7 +52,7 @@ def export(
         write_sqlite(output, exported)
     else:
         _replace(output, _written(exported, chosen))
-    print(f"exported: {', '.join(ids)} to {output}")
+    tell(f"exported: {', '.join(ids)} to {output}")
 
 
 async def _read(ids: list[str]) -> list[Exported]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +10,7 @@ import typer
 
 from everturn.cli import completion
 from everturn.cli.options import JsonOption
+from everturn.cli.output import tell_json
 
 if TYPE_CHECKING:
     from everturn.fleet import Listed
@@ -35,7 +35,7 @@ def list_(
         status = _state(status)
     counts, listed = asyncio.run(_list(status, agent, limit))
     if as_json:
-        print(json.dumps({"counts": counts, "conversations": [_as_json(one) for one in listed]}, ensure_ascii=False))
+        tell_json({"counts": counts, "conversations": [_as_json(one) for one in listed]})
     else:
         _print_table(counts, listed)
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import Annotated
 
 import typer
 
 from everturn.cli.options import IdArgument, JsonOption
+from everturn.cli.output import tell, tell_json
 
 
 def fork(
@@ -19,7 +19,10 @@ def fork(
 ) -> None:
     """Start a conversation with the beginning of another one. That one stays as it is."""
     forked = asyncio.run(_fork(id, at_turn, new_id))
-    print(json.dumps({"id": forked, "forked_from": id, "at_turn": at_turn}) if as_json else f"forked: {forked}")
+    if as_json:
+        tell_json({"id": forked, "forked_from": id, "at_turn": at_turn})
+    else:
+        tell(f"forked: {forked}")
 
 
 async def _fork(conversation_id: str, at_turn: int, new_id: str | None) -> str:

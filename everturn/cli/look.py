@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import shlex
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from everturn.cli.options import IdArgument, JsonOption
+from everturn.cli.output import tell, tell_json
 
 if TYPE_CHECKING:
     from everturn.cli.terminal import Screen
@@ -48,7 +48,7 @@ async def _show(conversation_id: str, *, as_json: bool) -> None:
     if as_json:
         told = [message.model_dump(mode="json") for message in messages]
         state = status.as_json() if status else None
-        print(json.dumps({"id": conversation_id, "status": state, "messages": told}, ensure_ascii=False))
+        tell_json({"id": conversation_id, "status": state, "messages": told})
         return
     screen = Screen(to_stdout=True)
     if status:
@@ -69,12 +69,12 @@ async def _status(conversation: Conversation) -> tuple[Status | None, str]:
 
 
 def _print_status(conversation_id: str, status: Status, screen: Screen) -> None:
-    from everturn.cli.render import STATE_STYLES, arguments_block, clean, folded, marked
+    from everturn.cli.render import STATE_STYLES, arguments_block, folded, marked
     from everturn.records import ToolCall
 
     facts = [conversation_id, status.state.replace("_", " "), f"turn {status.turn}"]
     facts.append(f"{status.usage.total_tokens:,} tokens")
-    screen.line(" · ".join(map(clean, facts)), style=STATE_STYLES.get(status.state, "bold"))
+    screen.line(" · ".join(facts), style=STATE_STYLES.get(status.state, "bold"))
     if status.cause:
         screen.line(marked("trouble", folded(f"{status.cause} {status.cure or ''}", 1000)))
     for waiting in status.waiting:
@@ -100,7 +100,7 @@ async def _watch(conversation_id: str, since: str | None, *, as_json: bool) -> N
             async for event in client.conversation(conversation_id).events(since):
                 cursor = event.cursor
                 if as_json:
-                    print(event.model_dump_json(), flush=True)
+                    tell(event.model_dump_json())
                 else:
                     story.take(event)
                     story.show(event)

@@ -7,13 +7,13 @@ of theirs reach the terminal, and nothing of it is read as markup.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.text import Text
 
 from everturn import events, names
+from everturn.printable import printable, printable_line
 from everturn.records import Decision, Message, Outcome, ToolCall, ToolResult
 from everturn.records import Text as RecordText
 
@@ -46,24 +46,18 @@ STATE_STYLES = {
     "running": "cyan",
     "done": "green",
 }
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _VERDICTS = {"approve": "approved", "deny": "denied", "answer": "answered"}
-
-
-def clean(text: str) -> str:
-    """The text without control characters, but for newlines and tabs."""
-    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n"))
 
 
 def folded(text: str, limit: int) -> str:
     """The text on one line of at most `limit` characters."""
-    line = " ".join(clean(text).split())
+    line = printable_line(text)
     return line if len(line) <= limit else line[: max(limit - 1, 1)] + "…"
 
 
 def first_line(text: str, limit: int) -> str:
     """A text's first line, and how many more there are: at most `limit` characters."""
-    lines = [line for line in clean(text).splitlines() if line.strip()]
+    lines = [line for line in printable(text).splitlines() if line.strip()]
     more = f" … {count(len(lines) - 1, 'more line')}" if len(lines) > 1 else ""
     return folded(lines[0], max(limit - len(more), 20)) + more if lines else ""
 
@@ -78,13 +72,15 @@ def marked(kind: str, text: str | Text, *, indent: int = 0, style: str = "") -> 
     """A line with its mark in front; the further lines of a text stand below the first."""
     line = Text(" " * indent)
     line.append(MARKS[kind], style=_STYLES[kind])
-    body = text if isinstance(text, Text) else Text(clean(text).replace("\n", "\n" + " " * (indent + 2)), style=style)
+    body = (
+        text if isinstance(text, Text) else Text(printable(text).replace("\n", "\n" + " " * (indent + 2)), style=style)
+    )
     return line.append(" ").append_text(body)
 
 
 def arguments_block(call: ToolCall) -> Text:
     """All of the arguments, in full: who approves a call has to see what it is."""
-    written = clean(json.dumps(call.arguments, ensure_ascii=False, indent=2))
+    written = printable(json.dumps(call.arguments, ensure_ascii=False, indent=2))
     return Text("\n".join("    " + line for line in written.splitlines()))
 
 
@@ -200,7 +196,7 @@ def outcome_line(outcome: Outcome) -> str:
 def columns(heading: Sequence[str], rows: Sequence[Sequence[Text | str]]) -> list[Text]:
     """A table whose cells are never cut, for an id that is cut can't be copied."""
     cells = [[Text(name, style="dim") for name in heading]]
-    cells += [[cell if isinstance(cell, Text) else Text(clean(cell)) for cell in row] for row in rows]
+    cells += [[cell if isinstance(cell, Text) else Text(printable(cell)) for cell in row] for row in rows]
     widths = [max(row[index].cell_len for row in cells) for index in range(len(heading))]
     lines = []
     for row in cells:

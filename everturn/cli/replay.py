@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections.abc import Awaitable
 from pathlib import Path
@@ -13,6 +12,7 @@ import typer
 
 from everturn.cli import completion
 from everturn.cli.options import JsonOption
+from everturn.cli.output import tell, tell_json
 
 
 def replay(
@@ -32,10 +32,10 @@ def replay(
     logging.getLogger("temporalio").setLevel(logging.CRITICAL)
     rows = asyncio.run(_replay(histories or [], id))
     if as_json:
-        print(json.dumps(rows, ensure_ascii=False))
+        tell_json(rows)
     else:
         for row in rows:
-            print(f"OK {row['history']} ({row['events']} events)" if row["ok"] else f"FAILED {row['problem']}")
+            tell(f"OK {row['history']} ({row['events']} events)" if row["ok"] else f"FAILED {row['problem']}")
     if not all(row["ok"] for row in rows):
         raise typer.Exit(1)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import shlex
 import sys
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +11,7 @@ from uuid import uuid4
 import typer
 
 from everturn.cli.options import AgentOption, JsonOption, ModelOption, SystemOption, ToolOption, YesOption
+from everturn.cli.output import hand_over, tell_json
 
 if TYPE_CHECKING:
     from everturn.cli.hosts import Host, Wanted
@@ -81,13 +81,12 @@ async def _follow(conversation: Conversation, place: Host, screen: Screen, *, ap
 
 
 def _print(outcome: Outcome, name: str, *, as_json: bool) -> None:
-    from everturn.cli.render import clean
     from everturn.errors import Ended
 
     if as_json:
-        print(json.dumps({"id": name, **outcome.model_dump(mode="json")}, ensure_ascii=False))
+        tell_json({"id": name, **outcome.model_dump(mode="json")})
     else:
-        print(clean(outcome.text) if sys.stdout.isatty() else outcome.text)
+        hand_over(outcome.text)
     if outcome.status != "completed":
         raise Ended(f"Conversation {name!r} ended early: {outcome.reason or outcome.status}.")
 

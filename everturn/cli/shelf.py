@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from everturn.cli.options import JsonOption
+from everturn.cli.output import tell_json
 
 if TYPE_CHECKING:
     from everturn.tools import Tool
@@ -24,7 +25,7 @@ def tools(
 
     made = load_tools(file)
     if as_json:
-        print(json.dumps([_described(tool) for tool in made], ensure_ascii=False, indent=2))
+        tell_json([_described(tool) for tool in made], indent=2)
         return
     from everturn.cli.terminal import Screen
 
@@ -44,7 +45,7 @@ def models(as_json: JsonOption = False) -> None:
 
     rows = [_provider(name) for name in PROVIDERS]
     if as_json:
-        print(json.dumps(rows, indent=2))
+        tell_json(rows, indent=2)
         return
     from rich.text import Text
 

@@ -7,8 +7,9 @@ import re
 from rich.cells import cell_len
 from rich.text import Text
 
-from everturn.cli.render import clean, marked
+from everturn.cli.render import marked
 from everturn.cli.terminal import Screen
+from everturn.printable import printable
 
 _TOKEN = re.compile(r"\n|[^\S\n]+|\S+")
 _MARGIN = 2
@@ -32,7 +33,7 @@ class Spoken:
         if self._screen.taken:
             return  # finish() will show it
         self._said += piece
-        tokens = _TOKEN.findall(self._held + clean(piece.replace("\r", "")))
+        tokens = _TOKEN.findall(self._held + printable(piece.replace("\r", "")))
         self._held = ""
         if tokens and not tokens[-1].isspace() and cell_len(tokens[-1]) < _MAX_HELD_CELLS:
             self._held = tokens.pop()

@@ -16,7 +16,8 @@ from temporalio.service import RPCError, RPCStatusCode
 from everturn import events
 from everturn.cli.follow import Follower
 from everturn.cli.hosts import Host
-from everturn.cli.render import clean, marked, transcript_lines
+from everturn.cli.output import hand_over
+from everturn.cli.render import marked, transcript_lines
 from everturn.cli.terminal import Screen
 from everturn.conversation import Conversation
 from everturn.errors import EverturnError, Unreachable
@@ -189,6 +190,6 @@ def _last_of(messages: Sequence[Message]) -> Sequence[Message]:
 
 def _print(text: str) -> None:
     if sys.stdout.isatty():
-        Screen(to_stdout=True).line(marked("assistant", clean(text)))
+        Screen(to_stdout=True).line(marked("assistant", text))
     else:
-        print(text, flush=True)
+        hand_over(text)

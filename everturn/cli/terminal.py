@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from everturn.cli.keyboard import Question, can_read_keys, read_plainly
-from everturn.cli.render import clean
+from everturn.printable import printable, printable_line
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -32,7 +32,7 @@ class Screen:
         self._status: Status | None = None
         self._doing = _Doing("")
         self._question: Question | None = None
-        self._held: list[tuple[Text | str, str]] | None = None
+        self._held: list[tuple[Text, str]] | None = None
         self._open_line = False
         """A text that comes in pieces has not ended its line."""
 
@@ -46,21 +46,21 @@ class Screen:
         return self._question is not None or self._held is not None
 
     def line(self, text: Text | str = "", *, style: str = "") -> None:
-        """A text as it is: what looks like markup in it is none, and control characters don't get through. On a
+        """A text as it is: what looks like markup in it is none, and what is not safe to show is written out. On a
         terminal, its further lines stand indented, and a question that is open moves down."""
-        text = clean(text) if isinstance(text, str) else text
+        shown = _safe(text)
         if self._held is not None:
-            self._held.append((text, style))
+            self._held.append((shown, style))
             return
         self.end_line()
         with self._question.above() if self._question else contextlib.nullcontext():
-            for part in self._wrapped(text) if self.live else [text]:
+            for part in self._wrapped(shown) if self.live else [shown]:
                 self.console.print(part, style=style or None, markup=False, emoji=False)
 
     def piece(self, text: Text | str) -> None:
         """A piece of a text that comes bit by bit; `line` begins a new line behind it."""
         self.idle()
-        self.console.print(text, end="", markup=False, emoji=False)
+        self.console.print(_safe(text), end="", markup=False, emoji=False)
         self._open_line = True
 
     def end_line(self) -> None:
@@ -73,10 +73,9 @@ class Screen:
     def in_a_line(self) -> bool:
         return self._open_line
 
-    def _wrapped(self, text: Text | str) -> Iterator[Text]:
+    def _wrapped(self, whole: Text) -> Iterator[Text]:
         from rich.text import Text
 
-        whole = Text(text) if isinstance(text, str) else text
         for number, line in enumerate(whole.split("\n", allow_blank=True) or [Text()]):
             margin = len(line.plain) - len(line.plain.lstrip()) + (0 if number else 2)  # past the mark, if there is one
             if line.cell_len <= self.width:
@@ -115,11 +114,10 @@ class Screen:
 
         `fresh`: what was typed before it was asked does not count. `earlier`: lines for the arrow keys.
         """
-        from rich.text import Text
 
         self.idle()
         self.end_line()
-        asked = Text(prompt) if isinstance(prompt, str) else prompt
+        asked = _safe(prompt)
         if not (self.live and can_read_keys()):
             return (await read_plainly(asked.plain)).strip()
         self._question = Question(self.console, asked, prefill=prefill, earlier=earlier)
@@ -142,6 +140,18 @@ class Screen:
                 self.line(text, style=style)
 
 
+def _safe(text: Text | str) -> Text:
+    """Whoever made it has taken care, as a rule: here nothing gets past."""
+    from rich.text import Text
+
+    if isinstance(text, str):
+        return Text(printable(text))
+    if (shown := printable(text.plain)) != text.plain:
+        text = text.copy()
+        text.plain = shown  # its styles may end early
+    return text
+
+
 class _Doing:
     """What goes on, with its seconds: drawn anew at every turn of the spinner."""
 
@@ -152,4 +162,4 @@ class _Doing:
     def __rich__(self) -> Text:
         from rich.text import Text
 
-        return Text(f"{self.what} · {time.monotonic() - self._since:.0f} s", style="dim", no_wrap=True)
+        return Text(f"{printable_line(self.what)} · {time.monotonic() - self._since:.0f} s", style="dim", no_wrap=True)

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pydantic import JsonValue
 
 from everturn import names
-from everturn.markdown import SUMMARY_BYTES, block, code, inline, visible, written
+from everturn.markdown import SUMMARY_BYTES, block, code, inline, written
 from everturn.payloads import Status, WaitingCall
+from everturn.printable import printable_line
 from everturn.records import Decision, Message
 
 SUMMARY_CHARS = 80
@@ -44,7 +45,7 @@ def shortened(text: str, limit: int = SUMMARY_CHARS) -> str:
 
 def summary(text: str) -> str:
     """One line that Temporal takes as a summary, whatever letters it is written in."""
-    line = visible(" ".join(text.split()))
+    line = printable_line(text)
     written = line.encode(errors="replace")
     return line if len(written) <= SUMMARY_BYTES else written[: SUMMARY_BYTES - 3].decode(errors="ignore") + "…"
 

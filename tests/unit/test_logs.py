@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import textwrap
 
 import pytest
+
+from everturn.printable import printable
 
 # CONTRACT.md's list.
 KEYS = [
@@ -178,3 +181,44 @@ def test_temporals_traceback_is_kept_for_bugs_only(error: str, shown: bool) -> N
     assert ("Traceback" in done.stderr) is shown
     assert ("conversation=order-81 activity=refund attempt=2" in done.stderr) is shown
     assert "activity_id" not in done.stderr
+
+
+HOSTILE = "\x1b]0;owned\x07\x9b31m\u202egnp.exe\u200b\u2028\ud800\x7f\U000e0041"
+
+SAYS_HOSTILE_THINGS = f"""
+    hostile = {HOSTILE!r}
+    log.info('tool.called', tool=hostile, many=[hostile], by={{hostile: hostile}}, spaced='a b ' + hostile)
+    log.info('tool.called', **{{hostile: 1}})
+    log.info('tool.called', value=type('Value', (), {{'__repr__': lambda self: hostile}})())
+    log.warning(hostile)
+    logging.getLogger(hostile).warning('from %s', hostile)
+    logging.getLogger('temporalio.worker').warning('failed', extra={{'temporal_activity': {{'workflow_id': hostile}}}})
+    try:
+        raise ValueError(hostile)
+    except ValueError:
+        log.exception('tool.failed', tool=hostile)
+"""
+
+
+@pytest.mark.parametrize("form", ["console", "json"])
+@pytest.mark.parametrize("color", ["", "1"])
+def test_nothing_in_a_line_moves_a_terminal_or_hides_from_it(form: str, color: str) -> None:
+    program = f"import sys; sys.stderr.isatty = lambda: {bool(color)}; logs.configure(format={form!r})"
+    done = run(f"{program}\n{textwrap.dedent(SAYS_HOSTILE_THINGS)}")
+    told = re.sub(r"\x1b\[\d*(;\d+)*m", "", done.stderr) if color and form == "console" else done.stderr
+    assert [f"U+{ord(one):04X}" for one in told if one != "\n" and printable(one) != one] == []
+    assert "\\u202egnp.exe" in told
+    if form == "json":
+        first = json.loads(told.splitlines()[0])
+        assert first["tool"] == HOSTILE, "the same value, for programs"
+
+
+def test_a_line_break_does_not_begin_a_line_of_ours() -> None:
+    done = run("""
+        logs.configure()
+        forged = '12:00:00 [info     ] payment.approved'
+        logging.getLogger('some.library').warning('a\\n%s', forged)
+        log.info('tool.called', tool='b\\n' + forged)
+    """)
+    assert not any(line.startswith("12:00:00 [info     ] payment") for line in done.stderr.splitlines())
+    assert "    12:00:00 [info     ] payment.approved" in done.stderr

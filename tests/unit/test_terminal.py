@@ -60,7 +60,7 @@ def test_what_comes_between_begins_a_line_and_a_turn_that_starts_over_says_so(sc
         "  ! call_model, try 2",
         "  three",
         "  ! the model was interrupted, and starts again",
-        "● Four \N{REPLACEMENT CHARACTER}[2Jfive",
+        "● Four \\u001b[2Jfive",
     ]
 
 
