@@ -11,7 +11,7 @@ from everturn.errors import Ended, InvalidTool, Refused, Unreachable
 from everturn.events import AnswerRequested
 from everturn.payloads import Status, WaitingCall
 from everturn.records import ResultPart, Text, ToolCall, ToolResult
-from everturn.results import error_text
+from everturn.results import safe_error_text
 from everturn.tools import Tool, ToolContext, tool
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ async def _run(made: Tool, call: ToolCall | WaitingCall, context: ToolContext) -
     try:
         content: tuple[ResultPart, ...] = await made.run(call.arguments, context)
     except Exception as error:  # noqa: BLE001 - a tool may raise anything, and the model may know what to do
-        return (Text(text=error_text(error)),), True
+        return (Text(text=await safe_error_text(error)),), True
     return bounded(content, max_chars=MAX_ANSWER_CHARS, max_bytes=MAX_ANSWER_BYTES, notice=Notice()), False
 
 
