@@ -22,7 +22,7 @@ from temporalio.client import AsyncActivityCancelledError, Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from everturn.activities.lost_tries import left
-from everturn.journal import Journal, task_of
+from everturn.journal import RPC_TIMEOUT, Journal, task_of
 from everturn.logs import get_logger
 
 INTERVAL_SECONDS = 1.5
@@ -32,6 +32,9 @@ PROGRESS_SECONDS = 0.5
 """A tool's word on its progress is beaten out so soon, however often it has one."""
 
 MAX_PROGRESS_BYTES = 64_000
+
+LONGEST_STAND_IN_SECONDS = 600.0
+"""For a loop that is blocked. Then everything that the worker has in hand is lost to it, and goes on elsewhere."""
 
 LATE_START = timedelta(seconds=2)
 
@@ -51,6 +54,8 @@ class Beat:
     speak: Callable[[], Any] | None = None
     """Says what stands for `progress` when a beat is due. May be called from any thread."""
     last: float = field(default_factory=time.monotonic)
+    by_loop: float = field(default_factory=time.monotonic)
+    """The last one that the loop has sent itself."""
     cancelled: bool = False
     timer: asyncio.Handle | None = None
     due: float = 0.0
@@ -87,7 +92,7 @@ class Beat:
 
     def _beat_on(self) -> None:
         activity.heartbeat(*self.details)
-        self.last = time.monotonic()
+        self.last = self.by_loop = time.monotonic()
         self._beat_in(INTERVAL_SECONDS)
 
     @property
@@ -162,9 +167,16 @@ class Heart:
 
     def _watch(self) -> None:
         while not self._stopped.wait(INTERVAL_SECONDS / 2):
-            late = time.monotonic() - INTERVAL_SECONDS * 1.5
-            if silent := [beat for beat in list(self._running) if beat.last < late]:
-                _log.warning("loop.blocked", activities=len(silent), seconds=round(INTERVAL_SECONDS * 1.5, 1))
+            now, running = time.monotonic(), list(self._running)
+            silent = [beat for beat in running if beat.last < now - INTERVAL_SECONDS * 1.5]
+            if not silent:
+                continue
+            blocked = round(now - max(beat.by_loop for beat in running), 1)
+            if blocked > LONGEST_STAND_IN_SECONDS:
+                _log.error("loop.given_up", activities=len(silent), seconds=blocked)
+                continue
+            _log.warning("loop.blocked", activities=len(silent), seconds=blocked)
+            with suppress(Exception):  # this thread is all that beats now
                 asyncio.run(self._stand_in(silent))
 
     async def _stand_in(self, silent: list[Beat]) -> None:
@@ -174,4 +186,5 @@ class Heart:
 
     async def _beat_for(self, beat: Beat) -> None:
         beat.last = time.monotonic()
-        await self._client.get_async_activity_handle(task_token=beat.task_token).heartbeat(*beat.details)
+        handle = self._client.get_async_activity_handle(task_token=beat.task_token)
+        await handle.heartbeat(*beat.details, rpc_timeout=RPC_TIMEOUT)

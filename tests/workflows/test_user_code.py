@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from everturn import Client, Conversation, tool, user_code
+from everturn import Client, Conversation, ToolContext, tool, user_code
 from everturn.activities import lost_tries
 from everturn.testing import ScriptedModel, call
 from everturn.user_code import Threads
@@ -204,6 +205,28 @@ async def test_a_worker_ends_though_a_tool_that_timed_out_still_blocks(
         async with hosting(client, agent):
             assert (await client.run(agent, "Go")).text == "Done."
     refusing = False
+
+
+async def test_a_tool_that_blocks_the_loop_for_too_long_is_lost_and_not_kept_alive_for_ever(
+    client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("everturn.activities.beat.LONGEST_STAND_IN_SECONDS", 1.0)
+    attempts = []
+
+    @tool
+    async def block(context: ToolContext) -> str:
+        attempts.append(context.attempt)
+        if context.attempt == 1:
+            time.sleep(7.5)  # more than the heartbeat time-out: the server has given it up
+        return f"done by try {context.attempt}"
+
+    agent = agent_on(scripted([call("block"), "Done."]), tools=[block])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Go")
+        assert (await conversation.outcome()).text == "Done."
+    (result,) = results_of(await conversation.transcript())
+    assert attempts[0] == 1
+    assert result.text == f"done by try {attempts[-1]}" != "done by try 1"
 
 
 # ---------------------------------------------------------------- whole workers

@@ -1,0 +1,106 @@
+"""What one try leaves to the next, and how many were lost, over the life of a call."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+from temporalio.testing import ActivityEnvironment
+from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
+
+from everturn import names
+from everturn.activities import lost_tries
+from everturn.activities.failures import SPENT
+from everturn.activities.lost_tries import AT, LOST, RAN, LostTries
+
+
+class Server:
+    """One activity, as Temporal keeps it: the attempt, and the last details that came."""
+
+    def __init__(self) -> None:
+        self.attempt = 0
+        self.details: tuple[Any, ...] = ()
+
+    async def run(self, try_: str) -> int:
+        """One more try: how many were lost before it."""
+        self.attempt += 1
+        info = replace(ActivityEnvironment.default_info(), attempt=self.attempt, heartbeat_details=list(self.details))
+        environment, seen = ActivityEnvironment(), []
+        environment.info = info
+        environment.on_heartbeat = lambda *details: self._keep(details)
+
+        class Tool(ActivityInboundInterceptor):
+            def __init__(self) -> None: ...
+
+            async def execute_activity(self, _: ExecuteActivityInput) -> Any:
+                seen.append(lost_tries.lost())
+                if try_ == "fails":
+                    raise ApplicationError("it failed")
+                if try_ == "fails and has spent":
+                    lost_tries.leave(**{SPENT: 3.0})
+                    raise ApplicationError("it failed")
+                if try_.startswith("alone"):
+                    ran = try_ == "alone, lost while it ran"
+                    lost_tries.leave(**{LOST: seen[-1], AT: activity.info().attempt, RAN: ran})
+
+        request = ExecuteActivityInput(fn=lambda: None, args=[], executor=None, headers={})
+        try:
+            await environment.run(LostTries().intercept_activity(Tool()).execute_activity, request)
+        except ApplicationError as error:
+            if error.type == names.WORKER_LOST:
+                raise
+        return int(seen[-1])
+
+    def _keep(self, details: tuple[Any, ...]) -> None:
+        self.details = tuple(dict(one) for one in details)
+
+
+@pytest.mark.parametrize(
+    ("tries", "lost"),
+    [
+        ([], 0),
+        (["lost"], 1),
+        (["lost", "lost"], 2),
+        (["fails"], 0),
+        (["fails", "fails and has spent", "fails"], 0),
+        (["lost", "fails"], 1),
+        (["fails", "lost", "fails", "lost"], 2),
+        (["fails and has spent", "lost", "lost"], 2),
+        (["lost", "lost", "alone, lost while it waited"], 2),
+        (["lost", "lost", "alone, lost while it waited", "alone, lost while it ran"], 3),
+        (["lost", "lost", "alone, lost while it ran", "lost"], 4),
+        (["lost", "lost", "alone, lost while it ran", "fails"], 3),
+    ],
+)
+async def test_lost_tries_are_those_that_left_no_word(tries: list[str], lost: int) -> None:
+    server = Server()
+    for one in tries:
+        await server.run(one)
+    assert await server.run("looks") == lost
+
+
+async def test_what_was_spent_is_kept_beside_it() -> None:
+    server = Server()
+    for one in ("fails and has spent", "fails"):
+        await server.run(one)
+    assert server.details[0][SPENT] == 3.0
+
+
+async def test_an_activity_that_is_lost_again_and_again_fails_in_the_end() -> None:
+    server = Server()
+    for _ in range(lost_tries.MOST):
+        await server.run("lost")
+    with pytest.raises(ApplicationError, match=f"lost {lost_tries.MOST} times") as raised:
+        await server.run("lost")
+    assert raised.value.non_retryable
+
+
+async def test_an_operators_reset_begins_anew() -> None:
+    server = Server()
+    for one in ("lost", "lost", "fails"):
+        await server.run(one)
+    server.attempt = 0
+    assert await server.run("looks") == 0
