@@ -93,7 +93,7 @@ class _Point:
     def _spend(self, usage: Usage, cost_usd: float | None) -> None:
         carry = self.carry
         known = carry.cost_usd is not None and cost_usd is not None
-        cost = (carry.cost_usd or 0) + (cost_usd or 0) if known else None
+        cost = (carry.cost_usd or 0.0) + (cost_usd or 0.0) if known else None
         self.carry = carry.model_copy(update={"usage": carry.usage + usage, "cost_usd": cost})
 
     @property

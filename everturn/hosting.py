@@ -130,6 +130,7 @@ class Worker:
                 indexed=await self._client.indexed(),
                 retention=await self._client.retention(),
                 stream_seconds=self._stream_seconds,
+                artifacts=self._artifacts,
             )
             calls = ToolCalls(
                 self._agents, prefixes=self.prefixes, heart=heart, threads=threads, artifacts=self._artifacts

@@ -362,5 +362,8 @@ class DecisionCheck(Record):
     decision: Decision
 
 
+TOO_LARGE = "everturn_too_large"
+"""In a call's `extra`: how many bytes it had, if its arguments were too many to be kept."""
+
 INVALID_EDIT = "InvalidEdit"
 """Error type of a tool's activity: the arguments that a human put in do not fit the tool's schema."""

@@ -13,19 +13,19 @@ from temporalio import activity
 from everturn import compaction, names, user_code
 from everturn.activities import failures, lost_tries
 from everturn.activities.beat import Beat, Heart
+from everturn.activities.large_replies import fitted
 from everturn.activities.planning import plan_calls
 from everturn.activities.prefixes import Prefixes, digest_of
 from everturn.activities.speech import Speech
 from everturn.activities.takeover import take_over
 from everturn.agent import Agent
-from everturn.bounds import size_of
+from everturn.artifacts import Artifacts
 from everturn.carryover import View, WorkerFacts
 from everturn.errors import (
     ConfigError,
     ConnectionFailed,
     ContextTooLong,
     InvalidAgent,
-    InvalidReply,
     NotFound,
     ProviderError,
 )
@@ -40,9 +40,6 @@ from everturn.records import Message, Reply, ToolResult, Usage
 from everturn.results import safe_error_text
 from everturn.steps import TurnStarted
 from everturn.transcript import Transcript, filled, read_transcript
-
-MAX_REPLY_BYTES = 1_500_000
-"""Temporal takes payloads of 2 MB; a larger one would be retried for ever in silence."""
 
 MAX_OUTPUT_BYTES = 400_000
 """An output crosses beside the text that it was read from."""
@@ -60,8 +57,10 @@ class ModelTurns:
         indexed: bool,
         retention: float | None,
         stream_seconds: float,
+        artifacts: Artifacts | None = None,
     ) -> None:
         self._agents = agents
+        self._artifacts = artifacts
         self._prefixes = prefixes
         self._heart = heart
         self._stream_seconds = stream_seconds
@@ -180,8 +179,6 @@ class ModelTurns:
         try:
             async with asyncio.timeout(limit.total_seconds()):
                 reply = await ask(question, on_delta=speech.take if speech else None)
-            if (size := size_of(reply)) > MAX_REPLY_BYTES:
-                raise InvalidReply(f"The reply has {size:,} bytes; the limit is {MAX_REPLY_BYTES:,}.")
         except TimeoutError:
             late = ConnectionFailed(f"The model turn took longer than {limit}.", cure="See Patience(turn_timeout=).")
             raise failures.of_provider(late, agent.patience, fallback=fallback) from None
@@ -200,7 +197,7 @@ class ModelTurns:
             if activity.is_worker_shutdown():
                 raise failures.handed_over() from None
             raise
-        return reply
+        return await fitted(reply, turn=request.turn, artifacts=self._artifacts)
 
     # ------------------------------------------------------------ the transcript
 

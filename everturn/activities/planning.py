@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 
 from everturn.agent import Agent
 from everturn.asking import question_of
-from everturn.payloads import AwaitAnswer, Expiry, PlannedCall, RefuseCall, RunAgent, RunTool
+from everturn.bounds import size_of
+from everturn.payloads import TOO_LARGE, AwaitAnswer, Expiry, PlannedCall, RefuseCall, RunAgent, RunTool
 from everturn.providers.untrusted import MAX_DEPTH, parse
 from everturn.records import ToolCall
 from everturn.schemas import InvalidArguments
@@ -22,6 +23,10 @@ MAX_PLANNED_CALLS = 512
 
 AT_ONCE = 32
 """Calls whose arguments are checked and whose predicates are asked at the same time."""
+
+MAX_TEXT_CHARS, SHORT_TEXT_CHARS = 4_000, 120
+MAX_PLAN_BYTES = 300_000
+"""The plan crosses beside the reply. If it is longer, its texts are short."""
 
 
 async def plan_calls(
@@ -50,7 +55,20 @@ async def plan_calls(
         async with slots:
             return await _plan(agent, call, careful=careful)
 
-    return (*await asyncio.gather(*map(plan, taken)), *_refused(surplus, too_many))
+    planned = await asyncio.gather(*map(plan, taken))
+    longest = MAX_TEXT_CHARS if size_of(planned) <= MAX_PLAN_BYTES else SHORT_TEXT_CHARS
+    return (*[_shortened(each, longest) for each in planned], *_refused(surplus, too_many))
+
+
+def _shortened(plan: PlannedCall, most: int) -> PlannedCall:
+    """What a call is told may quote the call, which is large; and a reply may have 512 of them."""
+    match plan:
+        case RefuseCall(text=text) if len(text) > most:
+            return plan.model_copy(update={"text": f"{text[:most]}…"})
+        case AwaitAnswer(why=why) if len(why) > most:
+            return plan.model_copy(update={"why": f"{why[:most]}…"})
+        case _:
+            return plan
 
 
 def _refused(calls: Iterable[ToolCall], text: str) -> tuple[PlannedCall, ...]:
@@ -65,6 +83,9 @@ async def _plan(agent: Agent, call: ToolCall, *, careful: bool) -> PlannedCall:
     if tool is None:
         known = ", ".join(tool.name for tool in agent.tools) or "none"
         return RefuseCall(call_id=call.call_id, text=f"There is no tool {call.name!r}. The tools are: {known}.")
+    if size := call.extra.get(TOO_LARGE):
+        text = f"The arguments have {size:,} bytes, which is too much. Call {call.name} again with less."
+        return RefuseCall(call_id=call.call_id, text=text)
     if call.unparsed is not None:
         return RefuseCall(call_id=call.call_id, text=_unreadable(call.name, call.unparsed))
     try:

@@ -71,5 +71,5 @@ def _attributes(state: State, agent: str, progress: Progress) -> list[SearchAttr
         TOKENS.value_set(min(progress.usage.total_tokens, MAX_KEYWORD_INT)),
     ]
     if progress.cost_usd is not None and isfinite(progress.cost_usd):
-        attributes.append(COST_USD.value_set(progress.cost_usd))
+        attributes.append(COST_USD.value_set(float(progress.cost_usd)))
     return attributes

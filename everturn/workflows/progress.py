@@ -188,7 +188,7 @@ class Progress:
     def spend(self, usage: Usage, cost_usd: float | None) -> None:
         self.usage = self.usage + usage
         known = self.cost_usd is not None and cost_usd is not None
-        self.cost_usd = (self.cost_usd or 0) + (cost_usd or 0) if known else None
+        self.cost_usd = (self.cost_usd or 0.0) + (cost_usd or 0.0) if known else None
 
     def ask_for_repair(self) -> bool:
         """Tells the model what is wrong with a reply that does not fit the agent's output type; bounded."""

@@ -6,7 +6,7 @@ import pytest
 
 from everturn.carryover import CarryOver
 from everturn.payloads import ModelReply
-from everturn.records import Message, Text, ToolCall, ToolResult
+from everturn.records import Message, Text, ToolCall, ToolResult, Usage
 from everturn.workflows import progress
 from everturn.workflows.progress import MAX_HELD_CHARS, Progress
 
@@ -54,3 +54,10 @@ def test_a_named_result_is_no_more_than_its_id() -> None:
     delta, named = state.delta()
     assert named == ("call_0",)
     assert delta == (Message(role="tool", parts=(ToolResult(call_id="call_0"),)),)
+
+
+def test_a_cost_of_nothing_is_a_number_with_a_fraction() -> None:
+    """As an int, no search attribute of Temporal's takes it, and the workflow task fails for ever."""
+    progress = Progress()
+    progress.spend(Usage(), 0.0)
+    assert isinstance(progress.cost_usd, float)

@@ -1,0 +1,144 @@
+"""Replies that are larger than a payload, such as those with generated pictures: paid for, and never asked for again.
+
+With external storage they stay whole. Without it, what is large goes into the artifact store and a notice takes its
+place; without that, the notice says what was lost, and how the next one is kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from pydantic import JsonValue
+from pydantic_core import to_json
+from temporalio import activity
+
+from everturn.artifacts import Artifacts
+from everturn.bounds import Notice, bounded, described, size_of
+from everturn.logs import get_logger
+from everturn.payloads import TOO_LARGE
+from everturn.records import (
+    Document,
+    Image,
+    Message,
+    Opaque,
+    Part,
+    Reply,
+    ResultPart,
+    ServerToolUse,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
+
+MAX_REPLY_BYTES = 1_500_000
+"""Temporal takes payloads of 2 MB; beside the reply come its plan or its output."""
+
+MAX_STORED_BYTES = 32 * 1024 * 1024
+"""In external storage. The conversation reads it in one workflow task, which has 2 s."""
+
+SMALL_BYTES = 2_000
+"""A part of this size is left alone."""
+
+KEEP_SECONDS = 30.0
+
+CURE = "Set EVERTURN_STORAGE or EVERTURN_ARTIFACTS on the workers, and the next one is kept."
+
+_log = get_logger("everturn.turn")
+
+
+async def fitted(reply: Reply, *, turn: int, artifacts: Artifacts | None) -> Reply:
+    """The reply, as large as a payload may be."""
+    size = size_of(reply.message)
+    if size <= MAX_REPLY_BYTES:
+        return reply
+    stored = activity.client().data_converter.external_storage is not None
+    limit = MAX_STORED_BYTES if stored else MAX_REPLY_BYTES
+    if size <= limit:
+        return reply
+    parts = reply.message.parts
+    large = _too_large(parts, limit)
+    name = await _kept([parts[index] for index in large], turn=turn, artifacts=artifacts)
+    notice = f"It is kept as {name}." if name else f"It is lost. {CURE}"
+    room = limit // (2 * len(parts))
+    cut = tuple(_cut(part, notice, room) if index in large else part for index, part in enumerate(parts))
+    _log.warning("reply.cut", turn=turn, bytes=size, limit=limit, parts=len(large), kept_as=name or None)
+    # What a provider's own parts refer to may be gone. To nobody's message, it is not bound.
+    return reply.model_copy(update={"message": Message(role=reply.message.role, parts=cut)})
+
+
+def _too_large(parts: tuple[Part, ...], limit: int) -> set[int]:
+    """The largest parts, by index: without them, the others fit."""
+    sizes = {index: size_of(part) for index, part in enumerate(parts)}
+    total = sum(sizes.values())
+    large: set[int] = set()
+    for index in sorted(sizes, key=lambda index: -sizes[index]):
+        if total <= limit or sizes[index] <= SMALL_BYTES:
+            break
+        total -= sizes[index] - SMALL_BYTES
+        large.add(index)
+    return large
+
+
+def _cut(part: Part, notice: str, room: int) -> Part:
+    bare = part.model_copy(update={"extra": {}})
+    if size_of(bare) <= min(room, SMALL_BYTES):  # it was what the provider put beside it
+        return bare
+    match part:
+        case Text() | Thinking():
+            return bare.model_copy(update={"text": _cut_text(part.text, notice, room)})
+        case ToolCall():
+            return bare.model_copy(
+                update={"arguments": {}, "unparsed": None, "provider_id": None, "extra": {TOO_LARGE: size_of(part)}}
+            )
+        case _:
+            return Text(text=f"\n[Left out, for it is too large: {_described(part)}. {notice}]\n")
+
+
+def _cut_text(text: str, notice: str, room: int) -> str:
+    (cut,) = bounded([Text(text=text)], max_chars=room, max_bytes=room, notice=Notice(text=notice))
+    return cut.text if isinstance(cut, Text) else ""
+
+
+def _described(part: Part) -> str:
+    match part:
+        case Image() | Document():
+            return described(part)
+        case ServerToolUse():
+            return f"what {part.name[:100]} gave ({size_of(part.data):,} bytes)"
+        case _:
+            return f"{part.kind} ({size_of(part):,} bytes)"
+
+
+async def _kept(parts: list[Part], *, turn: int, artifacts: Artifacts | None) -> str:
+    """Keeps the parts whole; returns under which name, empty if that was not possible."""
+    if artifacts is None:
+        return ""
+    info = activity.info()
+    # No call of a model has such an id: it is no word.
+    whole = ToolResult(call_id=f"turn {turn}", name="reply", content=tuple(map(_content, parts)))
+    try:
+        keeping = asyncio.to_thread(artifacts.keep, info.workflow_id or "", whole)
+        return await asyncio.wait_for(keeping, KEEP_SECONDS)
+    except Exception as error:  # noqa: BLE001 - file systems raise all kinds, and the reply is paid for
+        why = f"{type(error).__name__}: {error}"
+        _log.warning("artifact.lost", conversation=info.workflow_id, turn=turn, error=why)
+        return ""
+
+
+def _content(part: Part) -> ResultPart:
+    match part:
+        case Text() | Image() | Document():
+            return part
+        case Thinking():
+            return Text(text=part.text)
+        case ToolCall():
+            return Text(text=_json(part.unparsed if part.unparsed is not None else part.arguments))
+        case ServerToolUse() | Opaque():
+            return Text(text=_json(part.data))
+        case _:
+            return Text(text=part.model_dump_json())
+
+
+def _json(value: JsonValue) -> str:
+    return value if isinstance(value, str) else to_json(value, inf_nan_mode="constants", fallback=str).decode()
