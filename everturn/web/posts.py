@@ -41,7 +41,8 @@ class Begin(Post):
 class About(Post):
     """A post about the conversation with this id."""
 
-    conversation: Name
+    conversation: Annotated[str, StringConstraints(min_length=1, max_length=1000)]
+    """Whatever its id: others may have started it."""
 
     async def do(self, client: Client) -> dict[str, Any]:
         return {"call_ids": await self.tell(client.conversation(self.conversation)) or ()}

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from temporalio.api.sdk.v1 import WorkflowMetadata
 
 from everturn import Client, Conversation, names, tool
 from everturn.printable import printable
@@ -241,3 +242,21 @@ async def test_a_stranger_who_signals_and_starts(client: Client, scripted: Scrip
 
 async def _is_paused(conversation: Conversation) -> bool:
     return (await conversation.status()).state == "paused"
+
+
+async def test_what_the_temporal_web_ui_shows_of_it(client: Client, hostile: Conversation) -> None:
+    handle = client.temporal.get_workflow_handle(hostile.id)
+    metadata: WorkflowMetadata = await handle.query("__temporal_workflow_metadata", result_type=WorkflowMetadata)
+    details = metadata.current_details
+    assert r"\u202egnp.exe" in details
+    shown = [details]
+    await hostile.approve("a", {"order": EVIL, "cents": 4}, note=EVIL)
+    await hostile.outcome()
+    history = await handle.fetch_history()
+    for event in history.events:
+        for payload in (event.user_metadata.summary, event.user_metadata.details):
+            if payload.data:
+                shown += await client.temporal.data_converter.decode([payload])
+    assert len(shown) > 4
+    assert r"\u202egnp.exe" in shown[1]
+    assert raw("".join(shown)) == []

@@ -1,5 +1,6 @@
 // A tool call as a card: what is asked for, who decided, what came of it; and the buttons while it waits.
 
+import { printable } from "./printable.js";
 import { clock, el, folded, oneLine, parsed } from "./text.js";
 
 const LABELS = {
@@ -37,7 +38,7 @@ export class Call {
 
   become(state, label = LABELS[state]) {
     this.state = this.node.dataset.state = state;
-    this.label.textContent = label;
+    this.label.textContent = printable(label);
     if (state !== "waiting") this.box.hidden = true;
     if (state !== "called" && state !== "waiting" && !this.result.hasChildNodes()) this.note.hidden = true;
   }
@@ -55,7 +56,7 @@ export class Call {
   }
 
   explain(text) {
-    this.note.textContent = text ?? "";
+    this.note.textContent = printable(text ?? "");
     this.note.hidden = !text;
   }
 
@@ -65,7 +66,7 @@ export class Call {
 
   tell({ verdict, by, note, arguments: edited, at }) {
     const words = [VERDICTS[verdict] ?? verdict, by && `by ${by}`, at && clock(at)].filter(Boolean).join(" ");
-    this.decided.replaceChildren(words, note ? `: “${note}”` : "");
+    this.decided.replaceChildren(printable(words), note ? printable(`: “${note}”`) : "");
     this.edited = edited ?? this.edited;
     if (edited) this.decided.append(el("span", { class: "edited" }, ` with ${oneLine(edited, 1000)}`));
     this.decided.hidden = false;
@@ -84,7 +85,7 @@ export class Call {
     this.result.hidden = false;
     const denied = result.decision?.verdict === "deny";
     this.become(result.is_error ? "failed" : "done", denied ? "denied" : undefined);
-    this.line.textContent = `${oneLine(this.edited ?? this.call.arguments ?? {}, 80)}  →  ${text.slice(0, 200).replaceAll("\n", " ")}`;
+    this.line.textContent = `${oneLine(this.edited ?? this.call.arguments ?? {}, 80)}  →  ${printable(text.slice(0, 200)).replaceAll("\n", " ")}`;
     if (!this.node.matches(":focus-within")) this.node.open = false;
   }
 
@@ -114,7 +115,7 @@ export class Call {
     const { call_id, arguments: seen } = this.call;
     if (act === "approve") return this.#send("approve", { call_id, expected: seen ?? {} });
     if (act === "edit") {
-      return this.#ask("Arguments, as JSON", JSON.stringify(seen ?? {}, null, 2), "Approve with these", (text) => {
+      return this.#ask("Arguments, as JSON", printable(JSON.stringify(seen ?? {}, null, 2)), "Approve with these", (text) => {
         const edited = parsed(text);
         if (edited === null || typeof edited !== "object" || Array.isArray(edited)) throw new Error("it is no object: {...}");
         return this.#send("approve", { call_id, arguments: edited, expected: seen ?? {} });
@@ -146,7 +147,7 @@ export class Call {
       try {
         await send(input.value);
       } catch (error) {
-        problem.textContent = `That is not JSON that fits: ${error.message}`;
+        problem.textContent = printable(`That is not JSON that fits: ${error.message}`);
         problem.hidden = false;
       }
     };

@@ -1,5 +1,6 @@
 // The list: conversations by what they wait for, those that need a person first.
 
+import { printable } from "./printable.js";
 import { ago, el } from "./text.js";
 
 const GROUPS = [
@@ -92,11 +93,12 @@ export class Fleet {
     const [dot, name, time, facts] = link.children;
     link.setAttribute("aria-current", row.id === this.selected ? "true" : "false");
     dot.dataset.status = row.status;
-    name.textContent = row.id;
+    name.textContent = printable(row.id);
     time.textContent = ago(row.started_at);
     time.title = new Date(row.started_at).toLocaleString();
-    facts.textContent = [row.agent, words(row.status)].filter(Boolean).join(" · ");
-    link.title = [row.id, row.model, row.tokens ? `${row.tokens.toLocaleString()} tokens` : ""].filter(Boolean).join("\n");
+    facts.textContent = printable([row.agent, words(row.status)].filter(Boolean).join(" · "));
+    const more = [row.id, row.model, row.tokens ? `${row.tokens.toLocaleString()} tokens` : ""];
+    link.title = printable(more.filter(Boolean).join("\n"));
     return link.parentNode;
   }
 }

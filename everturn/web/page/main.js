@@ -1,6 +1,7 @@
 // The page: one conversation at a time, the list beside it, and the keys.
 
 import { Fleet, needsPerson, words } from "./fleet.js";
+import { printable } from "./printable.js";
 import { ask, newId, post, Stream } from "./server.js";
 import { el } from "./text.js";
 import { Transcript } from "./transcript.js";
@@ -26,7 +27,7 @@ function show(id) {
   for (const part of ["head", "composer"]) $(part).hidden = !id;
   $("empty").hidden = Boolean(id);
   atEnd = true;
-  $("title").textContent = id;
+  $("title").textContent = printable(id);
   $("say").value = sessionStorage.getItem(`draft ${id}`) ?? "";
   grow($("say"));
   problem("");
@@ -43,8 +44,8 @@ function hear(here) {
     hello: (hello) => {
       who = hello;
       $("by").disabled = hello.fixed;
-      $("by").placeholder = hello.by;
-      if (hello.fixed) $("by").value = hello.by;
+      $("by").placeholder = printable(hello.by);
+      if (hello.fixed) $("by").value = printable(hello.by);
     },
     fleet: takeFleet,
     opened: told((run) => {
@@ -162,8 +163,8 @@ function describe() {
   const cost = open.status?.cost_usd;
   const turn = open.status?.turn;
   const facts = [open.agent || row?.agent, row?.model, turn && `turn ${turn}`, tokens && `${tokens.toLocaleString()} tokens`];
-  $("facts").textContent = [...facts, cost && `$${cost.toFixed(4)}`].filter(Boolean).join(" · ");
-  $("state").textContent = words(state);
+  $("facts").textContent = printable([...facts, cost && `$${cost.toFixed(4)}`].filter(Boolean).join(" · "));
+  $("state").textContent = printable(words(state));
   $("state").dataset.status = state;
   $("controls").hidden = over;
   const held = ["paused", "stalled"].includes(state);
@@ -183,7 +184,7 @@ function takeFleet(told) {
   $("empty").firstElementChild.textContent = fleet.waiting
     ? `${fleet.waiting} ${fleet.waiting === 1 ? "conversation waits" : "conversations wait"} for you`
     : "Nobody waits for you";
-  $("agents").replaceChildren(...[...new Set(fleet.rows.map((row) => row.agent))].filter(Boolean).map((value) => el("option", { value })));
+  $("agents").replaceChildren(...[...new Set(fleet.rows.map((row) => row.agent))].filter((agent) => agent && agent === printable(agent)).map((value) => el("option", { value })));
   const row = fleet.row(open.id);
   // Revived, here or elsewhere: a new chain of runs, and new events.
   if (row && open.over && !row.ended_at && row.started_at !== open.startedAt) show(open.id);
@@ -202,12 +203,12 @@ function decide(conversation, verb, body) {
 }
 
 function problem(text) {
-  $("trouble").textContent = text;
+  $("trouble").textContent = printable(text);
   $("trouble").hidden = !text;
 }
 
 function announce(text) {
-  $("spoken").textContent = text;
+  $("spoken").textContent = printable(text);
 }
 
 /** The call that the keys are about. */
@@ -305,7 +306,7 @@ $("begin").querySelector("form").onsubmit = async (event) => {
     $("begin").close();
     location.hash = encodeURIComponent(id);
   } catch (error) {
-    wrong.textContent = error.message;
+    wrong.textContent = printable(error.message);
     wrong.hidden = false;
   }
 };

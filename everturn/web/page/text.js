@@ -1,15 +1,21 @@
 // Nodes from texts. What models and tools say is untrusted: it becomes text nodes, and nothing here parses markup.
 
+import { printable } from "./printable.js";
+
+const SHOWN = ["title", "alt"];
+
 /** An element: `attributes` are set as properties where there are such, else as attributes; children are texts or nodes. */
 export function el(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
     if (name === "class") node.className = value;
+    else if (SHOWN.includes(name)) node[name] = printable(value);
     else if (name === "data") Object.assign(node.dataset, value);
     else if (name in node) node[name] = value;
     else node.setAttribute(name, value);
   }
-  node.append(...children.filter((child) => child !== null && child !== undefined && child !== ""));
+  const there = children.filter((child) => child !== null && child !== undefined && child !== "");
+  node.append(...there.map((child) => (child instanceof Node ? child : printable(child))));
   return node;
 }
 
@@ -24,7 +30,7 @@ export function parsed(json) {
 
 /** `order_id="81" cents=3490`, on one line. */
 export function oneLine(values, limit = 160) {
-  const line = Object.entries(values).map(([name, value]) => `${name}=${JSON.stringify(value)}`).join("  ");
+  const line = printable(Object.entries(values).map(([name, value]) => `${name}=${JSON.stringify(value)}`).join("  "));
   return line.length > limit ? `${line.slice(0, limit)}…` : line;
 }
 
@@ -52,7 +58,7 @@ export function folded(text) {
   if (text.length <= SHOWN_CHARS) return pre;
   const more = el("button", { type: "button", class: "quiet" }, `Show all ${text.length.toLocaleString()} characters`);
   more.onclick = () => {
-    pre.textContent = text;
+    pre.textContent = printable(text);
     more.remove();
   };
   return el("div", {}, pre, more);
@@ -61,7 +67,7 @@ export function folded(text) {
 /** A text with the few things that models write most: fences, headings, lists, `code`, **bold**. All else stays. */
 export function prose(text) {
   const whole = document.createDocumentFragment();
-  text.split(/^```[^\n]*\n([\s\S]*?)(?:^```[ \t]*$|(?![\s\S]))/m).forEach((piece, index) => {
+  printable(text).split(/^```[^\n]*\n([\s\S]*?)(?:^```[ \t]*$|(?![\s\S]))/m).forEach((piece, index) => {
     if (index % 2) whole.append(el("pre", { tabIndex: 0 }, piece.replace(/\n$/, "")));
     else for (const block of piece.split(/\n{2,}/)) if (block.trim()) whole.append(...blocks(block));
   });

@@ -1,6 +1,7 @@
 // The transcript of one conversation, made of its events; what came before its latest run, of messages.
 
 import { Call, picture } from "./calls.js";
+import { printable } from "./printable.js";
 import { clock, el, folded, prose } from "./text.js";
 
 export class Transcript {
@@ -47,11 +48,11 @@ export class Transcript {
   _thinking_delta({ text }) {
     if (!this.#turn) return;
     this.#turn.thinkingBox.hidden = false;
-    this.#turn.thinking.append(text);
+    this.#turn.thinking.append(printable(text));
   }
 
   _text_delta({ text }) {
-    this.#turn?.text.append(text);
+    this.#turn?.text.append(printable(text));
   }
 
   _turn_retried({ attempt }) {
@@ -127,7 +128,7 @@ export class Transcript {
         await this.decide("resume", model.value.trim() ? { model: model.value.trim() } : {});
         form.remove();
       } catch (error) {
-        wrong.textContent = error.message;
+        wrong.textContent = printable(error.message);
         wrong.hidden = false;
       }
     };
@@ -208,7 +209,7 @@ export class Transcript {
 
   #fill(turn, message) {
     const thoughts = message.parts.filter((part) => part.kind === "thinking").map((part) => part.text).join("\n");
-    turn.thinking.replaceChildren(thoughts);
+    turn.thinking.replaceChildren(printable(thoughts));
     turn.thinkingBox.hidden = !thoughts;
     turn.text.replaceChildren(...message.parts.filter((part) => part.kind !== "thinking").map(shown).filter(Boolean));
     for (const part of message.parts) if (part.kind === "tool_call") this.#call(part);
