@@ -16,11 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, field_validator
 
 from everturn import Client, Conversation, ToolContext, tool, user_code
 from everturn.activities import lost_tries
+from everturn.errors import Stalled
 from everturn.testing import ScriptedModel, call
 from everturn.user_code import Threads
+from everturn.workflows.progress import MAX_REPAIRS
 from tests.conftest import agent_on, eventually, hosting, waiting
 from tests.workflows.test_conversation import results_of
 
@@ -148,6 +151,52 @@ async def test_a_policy_that_hangs_stops_nobody_else_and_lets_nobody_decide(
 async def refused(conversation: Conversation) -> bool:
     waits = (await conversation.status()).waiting
     return bool(waits) and "may not decide: the policy failed with TookTooLong" in waits[0].why
+
+
+@pytest.mark.parametrize("how", ["hangs", "exits"])
+async def test_a_validator_of_the_output_that_never_answers_has_the_reply_refused(
+    client: Client, scripted: Scripted, stuck: Callable[[], Any], monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.setattr(user_code, "QUICK_SECONDS", 0.3)
+
+    class Label(BaseModel):
+        text: str
+
+        @field_validator("text")
+        @classmethod
+        def is_known(cls, text: str) -> str:
+            if how == "exits":
+                raise SystemExit(1)
+            stuck()
+            return text
+
+    model = scripted(['{"text": "a"}'] * 5)
+    agent = agent_on(model, output=Label)
+    async with hosting(client, agent):
+        outcome = await client.run(agent, "Go")
+    assert outcome.status == "failed"
+    assert "could not be checked" in (outcome.reason or "")
+    assert len(model.requests) == 1 + MAX_REPAIRS
+
+
+async def test_a_reply_that_can_not_be_planned_stalls_and_is_not_paid_for_again(
+    client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @tool
+    def look() -> str: ...
+
+    async def faulty(*_: Any, **__: Any) -> None:
+        raise RuntimeError("a fault of ours")
+
+    monkeypatch.setattr("everturn.activities.model_turns.plan_calls", faulty)
+    model = scripted([call("look"), "Done."])
+    agent = agent_on(model, tools=[look])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Go")
+        with pytest.raises(Stalled, match="could not be planned: RuntimeError: a fault of ours"):
+            await conversation.reply()
+        assert len(model.requests) == 1
+        await conversation.close()
 
 
 async def test_a_call_for_which_no_thread_is_left_has_not_begun(
