@@ -31,6 +31,7 @@ from everturn.journal import Journal, default_folder
 from everturn.logs import get_logger
 from everturn.metrics import Metrics
 from everturn.prices import unpriced
+from everturn.serving import ended_by_force
 from everturn.settings import Settings
 from everturn.spelling import known_options
 from everturn.user_code import Threads
@@ -190,9 +191,10 @@ class Worker:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stop.set)
         try:
-            async with self:
-                await stop.wait()
-                _log.info("worker.draining")
+            with ended_by_force(after=self._options["graceful_shutdown_timeout"]):
+                async with self:
+                    await stop.wait()
+                    _log.info("worker.draining")
         except asyncio.CancelledError:
             # Temporal's worker cancels whoever runs it when the server will not have it.
             if self._fatal is None:

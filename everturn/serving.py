@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import socket
 import sys
+import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from datetime import timedelta
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from everturn import logs
@@ -21,19 +25,59 @@ if TYPE_CHECKING:
 _POLL_SECONDS: Final = 120
 """A poll waits up to 60 s at the server, and counts as seen when it began."""
 
+GRACE_SECONDS = 10.0
+"""Beyond its drain, for a process to end by itself."""
+
 _RECONNECT_SECONDS: Final = 0.5
 _REMIND_SECONDS: Final = 30.0
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
-    """`asyncio.run`, on uvloop where it is installed: a tenth less CPU for each turn (extra `everturn[fast]`)."""
+    """`asyncio.run`, on uvloop where it is installed: a tenth less CPU for each turn (extra `everturn[fast]`). What it
+    waits for afterwards, such as a thread that stands before a disk that is gone, keeps nobody longer than a while."""
+    loops: Callable[[], asyncio.AbstractEventLoop] | None = None
+    with suppress(ImportError):
+        from uvloop import new_event_loop as loops
+    status = 1
+    with ExitStack() as at_the_end, asyncio.Runner(loop_factory=loops) as runner:
+        try:
+            runner.run(main)
+            status = 0
+        finally:
+            timer = threading.Timer(GRACE_SECONDS, end_process, [status])
+            timer.daemon = True
+            timer.start()
+            at_the_end.callback(timer.cancel)
+
+
+@contextmanager
+def ended_by_force(*, after: timedelta) -> Iterator[None]:
+    """Once SIGINT or SIGTERM comes, the process has so long to leave the block, and GRACE_SECONDS. Then it ends all the
+    same: a tool that blocks the event loop would keep it from ever draining. To be entered behind what handles these
+    signals, in the main thread."""
+    left, inner = threading.Event(), {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    asked = False
+
+    def end() -> None:
+        if not left.wait(after.total_seconds() + GRACE_SECONDS):
+            log, cure = logs.get_logger("everturn.worker"), "A tool blocks the event loop, or never ends."
+            log.error("worker.stuck", seconds=round(after.total_seconds() + GRACE_SECONDS, 1), cure=cure)
+            end_process(1)
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        nonlocal asked
+        if not asked:
+            asked = True
+            threading.Thread(target=end, name="everturn-end", daemon=True).start()
+        if callable(before := inner[signal.Signals(number)]):
+            before(number, frame)
+
+    for number in inner:
+        signal.signal(number, handle)
     try:
-        from uvloop import new_event_loop
-    except ImportError:
-        asyncio.run(main)
-        return
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        runner.run(main)
+        yield
+    finally:
+        left.set()
 
 
 def end_process(status: int) -> NoReturn:

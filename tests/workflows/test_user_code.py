@@ -319,8 +319,9 @@ class Supervisor:
         self.kills = folder / "kills"
         self._log = folder / "log"
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("EVERTURN_", "TEMPORAL_"))}
-        self._environment = {
+        self.environment = {
             **kept,
+            "EVERTURN_LOG": "json",
             "TEMPORAL_ADDRESS": client.temporal.service_client.config.target_host,
             "EVERTURN_TASK_QUEUE": client.task_queue,
             "EVERTURN_AGENTS": str(folder / "agents.py"),
@@ -342,7 +343,7 @@ class Supervisor:
     async def _keep(self) -> None:
         while not self._stopped:
             with self._log.open("a") as log:
-                self.worker = subprocess.Popen([sys.executable, WORKER], env=self._environment, stderr=log)
+                self.worker = subprocess.Popen([sys.executable, WORKER], env=self.environment, stderr=log)
             try:
                 self.status = await asyncio.to_thread(self.worker.wait, 120)
             finally:
@@ -387,6 +388,54 @@ async def test_a_predicate_that_kills_its_workers_is_not_asked_for_ever(
         assert len(model.requests) == lost_tries.MOST_OF_A_PLAN + 1
         await conversation.approve(call_id)
         assert (await conversation.outcome()).text == "Done."
+
+
+BLOCKED = """
+import asyncio, sys, time
+from datetime import timedelta
+from everturn import Agent, Client, Worker, serving, tool
+
+serving.GRACE_SECONDS = 0.5
+
+@tool
+async def block() -> None:
+    pass
+    print("blocked", flush=True)
+    while True:
+        time.sleep(600)
+
+async def main() -> None:
+    client = await Client.connect()
+    clerk = Agent("clerk", model="scripted:demo", tools=[block])
+    await Worker(client, agents=[clerk], drain_timeout=timedelta(seconds=0.5)).run()
+
+asyncio.run(main())
+"""
+
+
+async def test_sigterm_ends_a_worker_whose_event_loop_is_blocked(
+    client: Client, scripted: Scripted, tmp_path: Path
+) -> None:
+    environment = Supervisor(tmp_path, client, scripted([call("block"), "Done."])).environment
+    (tmp_path / "blocked.py").write_text(BLOCKED)
+    with subprocess.Popen(
+        [sys.executable, tmp_path / "blocked.py"],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as worker:
+        try:
+            conversation = await client.start("clerk", "Go")
+            assert worker.stdout
+            assert (await asyncio.to_thread(worker.stdout.readline)).strip() == "blocked"
+            worker.send_signal(signal.SIGTERM)
+            _, logged = await asyncio.to_thread(worker.communicate, timeout=60)
+        finally:
+            worker.kill()
+    assert worker.returncode == 1
+    assert "worker.stuck" in logged
+    await client.temporal.get_workflow_handle(conversation.id).terminate()
 
 
 async def test_sigterm_ends_a_worker_whose_tools_still_block(

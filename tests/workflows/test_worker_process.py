@@ -56,6 +56,18 @@ def test_it_works_until_sigterm_and_says_whether_it_is_well(environment: dict[st
     assert "Traceback" not in logged
 
 
+def test_its_process_ends_though_a_thread_of_the_event_loop_does_not() -> None:
+    program = """
+import asyncio, threading
+from everturn import serving
+serving.GRACE_SECONDS = 0.3
+async def main():
+    asyncio.get_running_loop().run_in_executor(None, threading.Event().wait)
+serving.run(main())
+"""
+    assert subprocess.run([sys.executable, "-c", program], timeout=60, check=False).returncode == 0
+
+
 async def test_one_that_starts_while_the_server_is_away_waits_for_it(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
