@@ -229,7 +229,8 @@ class Conversation:
         await self._update(names.CANCEL_TURN, {"reason": reason})
 
     async def close(self, reason: str | None = None) -> None:
-        """Ends the conversation: the reply at hand is finished, what waits is denied, no message is taken any more."""
+        """Ends the conversation: the reply at hand is finished, and what waits is denied. What is said before that end
+        has come takes it up again, as a new run."""
         await self._update(names.CLOSE, {"reason": reason})
 
     # ------------------------------------------------------------ underneath

@@ -90,7 +90,13 @@ async def extend_prefix(progress: Progress, *, agent: str) -> None:
 
 
 def over(
-    progress: Progress, controls: Controls, *, facts: WorkerFacts | None, started_at: float, chain_id: str
+    progress: Progress,
+    controls: Controls,
+    *,
+    facts: WorkerFacts | None,
+    started_at: float,
+    chain_id: str,
+    owed: bool = True,
 ) -> CarryOver:
     earlier = _earlier(progress)
     return CarryOver(
@@ -100,7 +106,7 @@ def over(
         digest=progress.digest,
         unseen=tuple(progress.unseen),
         told=progress.told,
-        owed=True,
+        owed=owed,
         inbox=tuple(controls.inbox),
         message_ids=controls.message_ids,
         turn=progress.turn,

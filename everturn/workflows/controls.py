@@ -36,6 +36,8 @@ class Controls:
     def __init__(self, start: Start, *, on_change: Callable[[], None]) -> None:
         carry = start.carry or CarryOver()
         self.inbox: list[Message] = list(carry.inbox)
+        self.late: list[Message] = []
+        """What was said since the conversation was closed."""
         self.desk = Desk(on_change)
         self.model = carry.model or start.model or ""
         """The model to ask instead of the agent's own; empty where nobody chose one."""
@@ -63,7 +65,7 @@ class Controls:
 
     def _accept_commands(self) -> None:
         accept = self.commands.accept
-        accept(names.MESSAGE, MessageIn, objection=self._message_objection, take=self._take_message)
+        accept(names.MESSAGE, MessageIn, objection=self._message_objection, take=self._take_message, hold=self._keep)
         accept(names.APPROVE, Approve, objection=self._approve_objection, take=self._take_approval, hold=self._hold)
         accept(names.DENY, Deny, objection=self._objection, take=self._take_denial, hold=self._hold)
         accept(names.ANSWER, Answer, objection=self._objection, take=self._take_answer, hold=self._hold)
@@ -108,15 +110,16 @@ class Controls:
 
     # ------------------------------------------------------------ messages
 
-    def receive(self, message: Message, message_id: str | None = None) -> bool:
-        """Puts a message into the inbox; False where one with this id came before."""
+    def receive(self, message: Message, message_id: str | None = None, *, late: bool = False) -> bool:
+        """Puts a message into the inbox; False where one with this id came before. `late`: the conversation closes, and
+        it is for the run that takes it up again."""
         if message_id is not None:
             if message_id in self._message_ids:
                 return False
             self._message_ids[message_id] = None
             if len(self._message_ids) > REMEMBERED:
                 self._message_ids.pop(next(iter(self._message_ids)))
-        self.inbox.append(message)
+        (self.late if late else self.inbox).append(message)
         return True
 
     @property
@@ -137,11 +140,24 @@ class Controls:
     def _message_objection(self, said: MessageIn) -> str | None:
         if self.closing:
             return "The conversation is closing and takes no more messages; start another."
+        return self._problem_with(said)
+
+    def _problem_with(self, said: MessageIn) -> str | None:
         if (size := len(said.model_dump_json())) > MAX_INPUT_CHARS:
             return (
                 f"The message has {size:,} characters of JSON; the limit is {MAX_INPUT_CHARS:,}. Send a link instead."
             )
         return None if said.text or said.parts else "A message needs text or parts."
+
+    def _keep(self, said: MessageIn, _: Later) -> bool:
+        """A message by signal that comes while the conversation closes: nobody can be told that it is refused."""
+        message = said.as_message()
+        if not self.closing or self._problem_with(said):
+            return False
+        if total_chars([*self.inbox, *self.late, message]) > MAX_DELTA_CHARS:
+            return False
+        self.receive(message, said.message_id, late=True)
+        return True
 
     def _take_message(self, said: MessageIn) -> dict[str, Any]:
         self.stream = self.stream if said.stream is None else said.stream

@@ -7,7 +7,7 @@ with each reply as its plan, which history records. So a changed tool never brea
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
@@ -63,6 +63,8 @@ class ConversationWorkflow:
         self._keeper = asyncio.create_task(carry.keep_in_time(self._progress))
         try:
             limit = await self._converse()
+            if self._controls.late:
+                await self._take_up_again()
         except (asyncio.CancelledError, ActivityError) as error:
             if not is_cancelled_exception(error):
                 raise
@@ -222,15 +224,29 @@ class ConversationWorkflow:
         stop_if_cancelled()
         if self._controls.closing or not carry.fits(self._controls.inbox, room=MAX_DELTA_CHARS):
             return  # the next boundary will do
+        self._continue_as_new(started_at=self._started_at)
+
+    def _continue_as_new(self, *, started_at: float, owed: bool = True) -> NoReturn:
         handed = carry.over(
             self._progress,
             self._controls,
             facts=self._facts,
-            started_at=self._started_at,
+            started_at=started_at,
             chain_id=self._calls.chain.id,
+            owed=owed,
         )
         again = {"message": (), "message_id": None, "provider": "", "stream": self._controls.stream, "carry": handed}
         workflow.continue_as_new(self._start.model_copy(update=again))
+
+    async def _take_up_again(self) -> None:
+        """What was said while it closed takes it up again as a new run, as it would have right after its end."""
+        self._cut_short("the conversation was closed")
+        if not carry.fits(self._progress.unseen, room=carry.MAX_HANDED_CHARS):
+            await carry.extend_prefix(self._progress, agent=self._start.agent)
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        stop_if_cancelled()
+        self._controls.inbox += self._controls.late
+        self._continue_as_new(started_at=workflow.time(), owed=False)
 
     # ------------------------------------------------------------ limits and the end
 

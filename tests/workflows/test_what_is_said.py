@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from temporalio.client import WorkflowUpdateFailedError
 
-from everturn import Client, Image, Message, Text
-from everturn.errors import Refused
+from everturn import Client, Image, Message, Text, tool
+from everturn.errors import Refused, Stalled
 from everturn.messages import message_in
 from everturn.records import Document, Thinking, ToolResult
-from everturn.testing import ScriptedModel
-from tests.conftest import agent_on, hosting
+from everturn.testing import ScriptedModel, call, fail
+from tests.conftest import agent_on, eventually, hosting
 
 Scripted = Callable[..., ScriptedModel]
 
@@ -91,3 +93,70 @@ async def test_a_users_message_is_taken_wherever_a_text_is(client: Client, scrip
         assert await conversation.reply() == "Two."
         said = [message for message in await conversation.transcript() if message.role == "user"]
         assert said == [extra, extra], "with what its provider is to read"
+
+
+# ---------------------------------------------------------------- while it closes
+
+
+@pytest.mark.parametrize(
+    ("by", "keep_open"),
+    [("the conversation", None), ("the client", timedelta(minutes=1)), ("a signal twice", None)],
+)
+async def test_what_is_said_while_a_conversation_closes_takes_it_up_again(
+    client: Client, scripted: Scripted, cached_conversations: int, by: str, keep_open: timedelta | None
+) -> None:
+    go = asyncio.Event()
+
+    @tool
+    async def look() -> str:
+        await asyncio.wait_for(go.wait(), 30)
+        return "seen"
+
+    agent = agent_on(scripted([call("look"), "Here again."]), tools=[look])
+    async with hosting(client, agent, cached_conversations=cached_conversations):
+        conversation = await client.start(agent, "Look", keep_open=keep_open)
+        handle = client.temporal.get_workflow_handle(conversation.id)
+        await eventually(lambda: activity_runs(handle, "look"))
+        await conversation.close()
+        match by:
+            case "the conversation":
+                await conversation.send("More", message_id="m1")
+            case "the client":
+                await client.send(agent, "More", id=conversation.id, message_id="m1")
+            case _:
+                for _ in range(2):
+                    await handle.signal("message", {"text": "More", "message_id": "m1"})
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await handle.execute_update("message", {"text": "And more"})
+        assert "closing" in str(refused.value.cause)
+        go.set()
+        assert await conversation.reply() == "Here again."
+        if keep_open:
+            await conversation.close()
+        outcome = await conversation.outcome()
+    said = [message.text for message in await conversation.transcript() if message.role == "user"]
+    assert said == ["Look", "More"]
+    assert (outcome.status, outcome.tail) == ("completed", ())
+
+
+async def activity_runs(handle: Any, name: str) -> bool:
+    pending = (await handle.describe()).raw_description.pending_activities
+    return any(one.activity_type.name == name for one in pending)
+
+
+async def test_what_is_said_while_a_stalled_conversation_closes_is_answered(
+    client: Client, scripted: Scripted, cached_conversations: int
+) -> None:
+    """Both come in one workflow task: the message behind the close."""
+    agent = agent_on(scripted(lambda messages: fail(401) if len(messages) == 1 else "Both answered."))
+    async with hosting(client, agent, cached_conversations=cached_conversations):
+        conversation = await client.start(agent, "Hi")
+        with pytest.raises(Stalled):
+            await conversation.reply()
+    handle = client.temporal.get_workflow_handle(conversation.id)
+    await handle.signal("close", {})
+    await conversation.send("More")
+    async with hosting(client, agent, cached_conversations=cached_conversations):
+        assert (await conversation.outcome()).text == "Both answered."
+    said = [message.text for message in await conversation.transcript() if message.role == "user"]
+    assert said == ["Hi", "More"]
