@@ -9,14 +9,22 @@ from pathlib import Path
 from typing import Any
 
 from everturn import Agent, ToolContext, tool
-from everturn.workflows import carry
+from everturn.workflows import carry, controls
+from tests.crash import mutants
 from tests.crash.ledger import Ledger
 
 LEDGER = "ledger.sqlite"
 RUN_EVENTS = "CRASH_TEST_RUN_EVENTS"
+TURN_CHARS = 4_000
+"""Of messages, in one turn. The replay agrees on it, too."""
 
 # Short runs, so that kills hit the change from one to the next too. All workers and the replay agree on it.
 carry.MAX_EVENTS = int(os.environ.get(RUN_EVENTS, carry.MAX_EVENTS))
+
+# So that one long message fills a turn, and others wait in the inbox when a run goes on as the next.
+controls.MAX_DELTA_CHARS = TURN_CHARS
+
+mutants.apply(os.environ.get(mutants.MUTANT, ""))
 
 _ledger = Ledger(Path(os.environ.get("CRASH_TEST_FOLDER", ".")) / LEDGER)
 
@@ -26,16 +34,21 @@ def receipt(number: int, key: str, size: int) -> str:
     return f"receipt {number} of {key}".ljust(size, ".")
 
 
+def _note(name: str, context: ToolContext, before: float, after: float, size: int) -> int:
+    arguments = {"before": before, "after": after, "size": size}
+    return _ledger.write(name, context.idempotency_key, context.attempt, arguments)
+
+
 def act(name: str, context: ToolContext, before: float, after: float, size: int) -> str:
     time.sleep(before)
-    number = _ledger.write(name, context.idempotency_key, context.attempt)
+    number = _note(name, context, before, after, size)
     time.sleep(after)
     return receipt(number, context.idempotency_key, size)
 
 
 async def act_async(name: str, context: ToolContext, before: float, after: float, size: int) -> str:
     await asyncio.sleep(before)
-    number = _ledger.write(name, context.idempotency_key, context.attempt)
+    number = _note(name, context, before, after, size)
     await asyncio.sleep(after)
     return receipt(number, context.idempotency_key, size)
 

@@ -1,4 +1,4 @@
-"""Clients in processes of their own, which can be killed: `python -m tests.crash.crowd ADDRESS SEED PREFIX`.
+"""Clients in processes of their own, which can be killed: `python -m tests.crash.crowd ADDRESS QUEUE SEED PREFIX`.
 
 A process holds any number of people. It reads the tickets of those who come, `TICKET STORY` on a line of stdin, and of
 those who leave, `-TICKET`; and writes a line of JSON when somebody's part is over.
@@ -41,7 +41,8 @@ class ClientProcess:
     @classmethod
     async def start(cls, people: People, *, prefix: str, log: Path) -> ClientProcess:
         address = people.client.temporal.service_client.config.target_host
-        command = [sys.executable, "-m", "tests.crash.crowd", address, str(people.seed), prefix]
+        command = [sys.executable, "-m", "tests.crash.crowd", address, people.client.task_queue]
+        command += [str(people.seed), prefix]
         with log.open("ab") as errors:
             process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdin=PIPE, stdout=PIPE, stderr=errors)
         return cls(people, process)
@@ -96,8 +97,8 @@ class ClientProcess:
 # ---------------------------------------------------------------- over there
 
 
-async def main(address: str, seed: int, prefix: str) -> None:
-    people = People(await _connected(address), seed)
+async def main(address: str, queue: str, seed: int, prefix: str) -> None:
+    people = People(await _connected(address, queue), seed)
     here: dict[int, asyncio.Task[None]] = {}
     lines = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
@@ -111,10 +112,10 @@ async def main(address: str, seed: int, prefix: str) -> None:
             here.pop(-ticket).cancel()
 
 
-async def _connected(address: str) -> Client:
+async def _connected(address: str, queue: str) -> Client:
     while True:
         try:
-            return await Client.connect(address, task_queue="storm", by="people")
+            return await Client.connect(address, task_queue=queue, by="people")
         except Unreachable:
             await asyncio.sleep(RETRY_SECONDS)
 
@@ -129,4 +130,4 @@ def _say(people: People, ticket: int, part: asyncio.Task[None]) -> None:
 
 if __name__ == "__main__":
     logging.getLogger("temporalio").setLevel(logging.CRITICAL)
-    asyncio.run(main(sys.argv[1], int(sys.argv[2]), sys.argv[3]))
+    asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]))

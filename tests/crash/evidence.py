@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC
@@ -20,7 +19,8 @@ from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 
 from everturn.conversion import data_converter
 from everturn.records import Message
-from everturn.workflows import ConversationWorkflow, carry
+from everturn.workflows import ConversationWorkflow, carry, controls
+from tests.crash.cast import TURN_CHARS
 from tests.crash.ledger import Effect
 from tests.crash.stories import Asked, Story
 
@@ -51,8 +51,12 @@ class Evidence:
     story: Story
     runs: list[str] = field(default_factory=list)
     activities: list[Run] = field(default_factory=list)
-    approvals: Counter[str] = field(default_factory=Counter)
-    """Approvals that reached the conversation, by call_id."""
+    chains: dict[str, str] = field(default_factory=dict)
+    """The first run of each run's chain."""
+    handed_on: list[int] = field(default_factory=list)
+    """Of each run that was continued as a new one: how many messages waited in its inbox."""
+    approvals: dict[str, list[Any]] = field(default_factory=dict)
+    """Approvals that reached the conversation, by call_id: the arguments that each put in the place of the model's."""
     task_failures: list[str] = field(default_factory=list)
     task_timeouts: int = 0
     lost: int = 0
@@ -63,7 +67,7 @@ class Evidence:
     transcript: tuple[Message, ...] = ()
     asked: list[Asked] = field(default_factory=list)
     effects: dict[str, list[Effect]] = field(default_factory=dict)
-    """By idempotency key."""
+    """By call_id."""
     task_times: list[float] = field(default_factory=list)
     """When workflow tasks were completed."""
 
@@ -81,10 +85,12 @@ class Evidence:
 
 async def gather(storm: Storm) -> list[Evidence]:
     """The evidence of every conversation that was started."""
-    carry.MAX_EVENTS = storm.plan.run_events  # as the workers had it, for the replay
+    # As the workers had them, for the replay.
+    carry.MAX_EVENTS, controls.MAX_DELTA_CHARS = storm.plan.run_events, TURN_CHARS
     effects: dict[str, dict[str, list[Effect]]] = {}
     for effect in storm.ledger.effects():
-        effects.setdefault(effect.key.partition(":")[0], {}).setdefault(effect.key, []).append(effect)
+        conversation_id, _, rest = effect.key.partition(":")
+        effects.setdefault(conversation_id, {}).setdefault(rest.rpartition(":")[2], []).append(effect)
     asked: dict[int, list[Asked]] = {}
     for one in storm.author.asked:
         asked.setdefault(one.story, []).append(one)
@@ -116,10 +122,13 @@ async def _read_histories(storm: Storm, evidence: Evidence) -> None:
             continue
         evidence.runs.append(run_id)
         history = await temporal.get_workflow_handle(conversation_id, run_id=run_id).fetch_history()
-        left.append(history.events[0].workflow_execution_started_event_attributes.continued_execution_run_id)
+        started = history.events[0].workflow_execution_started_event_attributes
+        left.append(started.continued_execution_run_id)
+        evidence.chains[run_id] = started.first_execution_run_id
         _read(history, run_id, evidence)
-        result = await replayer.replay_workflow(history, raise_on_replay_failure=False)
-        evidence.divergence = evidence.divergence or str(result.replay_failure or "")
+        if not storm.mutant:
+            result = await replayer.replay_workflow(history, raise_on_replay_failure=False)
+            evidence.divergence = evidence.divergence or str(result.replay_failure or "")
 
 
 def _read(history: WorkflowHistory, run_id: str, evidence: Evidence) -> None:
@@ -153,8 +162,12 @@ def _read(history: WorkflowHistory, run_id: str, evidence: Evidence) -> None:
                 evidence.task_timeouts += 1
             case EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED:
                 _task_failure(event, evidence)
+            case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW:
+                given = event.workflow_execution_continued_as_new_event_attributes.input.payloads[0].data
+                evidence.handed_on.append(len(json.loads(given)["carry"].get("inbox", ())))
             case _:
-                evidence.approvals.update(_approvals(event))
+                for call_id, edited in _approvals(event):
+                    evidence.approvals.setdefault(call_id, []).append(edited)
     evidence.activities += scheduled.values()
 
 
@@ -170,7 +183,7 @@ def _task_failure(event: HistoryEvent, evidence: Evidence) -> None:
         evidence.task_failures.append(f"{cause}: {failed.failure.message}")
 
 
-def _approvals(event: HistoryEvent) -> Iterator[str]:
+def _approvals(event: HistoryEvent) -> Iterator[tuple[str, Any]]:
     if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED:
         update = event.workflow_execution_update_accepted_event_attributes.accepted_request.input
         name, payloads = update.name, update.args.payloads
@@ -180,7 +193,8 @@ def _approvals(event: HistoryEvent) -> Iterator[str]:
     else:
         return
     if name == "approve":
-        yield json.loads(payloads[0].data)["call_id"]
+        given = json.loads(payloads[0].data)
+        yield given["call_id"], given.get("arguments")
 
 
 def resumed_at(hit: Hit, killed_at: float, evidence: Evidence) -> float | None:
@@ -197,6 +211,5 @@ def resumed_at(hit: Hit, killed_at: float, evidence: Evidence) -> float | None:
         # A once tool: it is taken up when a person is asked.
         times = [at for at in evidence.task_times if at >= (run.ended_at or 0)]
     else:
-        key = f"{evidence.story.id}:{run.input['call_id']}"
-        times = [effect.at for effect in evidence.effects.get(key, ()) if effect.attempt > 1]
+        times = [effect.at for effect in evidence.effects.get(run.input["call_id"], ()) if effect.attempt > 1]
     return min((at for at in times if at > killed_at), default=None)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from everturn.records import ToolCall, ToolResult
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
 
 CLOCKS_SECONDS = 0.05
 """The server's stamps and ours, and the way of a request."""
+
+LOST_TRIES = 5
+"""So many lost tries of a call are enough: the model is told."""
 
 RECEIPT = re.compile(r"receipt (\d+) of (\S+?)\.*$")
 TOOLS = {tool.name: tool for tool in teller.tools}
@@ -73,7 +78,7 @@ def _prompts(evidence: Evidence) -> Iterator[str]:
 
 def _calls(evidence: Evidence) -> Iterator[str]:
     """Every call has one result, and it is the one that the ledger has."""
-    calls = [call for message in evidence.transcript for call in message.tool_calls]
+    calls = _all_calls(evidence)
     results: dict[str, list[ToolResult]] = {}
     for message in evidence.transcript:
         for result in message.tool_results:
@@ -83,22 +88,25 @@ def _calls(evidence: Evidence) -> Iterator[str]:
     for call_id, times in Counter(call.call_id for call in calls).items():
         if times > 1:
             yield f"call {call_id} is {times} times in the transcript"
+    for asking, message in pairwise(evidence.transcript):
+        told, wanted = [[one.call_id for one in some] for some in (message.tool_results, asking.tool_calls)]
+        if told and wanted and told != wanted and sorted(told) == sorted(wanted):
+            yield f"the calls {wanted} have their results in another order: {told}"
     for call in calls:
         match results.get(call.call_id, []):
             case [result]:
                 yield from (f"{call.name} {call.call_id}: {what}" for what in _result(call, result, evidence))
             case found:
                 yield f"{call.name} {call.call_id} has {len(found)} results, not one"
-    known = {f"{evidence.story.id}:{call.call_id}" for call in calls}
-    if strays := evidence.effects.keys() - known:
-        yield f"effects under keys that no call has: {sorted(strays)}"
+    if strays := evidence.effects.keys() - {call.call_id for call in calls}:
+        yield f"effects of calls that there are not: {sorted(strays)}"
     said = [message.text for message in evidence.transcript if message.role == "user"]
     if sorted(said) != sorted(evidence.story.messages):
         yield f"the messages {evidence.story.messages} stand in the transcript as {said}"
 
 
 def _result(call: ToolCall, result: ToolResult, evidence: Evidence) -> Iterator[str]:
-    effects = evidence.effects.get(f"{evidence.story.id}:{call.call_id}", [])
+    effects = evidence.effects.get(call.call_id, [])
     decision = result.decision
     if decision and decision.verdict == "answer":
         if result.text != answer_to(call.call_id):
@@ -106,6 +114,8 @@ def _result(call: ToolCall, result: ToolResult, evidence: Evidence) -> Iterator[
     elif decision and decision.verdict == "deny":
         if not result.is_error or ("did not run" in result.text and effects):
             yield f"it was denied, took effect {len(effects)} times, and its result is {result.text[:200]!r}"
+    elif result.is_error and sum(run.tries for run in evidence.runs_of(call.call_id)) > LOST_TRIES:
+        pass  # lost with its workers, time and again: it is not run for ever
     elif not (found := RECEIPT.search(result.text)) or result.is_error:
         yield f"its result is none of the tool's: {result.text[:200]!r}"
     elif (int(found[1]), found[2]) not in {(effect.receipt, effect.key) for effect in effects}:
@@ -115,21 +125,55 @@ def _result(call: ToolCall, result: ToolResult, evidence: Evidence) -> Iterator[
 
 
 def _effects(evidence: Evidence) -> Iterator[str]:
-    """`read` and `idempotent`: at least once for each run. `once`: at most once for each approval."""
-    for message in evidence.transcript:
-        for call in message.tool_calls:
-            tool, runs = TOOLS[call.name], evidence.runs_of(call.call_id)
-            effects = evidence.effects.get(f"{evidence.story.id}:{call.call_id}", [])
-            allowed = evidence.approvals[call.call_id] + (not tool.needs_approval)
-            if len(runs) > allowed:
-                yield f"{call.name} {call.call_id} was started {len(runs)} times, and {allowed} were allowed"
-            if tool.effect == "once" and len(effects) > allowed:
-                yield f"{call.name} {call.call_id} took effect {len(effects)} times, and {allowed} were allowed"
-            if tool.effect == "once" and any(run.tries > 1 for run in runs):
-                yield f"{call.name} {call.call_id} was tried again by itself"
-            if tool.effect != "once" and any(run.how == "completed" for run in runs) and not effects:
-                # An edit that does not fit fails its run; whatever completed has taken effect.
-                yield f"{call.name} {call.call_id} ended without any effect"
+    """`read` and `idempotent`: at least once for each run, and once a try. `once`: at most once for each approval."""
+    for call in _all_calls(evidence):
+        tool, runs = TOOLS[call.name], evidence.runs_of(call.call_id)
+        effects = evidence.effects.get(call.call_id, [])
+        allowed = len(evidence.approvals.get(call.call_id, ())) + (not tool.needs_approval)
+        tries = sum(run.tries for run in runs)
+        if len(runs) > allowed:
+            yield f"{call.name} {call.call_id} was started {len(runs)} times, and {allowed} were allowed"
+        if tool.effect == "once" and len(effects) > allowed:
+            yield f"{call.name} {call.call_id} took effect {len(effects)} times, and {allowed} were allowed"
+        if len(effects) > tries:
+            yield f"{call.name} {call.call_id} took effect {len(effects)} times in {tries} tries"
+        if tool.effect == "once" and any(run.tries > 1 for run in runs):
+            yield f"{call.name} {call.call_id} was tried again by itself"
+        if tool.effect != "once" and any(run.how == "completed" for run in runs) and not effects:
+            # An edit that does not fit fails its run; whatever completed has taken effect.
+            yield f"{call.name} {call.call_id} ended without any effect"
 
 
-RULES = (_workflow_tasks, _model_turns, _prompts, _calls, _effects)
+def _arguments(evidence: Evidence) -> Iterator[str]:
+    """A tool runs with the arguments that the model gave, or with those of a person who approved the call."""
+    for call in _all_calls(evidence):
+        edits = evidence.approvals.get(call.call_id, ())
+        wanted = [call.arguments if edit is None else edit for edit in edits]
+        wanted += [] if TOOLS[call.name].needs_approval else [call.arguments]
+        for effect in evidence.effects.get(call.call_id, ()):
+            if (ran_with := json.loads(effect.arguments)) not in wanted:
+                yield f"{call.name} {call.call_id} ran with {ran_with}, and was to run with {wanted}"
+
+
+def _keys(evidence: Evidence) -> Iterator[str]:
+    """A call's key is the same in every try, and holds the first run of the conversation that asked for it."""
+    for call_id, effects in evidence.effects.items():
+        chains = {evidence.chains[run.run_id] for run in evidence.runs_of(call_id)}
+        wanted = {f"{evidence.story.id}:{chain}:{call_id}" for chain in chains}
+        if (keys := {effect.key for effect in effects}) != wanted:
+            yield f"{call_id} took effect under the keys {sorted(keys)}, not {sorted(wanted)}"
+
+
+def _approved(evidence: Evidence) -> Iterator[str]:
+    """A call that was approved has come to something."""
+    told = {result.call_id for message in evidence.transcript for result in message.tool_results}
+    for call_id in evidence.approvals.keys() - told:
+        if not evidence.runs_of(call_id):
+            yield f"{call_id} was approved, and nothing came of it"
+
+
+def _all_calls(evidence: Evidence) -> list[ToolCall]:
+    return [call for message in evidence.transcript for call in message.tool_calls]
+
+
+RULES = (_workflow_tasks, _model_turns, _prompts, _calls, _effects, _arguments, _keys, _approved)

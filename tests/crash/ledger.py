@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 import time
@@ -9,8 +10,10 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 BUSY_SECONDS = 30.0
+COLUMNS = "tool, key, attempt, pid, at, arguments"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +24,8 @@ class Effect:
     attempt: int
     pid: int
     at: float
+    arguments: str = "{}"
+    """What the tool ran with, as JSON."""
 
 
 class Ledger:
@@ -34,21 +39,22 @@ class Ledger:
             database.execute("PRAGMA journal_mode=WAL")
             database.execute(
                 "CREATE TABLE effects (receipt INTEGER PRIMARY KEY AUTOINCREMENT, tool TEXT NOT NULL, "
-                "key TEXT NOT NULL, attempt INTEGER NOT NULL, pid INTEGER NOT NULL, at REAL NOT NULL)"
+                "key TEXT NOT NULL, attempt INTEGER NOT NULL, pid INTEGER NOT NULL, at REAL NOT NULL, "
+                "arguments TEXT NOT NULL)"
             )
         return self
 
-    def write(self, tool: str, key: str, attempt: int) -> int:
+    def write(self, tool: str, key: str, attempt: int, arguments: dict[str, Any]) -> int:
         """Notes that the tool has taken effect; returns the receipt's number."""
-        row = (tool, key, attempt, os.getpid(), time.time())
+        row = (tool, key, attempt, os.getpid(), time.time(), json.dumps(arguments))
         with self._open() as database:
-            written = database.execute("INSERT INTO effects (tool, key, attempt, pid, at) VALUES (?, ?, ?, ?, ?)", row)
+            written = database.execute(f"INSERT INTO effects ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)", row)
             assert written.lastrowid is not None
             return written.lastrowid
 
     def effects(self) -> list[Effect]:
         with self._open() as database:
-            rows = database.execute("SELECT receipt, tool, key, attempt, pid, at FROM effects ORDER BY receipt")
+            rows = database.execute(f"SELECT receipt, {COLUMNS} FROM effects ORDER BY receipt")
             return [Effect(*row) for row in rows]
 
     @contextmanager

@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from datetime import timedelta
+from functools import partial
 from typing import Any, TypeVar
 
 from temporalio.service import RPCError
@@ -33,6 +34,9 @@ class People:
         self.client = client
         self.seed = seed
         self.rng = random.Random(f"{seed}/people")
+        self.repeats = 0.2
+        self.decides: Iterator[str] = self._at_random()
+        """What is done about the next call that waits for approval."""
         self.told: Counter[str] = Counter()
         """What they were told, and did, by kind."""
         self.rough: Counter[str] = Counter()
@@ -47,7 +51,8 @@ class People:
                 if number:
                     conversation = await self._say(story, number)
                 # Now and then, the next message comes while the answer is still under way.
-                if story.revived or number == len(story.messages) - 1 or self.rng.random() > 0.3:
+                waits = self.rng.random() > 0.3 and not story.burst
+                if story.revived or number == len(story.messages) - 1 or waits:
                     await self._reply(conversation)
                 if story.revived or len(story.messages) == 1:
                     await self._patiently(conversation.outcome)
@@ -62,11 +67,17 @@ class People:
 
     async def _say(self, story: Story, number: int) -> Conversation:
         keep_open = KEEP_OPEN if len(story.messages) > 1 and not story.revived else None
-        return await self._patiently(
-            lambda: self.client.send(
-                "teller", story.messages[number], id=story.id, keep_open=keep_open, message_id=f"m{number}"
-            )
+        send = partial(
+            self.client.send,
+            "teller",
+            story.messages[number],
+            id=story.id,
+            keep_open=keep_open,
+            message_id=f"m{number}",
         )
+        conversation = await self._patiently(send)
+        # It is safe to repeat, and a client that did not hear the answer does.
+        return await self._patiently(send) if self.rng.random() < self.repeats else conversation
 
     async def _reply(self, conversation: Conversation) -> None:
         while True:
@@ -127,7 +138,7 @@ class People:
             return None
 
     async def _decide_at_random(self, conversation: Conversation, event: ApprovalRequested | AnswerRequested) -> None:
-        call_id, rng = event.call.call_id, self.rng
+        call_id = event.call.call_id
         doubtful = isinstance(event, ApprovalRequested) and "outcome unknown" in event.why
         if doubtful:
             self.told["outcome unknown"] += 1
@@ -135,7 +146,7 @@ class People:
             await conversation.answer(call_id, answer_to(call_id))
             return
         handle = self.client.temporal.get_workflow_handle(conversation.id)
-        match rng.choices(["approve", "edit", "misedit", "deny", "answer", "signal", "both"], [8, 2, 1, 2, 2, 2, 1])[0]:
+        match next(self.decides):
             case "approve":
                 await conversation.approve(call_id)
             case "edit":
@@ -156,6 +167,11 @@ class People:
                 if errors := [one for one in taken if isinstance(one, BaseException)]:
                     raise errors[0]
                 self.told["both of two decisions were taken"] += 1
+
+    def _at_random(self) -> Iterator[str]:
+        kinds = {"approve": 8, "edit": 2, "misedit": 1, "deny": 2, "answer": 2, "signal": 2, "both": 1}
+        while True:
+            yield self.rng.choices([*kinds], [*kinds.values()])[0]
 
     # ------------------------------------------------------------ patience
 

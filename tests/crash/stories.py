@@ -29,6 +29,8 @@ FAULTS: list[tuple[str, Reply]] = [
     ("cut", cut("This sentence will never be finished, for its connection breaks.", after=2)),
     ("401", fail(401, "no such key")),
 ]
+LONG_CHARS = 2_500
+"""Two of them are more than `cast.TURN_CHARS`."""
 FAULT_WEIGHTS = [4, 1, 4, 2, 4, 2, 2, 1, 2, 4, 1]
 
 
@@ -49,6 +51,8 @@ class Story:
     revived: bool
     """The last message comes when the conversation is over."""
     id: str
+    burst: bool = False
+    """Its messages are long, and come one after the other without waiting for a reply."""
 
     @classmethod
     def make(cls, seed: int, number: int, prefix: str) -> Story:
@@ -58,8 +62,14 @@ class Story:
         for message in range(messages):
             turns += [_turn(rng) for _ in range(rng.choice([0, 1, 2, 2, 3, 4]))]
             turns.append(Turn(f"Answer {message} of story {number}.", *_trouble(rng)))
-        texts = tuple(f"story {number} message {message}" for message in range(messages))
-        return cls(number, texts, tuple(turns), messages > 1 and rng.random() < 0.3, f"{prefix}-{number}")
+        revived = messages > 1 and rng.random() < 0.3
+        burst = messages > 2 and not revived
+        texts = tuple(said(number, message, burst=burst) for message in range(messages))
+        return cls(number, texts, tuple(turns), revived, f"{prefix}-{number}", burst)
+
+
+def said(story: int, message: int, *, burst: bool = False) -> str:
+    return f"story {story} message {message}" + " and more of it" * (LONG_CHARS // 15 if burst else 0)
 
 
 def _turn(rng: random.Random) -> Turn:

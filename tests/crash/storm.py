@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections.abc import Callable
 from contextlib import AsyncExitStack, ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,7 @@ from everturn.testing import ScriptedModel
 from tests.crash.cast import LEDGER, RUN_EVENTS
 from tests.crash.crowd import ClientProcess, Vanished
 from tests.crash.ledger import Ledger
+from tests.crash.mutants import MUTANT
 from tests.crash.people import People
 from tests.crash.proxy import Proxy
 from tests.crash.stories import Author, Story
@@ -69,13 +71,31 @@ class Kill:
     hits: list[Hit] = field(default_factory=list)
 
 
+def server(folder: Path) -> DevServer:
+    config = {"history.workflowIdReuseMinimalInterval": '"0s"'}
+    return DevServer(db_filename=folder / "temporal.db", dynamic_config=config)
+
+
 class Storm:
-    def __init__(self, plan: Plan, folder: Path) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        folder: Path,
+        *,
+        mutant: str = "",
+        server: DevServer | None = None,
+        make: Callable[[str], list[Story]] | None = None,
+    ) -> None:
+        """`mutant`: what is wrong with the workers' everturn, by name. `server`: one that others use too. `make`: the
+        stories, given how their ids begin, in place of those that the seed makes."""
         self.plan = plan
+        self.mutant = mutant
+        self._shared = server
         self.folder = folder
         self.rng = random.Random(plan.seed)
         self.prefix = uuid4().hex[:6]
-        self.stories = [Story.make(plan.seed, number, self.prefix) for number in range(plan.conversations)]
+        made = (Story.make(plan.seed, number, self.prefix) for number in range(plan.conversations))
+        self.stories = make(self.prefix) if make else list(made)
         self.author = Author(self.stories)
         self.ledger = Ledger(folder / LEDGER).create()
         self.kills: list[Kill] = []
@@ -97,13 +117,8 @@ class Storm:
     async def run(self) -> None:
         began = time.monotonic()
         async with AsyncExitStack() as stack:
-            self.server = await stack.enter_async_context(
-                DevServer(
-                    db_filename=self.folder / "temporal.db",
-                    dynamic_config={"history.workflowIdReuseMinimalInterval": '"0s"'},
-                )
-            )
-            self.client = await Client.connect(self.server.address, task_queue="storm", by="people")
+            self.server = self._shared or await stack.enter_async_context(server(self.folder))
+            self.client = await Client.connect(self.server.address, task_queue=f"storm-{self.prefix}", by="people")
             self.people = People(self.client, self.plan.seed)
             model = await stack.enter_async_context(ScriptedModel(self.author, keep=0))
             self.proxy = await stack.enter_async_context(Proxy(model.base_url))
@@ -239,7 +254,7 @@ class Storm:
             self.proxy,
             self.folder,
             agents="tests/crash/cast.py",
-            environment={RUN_EVENTS: str(self.plan.run_events)},
+            environment={RUN_EVENTS: str(self.plan.run_events), MUTANT: self.mutant},
         )
 
     async def _hit_by(self, kill: Kill) -> list[Hit]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,7 +46,7 @@ def sound() -> Evidence:
     """A conversation of two turns and a payment, as it should be."""
     story = Story(0, ("story 0 message 0",), (), revived=False, id="s")
     call = ToolCall(call_id="c", name="pay", arguments={"size": 0})
-    result = ToolResult(call_id="c", name="pay", content=(Text(text="receipt 1 of s:c"),))
+    result = ToolResult(call_id="c", name="pay", content=(Text(text="receipt 1 of s:r:c"),))
     transcript = (
         Message.user("story 0 message 0"),
         Message(role="assistant", parts=(call,)),
@@ -58,8 +59,10 @@ def sound() -> Evidence:
         Run("r", "3", "call_model", {"turn": 2}, tries=1, ended_at=3.0, how="completed"),
     ]
     asked = [Asked(0.5, 0, 0, ("a",), "reply"), Asked(2.5, 0, 1, ("a", "b", "c"), "reply")]
-    effects = {"s:c": [Effect(1, "pay", "s:c", 1, 7, 1.5)]}
-    return Evidence(story, ["r"], activities, transcript=transcript, asked=asked, effects=effects)
+    effects = {"c": [Effect(1, "pay", "s:r:c", 1, 7, 1.5, '{"size": 0}')]}
+    found = Evidence(story, ["r"], activities, transcript=transcript, asked=asked, effects=effects)
+    found.chains["r"] = "r"
+    return found
 
 
 def judged(evidence: Evidence) -> str:
@@ -92,10 +95,51 @@ def test_another_prompt_than_before_is_found() -> None:
 
 def test_a_payment_that_is_made_twice_is_found() -> None:
     evidence = sound()
-    evidence.effects["s:c"].append(Effect(2, "pay", "s:c", 1, 8, 1.7))
+    evidence.effects["c"].append(Effect(2, "pay", "s:r:c", 1, 8, 1.7, '{"size": 0}'))
     assert "pay c took effect 2 times, and 1 were allowed" in judged(evidence)
-    evidence.approvals["c"] = 1
+    evidence.approvals["c"] = [None]
+    evidence.activities.append(replace(evidence.activities[1], activity_id="4"))
     assert judged(evidence) == ""
+
+
+def test_more_effects_than_tries_are_found() -> None:
+    evidence = sound()
+    evidence.effects["c"].append(Effect(2, "pay", "s:r:c", 1, 8, 1.7, '{"size": 0}'))
+    evidence.approvals["c"] = [None]
+    assert judged(evidence) == "pay c took effect 2 times in 1 tries"
+
+
+def test_arguments_that_nobody_gave_are_found() -> None:
+    evidence = sound()
+    evidence.effects["c"] = [replace(evidence.effects["c"][0], arguments='{"size": 7}')]
+    assert judged(evidence) == "pay c ran with {'size': 7}, and was to run with [{'size': 0}]"
+    evidence.approvals["c"] = [{"size": 7}]
+    assert judged(evidence) == ""
+
+
+def test_another_key_than_the_calls_own_is_found() -> None:
+    evidence = sound()
+    evidence.effects["c"] = [replace(evidence.effects["c"][0], key="s:q:c")]
+    assert "c took effect under the keys ['s:q:c'], not ['s:r:c']" in judged(evidence)
+
+
+def test_results_in_another_order_than_their_calls_are_found() -> None:
+    evidence = sound()
+    user, asks, told, done = evidence.transcript
+    calls = (*asks.parts, ToolCall(call_id="d", name="screen"))
+    results = (ToolResult(call_id="d", name="screen"), *told.parts)
+    evidence.transcript = (user, replace_parts(asks, calls), replace_parts(told, results), done)
+    assert "the calls ['c', 'd'] have their results in another order: ['d', 'c']" in judged(evidence)
+
+
+def replace_parts(message: Message, parts: Any) -> Message:
+    return message.model_copy(update={"parts": parts})
+
+
+def test_an_approval_that_nothing_came_of_is_found() -> None:
+    evidence = sound()
+    evidence.approvals["d"] = [None]
+    assert judged(evidence) == "d was approved, and nothing came of it"
 
 
 def test_a_once_tool_that_is_tried_again_by_itself_is_found() -> None:
@@ -107,13 +151,13 @@ def test_a_once_tool_that_is_tried_again_by_itself_is_found() -> None:
 def test_a_result_that_the_ledger_does_not_have_is_found() -> None:
     evidence = sound()
     evidence.effects = {}
-    assert "its result is 'receipt 1 of s:c', and the ledger has []" in judged(evidence)
+    assert "its result is 'receipt 1 of s:r:c', and the ledger has []" in judged(evidence)
 
 
 def test_an_effect_without_a_call_is_found() -> None:
     evidence = sound()
-    evidence.effects["s:d"] = []
-    assert "effects under keys that no call has: ['s:d']" in judged(evidence)
+    evidence.effects["d"] = []
+    assert "effects of calls that there are not: ['d']" in judged(evidence)
 
 
 @pytest.mark.parametrize(("times", "found"), [(0, "pay c has 0 results"), (2, "pay c has 2 results")])

@@ -1,0 +1,69 @@
+"""The crash test finds what it is there to find: ten everturns that are wrong, each in a way of its own. In short."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+import pytest
+
+from tests.crash.drill import Drill
+from tests.crash.invariants import broken
+from tests.crash.mutants import MUTANTS
+from tests.crash.report import report
+from tests.crash.storm import server
+
+AT_ONCE = 6
+SOUND = ""
+
+
+@pytest.fixture(scope="module")
+async def drills(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Drill]:
+    """One with everturn as it is, and one with each mutant; together, on one server."""
+    folder = tmp_path_factory.mktemp("drills")
+    room = asyncio.Semaphore(AT_ONCE)
+
+    async def drilled(name: str) -> Drill:
+        own = folder / (name or "sound")
+        own.mkdir()
+        async with room:
+            drill = Drill(own, shared, mutant=name, kills=name == SOUND or MUTANTS[name].kills)
+            await drill.run()
+            return drill
+
+    async with server(folder) as shared:
+        names = [SOUND, *MUTANTS]
+        return dict(zip(names, await asyncio.gather(*map(drilled, names)), strict=True))
+
+
+def test_everturn_as_it_is_breaks_no_rule(drills: dict[str, Drill]) -> None:
+    sound = drills[SOUND]
+    assert broken(sound) == [], report(sound)
+    assert len(sound.ended) == len(sound.stories)
+
+
+def test_all_that_the_mutants_get_wrong_happens(drills: dict[str, Drill]) -> None:
+    sound = drills[SOUND]
+    assert any(kill.hits for kill in sound.kills)
+    assert any(handed > 0 for evidence in sound.evidence for handed in evidence.handed_on)
+    edits = [edit for evidence in sound.evidence for given in evidence.approvals.values() for edit in given]
+    assert None in edits
+    assert any(edit is not None for edit in edits)
+    decided = {
+        result.decision.verdict
+        for evidence in sound.evidence
+        for message in evidence.transcript
+        for result in message.tool_results
+        if result.decision
+    }
+    assert decided == {"approve", "deny"}
+
+
+def test_there_are_ten() -> None:
+    assert len(MUTANTS) == 10
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_mutant_is_found_by_what_is_wrong_with_it(drills: dict[str, Drill], name: str) -> None:
+    found = broken(drills[name])
+    assert any(re.search(MUTANTS[name].found, what) for what in found), [*found, report(drills[name])]
