@@ -35,7 +35,7 @@ check: setup ## what CI runs first
 bench: setup ## the benchmarks, as a table
 	@.venv/bin/python -m benchmarks
 
-crash: setup ## the crash test at full length: make crash SEED=7 KILLS=100
+crash: setup ## the crash test at full length: make crash SEED=7 KILLS=100; MUTANTS=1: does it find ten wrong everturns?
 	@.venv/bin/python -m tests.crash
 
 exits: setup ## how many of 100 runs of short programs are killed at their end: make exits COUNT=20

@@ -1,4 +1,7 @@
-"""`python -m tests.crash`: the crash test. SEED and KILLS may come from the environment: `make crash KILLS=100`."""
+"""`python -m tests.crash`: the crash test. SEED and KILLS may come from the environment: `make crash KILLS=100`.
+
+With MUTANTS=1 it is the crash test that is tested: it has to find each of ten wrong everturns. MUTANTS=NAME is one.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,21 @@ import asyncio
 import logging
 import os
 import random
+import re
 import shutil
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from everturn import logs
 from tests.crash.invariants import broken
+from tests.crash.mutants import MUTANTS
 from tests.crash.report import report
 from tests.crash.storm import Plan, Storm
+
+MUTANT_PLAN = {"conversations": 40, "kills": 8, "restarts": 1, "patience": 60.0}
+"""One takes about a minute."""
 
 
 def main() -> int:
@@ -23,6 +32,8 @@ def main() -> int:
     # What Temporal's core has to say of a server that is away is no news here.
     logs.forward_core_logs()
     logging.getLogger("temporalio").setLevel(logging.CRITICAL)
+    if wanted := os.environ.get("MUTANTS"):
+        return _find_mutants(replace(plan, **MUTANT_PLAN), [*MUTANTS] if wanted == "1" else [wanted])
     print(f"crash test: {plan}", flush=True)  # the seed, even if all hangs
     folder = Path(tempfile.mkdtemp(prefix="everturn-crash-"))
     storm = Storm(plan, folder)
@@ -37,6 +48,21 @@ def main() -> int:
     else:
         shutil.rmtree(folder)
     return 1 if found else 0
+
+
+def _find_mutants(plan: Plan, names: list[str]) -> int:
+    """0 if each was found, by what is wrong with it."""
+    print(f"{len(names)} mutants: {plan}", flush=True)
+    missed = []
+    for name in names:
+        with tempfile.TemporaryDirectory(prefix="everturn-crash-", ignore_cleanup_errors=True) as folder:
+            storm = Storm(plan, Path(folder), mutant=name)
+            asyncio.run(storm.run())
+        found = [what for what in broken(storm) if re.search(MUTANTS[name].found, what)]
+        print(f"{name}: {'found, ' + found[0][:200] if found else 'MISSED'}", flush=True)
+        missed += [] if found else [name]
+    print(f"{len(names) - len(missed)} of {len(names)} mutants found" + f"; missed: {', '.join(missed)}" * bool(missed))
+    return 1 if missed else 0
 
 
 def _plan() -> Plan:

@@ -16,7 +16,7 @@ QUIET_SECONDS = 8.0
 """Without any news, a conversation that has not ended never will."""
 LONGEST_SECONDS = 120.0
 
-PLAN = Plan(seed=1, conversations=4, kills=0, restarts=0, workers=1, clients=0, run_events=15)
+PLAN = Plan(seed=1, conversations=4, kills=0, restarts=0, workers=1, clients=0, run_events=15, resume=30.0)
 
 PAYS = 2
 """The story whose payment is cut short."""

@@ -13,6 +13,7 @@ from everturn.records import ToolCall, ToolResult
 from tests.crash.cast import teller
 from tests.crash.evidence import Evidence
 from tests.crash.people import answer_to
+from tests.crash.resumes import late
 
 if TYPE_CHECKING:
     from tests.crash.storm import Storm
@@ -35,7 +36,7 @@ def broken(storm: Storm) -> list[str]:
     for evidence in storm.evidence:
         for rule in RULES:
             found += [f"conversation {evidence.story.id}: {what}" for what in rule(evidence)]
-    return found
+    return [*found, *late(storm)]
 
 
 def _workflow_tasks(evidence: Evidence) -> Iterator[str]:

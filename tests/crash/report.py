@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from statistics import median
 from typing import TYPE_CHECKING
 
-from tests.crash.evidence import resumed_at
+from tests.crash.resumes import resumes
 
 if TYPE_CHECKING:
-    from tests.crash.storm import Kill, Storm
+    from tests.crash.storm import Storm
 
 ROUGH = 10
 
@@ -22,8 +21,11 @@ def report(storm: Storm) -> str:
     turns = sum(len(one.turns()) for one in evidence)
     tools = sum(run.name != "call_model" for one in evidence for run in one.activities)
     tries = sum(run.tries - 1 for one in evidence for run in one.activities if run.tries > 1)
-    seconds = resumes(storm, storm.kills)
-    replaced = resumes(storm, [kill for kill in storm.kills if kill.replaced])
+    resumed = resumes(storm)
+    seconds = [one.seconds for one in resumed]
+    replaced = [one.seconds for one in resumed if one.kill.replaced]
+    undisturbed = [one.undisturbed for one in resumed]
+    handed_on = [inbox for one in evidence for inbox in one.handed_on]
     lines = [
         f"seed {plan.seed}",
         f"{len(storm.ended)} of {plan.conversations} conversations ended, in {storm.seconds:.0f} s: {turns} turns, "
@@ -31,12 +33,14 @@ def report(storm: Storm) -> str:
         f"{sum(one.events for one in evidence)} events in {sum(len(one.runs) for one in evidence)} runs",
         f"{len(storm.kills)} workers killed, with {sum(len(kill.hits) for kill in storm.kills)} activities in hand",
         f"{len(storm.restarts)} server restarts"
-        + _of(storm.restarts, ", until it answered: ")
+        + _of([one.answered - one.began for one in storm.restarts], ", until it answered: ")
         + f"; {storm.refused} workers found no server when they started",
         f"{tries} retries of activities; {sum(one.lost for one in evidence)} lost tries recovered, and "
         f"{sum(one.task_timeouts for one in evidence)} workflow tasks taken over",
         "time to resume after a worker's kill: " + (_of(seconds) or "no kill hit anything"),
         "  of those, where a worker was started on the same machine at once: " + (_of(replaced) or "none"),
+        f"  since the last that happened to it: {_of(undisturbed) or 'none'}; {plan.resume:g} s are allowed",
+        f"{len(handed_on)} runs went on as new ones, {sum(map(bool, handed_on))} of them with messages in the inbox",
         f"{storm.clients_killed} client processes killed, with {storm.people_killed} people in them; {storm.vanished} "
         "more clients vanished",
         f"{storm.proxy.dropped} connections dropped; faults of the model server: {_counts(faults)}",
@@ -45,18 +49,6 @@ def report(storm: Storm) -> str:
     if storm.people.rough:
         lines.append(f"errors that are not everturn's own: {_counts(storm.people.rough)}")
     return "\n".join(lines)
-
-
-def resumes(storm: Storm, kills: Sequence[Kill]) -> list[float]:
-    """For each activity that these kills hit: seconds until it was taken up again."""
-    by_id = {one.story.id: one for one in storm.evidence}
-    times = []
-    for kill in kills:
-        for hit in kill.hits:
-            at = resumed_at(hit, kill.at, by_id[hit.conversation])
-            if at is not None:
-                times.append(at - kill.at)
-    return times
 
 
 def _of(seconds: list[float], before: str = "") -> str:

@@ -29,6 +29,8 @@ FAULTS: list[tuple[str, Reply]] = [
     ("cut", cut("This sentence will never be finished, for its connection breaks.", after=2)),
     ("401", fail(401, "no such key")),
 ]
+BURST = 6
+"""So many messages come without waiting for a reply: some wait in the inbox when a run goes on as a new one."""
 LONG_CHARS = 2_500
 """Two of them are more than `cast.TURN_CHARS`."""
 FAULT_WEIGHTS = [4, 1, 4, 2, 4, 2, 2, 1, 2, 4, 1]
@@ -57,13 +59,13 @@ class Story:
     @classmethod
     def make(cls, seed: int, number: int, prefix: str) -> Story:
         rng = random.Random(f"{seed}/{number}")
-        messages = rng.choice([1, 1, 2, 3])
+        messages = rng.choice([1, 1, 2, 3, BURST])
         turns = []
         for message in range(messages):
             turns += [_turn(rng) for _ in range(rng.choice([0, 1, 2, 2, 3, 4]))]
             turns.append(Turn(f"Answer {message} of story {number}.", *_trouble(rng)))
-        revived = messages > 1 and rng.random() < 0.3
-        burst = messages > 2 and not revived
+        burst = messages == BURST
+        revived = 1 < messages < BURST and rng.random() < 0.3
         texts = tuple(said(number, message, burst=burst) for message in range(messages))
         return cls(number, texts, tuple(turns), revived, f"{prefix}-{number}", burst)
 

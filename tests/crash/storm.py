@@ -46,10 +46,13 @@ class Plan:
     """Conversations."""
     pace: float = 4.0
     """Seconds from kill to kill, on average."""
-    run_events: int = 60
+    run_events: int = 40
     """A longer run is continued as a new one."""
     patience: float = 120.0
     """Seconds in which, after the last kill, every conversation has to end."""
+    resume: float = 10.0
+    """Seconds after which what a killed worker had in hand is taken up again: since the kill, or since the last that
+    happened after it (another kill, or the server's return)."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,14 @@ class Kill:
     replaced: bool = False
     """A worker was started on the same machine at once."""
     hits: list[Hit] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Restart:
+    """Of the server."""
+
+    began: float
+    answered: float
 
 
 def server(folder: Path) -> DevServer:
@@ -99,8 +110,7 @@ class Storm:
         self.author = Author(self.stories)
         self.ledger = Ledger(folder / LEDGER).create()
         self.kills: list[Kill] = []
-        self.restarts: list[float] = []
-        """Seconds until the server answered again."""
+        self.restarts: list[Restart] = []
         self.refused = 0
         """Workers that ended by themselves, since no server was there."""
         self.vanished = 0
@@ -277,9 +287,9 @@ class Storm:
     async def _restart_server(self, before: asyncio.Task[None] | None = None) -> None:
         if before:
             await before
-        began = time.monotonic()
+        began = time.time()
         await self.server.restart()
-        self.restarts.append(time.monotonic() - began)
+        self.restarts.append(Restart(began, time.time()))
 
     async def _trouble_the_network(self) -> None:
         while True:

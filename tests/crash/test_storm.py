@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,14 +15,15 @@ from tests.crash.evidence import Evidence, Run
 from tests.crash.invariants import RULES, broken
 from tests.crash.ledger import Effect
 from tests.crash.report import report
+from tests.crash.resumes import late
 from tests.crash.stories import Asked, Story
-from tests.crash.storm import Plan, Storm
+from tests.crash.storm import Hit, Kill, Plan, Restart, Storm
 
 
 @pytest.fixture(scope="module")
 async def storm(tmp_path_factory: pytest.TempPathFactory) -> Storm:
     seed = int(os.environ.get("SEED", "5"))
-    plan = Plan(seed=seed, conversations=12, kills=4, restarts=1, pace=2.0, at_once=12, patience=60.0)
+    plan = Plan(seed=seed, conversations=12, kills=4, restarts=1, pace=2.0, at_once=12, patience=60.0, resume=30.0)
     storm = Storm(plan, tmp_path_factory.mktemp("storm"))
     await storm.run()
     return storm
@@ -179,3 +181,19 @@ def test_a_failed_workflow_task_and_a_history_that_diverges_are_found(tmp_path: 
     evidence.task_failures.append("NON_DETERMINISTIC_ERROR: it")
     evidence.divergence = "it"
     assert judged(evidence) == "a workflow task failed: NON_DETERMINISTIC_ERROR: it; its history does not replay: it"
+
+
+def test_what_is_taken_up_again_too_late_is_found() -> None:
+    evidence = sound()
+    evidence.activities[0] = replace(evidence.activities[0], tries=2, ended_at=22.0)
+    evidence.asked.append(Asked(21.0, 0, 0, ("a",), "reply"))
+    kill = Kill(10.0, 7, hits=[Hit("s", "r", "1", "call_model")])
+    storm: Any = SimpleNamespace(plan=Plan(), kills=[kill], restarts=[], evidence=[evidence])
+    (found,) = late(storm)
+    assert found.startswith("call_model of s was taken up again 11.0 s after the last that happened to it")
+    assert "10 s are allowed" in found
+    # Time without a server does not count, and another kill begins anew.
+    storm.restarts = [Restart(10.5, 12.0)]
+    assert not list(late(storm))
+    storm.restarts, storm.kills = [], [kill, Kill(12.0, 8)]
+    assert not list(late(storm))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -14,7 +15,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import Client, Conversation, Limits, tool
 from everturn.testing import ScriptedModel, call
-from everturn.workflows import carry, progress
+from everturn.workflows import carry, controls, progress
 from tests.conftest import agent_on, eventually, hosting, waiting
 from tests.workflows.test_conversation import results_of
 from tests.workflows.test_one_law import page, pages
@@ -181,6 +182,46 @@ async def test_messages_that_come_in_between_are_all_taken(
         assert len(await runs_of(client, conversation)) >= 4
         await conversation.close()
         await conversation.outcome()
+
+
+async def test_messages_that_wait_in_the_inbox_go_along_to_the_next_run(
+    client: Client, scripted: Scripted, cached_conversations: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(carry, "MAX_EVENTS", 14)
+    monkeypatch.setattr(controls, "MAX_DELTA_CHARS", 300)  # one of these messages fills a turn
+    said = [f"{number}: {'again ' * 40}" for number in range(4)]
+    may_end = asyncio.Event()
+
+    @tool
+    async def read_page(number: int) -> str:
+        await may_end.wait()
+        return f"page {number}"
+
+    model = scripted([call("read_page", {"number": 1}), "A", "B", "C", "D"])
+    agent = agent_on(model, tools=[read_page])
+    async with hosting(client, agent, cached_conversations=cached_conversations):
+        conversation = await client.start(agent, said[0], keep_open=timedelta(minutes=1), message_id="m0")
+        for number in (1, 2, 3):
+            await conversation.send(said[number], message_id=f"m{number}")
+        may_end.set()
+        await eventually(lambda: len(model.requests) >= 3)
+        await conversation.reply()
+        for number in (1, 2, 3):  # which do not count, in whatever run the first ones came
+            await conversation.send(said[number], message_id=f"m{number}")
+        await conversation.close()
+        await conversation.outcome()
+    handed_on = [await inbox_of(client, conversation, run_id) for run_id in (await runs_of(client, conversation))[1:]]
+    assert max(map(len, handed_on)) >= 2
+    transcript = await conversation.transcript()
+    assert [message.text for message in transcript if message.role == "user"] == said
+
+
+async def inbox_of(client: Client, conversation: Conversation, run_id: str) -> list[Any]:
+    """What was handed on to a run in the inbox, as Temporal has it."""
+    history = await client.temporal.get_workflow_handle(conversation.id, run_id=run_id).fetch_history()
+    given = history.events[0].workflow_execution_started_event_attributes.input.payloads[0].data
+    inbox: list[Any] = json.loads(given)["carry"].get("inbox", [])
+    return inbox
 
 
 async def test_approvals_and_counters_go_on_through_the_runs(
