@@ -43,6 +43,7 @@ from everturn.sizes import MAX_KEYWORD_CHARS, id_problem
 from everturn.spelling import known_options, options_of
 from everturn.standing import Standing
 from everturn.transcript import read_transcript
+from everturn.utf8 import as_utf8, check_utf8
 
 TASK_TIMEOUT = timedelta(seconds=5)
 """What a worker that is killed in a workflow task costs. Temporal's own default is 10 s."""
@@ -87,7 +88,7 @@ class Client:
         if stores := storage or Settings.load().storage:
             merged["data_converter"] = stored(merged["data_converter"], stores)
         if address:
-            merged["target_host"] = address
+            merged["target_host"] = check_utf8("address", address)
         interpreter_exit.runtime_is_used()
         try:
             temporal = await temporalio.client.Client.connect(**merged)
@@ -193,12 +194,14 @@ class Client:
 
     def conversation(self, id: str) -> Conversation:  # noqa: A002 - the contract's name
         """A handle on a conversation, which need not exist yet."""
-        return Conversation(self, id)
+        return Conversation(self, check_utf8("id", id))
 
     async def conversations(self, *, status: str | None = None, agent: str | None = None) -> AsyncIterator[Listed]:
         """The fleet, newest first. `status` is a state of the contract, such as 'awaiting_approval'. Temporal's index
         lags: what has just changed may take a second to show. Raises ConversationError where the namespace lacks
         everturn's search attributes."""
+        for what, wanted in (("status", status), ("agent", agent)):
+            check_utf8(what, wanted or "")
         with self._searching():
             async for execution in self.temporal.list_workflows(fleet.query(status=status, agent=agent)):
                 yield fleet.listed(execution)
@@ -206,6 +209,7 @@ class Client:
     async def count(self, agent: str | None = None) -> dict[str, int]:
         """How many conversations there are by status, as in `conversations`, without the zeros; of one agent only,
         where it is named. Temporal's index lags: what has just changed may take a second to show."""
+        check_utf8("agent", agent or "")
         with self._searching():
             return await fleet.count(self.temporal, agent=agent)
 
@@ -255,6 +259,7 @@ class Client:
             raise Refused(problem, cure="Take a shorter one.")
         message = start.as_message().text
         reuse = WorkflowIDReusePolicy.REJECT_DUPLICATE if new else WorkflowIDReusePolicy.ALLOW_DUPLICATE
+        check_utf8("id", conversation_id)
         try:
             await self.temporal.start_workflow(
                 names.CONVERSATION,
@@ -350,6 +355,6 @@ def _name(agent: Agent | str) -> str:
 
 def _whoever_runs_this() -> str:
     try:
-        return f"{getpass.getuser()}@{socket.gethostname()}"
+        return as_utf8(f"{getpass.getuser()}@{socket.gethostname()}")
     except OSError:
         return socket.gethostname()

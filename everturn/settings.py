@@ -12,6 +12,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from everturn import names
 from everturn.errors import InvalidSetting
+from everturn.utf8 import is_utf8
 
 PREFIX: Final = "EVERTURN_"
 
@@ -51,6 +52,7 @@ class Settings(BaseSettings):
     @classmethod
     def load(cls) -> Self:
         _refuse_unknown_variables(known=[PREFIX + name.upper() for name in cls.model_fields])
+        _refuse_garbled_variables()
         try:
             return cls()
         except ValidationError as error:
@@ -81,6 +83,12 @@ def _refuse_unknown_variables(*, known: list[str]) -> None:
             raise InvalidSetting(f"No setting is called {name}.", cure=cure)
 
 
+def _refuse_garbled_variables() -> None:
+    for name, value in os.environ.items():
+        if name.startswith((PREFIX, "TEMPORAL_")) and not is_utf8(value):
+            raise InvalidSetting(f"The value of {name} is not UTF-8.")
+
+
 class ConnectOptions(dict[str, Any]):
     """Keyword arguments for temporalio's `Client.connect`. Its repr tells where to, and no key."""
 
@@ -99,8 +107,11 @@ def connect_options() -> ConnectOptions:
     # Temporal passes over a missing file, and the conversation would go to another server than the one meant.
     if file and not Path(file).is_file():
         raise InvalidSetting(f"TEMPORAL_CONFIG_FILE={file!r} is not a file.")
+    _refuse_garbled_variables()
+    # Any other variable that is not UTF-8 would make the SDK panic.
+    readable = {name: value for name, value in os.environ.items() if is_utf8(name) and is_utf8(value)}
     try:
-        loaded = ClientConfig.load_client_connect_config()
+        loaded = ClientConfig.load_client_connect_config(override_env_vars=readable)
     except OSError as error:
         raise InvalidSetting(
             f"Temporal's settings name the file {error.filename!r}, which can't be read: {error.strerror}."

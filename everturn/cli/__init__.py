@@ -8,10 +8,12 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Annotated, NoReturn, cast
 
 import typer
 
+from everturn.cli import streams
 from everturn.cli.chat import chat
 from everturn.cli.decide import answer, approve, cancel_turn, close, deny, pause, resume, send
 from everturn.cli.demo import demo
@@ -28,6 +30,7 @@ from everturn.cli.web import web
 from everturn.errors import EverturnError
 from everturn.printable import printable_line
 from everturn.serving import end_process
+from everturn.utf8 import is_utf8
 
 # Typer brings its own copy of click, or uses the one that is installed: this is the base of either's usage errors.
 _UsageError = cast("type[Exception]", typer.BadParameter.__base__)
@@ -73,6 +76,7 @@ def _everturn(
 
 def main() -> NoReturn:
     """Runs the command of this process's arguments, and ends the process."""
+    streams.stand_in_for_closed_ones()
     end_process(run_command(sys.argv[1:]))
 
 
@@ -82,7 +86,7 @@ def run_command(arguments: Sequence[str]) -> int:
         # A terminal that lacks a character shows another; it is no reason to fail.
         if reconfigure := getattr(stream, "reconfigure", None):
             reconfigure(errors="replace")
-    if wrong := [argument for argument in arguments if not _is_text(argument)]:
+    if wrong := [argument for argument in arguments if not is_utf8(argument)]:
         return _line(f"everturn: {wrong[0]!r} is not UTF-8.", status=2)
     try:
         return app(list(arguments), prog_name="everturn", standalone_mode=False) or 0
@@ -97,18 +101,10 @@ def run_command(arguments: Sequence[str]) -> int:
     except asyncio.CancelledError:  # nobody cancels a command but Temporal's worker, when it can't go on
         return _failed("Temporal refused the worker. `everturn doctor` looks at the connection.")
     except BrokenPipeError:  # whoever read our output has seen enough
-        return _quiet_end()
+        streams.let_go_of_broken_ones()
+        return 1
     except Exception as error:  # noqa: BLE001 - whatever it is: no traceback here
         return _unexpected(error)
-
-
-def _is_text(argument: str) -> bool:
-    """Python reads bytes that are not UTF-8 as halves of surrogate pairs, which nothing takes."""
-    try:
-        argument.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _usage(error: Exception) -> int:
@@ -135,17 +131,13 @@ def _unexpected(error: Exception) -> int:
     if isinstance(error, RPCError):
         return _failed(f"Temporal said no: {error.message}. `everturn doctor` looks at the connection.")
     if isinstance(error, OSError) and error.errno in _OUTPUT_TROUBLE:
-        _quiet_end()
+        streams.let_go_of_broken_ones()
         return _failed(f"The output can't be written: {error.strerror}.")
     kind, what = type(error).__name__, str(error) or "no message"
     return _failed(f"{kind}: {what}. EVERTURN_LOG_LEVEL=debug shows where; if it is not your own, please report it.")
 
 
-def _quiet_end() -> int:
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 1
-
-
 def _line(message: str, *, status: int) -> int:
-    print(printable_line(message), file=sys.stderr)
+    with suppress(OSError):  # nobody reads any more
+        print(printable_line(message), file=sys.stderr)
     return status

@@ -36,11 +36,20 @@ def run(
     from everturn.cli.hosts import Wanted
 
     wanted = Wanted.of(model=model, tools=tool, system=system, agent=agent)
-    text = sys.stdin.read().strip() if prompt == "-" else prompt
+    text = _read_all() if prompt == "-" else prompt
     if not text.strip():
         raise typer.BadParameter("there is nothing to say.", param_hint="PROMPT")
     name = id or f"{agent or 'run'}-{uuid4().hex[:8]}"
     asyncio.run(_run(wanted, text, name, approve_all=yes, as_json=as_json))
+
+
+def _read_all() -> str:
+    from everturn.errors import InvalidFile
+
+    try:
+        return sys.stdin.buffer.read().decode().strip()
+    except UnicodeDecodeError as error:
+        raise InvalidFile(f"Standard input is not UTF-8: {error.reason}, at byte {error.start}.") from None
 
 
 async def _run(wanted: Wanted, text: str, name: str, *, approve_all: bool, as_json: bool) -> None:

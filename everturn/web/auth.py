@@ -100,7 +100,7 @@ class Gate:
         if not request.url.path.startswith("/api/"):
             return None
         origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site")
-        if (origin is not None and urlsplit(origin).netloc != host) or site not in (None, "same-origin", "none"):
+        if (origin is not None and _place_of(origin) != host) or site not in (None, "same-origin", "none"):
             return _refused(403, "Only the inbox's own page may ask this: the request comes from another site's.")
         if request.method == "POST" and request.headers.get("content-type", "").partition(";")[0] != "application/json":
             return _refused(415, "The body is to be application/json.")
@@ -135,6 +135,14 @@ class Gate:
 
 def _refused(status: int, why: str) -> Response:
     return JSONResponse({"error": why}, status_code=status)
+
+
+def _place_of(origin: str) -> str | None:
+    """An Origin header without its scheme; None for what is no address, such as `http://[::1`."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return None
 
 
 def _name_of(host: str) -> str:

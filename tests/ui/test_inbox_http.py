@@ -72,6 +72,12 @@ async def guarded(client: Client) -> AsyncIterator[httpx.AsyncClient]:
         ("/api/status?conversation=none", {"sec-fetch-site": "same-site"}, 403),  # another port of this machine
         ("/api/status?conversation=none", {"origin": "http://evil.example"}, 403),
         ("/api/stream", {"origin": "null"}, 403),
+        ("/api/status?conversation=none", {"origin": "http://[::1"}, 403),  # no address at all
+        ("/api/status?conversation=none", {"origin": "http://[evil]"}, 403),
+        ("/api/status?conversation=%ed%a0%80", {}, 404),  # half of a surrogate pair
+        ("/api/stream?conversation=%ff&since=%ff", {}, 400),
+        ("/", {"host": "[::1"}, 400),
+        ("/", {"host": "]"}, 400),
         ("/nothing", {}, 404),
     ],
 )
@@ -104,6 +110,15 @@ async def test_no_other_page_can_decide(web: httpx.AsyncClient, headers: dict[st
     answer = await web.post("/api/approve", content=body, headers=own)
     assert answer.status_code == status
     assert answer.json()["error"]
+
+
+async def test_half_a_surrogate_pair_in_an_id_is_refused(web: httpx.AsyncClient) -> None:
+    for verb, body in {
+        "start": '{"agent": "clerk", "message": "Hi", "id": "\\ud800"}',
+        "approve": '{"conversation": "\\ud800", "call_id": "a"}',
+        "message": '{"conversation": "\\ud800", "text": "Hi", "message_id": "m"}',
+    }.items():
+        assert (await web.post(f"/api/{verb}", content=body, headers=JSON)).status_code in (400, 404)
 
 
 # ---------------------------------------------------------------- the token
