@@ -128,7 +128,7 @@ def _plain(value: Any) -> Any:
         raise ValueError(f"{kind} can only be returned by itself or in a list of Text, Image and Document")
     if isinstance(value, Iterator):
         return _items(value)
-    if (iterator := _iterator_in(value, seen=set())) is not None:
+    if (iterator := iterator_in(value, seen=set())) is not None:
         raise ValueError(f"it holds {_kind(iterator)}, which may never end: make a list of it")
     return to_jsonable_python(value, inf_nan_mode="constants", fallback=_fallback)
 
@@ -141,8 +141,8 @@ def _items(value: Iterator[Any]) -> list[Any]:
     return items
 
 
-def _iterator_in(value: Any, *, seen: set[int]) -> Iterator[Any] | None:
-    """One that pydantic would come upon."""
+def iterator_in(value: Any, *, seen: set[int]) -> Iterator[Any] | None:
+    """One that pydantic would come upon, and go on with for ever if need be; None if there is none."""
     if isinstance(value, Iterator):
         return value
     inside: Iterable[Any] = ()
@@ -156,7 +156,7 @@ def _iterator_in(value: Any, *, seen: set[int]) -> Iterator[Any] | None:
         inside = [getattr(value, field.name) for field in fields(value)]
     if inside and id(value) not in seen:
         seen.add(id(value))
-        found = (_iterator_in(one, seen=seen) for one in inside)
+        found = (iterator_in(one, seen=seen) for one in inside)
         return next((iterator for iterator in found if iterator is not None), None)
     return None
 

@@ -24,6 +24,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from everturn.activities.lost_tries import left
 from everturn.journal import RPC_TIMEOUT, Journal, task_of
 from everturn.logs import get_logger
+from everturn.results import iterator_in
 
 INTERVAL_SECONDS = 1.5
 """Between two beats; the heartbeat time-out is 5 s."""
@@ -108,6 +109,8 @@ class Beat:
 def _shown(progress: Any) -> Any:
     """The user's value, as JSON has it; they may change theirs meanwhile."""
     try:
+        if iterator_in(progress, seen=set()) is not None:
+            return repr(progress)[:1000]
         written = to_json(progress)
         return from_json(written) if len(written) <= MAX_PROGRESS_BYTES else written[:1000].decode(errors="replace")
     except Exception:  # noqa: BLE001 - it is the user's value

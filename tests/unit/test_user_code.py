@@ -16,6 +16,7 @@ import pytest
 from pydantic import BaseModel, field_validator
 
 from everturn import tool, user_code
+from everturn.activities.beat import Beat
 from everturn.results import MAX_ITEMS, safe_error_text, to_parts
 from everturn.schemas import InvalidArguments
 from everturn.tools import ToolContext
@@ -244,6 +245,23 @@ async def test_an_exception_whose_words_never_end_is_known_by_its_name(
 
     assert await safe_error_text(Silent()) == "Silent"
     assert await safe_error_text(Rude()) == "Rude"
+
+
+class Speechless:
+    def __repr__(self) -> str:
+        raise KeyError("no words")
+
+
+async def test_progress_is_taken_as_it_is_now_and_whatever_it_is_it_can_be_sent() -> None:
+    beat = Beat(b"", asyncio.get_running_loop())
+    done = {"pages": [1]}
+    beat.report(done)
+    done["pages"].append(2)
+    assert beat.progress == {"pages": [1]}
+    for progress, said in [(itertools.count(), "count(0)"), (Speechless(), "Speechless"), ("x" * 100_000, '"xxx')]:
+        beat.report(progress)
+        assert beat.progress.startswith(said)
+        assert len(beat.progress) <= 1000
 
 
 # ---------------------------------------------------------------- predicates and validators

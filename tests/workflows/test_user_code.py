@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import itertools
 import os
 import signal
@@ -276,6 +277,28 @@ async def test_a_tool_that_blocks_the_loop_for_too_long_is_lost_and_not_kept_ali
     (result,) = results_of(await conversation.transcript())
     assert attempts[0] == 1
     assert result.text == f"done by try {attempts[-1]}" != "done by try 1"
+
+
+async def test_a_tool_that_holds_the_gil_is_not_run_for_ever(
+    client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lost_tries, "MOST_OF_A_TOOL", 1)
+    tries = []
+
+    @tool
+    def hold() -> str:
+        tries.append(1)
+        ctypes.PyDLL(None).sleep(7)  # with the GIL, unlike CDLL: no thread runs, and nothing beats
+        return "held"
+
+    agent = agent_on(scripted([call("hold"), "Done."]), tools=[hold])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Go")
+        assert (await conversation.outcome()).text == "Done."
+    (result,) = results_of(await conversation.transcript())
+    assert result.is_error
+    assert "its worker was lost 1 times" in result.text
+    assert len(tries) == 1
 
 
 # ---------------------------------------------------------------- whole workers
