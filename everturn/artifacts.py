@@ -10,7 +10,7 @@ from pydantic import Field
 
 from everturn.bounds import described
 from everturn.errors import InvalidSetting, ToolFailed
-from everturn.private_files import make_folder, write_atomically
+from everturn.private_files import make_folder, read_bounded, write_atomically
 from everturn.records import Record, Text, ToolResult
 from everturn.tools import Tool, ToolContext, tool
 
@@ -24,6 +24,9 @@ PLACE_CHARS = 500
 
 AROUND_CHARS = 100
 """Shown on each side of what a search finds."""
+
+MAX_BYTES = 256 * 1024 * 1024
+"""What is read of an artifact at most."""
 
 SEGMENT_CHARS = 200
 """File systems take names of 255 bytes."""
@@ -105,7 +108,7 @@ class Directory:
         write_atomically(self.root / name, data)
 
     def read(self, name: str) -> bytes:
-        return (self.root / name).read_bytes()
+        return read_bounded(self.root / name, most=MAX_BYTES)
 
 
 class Remote:
@@ -129,7 +132,7 @@ class Remote:
         self._files.pipe_file(path, data)
 
     def read(self, name: str) -> bytes:
-        data: bytes = self._files.cat_file(f"{self._root}/{name}")
+        data: bytes = self._files.cat_file(f"{self._root}/{name}", end=MAX_BYTES)
         return data
 
 

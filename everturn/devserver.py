@@ -19,6 +19,7 @@ from typing import IO, Any, Final, Self
 
 from everturn import names
 from everturn.errors import InvalidSetting, Unreachable
+from everturn.logs import names_a_secret
 from everturn.private_files import UMASK, close_to_others, make_folder, open_to_append
 from everturn.settings import connect_options, temporal_is_configured
 
@@ -154,8 +155,7 @@ class DevServer:
             stderr=self._log,
             process_group=self._guard.pid,
             umask=UMASK,
-            # The program reads these too, and they are not meant for this server.
-            env={name: value for name, value in os.environ.items() if not name.startswith("TEMPORAL_")},
+            env=_environment(),
         )
 
     def _arguments(self) -> list[str]:
@@ -307,6 +307,13 @@ def _cache_folder() -> Path:
 
 def _programs(folder: Path) -> list[Path]:
     return [path for path in folder.iterdir() if path.is_file() and os.access(path, os.X_OK)]
+
+
+def _environment() -> dict[str, str]:
+    """This process's, for a server that knows no model: without keys, and without Temporal's own variables, which the
+    program reads too and which are meant for clients."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("TEMPORAL_")}
+    return {name: value for name, value in kept.items() if not names_a_secret(name)}
 
 
 def _free_port() -> int:

@@ -198,10 +198,15 @@ def _is_news(record: logging.LogRecord) -> bool:
     return kind is None or kind.__module__.partition(".")[0] not in ("temporalio", "everturn")
 
 
+def names_a_secret(variable: str) -> bool:
+    """Whether an environment variable's name says that others are not to see its value."""
+    return variable.endswith(_SECRET_NAMES)
+
+
 def _scrub(_: Any, __: str, line: Any) -> str:
     """The last step: no value of a secret environment variable leaves, wherever in the line it stands."""
     # Read anew for each line: a user's file may load its keys after the logs were configured.
     for name in os.environ:
-        if name.endswith(_SECRET_NAMES) and len(value := os.environ[name]) >= _SECRET_MIN_CHARS:
+        if names_a_secret(name) and len(value := os.environ[name]) >= _SECRET_MIN_CHARS:
             line = line.replace(value, f"<{name}>")
     return str(line)

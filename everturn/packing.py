@@ -12,8 +12,10 @@ from everturn.records import Message
 
 _MESSAGES: TypeAdapter[tuple[Message, ...]] = TypeAdapter(tuple[Message, ...])
 
-MAX_UNPACKED_BYTES = 256 * 1024 * 1024
-"""More than any transcript; less than what a crafted payload could blow up to."""
+MAX_UNPACKED_BYTES = 64 * 1024 * 1024
+MAX_OBJECTS = 500_000
+"""More than any transcript has; less than what a crafted payload could blow up to. A message takes 27 bytes and more
+of JSON, and a kilobyte of memory."""
 
 
 def pack(messages: Sequence[Message]) -> str:
@@ -29,4 +31,6 @@ def unpack(data: str) -> tuple[Message, ...]:
         raise ValueError(f"packed messages can't be read: {error}") from None
     if not inflate.eof:
         raise ValueError("packed messages break off, or are larger than any transcript")
+    if written.count(b"{") > MAX_OBJECTS:
+        raise ValueError("packed messages are more than any transcript has")
     return _MESSAGES.validate_json(written)

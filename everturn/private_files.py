@@ -48,6 +48,18 @@ def close_to_others(path: Path) -> None:
         path.chmod(stat.S_IMODE(found.st_mode) & OWNER_ONLY)
 
 
+def read_bounded(path: Path, *, most: int) -> bytes:
+    """A file's content. Raises OSError, also for a pipe or a folder, and if it has more than `most` bytes."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    with os.fdopen(descriptor, "rb") as file:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(errno.EINVAL, "it is no file", str(path))
+        if found.st_size > most:
+            raise OSError(errno.EFBIG, f"it has {found.st_size:,} bytes, and the limit is {most:,}", str(path))
+        return file.read(most)
+
+
 def write_atomically(path: Path, data: bytes) -> None:
     """A file that is whole or not there, also after a power cut. One that is there is replaced. Raises OSError."""
     make_folder(path.parent)

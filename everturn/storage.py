@@ -24,9 +24,12 @@ from temporalio.converter import (
 )
 
 from everturn.errors import InvalidSetting
-from everturn.private_files import make_folder, write_atomically
+from everturn.private_files import make_folder, read_bounded, write_atomically
 
 C = TypeVar("C")
+
+MAX_STORED_BYTES = 256 * 1024 * 1024
+"""More than any payload; a larger file is none of ours."""
 
 _DIGEST = re.compile("[0-9a-f]{64}")
 
@@ -106,7 +109,7 @@ class DirectoryDriver(StorageDriver):
         if not _DIGEST.fullmatch(digest):
             raise ValueError(f"{dict(claim.claim_data)!r:.200} is no claim of the storage in {str(self.root)!r}")
         try:
-            data = self._path(digest).read_bytes()
+            data = read_bounded(self._path(digest), most=MAX_STORED_BYTES)
         except FileNotFoundError:
             raise FileNotFoundError(
                 f"The storage in {str(self.root)!r} lacks the payload {digest}: it was deleted, or stored elsewhere"

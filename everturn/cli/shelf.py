@@ -66,7 +66,7 @@ def models(as_json: JsonOption = False) -> None:
 
 
 def _provider(name: str) -> dict[str, Any]:
-    from everturn.providers.catalog import PROVIDERS, address_variable
+    from everturn.providers.catalog import PROVIDERS, address_variable, without_password
 
     row, variable = PROVIDERS[name], address_variable(name)
     given = os.environ.get(variable, "").strip()
@@ -77,7 +77,7 @@ def _provider(name: str) -> dict[str, Any]:
         "ready": bool((given or row.base_url) and (keys_set or given or not row.keys)),
         "keys": list(row.keys),
         "keys_set": keys_set,
-        "base_url": given or row.base_url,
+        "base_url": without_password(given or row.base_url or "") or None,
         "base_url_variable": variable,
     }
 

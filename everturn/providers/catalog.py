@@ -167,6 +167,7 @@ PROVIDERS: Mapping[str, Row] = {
 
 _ADDRESS_OF = {"openai-chat": "OPENAI_BASE_URL", "azure": "AZURE_OPENAI_BASE_URL"}
 """Providers whose base URL's variable is not named after them."""
+_USER = re.compile(r"//[^/?#@]*@")
 _ADDRESS_ALSO = {"azure": "AZURE_BASE_URL"}
 _ADDRESS_EXAMPLE = {"azure": "https://NAME.openai.azure.com/openai/v1", "scripted": "the ScriptedModel's base_url"}
 _ADDRESS_EXAMPLE["openresponses"] = "http://HOST/v1"
@@ -263,7 +264,9 @@ def _base_url(model: Model, row: Row, *, environ: Mapping[str, str]) -> tuple[st
         )
     if not _is_http(url):
         source = "Model(base_url=)" if model.base_url else variable
-        raise InvalidSetting(f"{source} is not an HTTP address: {url!r}.", cure="Write http://HOST or https://HOST.")
+        raise InvalidSetting(
+            f"{source} is not an HTTP address: {without_password(url)!r}.", cure="Write http://HOST or https://HOST."
+        )
     return _azure_url(url, model.model) if model.provider == "azure" else url, bool(given)
 
 
@@ -279,6 +282,11 @@ def _azure_url(url: str, deployment: str) -> str:
     elif base.endswith("/deployments"):
         base += f"/{quote(deployment, safe='')}"
     return f"{base}{mark}{query}"
+
+
+def without_password(url: str) -> str:
+    """The address for people: a password in it is none of theirs."""
+    return _USER.sub("//…@", url)
 
 
 def _is_http(url: str) -> bool:

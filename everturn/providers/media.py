@@ -83,7 +83,7 @@ _TEXTUAL = re.compile(
     r"text/(?!rtf).*|application/(?:[\w.-]+\+)?(?:json|xml|yaml)"
     r"|application/(?:x-yaml|toml|x-toml|sql|x-sql|x-ndjson|jsonl|javascript|typescript|x-sh|graphql)"
 )
-_DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)[^,]*;base64,(.*)", re.S)
+_DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)")
 
 
 class Medium(NamedTuple):
@@ -98,12 +98,19 @@ class Medium(NamedTuple):
 def medium_of(part: Image | Document) -> Medium:
     """The part's content: a `data:` URL is opened, and of another URL the path may tell the type."""
     media_type, data = part.media_type or "", part.data
-    if part.url and (inline := _DATA_URL.fullmatch(part.url)):
-        media_type, data = inline.groups()
+    if part.url and (inline := _inline(part.url)):
+        media_type, data = inline
     elif part.url and not media_type:
         media_type = mimetypes.guess_type(_path(part.url))[0] or ""
     media_type = media_type.partition(";")[0].strip().lower()
     return Medium(_SAME.get(media_type, media_type), data)
+
+
+def _inline(url: str) -> tuple[str, str] | None:
+    """The type and the base64 of a `data:` URL."""
+    head, comma, data = url.partition(",")
+    found = _DATA_URL.match(head) if comma and head.endswith(";base64") else None
+    return (found[1], data) if found else None
 
 
 def takes(part: Image | Document, taken: frozenset[str]) -> bool:
