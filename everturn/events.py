@@ -69,6 +69,8 @@ class Replied(_Event):
     usage: Usage = Usage()
     final: bool = False
     """No tool calls: this answers what was asked."""
+    details: dict[str, JsonValue] = Field(default_factory=dict)
+    """What the provider says of the reply as a whole, as in Reply.details."""
 
 
 class ToolCalled(_Event):
@@ -358,7 +360,9 @@ def _command(name: str, payload: dict[str, Any], at: str) -> Event:
 
 
 def _reply(turn: int, reply: ModelReply, at: str) -> list[Event]:
-    replied = Replied(turn=turn, message=reply.message, usage=reply.usage, final=reply.final, at=at)
+    replied = Replied(
+        turn=turn, message=reply.message, usage=reply.usage, final=reply.final, details=reply.details, at=at
+    )
     events: list[Event] = [replied]
     plans = {plan.call_id: plan for plan in reply.plan}
     for call in reply.message.tool_calls:

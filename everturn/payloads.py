@@ -314,6 +314,8 @@ class ModelReply(Record):
     usage: Usage = Usage()
     cost_usd: float | None = None
     """None where the price is not known."""
+    details: dict[str, JsonValue] = Field(default_factory=dict)
+    """Reply.details; what is over 64 KB is left out, and named in `left_out`."""
     output: JsonValue = None
     """A final reply as the agent's `output` type; None where it has none, or where the reply does not fit it."""
     output_problem: str | None = None

@@ -85,7 +85,7 @@ class Image(PartRecord):
 class Document(PartRecord):
     """A file for the model to read, such as a PDF: either `data` (base64, with its `media_type`) or a `url`.
 
-    A model that can't read it is told so, in words, in its place.
+    A model that can't read it is told so, in words, in its place: docs/reference/providers.md says which reads what.
     """
 
     kind: Literal["document"] = "document"
@@ -285,11 +285,23 @@ class Reply(Record):
     """`provider:name`, as configured."""
     response_id: str | None = None
     """The provider's name for the reply."""
+    details: dict[str, JsonValue] = Field(default_factory=dict)
+    """What the provider says of the reply as a whole: `model`, where another one answered than was asked for,
+    `service_tier`, and under its own names why it was refused or filtered, and logprobs that were asked for."""
 
     @property
     def text(self) -> str:
         """The message's text parts, joined."""
         return self.message.text
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the model was done, and said nothing but thoughts. In a conversation it is asked again, twice; then
+        that is how it ends."""
+        return self.stop == "end" and all(
+            isinstance(part, Thinking) or (isinstance(part, Text) and not (part.text.strip() or part.extra))
+            for part in self.message.parts
+        )
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:

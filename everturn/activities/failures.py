@@ -17,12 +17,16 @@ from temporalio.exceptions import ApplicationError
 from everturn.activities.lost_tries import leave, left
 from everturn.errors import EverturnError, InvalidReply, ProviderError
 from everturn.models import Patience
+from everturn.records import Reply
 
 FIRST_DELAY_SECONDS = 0.5
 LONGEST_OWN_DELAY_SECONDS = 30.0
 INVALID_REPLIES = timedelta(minutes=1)
 """How long a reply that can't be read is asked for again: a server that does not speak the protocol is wrongly set up
 more often than passing ill."""
+
+EMPTY_REPLIES = 3
+"""From this try of a turn on, a reply that says nothing is taken for its end."""
 
 SPENT = "everturn_spent_seconds"
 
@@ -56,6 +60,18 @@ def after_reply(error: Exception) -> ApplicationError:
         type="ReplyNotPlanned",
         non_retryable=True,
     )
+
+
+def of_empty(reply: Reply, patience: Patience) -> ApplicationError | None:
+    """Another try for a reply that says nothing; None where it was tried often enough, and nothing is the answer.
+
+    Most models do that now and then, and rarely twice. Claude does it where it finds that its tools have said it all,
+    and then each time.
+    """
+    if activity.info().attempt >= EMPTY_REPLIES:
+        return None
+    again = of_provider(InvalidReply(f"The reply of {reply.model!r} is empty."), patience, fallback=None)
+    return None if again.non_retryable else again
 
 
 def handed_over() -> ApplicationError:

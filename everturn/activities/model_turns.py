@@ -16,6 +16,7 @@ from everturn.activities.beat import Beat, Heart
 from everturn.activities.large_replies import fitted
 from everturn.activities.planning import plan_calls
 from everturn.activities.prefixes import Prefixes, digest_of
+from everturn.activities.reply_details import short
 from everturn.activities.speech import Speech
 from everturn.activities.takeover import take_over
 from everturn.agent import Agent
@@ -90,6 +91,7 @@ class ModelTurns:
             digest=digest,
             usage=reply.usage,
             cost_usd=cost_usd(_model(agent, request), reply.usage),
+            details=reply.details,
             output=output,
             output_problem=problem,
             view=view,
@@ -178,7 +180,7 @@ class ModelTurns:
         limit, fallback = agent.patience.turn_timeout, _fallback(agent, question.model)
         try:
             async with asyncio.timeout(limit.total_seconds()):
-                reply = await ask(question, on_delta=speech.take if speech else None)
+                reply = short(await ask(question, on_delta=speech.take if speech else None))
         except TimeoutError:
             late = ConnectionFailed(f"The model turn took longer than {limit}.", cure="See Patience(turn_timeout=).")
             raise failures.of_provider(late, agent.patience, fallback=fallback) from None
@@ -197,6 +199,9 @@ class ModelTurns:
             if activity.is_worker_shutdown():
                 raise failures.handed_over() from None
             raise
+        if reply.is_empty and (again := failures.of_empty(reply, agent.patience)):
+            _log.warning("turn.empty", turn=request.turn, attempt=info.attempt)
+            raise again
         return await fitted(reply, turn=request.turn, artifacts=self._artifacts)
 
     # ------------------------------------------------------------ the transcript

@@ -38,6 +38,7 @@ def to_jsonl(exported: Exported) -> str:
             "stop": turn.stop,
             "usage": tokens(turn.usage),
             "cost_usd": turn.cost_usd,
+            "details": turn.details,
         }
         for turn in it.turns
     ]

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
+from pydantic import JsonValue
 from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import history, steps
@@ -38,6 +39,8 @@ class TurnFacts:
     usage: Usage
     cost_usd: float | None
     """None where the price is not known."""
+    details: dict[str, JsonValue] = field(default_factory=dict)
+    """What the provider said of the reply as a whole: the model and the tier that served it, why it was filtered."""
 
 
 @dataclass(frozen=True)
@@ -163,5 +166,6 @@ class _Reader:
                 stop=reply.stopped,
                 usage=reply.usage,
                 cost_usd=reply.cost_usd,
+                details=reply.details,
             )
         )

@@ -82,7 +82,10 @@ def _turns(request: Request) -> tuple[list[_Turn], bool]:
     for message in request.messages:
         own = message.provider == provider
         if message.role == "assistant":
-            _add(turns, "assistant", _assistant(message, own=own, pairs=pairs))
+            blocks = list(_assistant(message, own=own, pairs=pairs))
+            while blocks and blocks[-1]["type"] in _THOUGHTS:
+                blocks.pop()  # of a reply that was cut off, or empty: a thought that nothing follows is refused
+            _add(turns, "assistant", blocks)
             _add(turns, "user", _results(message.tool_calls, results))
         elif message.role == "user":
             content = list(_content(message.parts, own=own))

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from everturn.errors import InvalidReply
 from everturn.providers.base import Delta, Request, assistant_message
+from everturn.providers.details import details_of
 from everturn.providers.failures import ErrorInReply
 from everturn.providers.ids import call_ids
 from everturn.providers.reading import MAX_CALLS, MAX_NAME_CHARS, object_of, unusable
@@ -28,6 +29,8 @@ _STOPS: dict[str, Stop] = {
     "compaction": "paused",  # it put what came before into fewer words, and goes on when it is asked again
 }
 """What is not listed is the end: end_turn, stop_sequence, and whatever a server puts in its place."""
+
+_OF_A_MESSAGE: Final = ("id", "model", "stop_reason", "stop_sequence", "stop_details", "container")
 
 _WINDOW_FULL: Final = "model_context_window_exceeded"
 
@@ -150,6 +153,18 @@ class Assembler:
             usage=_usage(self._usage),
             model=self.request.model.name,
             response_id=mend(a_str(self._message.get("id")))[:MAX_NAME_CHARS] or None,
+            details=self._details(),
+        )
+
+    def _details(self) -> dict[str, Any]:
+        fallbacks = [block.start for block in self._blocks.values() if block.type == "fallback"]
+        took_over = a_dict(fallbacks[-1].get("to")).get("model") if fallbacks else None
+        return details_of(
+            self.request.model,
+            served_by=took_over or self._message.get("model"),
+            tier=self._usage.get("service_tier"),
+            stop_details=self._message.get("stop_details"),
+            stop_sequence=self._message.get("stop_sequence"),
         )
 
     def invalid(self, what: str) -> InvalidReply:
@@ -159,7 +174,7 @@ class Assembler:
         # Proxies that fail over splice a second message into the stream: what came of the first is void.
         self._started = True
         self._blocks = {}
-        self._message = {name: message.get(name) for name in ("id", "stop_reason", "container")}
+        self._message = {name: message.get(name) for name in _OF_A_MESSAGE}
         self._usage = {}
         self._take_usage(message.get("usage"))
         blocks = enumerate(a_list(message.get("content")))

@@ -50,6 +50,8 @@ class Dialect:
     """How the server is held to an output's schema. Where it can't be, the model is told of it in words."""
     files: Literal["none", "data", "data_or_url", "document_url"] = "none"
     """How a user's message holds files: not; as `file` with data, or with a URL too; as Mistral's `document_url`."""
+    images: bool = False
+    """Whether an assistant's message holds the pictures that it made, as `images`."""
     sounds: bool = False
     """Whether it holds sounds as `input_audio`. Which model hears them is for its user to know."""
     cache_key: bool = False
@@ -144,7 +146,7 @@ PROVIDERS: Mapping[str, Row] = {
     "openrouter": Row(
         base_url="https://openrouter.ai/api/v1",
         keys=("OPENROUTER_API_KEY",),
-        dialect=Dialect(files="data_or_url", sounds=True, strict_tools=True),
+        dialect=Dialect(files="data_or_url", images=True, sounds=True, strict_tools=True),
     ),
     "xai": Row(
         protocol="openai_responses",

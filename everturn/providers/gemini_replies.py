@@ -16,6 +16,7 @@ from typing import Any, Final, Literal
 
 from everturn.errors import InvalidReply
 from everturn.providers.base import Delta, Request, assistant_message
+from everturn.providers.details import details_of
 from everturn.providers.failures import ErrorInReply
 from everturn.providers.gemini_calls import PartialArguments, tool_names
 from everturn.providers.ids import call_ids
@@ -31,6 +32,8 @@ BESIDE: Final = {
     "citationMetadata": "citations",
 }
 """What comes beside the parts, and the name under which it is kept."""
+
+_OF_A_CANDIDATE: Final = ("finishMessage", "safetyRatings")
 
 _STOPS: dict[str, Stop] = {
     "MAX_TOKENS": "length",
@@ -114,6 +117,8 @@ class Assembler:
     _beside: dict[str, dict[str, Any]] = field(default_factory=dict)
     _usage: dict[str, Any] = field(default_factory=dict)
     _id: str = ""
+    _said_of_it: dict[str, Any] = field(default_factory=dict)
+    """Of the reply as a whole: why it was filtered, who answered, and logprobs."""
 
     @property
     def complete(self) -> bool:
@@ -161,7 +166,10 @@ class Assembler:
         usage = a_dict(chunk.get("usageMetadata"))
         if any(name.endswith("TokenCount") for name in usage):  # Vertex's first chunks name a traffic type only
             self._usage = usage
-        self._blocked = self._blocked or bool(a_dict(chunk.get("promptFeedback")).get("blockReason"))
+        if version := chunk.get("modelVersion"):
+            self._said_of_it["modelVersion"] = version
+        if a_dict(feedback := chunk.get("promptFeedback")).get("blockReason"):
+            self._blocked, self._said_of_it["promptFeedback"] = True, feedback
         candidates = (a_dict(candidate) for candidate in a_list(chunk.get("candidates")))
         candidate = next((one for one in candidates if one and not one.get("index")), None)
         return self._take_candidate(candidate) if candidate else []
@@ -175,10 +183,6 @@ class Assembler:
         if self._finish in _SLIPS and not self._can_be_told:
             raise self._invalid(f"the model went wrong ({self._finish})")
         parts = self._finished_parts()
-        # Nothing but thoughts: models do that now and then, and rarely twice. A signed text says something, even an
-        # empty one: that this is all.
-        if self._stop() == "end" and all(isinstance(part, Thinking) for part in parts):
-            raise self._invalid("it is empty")
         parts += [ServerToolUse(name=BESIDE[key], data={key: value}) for key, value in mended(self._beside).items()]
         return Reply(
             message=assistant_message(parts, request=self.request),
@@ -186,17 +190,40 @@ class Assembler:
             usage=_usage(self._usage),
             model=self.request.model.name,
             response_id=mend(self._id)[:MAX_NAME_CHARS] or None,
+            details=self._details(),
+        )
+
+    def _details(self) -> dict[str, Any]:
+        said, usage = dict(self._said_of_it), self._usage
+        return details_of(
+            self.request.model,
+            served_by=said.pop("modelVersion", ""),
+            tier=usage.get("serviceTier") or usage.get("trafficType"),
+            **said,
         )
 
     def _take_candidate(self, candidate: dict[str, Any]) -> list[Delta]:
         self._answered = True
         self._finish = a_str(candidate.get("finishReason")) or self._finish
+        self._said_of_it |= {
+            name: candidate[name] for name in ("finishMessage", "safetyRatings") if candidate.get(name)
+        }
+        if logprobs := a_dict(candidate.get("logprobsResult")):
+            self._take_logprobs(logprobs, candidate.get("avgLogprobs"))
         for key in BESIDE:
             if found := a_dict(candidate.get(key)):
                 self._beside[key] = self._beside.get(key, {}) | found
         parts = (a_dict(part) for part in a_list(a_dict(candidate.get("content")).get("parts")))
         deltas = [delta for part in parts for delta in self._take_part(part)]
         return [Delta(delta.kind, mend(delta.text)) for delta in deltas if delta.text]
+
+    def _take_logprobs(self, found: dict[str, Any], average: object) -> None:
+        """Logprobs that were asked for. A stream brings them in pieces."""
+        all_of_them = self._said_of_it.setdefault("logprobsResult", {})
+        for name, value in found.items():
+            all_of_them[name] = all_of_them.get(name, []) + value if isinstance(value, list) else value
+        if average is not None:
+            self._said_of_it["avgLogprobs"] = average
 
     def _take_part(self, part: dict[str, Any]) -> Iterator[Delta]:
         if isinstance(part.get("functionCall"), dict):

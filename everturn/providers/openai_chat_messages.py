@@ -11,6 +11,7 @@ from typing import Any
 from everturn.providers.base import NO_RESULT, UNPARSED, Memo, url_of
 from everturn.providers.catalog import Dialect
 from everturn.providers.media import OFFICE, PDF, PICTURES, SOUNDS, file_name, in_words, medium_of, takes
+from everturn.providers.openai_chat_media import IMAGES, is_sound, named, pictures
 from everturn.providers.untrusted import a_dict, write
 from everturn.records import Document, Image, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 
@@ -62,7 +63,8 @@ def encode_messages(
                 if kept is None or any(results.get(call_id) is not result for call_id, result in kept.results):
                     kept = _turn(message, results, dialect=dialect, provider=provider)
                     # Pictures are written anew each time: keeping them would keep every one twice.
-                    if kept.encoded[-1]["role"] != "user":
+                    # And a sound is named only as long as it lives.
+                    if kept.encoded[-1]["role"] != "user" and not kept.encoded[0].keys() & {"audio", "images"}:
                         _TURNS.put(message, provider, kept)
                 encoded += kept.encoded
             case "user":
@@ -99,7 +101,13 @@ def _turn(message: Message, results: Mapping[str, ToolResult], *, dialect: Diale
 
 
 def _assistant(message: Message, *, dialect: Dialect, own: bool) -> Encoded:
-    text = "".join(_words(part) for part in message.parts)
+    sound, spoken = named(message) if own else ("", frozenset[int]())
+    back = pictures(message) if own and dialect.images else []
+    text = "".join(
+        _words(part)
+        for place, part in enumerate(message.parts)
+        if not (place in spoken or is_sound(part) or (back and IMAGES in part.extra))
+    )
     # Another provider's thoughts stay with it.
     thinking = [part for part in message.parts if own and isinstance(part, Thinking)]
     thoughts = "".join(part.text for part in thinking)
@@ -114,6 +122,10 @@ def _assistant(message: Message, *, dialect: Dialect, own: bool) -> Encoded:
     if dialect.thinking_blocks and thoughts:
         thought = {"type": "thinking", "thinking": [{"type": "text", "text": thoughts}]}
         encoded["content"] = [thought, *([{"type": "text", "text": text}] if text else [])]
+    if sound:
+        encoded |= {"audio": {"id": sound}, "content": text or None}
+    if back:
+        encoded["images"] = back
     if own:
         for part in message.parts:
             if part.extra and not isinstance(part, ToolCall):

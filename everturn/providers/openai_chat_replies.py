@@ -12,16 +12,16 @@ from typing import Any
 from everturn.errors import InvalidReply
 from everturn.providers.base import Delta, Request, assistant_message
 from everturn.providers.catalog import row_of
+from everturn.providers.details import details_of
 from everturn.providers.failures import ErrorInReply
 from everturn.providers.ids import call_ids
+from everturn.providers.openai_chat_calls import Calls, tool_call
+from everturn.providers.openai_chat_media import Media
 from everturn.providers.openai_chat_messages import CAME_IN
-from everturn.providers.reading import MAX_CALLS, MAX_NAME_CHARS, object_of, unusable
+from everturn.providers.reading import MAX_NAME_CHARS, object_of, unusable
 from everturn.providers.sse import Event
-from everturn.providers.untrusted import a_count, a_dict, a_list, a_str, mend, mended, parse, write
-from everturn.records import Opaque, Part, Reply, ServerToolUse, Stop, Text, Thinking, ToolCall, Usage
-
-_OF_A_CALL = frozenset({"index", "id", "type", "function", "custom"})
-"""What we read of a call. Anything else beside it is kept and sent back, such as Gemini's signatures."""
+from everturn.providers.untrusted import a_count, a_dict, a_list, a_str, mend, mended
+from everturn.records import Opaque, Part, Reply, ServerToolUse, Stop, Text, Thinking, Usage
 
 _STOPS: dict[str, Stop] = {
     "length": "length",
@@ -44,27 +44,6 @@ def decode(body: object, request: Request) -> Reply:
 
 
 @dataclass(slots=True)
-class _Call:
-    """A tool call as far as it has come."""
-
-    index: int | None
-    id: str
-    custom: bool = False
-    """A custom tool's, which takes a text. Nobody here declares such tools, so it is kept and never dispatched."""
-    name: str = ""
-    pieces: list[str] = field(default_factory=list)
-    extra: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def text(self) -> str:
-        return "".join(self.pieces)
-
-    @property
-    def complete(self) -> bool:
-        return bool(self.pieces) and self.pieces[-1].endswith("}") and _object(self.text) is not None
-
-
-@dataclass(slots=True)
 class Assembler:
     """Events of one stream in, one Reply out."""
 
@@ -76,16 +55,14 @@ class Assembler:
     _answered: bool = False
     _said_something: bool = False
     """A delta had a field at least, be it an empty one."""
-    _bare: dict[int | None, str] = field(default_factory=dict)
-    """Entries of `tool_calls` that had no function, by index, with their ids: a later entry may bring it."""
     _finish: str = ""
     _text: list[str] = field(default_factory=list)
     _thinking: list[str] = field(default_factory=list)
     _refused: bool = False
-    _calls: list[_Call] = field(default_factory=list)
+    _calls: Calls = field(default_factory=Calls)
     _ran: dict[Any, dict[str, Any]] = field(default_factory=dict)
     """Groq's own tools that were run, by their numbers."""
-    _details: list[Any] = field(default_factory=list)
+    _reasoning: list[Any] = field(default_factory=list)
     """OpenRouter's reasoning_details."""
     _came_in: str = ""
     """The field that thoughts come in as plain text, so that the details only say them again."""
@@ -94,6 +71,9 @@ class Assembler:
     """Gemini's extra_content."""
     _usage: dict[str, Any] = field(default_factory=dict)
     _id: str = ""
+    _media: Media | None = None
+    _said_of_it: dict[str, Any] = field(default_factory=dict)
+    """Of the reply as a whole: fields of chunks, and `logprobs`."""
 
     @property
     def complete(self) -> bool:
@@ -116,6 +96,9 @@ class Assembler:
             raise ErrorInReply(chunk)
         if not self._id:
             self._id = str(chunk.get("id") or "")
+            self._said_of_it |= {name: chunk[name] for name in ("model", "provider") if chunk.get(name)}
+        if chunk.get("service_tier"):
+            self._said_of_it["service_tier"] = chunk["service_tier"]
         choices = chunk.get("choices")
         choice = self._choice(choices) if isinstance(choices, list) and choices else {}
         if chunk.get("usage") or "usage" in choice or "x_groq" in chunk:
@@ -127,6 +110,8 @@ class Assembler:
         self.done = self.done or whole
         if finish := choice.get("finish_reason"):
             self._finish = a_str(finish) or self._finish
+        if choice.get("logprobs") or choice.get("content_filter_results"):
+            self._take_beside(choice)
         delta = choice.get("message" if whole else "delta")
         if delta is None:
             return []
@@ -160,7 +145,7 @@ class Assembler:
                     deltas += self._take_thinking(name, value, delta)
                 case "tool_calls" if isinstance(value, list):
                     for entry in value:
-                        self._take_call(a_dict(entry), whole=whole)
+                        self._calls.take(a_dict(entry), model=self.request.model, whole=whole)
                 case "content" | "tool_calls":
                     raise self._invalid(f"its {name} can't be of type {type(value).__name__}")
                 case "executed_tools":
@@ -168,6 +153,11 @@ class Assembler:
                         self._ran[str(entry.get("index", number))] = entry
                 case "annotations":
                     self._annotations += a_list(value)
+                case "audio" if isinstance(value, dict):
+                    if words := self._made.take_audio(value):
+                        deltas.append(Delta("text", mend(words)))
+                case "images":
+                    self._made.take_images(a_list(value), beside=True)
                 case "extra_content":
                     self._beside |= a_dict(value)
         return deltas
@@ -180,7 +170,7 @@ class Assembler:
             raise self._invalid("the stream broke off in the middle")
         if not self._said_something and self._finish not in _STOPS:
             raise self._invalid("it holds no message")
-        if self._bare:
+        if self._calls.bare:
             raise self._invalid("it holds a tool call without a function")
         if self._finish in _GIVEN_UP:
             raise self._invalid(f"the server gave it up ({self._finish})")
@@ -190,6 +180,13 @@ class Assembler:
             usage=_usage(self._usage),
             model=self.request.model.name,
             response_id=mend(self._id)[:MAX_NAME_CHARS] or None,
+            details=self._details(),
+        )
+
+    def _details(self) -> dict[str, Any]:
+        said = dict(self._said_of_it)
+        return details_of(
+            self.request.model, served_by=said.pop("model", ""), tier=said.pop("service_tier", ""), **said
         )
 
     def _take_thinking(self, name: str, value: Any, delta: dict[str, Any]) -> Iterator[Delta]:
@@ -199,7 +196,7 @@ class Assembler:
         if name == "reasoning_details":
             details = [detail for detail in a_list(value) if isinstance(detail, dict)]
             for detail in details:
-                _merge(self._details, detail)
+                _merge(self._reasoning, detail)
             texts = [a_str(detail.get("text")) or a_str(detail.get("summary")) for detail in details]
             value = "" if self._came_in else "".join(texts)
         elif name == "reasoning" and a_str(delta.get("reasoning_content")):
@@ -215,63 +212,35 @@ class Assembler:
                 if thought := _thought(block):
                     self._thinking.append(thought)
                     yield Delta("thinking", mend(thought))
+            elif block.get("type") == "image_url":
+                self._made.take_images([block], beside=False)
             elif text := a_str(block.get("text")):
                 self._text.append(text)
                 yield Delta("text", mend(text))
 
-    def _take_call(self, entry: dict[str, Any], *, whole: bool) -> None:
-        """Takes in an entry of `tool_calls`: a new call, or more of one that is there."""
-        function, custom = entry.get("function"), entry.get("custom")
-        index = entry.get("index")
-        index = index if isinstance(index, int) else None
-        call_id = str(entry["id"]) if entry.get("id") is not None else ""
-        if not isinstance(function, dict) and not isinstance(custom, dict):
-            if whole or all(call.index != index for call in self._calls):
-                self._bare[index] = call_id
-            return
-        is_custom = not isinstance(function, dict)
-        said = a_dict(custom if is_custom else function)
-        name, arguments = a_str(said.get("name")), said.get("input" if is_custom else "arguments")
-        call = None if whole else self._going_on(index, call_id, name)
-        if call is None:
-            if len(self._calls) >= MAX_CALLS:
-                raise self._invalid(f"it holds more than {MAX_CALLS} tool calls")
-            call = _Call(index, call_id or ("" if whole else self._bare.pop(index, "")), is_custom)
-            self._calls.append(call)
-        call.id = call.id or call_id
-        call.name += name if name != call.name else ""
-        if arguments is not None:
-            call.pieces.append(arguments if isinstance(arguments, str) else write(arguments).decode())
-        if not entry.keys() <= _OF_A_CALL:
-            call.extra |= {name: value for name, value in entry.items() if name not in _OF_A_CALL and value is not None}
+    @property
+    def _made(self) -> Media:
+        self._media = self._media or Media(self.request)
+        return self._media
 
-    def _going_on(self, index: int | None, call_id: str, name: str) -> _Call | None:
-        """The call that an entry continues; None where the entry starts a new one.
-
-        Servers number badly (Ollama: index 0 for every call; Mistral: no index) and name badly (no id; the name in
-        every piece, or "" after the first). A continuation is what has no name of its own, or the same id, or comes
-        while the arguments of a call of that name are not complete yet.
-        """
-        places = [call for call in self._calls if index is None or call.index == index]
-        if index is None and call_id:
-            places = [call for call in places if call.id == call_id] or ([] if name else places)
-        if not places:
-            return None
-        latest = places[-1]
-        if not name or (call_id and call_id == latest.id):
-            return latest
-        if (call_id and latest.id) or latest.complete:
-            return None
-        return latest
+    def _take_beside(self, choice: dict[str, Any]) -> None:
+        """What stands beside a choice: logprobs, in pieces, and Azure's filters, if one of them took something out."""
+        said = self._said_of_it
+        for name, tokens in a_dict(choice.get("logprobs")).items():
+            if isinstance(tokens, list):
+                said.setdefault("logprobs", {}).setdefault(name, []).extend(tokens)
+        filters = a_dict(choice.get("content_filter_results"))
+        if any(a_dict(one).get("filtered") for one in filters.values()):
+            said["content_filter_results"] = filters
 
     def _said(self) -> Iterator[Part]:
         """Thoughts, what the server ran, and text: each with what the server put beside it."""
         text = mend("".join(self._text))
         beside = {"extra_content": mended(self._beside)} if self._beside else {}
-        thoughts = {"reasoning_details": mended(self._details)} if self._details else {}
+        thoughts = {"reasoning_details": mended(self._reasoning)} if self._reasoning else {}
         thoughts |= beside if not text else {}
         # OpenRouter's `reasoning` only says its details again, and is not wanted back beside them.
-        again = self._came_in == "reasoning" and bool(self._details)
+        again = self._came_in == "reasoning" and bool(self._reasoning)
         if self._came_in and not again and not row_of(self.request.model.provider).dialect.reasoning_field:
             thoughts |= {CAME_IN: self._came_in}
         if (thinking := mend("".join(self._thinking))) or thoughts:
@@ -281,42 +250,30 @@ class Assembler:
         if text:
             beside |= {"annotations": mended(self._annotations)} if self._annotations else {}
             yield Text(text=text, extra=beside)
+        if self._media:
+            yield from self._media.parts()
 
     def _called(self) -> Iterator[Part]:
         """The calls, each with an id that is new in the conversation, and the same however often this is read."""
-        functions = [call for call in self._calls if not call.custom]
+        functions = [call for call in self._calls.found if not call.custom]
         ids = iter(call_ids([call.id for call in functions], self.request.messages, response_id=self._id))
-        for call in self._calls:
+        for call in self._calls.found:
             if call.custom:
                 custom = {"name": mend(call.name)[:MAX_NAME_CHARS], "input": mend(call.text)}
                 yield Opaque(data={**mended(call.extra), "id": mend(call.id), "type": "custom", "custom": custom})
                 continue
             call_id, provider_id = next(ids)
             cut_off = self._finish in _STOPS and call is functions[-1]
-            yield _tool_call(call, call_id=call_id, provider_id=provider_id, cut_off=cut_off)
+            yield tool_call(call, call_id=call_id, provider_id=provider_id, cut_off=cut_off)
 
     def _stop(self) -> Stop:
         stop = _STOPS.get(self._finish, "end")
-        if stop != "length" and any(not call.custom for call in self._calls):
+        if stop != "length" and any(not call.custom for call in self._calls.found):
             return "tool_calls"
         return "refused" if self._refused and stop == "end" else stop
 
     def _invalid(self, what: str) -> InvalidReply:
         return unusable(self.request.model, what)
-
-
-def _tool_call(call: _Call, *, call_id: str, provider_id: str | None, cut_off: bool) -> ToolCall:
-    text = mend(call.text)
-    # No arguments at all are {}, unless the reply was cut off before they came. Groq says "null" for none.
-    arguments = {} if text.strip() == "null" or not (text.strip() or cut_off) else _object(text)
-    return ToolCall(
-        call_id=call_id,
-        name=mend(call.name)[:MAX_NAME_CHARS],
-        arguments=arguments or {},
-        provider_id=provider_id,
-        unparsed=text if arguments is None else None,
-        extra=mended(call.extra),
-    )
 
 
 def _merge(details: list[Any], detail: dict[str, Any]) -> None:
@@ -336,15 +293,6 @@ def _merge(details: list[Any], detail: dict[str, Any]) -> None:
             last[name] = a_str(last.get(name)) + value
         elif value is not None:
             last[name] = value
-
-
-def _object(text: str) -> dict[str, Any] | None:
-    """The JSON object in `text`; None where it holds anything else."""
-    try:
-        value = mended(parse(text))
-    except ValueError:
-        return None
-    return value if isinstance(value, dict) else None
 
 
 def _thought(block: dict[str, Any]) -> str:

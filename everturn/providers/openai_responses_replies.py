@@ -12,6 +12,7 @@ from typing import Any
 
 from everturn.errors import InvalidReply
 from everturn.providers.base import Delta, Request, assistant_message
+from everturn.providers.details import details_of
 from everturn.providers.failures import ErrorInReply
 from everturn.providers.ids import call_ids
 from everturn.providers.openai_responses_items import Item, call_of, is_call, parts_of
@@ -99,6 +100,18 @@ class Assembler:
             usage=_usage(a_dict(self._response.get("usage"))),
             model=self.request.model.name,
             response_id=mend(str(self._response.get("id") or ""))[:MAX_NAME_CHARS] or None,
+            details=self._details(),
+        )
+
+    def _details(self) -> dict[str, Any]:
+        response = self._response
+        why = a_dict(response.get("incomplete_details"))
+        known = _NO_ROOM | _STOPS.keys()
+        return details_of(
+            self.request.model,
+            served_by=response.get("model"),
+            tier=response.get("service_tier"),
+            incomplete_details=why if a_str(why.get("reason")) not in known else None,
         )
 
     def _take_event(self, kind: str, said: dict[str, Any]) -> list[Delta]:
