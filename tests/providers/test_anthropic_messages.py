@@ -185,9 +185,9 @@ def test_pictures_and_documents(part: Part, block: dict[str, Any]) -> None:
 
 def test_blank_texts_are_never_sent() -> None:
     messages = sent(
-        Message.user(""), assistant(Text(text="\n"), THOUGHT, Text(text="")), Message.user([Text(text=" ")])
+        Message.user(""), assistant(Text(text="\n"), Text(text="a"), Text(text="")), Message.user([Text(text=" ")])
     )
-    assert [message["content"][0].get("text") for message in messages] == ["(empty)", None, "(empty)"]
+    assert [message["content"][0].get("text") for message in messages] == ["(empty)", "a", "(empty)"]
     assert len(messages[1]["content"]) == 1
     assert sent() == sent(assistant(Text(text="")))[:1] == [{"role": "user", "content": [text("(empty)")]}]
 
@@ -242,9 +242,11 @@ def test_a_thought_without_a_signature_is_not_sent(extra: dict[str, Any]) -> Non
 
 def test_a_thought_that_is_not_shown_goes_back_too() -> None:
     hidden = Thinking(text="", extra={"signature": "s"})
-    assert sent(Message.user("?"), assistant(hidden))[1]["content"] == [
-        {"type": "thinking", "thinking": "", "signature": "s"}
-    ]
+    assert sent(Message.user("?"), assistant(hidden, Text(text="a")))[1]["content"][0] == {
+        "type": "thinking",
+        "thinking": "",
+        "signature": "s",
+    }
 
 
 RUNNING = {"type": "server_tool_use", "id": "s2", "name": "code_execution", "input": {}}
