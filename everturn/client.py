@@ -27,7 +27,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import durations, fleet, interpreter_exit, names, rpc
 from everturn.agent import Agent
-from everturn.carryover import CarryOver, InRun, Packed
+from everturn.carryover import InRun
 from everturn.conversation import Conversation
 from everturn.conversion import data_converter, stored
 from everturn.errors import AlreadyStarted, ConversationError, Ended, InvalidSetting, NotFound, Refused, Unreachable
@@ -35,24 +35,18 @@ from everturn.fleet import Listed
 from everturn.markdown import code, first_line, inline
 from everturn.messages import Said, said_in, start_with
 from everturn.models import Limits, Model, check_provider
-from everturn.packing import pack
 from everturn.payloads import Start
-from everturn.records import Outcome, Usage
+from everturn.records import Outcome
 from everturn.settings import Settings, connect_options
 from everturn.sizes import MAX_KEYWORD_CHARS, id_problem
 from everturn.spelling import known_options, options_of
-from everturn.standing import Standing
+from everturn.state import carry_over
 from everturn.transcript import read_transcript
 from everturn.utf8 import as_utf8, check_utf8
 
 TASK_TIMEOUT = timedelta(seconds=5)
 """What a worker that is killed in a workflow task costs. Temporal's own default is 10 s."""
 
-MAX_REVIVED_CHARS = 1_000_000
-"""Temporal takes payloads of 2 MB, and the message that revives comes beside it."""
-
-MAX_LAST_TEXT_CHARS = 20_000
-REMEMBERED_IDS = 1000
 MAX_LISTED_TOOLS = 40
 
 
@@ -159,13 +153,15 @@ class Client:
             try:
                 await conversation.send(said, message_id=message_id, stream=stream)
             except Ended:
-                standing = await conversation.standing()
-                if message_id in standing.message_ids:
+                state = await conversation.state()
+                if message_id in state.message_ids:
                     return conversation
-                carry = await self._revived(id, standing)
-                if await conversation.latest_run() != standing.run_id:
+                with rpc.explained(self.temporal, id):
+                    transcript = await read_transcript(self.temporal, id, state.transcript)
+                carry = carry_over(state, transcript, origin=InRun(run_id=state.run_id))
+                if await conversation.latest_run() != state.run_id:
                     continue  # somebody else was quicker: the transcript has become longer
-                kept = {name: getattr(standing.start, name) for name in ("model", "limits", "tenant")}
+                kept = {name: getattr(state.start, name) for name in ("model", "limits", "tenant")}
                 revived = start.model_copy(update={**kept, "carry": carry})
             except NotFound:
                 revived = start
@@ -284,25 +280,6 @@ class Client:
         except RPCError as error:
             raise self.unreachable(error) from error
         return self.conversation(conversation_id)
-
-    async def _revived(self, conversation_id: str, standing: Standing) -> CarryOver:
-        """What a conversation that is over hands to the run that revives it: the whole transcript, where it fits."""
-        with rpc.explained(self.temporal, conversation_id):
-            transcript = await read_transcript(self.temporal, conversation_id, standing.transcript)
-        packed = pack(transcript)
-        outcome = standing.finished.outcome if standing.finished else None
-        return CarryOver(
-            earlier=Packed(data=packed) if len(packed) <= MAX_REVIVED_CHARS else InRun(run_id=standing.run_id),
-            origin=InRun(run_id=standing.run_id),
-            length=len(transcript),
-            turn=standing.turn,
-            tool_calls=outcome.tool_calls if outcome else 0,
-            usage=outcome.usage if outcome else Usage(),
-            cost_usd=outcome.cost_usd if outcome else None,
-            last_text=outcome.text[:MAX_LAST_TEXT_CHARS] if outcome else "",
-            message_ids=tuple(standing.message_ids)[-REMEMBERED_IDS:],
-            facts=standing.facts,
-        )
 
 
 def _origin(start: Start) -> str:

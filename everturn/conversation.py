@@ -10,6 +10,7 @@ from uuid import uuid4
 
 from pydantic import JsonValue
 from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionStatus
+from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import names, rpc, updates
 from everturn.blocks import says_error
@@ -21,11 +22,10 @@ from everturn.forking import start_of_fork
 from everturn.history import first_step, read_steps
 from everturn.live import Live, interleaved
 from everturn.messages import Said, message_in
-from everturn.models import Model, check_provider
 from everturn.payloads import Status, WaitingCall
 from everturn.records import Message, Outcome, ResultPart, ToolCall, ToolResult
 from everturn.results import parts_of_blocks
-from everturn.standing import Standing
+from everturn.state import State
 from everturn.steps import Step
 from everturn.transcript import read_transcript
 
@@ -67,31 +67,31 @@ class Conversation:
         for approvals as long as they take.
         """
         described = await self._describe()
-        standing = Standing()
+        state = State()
         async for run, step in self._follow_runs(described.run_id):
-            standing.take(step)
+            state.take(step)
             if run == described.run_id and step.id < described.history_length:
                 continue  # this is how it stood before; events up to there are known to follow
-            if standing.finished and standing.finished.next_run_id:
+            if state.finished and state.finished.next_run_id:
                 continue
-            if standing.finished:
-                return self._outcome(standing).text
-            if not self._sent <= standing.message_ids.keys():
+            if state.finished:
+                return self._outcome(state).text
+            if not (state.ids_forgotten or self._sent <= state.message_ids.keys()):
                 continue
-            if standing.answered:
-                return standing.text
-            if standing.stall:
-                raise self._stalled(standing)
-            if standing.cancelled:
+            if state.answered:
+                return state.last_text
+            if state.stall:
+                raise self._stalled(state)
+            if state.cancelled:
                 raise Ended(f"The turn of conversation {self.id!r} was cancelled.", cure="Say something new.")
         raise Ended(f"The history of conversation {self.id!r} breaks off.")
 
     async def outcome(self) -> Outcome:
         """How the conversation ended; waits for the end, through stalls and approvals."""
-        standing = Standing()
+        state = State()
         async for _, step in self._follow_runs((await self._describe()).run_id):
-            standing.take(step)
-        return self._outcome(standing)
+            state.take(step)
+        return self._outcome(state)
 
     # ------------------------------------------------------------ looking
 
@@ -106,16 +106,17 @@ class Conversation:
 
     async def transcript(self) -> tuple[Message, ...]:
         """The messages so far, in order. Reads the history: needs no worker."""
-        standing = await self.standing()
+        state = await self.state()
         with self._explained():
-            return tuple(await read_transcript(self._temporal, self.id, standing.transcript))
+            return tuple(await read_transcript(self._temporal, self.id, state.transcript))
 
     async def events(self, since: str | None = None, *, deltas: bool = True) -> AsyncIterator[Event]:
         """What happened and what happens, until the conversation is over; text is told while it is written.
 
         `since`: the cursor of the last event that you have seen. The events start behind it, and the text of a turn
-        that runs from its beginning; without it, with the conversation's beginning, or the last time that it was
-        revived. `deltas=False`: without TextDelta, ThinkingDelta, ToolProgress and TurnRetried.
+        that runs from its beginning. Without it, they start with the conversation's beginning, as far back as the
+        namespace keeps it, or with the last time that it was revived. `deltas=False`: without TextDelta,
+        ThinkingDelta, ToolProgress and TurnRetried.
 
             async for event in conversation.events():
                 match event:
@@ -132,7 +133,7 @@ class Conversation:
         while a tool runs.
         """
         reader, cursor = EventReader(since), since or ""
-        steps = self._follow_revivals(reader.run_id) if since else self._follow_runs(await self._first_run())
+        steps = self._follow_revivals(reader.run_id) if since else self._follow_all()
         async with aclosing(interleaved(steps, Live(self._temporal, self.id) if deltas else None)) as told:
             async for run, step, live in told:
                 for event in live:
@@ -222,8 +223,8 @@ class Conversation:
         await self._update(names.PAUSE, {"reason": reason})
 
     async def resume(self, *, model: str | None = None) -> None:
-        """Goes on after a pause or a stall, with another `model` where given. Raises InvalidModel."""
-        await self._update(names.RESUME, {"model": model and check_provider(Model(model)).name})
+        """Goes on after a pause or a stall, with another `model` where given."""
+        await self._update(names.RESUME, {"model": model})
 
     async def cancel_turn(self, reason: str | None = None) -> None:
         """Stops the model call and the tools that run; the conversation is then ready for the next message."""
@@ -258,9 +259,25 @@ class Conversation:
     def _explained(self, what: str = "request") -> AbstractContextManager[None]:
         return rpc.explained(self._temporal, self.id, what)
 
-    async def _first_run(self) -> str:
+    async def _runs(self) -> list[str]:
+        """The runs that the conversation is made of, oldest first, as far back as the namespace still has them.
+
+        From the latest one back: one that an operator reset still says that another followed it.
+        """
         described = await self._describe()
-        return described.raw_description.workflow_execution_info.first_run_id or described.run_id
+        run, first = described.run_id, described.raw_description.workflow_execution_info.first_run_id
+        runs: list[str] = []
+        with self._explained():
+            while run:
+                try:
+                    started = await first_step(self._temporal, self.id, run)
+                except RPCError as error:
+                    if runs and error.status is RPCStatusCode.NOT_FOUND:
+                        break  # its retention is over: what is left begins with the run after it
+                    raise
+                runs.insert(0, run)
+                run = started.previous_run_id if started and run != first else ""
+        return runs
 
     async def latest_run(self) -> str:
         return (await self._describe()).run_id
@@ -275,6 +292,16 @@ class Conversation:
                     next_run = getattr(step, "next_run_id", "")
                     yield run, step
             run = next_run
+
+    async def _follow_all(self) -> AsyncIterator[tuple[str, Step]]:
+        """As `_follow_runs`, from the conversation's beginning, or from the last time that it was revived."""
+        runs = await self._runs()
+        with self._explained():
+            for run in runs[:-1]:
+                async for step in read_steps(self._temporal, self.id, run_id=run):
+                    yield run, step
+        async for run, step in self._follow_runs(runs[-1]):
+            yield run, step
 
     async def _follow_revivals(self, run_id: str) -> AsyncIterator[tuple[str, Step]]:
         """As `_follow_runs`; and where the conversation is over and was revived by then, on through that."""
@@ -299,33 +326,33 @@ class Conversation:
                 return first
             run = origin.run_id
 
-    async def standing(self) -> Standing:
-        """Where it stands, by the history of its latest run."""
-        standing = Standing(run_id=(await self._describe()).run_id)
+    async def state(self) -> State:
+        """What it has come to, by the history of its latest run."""
+        state = State(run_id=(await self._describe()).run_id)
         with self._explained():
-            async for step in read_steps(self._temporal, self.id, run_id=standing.run_id):
-                standing.take(step)
-        return standing
+            async for step in read_steps(self._temporal, self.id, run_id=state.run_id):
+                state.take(step)
+        return state
 
     async def _final_status(self) -> Status:
-        standing = await self.standing()
-        outcome = standing.finished.outcome if standing.finished else None
+        state = await self.state()
+        outcome = state.finished.outcome if state.finished else None
         if outcome is None:
-            return Status(state="done", turn=standing.turn, cause=standing.finished.why if standing.finished else None)
+            return Status(state="done", turn=state.turn, cause=state.finished.why if state.finished else None)
         return Status(
             state="done", turn=outcome.turns, usage=outcome.usage, cost_usd=outcome.cost_usd, cause=outcome.reason
         )
 
-    def _outcome(self, standing: Standing) -> Outcome:
-        finished = standing.finished
+    def _outcome(self, state: State) -> Outcome:
+        finished = state.finished
         if finished is None or finished.outcome is None:
             why = finished.why if finished else "its history breaks off"
             raise Ended(f"Conversation {self.id!r} ended without an outcome: {why}")
         return finished.outcome
 
-    def _stalled(self, standing: Standing) -> Stalled:
-        assert standing.stall is not None
+    def _stalled(self, state: State) -> Stalled:
+        assert state.stall is not None
         return Stalled(
-            f"Conversation {self.id!r} is stalled in turn {standing.turn}: {standing.stall.cause}",
-            cure=f"{standing.stall.cure} Then: `everturn resume {self.id}`.".strip(),
+            f"Conversation {self.id!r} is stalled in turn {state.turn}: {state.stall.cause}",
+            cure=f"{state.stall.cure} Then: `everturn resume {self.id}`.".strip(),
         )

@@ -5,23 +5,13 @@ from __future__ import annotations
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from everturn.bounds import size_of
-from everturn.carryover import CarryOver, InRun, Packed
+from everturn.carryover import InRun
 from everturn.errors import NotFound, Refused
 from everturn.history import first_step, read_steps
-from everturn.packing import pack
 from everturn.payloads import ModelReply, Start
-from everturn.records import Message, Outcome, Usage, results_in
-from everturn.steps import Started, Step, ToolFinished, TurnFinished
-from everturn.transcript import Transcript, read_transcript
-
-MAX_PACKED_CHARS = 1_000_000
-"""Temporal takes payloads of 2 MB, and what no model has seen comes beside it."""
-
-MAX_UNSEEN_BYTES = 400_000
-"""Of the results behind the prefix. Larger ones become part of it, and cost the next model turn a look into history."""
-
-MAX_LAST_TEXT_CHARS = 20_000
+from everturn.state import State, carry_over
+from everturn.steps import Kept, Started, Step, ToolFinished, TurnFinished
+from everturn.transcript import read_transcript
 
 IDLE_SECONDS = 7 * 24 * 3600.0
 """How long a fork waits for its first message, where the conversation itself would not have waited for another."""
@@ -37,21 +27,22 @@ async def start_of_fork(client: Client, conversation_id: str, run_id: str, *, tu
     while here:
         origin, here = origin.model_copy(update={"run_id": here}), ""
         async for step in read_steps(client, origin.conversation_id, run_id=origin.run_id):
-            point.take(step)
             if point.reached:
-                return await _start(client, origin, point)
+                point.bring_along(step)
+                continue
+            point.take(step)
             here = getattr(step, "next_run_id", "")
+        if point.reached:
+            return await _start(client, origin, point)
     raise Refused(f"Conversation {conversation_id!r} can't be forked at turn {turn}: {point.missing}.", cure=point.cure)
 
 
 class _Point:
-    """A fold over steps, up to the end of one turn: its reply and, where that has calls, their results."""
+    """The fold up to the end of one turn: its reply and, if that has calls, their results."""
 
     def __init__(self, turn: int) -> None:
-        self.transcript = Transcript()
-        self.start = Start.model_construct(agent="")
-        self.carry = CarryOver()
-        self.reply: ModelReply | None = None
+        self.state = State()
+        """As it was with the turn's reply. Its transcript goes on to the results."""
         self._turn = turn
         self._summary = False
         """The turn was no turn of the conversation: the model wrote a summary."""
@@ -59,54 +50,42 @@ class _Point:
         """The last turn that has a reply."""
 
     def take(self, step: Step) -> None:
-        self.transcript.take(step)
         match step:
-            case Started(start=start) if self.reply is None:
-                self.start, self.carry = start, start.carry or CarryOver()
-                self._last = self.carry.turn
-            case ToolFinished(outcome=Outcome() as outcome) if not self.reached:
-                self._spend(outcome.usage, outcome.cost_usd)
-            case TurnFinished(request=request, reply=reply):
-                self._count(step)
+            case TurnFinished(request=request) if self.reply is None or request.summarise:
+                self.state.take(step)
                 self._last = request.turn
                 if request.turn == self._turn:
-                    self.reply, self._summary = (None, True) if request.summarise else (reply, False)
+                    self._summary = request.summarise
+            case ToolFinished():
+                self.state.take(step)
+            case _ if self.reply is None:
+                self.state.take(step)
+                if isinstance(step, Started):
+                    self._last = self.state.turn
+            case _:
+                self.state.transcript.take(step)
 
-    def _count(self, step: TurnFinished) -> None:
-        """As the conversation itself does it, in `progress.py`."""
-        request, reply, carry = step.request, step.reply, self.carry
-        self.carry = carry.model_copy(
-            update={
-                "turn": request.turn,
-                "length": request.position + len(request.delta) + bool(reply.message.parts or not request.summarise),
-                "digest": reply.digest,
-                "view": reply.view or request.view,
-                "summary_due": reply.summary_due,
-                "tool_calls": carry.tool_calls + len(reply.message.tool_calls),
-                "last_text": carry.last_text if request.summarise else reply.message.text[:MAX_LAST_TEXT_CHARS],
-                "facts": reply.facts or carry.facts,
-                "model": request.model or "",
-            }
-        )
-        self._spend(reply.usage, reply.cost_usd)
+    def bring_along(self, step: Step) -> None:
+        """What comes after the turn says no more than where the messages of earlier runs are now."""
+        if isinstance(step, Kept):
+            self.state.transcript.take(step)
 
-    def _spend(self, usage: Usage, cost_usd: float | None) -> None:
-        carry = self.carry
-        known = carry.cost_usd is not None and cost_usd is not None
-        cost = (carry.cost_usd or 0.0) + (cost_usd or 0.0) if known else None
-        self.carry = carry.model_copy(update={"usage": carry.usage + usage, "cost_usd": cost})
+    @property
+    def reply(self) -> ModelReply | None:
+        """The turn's own."""
+        return self.state.reply if self.state.turn == self._turn else None
 
     @property
     def reached(self) -> bool:
         return self.reply is not None and (not self.reply.plan or self.results() is not None)
 
-    def results(self) -> tuple[int, Message] | None:
-        """The message with the results of the reply's calls, and its position. It is written down with the next turn
-        or with the end; None until then. A summary may stand between the reply and this."""
-        base = self.transcript.base
-        for index in range(max(0, self.carry.length - base), len(self.transcript.messages)):
-            if (message := self.transcript.messages[index]).role == "tool":
-                return base + index, message
+    def results(self) -> int | None:
+        """The position of the message with the results of the reply's calls. It is written down with the next turn or
+        with the end; None until then. A summary may stand between the reply and this."""
+        transcript = self.state.transcript
+        for index in range(max(0, self.state.position - transcript.base), len(transcript.messages)):
+            if transcript.messages[index].role == "tool":
+                return transcript.base + index
         return None
 
     @property
@@ -156,34 +135,14 @@ async def _first_step(client: Client, run: InRun) -> Started | None:
 
 async def _start(client: Client, origin: InRun, point: _Point) -> Start:
     assert point.reply is not None
-    carry, results = point.carry, point.results() if point.reply.plan else None
-    unseen: tuple[Message, ...] = ()
-    if results and size_of(results[1]) <= MAX_UNSEEN_BYTES:
-        # The prefix ends where a digest is known, so that the workers that know it need not read it.
-        carry, unseen = carry.model_copy(update={"length": results[0]}), (results[1],)
-    elif results:
-        carry = carry.model_copy(update={"length": results[0] + 1, "digest": ""})
-    transcript = await read_transcript(client, origin.conversation_id, point.transcript)
-    packed = pack(transcript[: carry.length])
-    fits = len(packed) <= MAX_PACKED_CHARS
-    handed = carry.model_copy(
-        update={
-            "earlier": Packed(data=packed) if fits else origin,
-            # What stands in another conversation's history is brought into the fork's own at once.
-            "keep_by": None if fits else 0.0,
-            "origin": origin,
-            "unseen": unseen,
-            "told": tuple(results_in(unseen)),
-            "owed": not point.reply.final,
-            "inbox": (),
-            "message_ids": (),
-            "chain_id": "",
-            "started_at": None,
-            "paused": False,
-            "repairs": 0,
-        }
-    )
-    idle = IDLE_SECONDS if point.reply.final and point.start.keep_open is None else point.start.keep_open
-    return point.start.model_copy(
+    state, start, final = point.state, point.state.start, point.reply.final
+    results = point.results() if point.reply.plan else None
+    end = state.position if results is None else results + 1
+    transcript = await read_transcript(client, origin.conversation_id, state.transcript)
+    # Who forks says what comes next: what people had said to the other conversation by then is not asked again.
+    new = {"owed": not final, "inbox": (), "message_ids": ()}
+    handed = carry_over(state, transcript[:end], origin=origin).model_copy(update=new)
+    idle = IDLE_SECONDS if final and start.keep_open is None else start.keep_open
+    return start.model_copy(
         update={"message": (), "message_id": None, "provider": "", "keep_open": idle, "carry": handed}
     )

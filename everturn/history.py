@@ -15,6 +15,7 @@ from temporalio.api.common.v1 import Payloads
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.failure.v1 import Failure
 from temporalio.api.history.v1 import HistoryEvent
+from temporalio.api.update.v1 import Request
 from temporalio.client import Client
 from temporalio.converter import DataConverter
 from temporalio.exceptions import ApplicationError
@@ -80,6 +81,8 @@ class HistoryReader:
         self._keeping: set[int] = set()
         self._extending: dict[int, ModelRequest] = {}
         self._attempts: dict[int, int] = {}
+        self._admitted: dict[str, Request] = {}
+        """Updates that a reset applied again and the conversation has not accepted yet, by their ids."""
         self._turn = 0
         """The last one that has a reply."""
         self._agents: dict[str, int] = {}
@@ -101,8 +104,13 @@ class HistoryReader:
                 signal = event.workflow_execution_signaled_event_attributes
                 return await self._command(event.event_id, at, signal.signal_name, signal.input)
             case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED:
-                update = event.workflow_execution_update_accepted_event_attributes.accepted_request.input
-                return await self._command(event.event_id, at, update.name, update.args)
+                accepted = event.workflow_execution_update_accepted_event_attributes
+                request = self._admitted.pop(accepted.protocol_instance_id, accepted.accepted_request)
+                return await self._command(event.event_id, at, request.input.name, request.input.args)
+            case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ADMITTED:
+                # After a reset: Temporal applies the updates of before again, and writes each only here.
+                admitted = event.workflow_execution_update_admitted_event_attributes.request
+                self._admitted[admitted.meta.update_id] = admitted
             case EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
                 return TakenIn(event.event_id, at)
             case EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:

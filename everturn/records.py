@@ -183,6 +183,13 @@ class ToolResult(PartRecord):
         """The text parts, joined."""
         return "".join(part.text for part in self.content if isinstance(part, Text))
 
+    @classmethod
+    def cut_short(cls, call: ToolCall, why: str, *, running: bool = False) -> Self:
+        """What the model is told of a call that has no result of its own; `running`: it may have taken effect."""
+        doubt = " It was running: it may or may not have taken effect." if running else ""
+        text = Text(text=f"This call was cut short: {why}.{doubt}")
+        return cls(call_id=call.call_id, name=call.name, content=(text,), is_error=True)
+
 
 class ServerToolUse(PartRecord):
     """A tool that the provider ran on its own side, or what came of it; `data` is the block or item as received."""

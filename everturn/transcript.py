@@ -12,8 +12,8 @@ from everturn.errors import NotFound
 from everturn.history import read_steps
 from everturn.packing import unpack
 from everturn.payloads import ModelRequest
-from everturn.records import Message, ToolResult, results_in
-from everturn.steps import Extended, Finished, Kept, Started, Step, ToolFinished, TurnFinished, TurnStarted
+from everturn.records import Message, ToolCall, ToolResult, results_in
+from everturn.steps import Extended, Finished, Kept, Started, Step, ToolFinished, ToolStarted, TurnFinished, TurnStarted
 
 
 class Transcript:
@@ -29,6 +29,10 @@ class Transcript:
         self._seen = 0
         """So many messages the model has seen, or said; counted through all runs."""
         self._results: dict[str, ToolResult] = {}
+        self._open: tuple[ToolCall, ...] = ()
+        """The calls of the last reply, until what came of them stands behind it."""
+        self._begun: set[str] = set()
+        """Those of them that may have taken effect."""
 
     def take(self, step: Step) -> None:
         match step:
@@ -36,9 +40,11 @@ class Transcript:
                 carry = start.carry or CarryOver()
                 self.messages, self.base, self.earlier = list(carry.unseen), carry.length, carry.earlier
                 self._seen = carry.length
-                self._results = results_in(carry.unseen)
+                self._results, self._open = results_in(carry.unseen), ()
             case Kept():
                 self.earlier = step.messages
+            case ToolStarted(request=call):
+                self._begun.add(call.call_id)
             case ToolFinished():
                 self._results[step.result.call_id] = step.result
             case TurnStarted():
@@ -47,8 +53,17 @@ class Transcript:
                 self._put(step.request.position, filled(step.request, self._results))
                 self._seen = self.base + len(self.messages)
             case TurnFinished() if step.reply.message.parts or not step.request.summarise:
+                still_open = self._open if step.request.summarise else step.reply.message.tool_calls
                 self._put(step.request.position + len(step.request.delta), [step.reply.message])
-                self._seen = self.base + len(self.messages)
+                self._seen, self._open = self.base + len(self.messages), still_open
+            case Finished(outcome=None, next_run_id="") if self._open:
+                # It was terminated, say: nobody wrote down what its last calls brought.
+                known = self.results([call.call_id for call in self._open])
+                parts = tuple(
+                    known.get(call.call_id) or ToolResult.cut_short(call, step.why, running=call.call_id in self._begun)
+                    for call in self._open
+                )
+                self._put(self._seen, [Message(role="tool", parts=parts)])
             case Finished() if step.outcome:
                 # A result that stands in its tool's own event is not written into the outcome again.
                 bare = [one.call_id for one in results_in(step.outcome.tail).values() if not one.content]
@@ -57,6 +72,7 @@ class Transcript:
 
     def _put(self, position: int, messages: list[Message]) -> None:
         self.messages[position - self.base :] = messages
+        self._open = ()
 
     def results(self, call_ids: Sequence[str]) -> dict[str, ToolResult]:
         """The results of these calls, as far as they are known."""

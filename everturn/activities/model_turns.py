@@ -75,7 +75,7 @@ class ModelTurns:
         with self._heart.beating() as beat:
             await take_over()
             met = not self._prefixes.knows(request.digest)
-            prefix, delta = await self._messages(request)
+            request, prefix, delta = await self._messages(request)
             if request.summarise:
                 return await self._summary(agent, request, prefix)
             reply = await self._ask(agent, request, (*prefix, *delta), speech=self._speech(beat, request))
@@ -120,7 +120,7 @@ class ModelTurns:
         """The digest of the prefix followed by the delta. No model is asked: the next run begins behind both."""
         with self._heart.beating():
             await take_over()
-            prefix, delta = await self._messages(request)
+            request, prefix, delta = await self._messages(request)
         self._prefixes.forget_results(activity.info().workflow_run_id or "", request.named)
         return self._prefixes.remember(request.digest, prefix, delta)
 
@@ -206,39 +206,44 @@ class ModelTurns:
 
     # ------------------------------------------------------------ the transcript
 
-    async def _messages(self, request: ModelRequest) -> tuple[Sequence[Message], list[Message]]:
-        """The prefix and the delta, whole. The history is read only for what this worker does not remember."""
+    async def _messages(self, request: ModelRequest) -> tuple[ModelRequest, Sequence[Message], list[Message]]:
+        """The request, the prefix and the delta, whole. The history is read only for what this worker does not
+        remember; the request then has the digest of what was found there."""
         run_id = activity.info().workflow_run_id or ""
         prefix = self._prefixes.find(request.digest, request.position)
         results = self._prefixes.find_results(run_id, request.named)
         if prefix is None or results is None:
             self._prefixes.misses += 1
-            prefix, results = await self._read(request, prefix)
+            request, prefix, results = await self._read(request, prefix)
         elif request.position:
             self._prefixes.hits += 1
-        return prefix, filled(request, results)
+        return request, prefix, filled(request, results)
 
     async def _read(
         self, request: ModelRequest, known: Sequence[Message] | None
-    ) -> tuple[Sequence[Message], dict[str, ToolResult]]:
+    ) -> tuple[ModelRequest, Sequence[Message], dict[str, ToolResult]]:
         info, client = activity.info(), activity.client()
         transcript, conversation_id = Transcript(), info.workflow_id or ""
         async for step in read_steps(client, conversation_id, run_id=info.workflow_run_id):
-            if isinstance(step, TurnStarted) and step.request.turn == request.turn:
-                break  # this turn's own event
+            # Not by the turn's number: one that is asked again after a stall or a summary has an event for each time,
+            # and what came between them belongs to the prefix.
+            if isinstance(step, TurnStarted) and step.activity_id == info.activity_id:
+                break
             transcript.take(step)
         results = transcript.results(request.named)
         if known is not None:
-            return known, results
+            return request, known, results
         try:
             prefix = (await read_transcript(client, conversation_id, transcript))[: request.position]
         except NotFound as error:
             raise failures.final(error) from None
         _log.info("prefix.read", turn=request.turn, messages=len(prefix))
-        if request.digest and digest_of(prefix) != request.digest:
-            # The history is the truth. This can happen after an upgrade that writes a record differently.
+        if request.digest and (found := digest_of(prefix)) != request.digest:
+            # The history is the truth. This can happen after an upgrade that writes a record differently; so the
+            # prefix is remembered as what it is, and nobody is given it for the one that was asked for.
             _log.warning("prefix.digest_differed", turn=request.turn, messages=len(prefix))
-        return prefix, results
+            request = request.model_copy(update={"digest": found})
+        return request, prefix, results
 
 
 def _facts_of(agent: Agent, indexed: bool, retention: float | None) -> WorkerFacts:

@@ -50,7 +50,7 @@ async def _send(conversation_id: str, text: str, message_id: str | None) -> bool
         try:
             await conversation.send(text, message_id=message_id)
         except Ended:
-            before = (await conversation.standing()).start
+            before = (await conversation.state()).start
             keep_open = timedelta(seconds=before.keep_open) if before.keep_open else None
             await client.send(before.agent, text, id=conversation_id, keep_open=keep_open, message_id=message_id)
             return True

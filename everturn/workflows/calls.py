@@ -88,7 +88,7 @@ class Calls:
         return not self._open or (known and call_id not in self._results.keys() | self._running)
 
     def _cut_short(self, call: ToolCall, why: str) -> ToolResult:
-        return verdicts.cut_short(call, why, running=call.call_id in self._running)
+        return ToolResult.cut_short(call, why, running=call.call_id in self._running)
 
     async def _settle_one(self, call: ToolCall, plan: PlannedCall) -> None:
         self._results[call.call_id] = await self._result(call, plan)
@@ -147,7 +147,7 @@ class Calls:
     async def _ask_agent(self, call: ToolCall, plan: RunAgent) -> ToolResult:
         async with self._slots:
             if self._desk.closed:
-                return verdicts.cut_short(call, "the conversation was closed")
+                return ToolResult.cut_short(call, "the conversation was closed")
             self._running.add(call.call_id)
             try:
                 room = await self._room.share(request=size_of(call), others=self._to_come, most=MAX_OUTCOME_BYTES)
@@ -186,7 +186,7 @@ class Calls:
         )
         async with self._slots:
             if self._desk.closed:
-                return verdicts.cut_short(call, "the conversation was closed")
+                return ToolResult.cut_short(call, "the conversation was closed")
             room = await self._room.share(request=size_of(request), others=self._to_come, local=plan.local)
             if room < MAX_RESULT_BYTES:
                 request = request.model_copy(update={"room": room})

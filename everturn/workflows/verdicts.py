@@ -47,11 +47,6 @@ def outcome_unknown(call: ToolCall, taken: Taken) -> ToolResult:
     return answered(call, text, decision=taken.decision)
 
 
-def cut_short(call: ToolCall, why: str, *, running: bool = False) -> ToolResult:
-    doubt = " It was running: it may or may not have taken effect." if running else ""
-    return answered(call, f"This call was cut short: {why}.{doubt}")
-
-
 def has_not_run(error: ActivityError) -> bool:
     """Whether it is certain that the tool was not even begun: the worker that got the call does not have it."""
     return isinstance(error.cause, ApplicationError) and error.cause.type in _NEVER_BEGUN

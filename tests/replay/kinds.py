@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from everturn import Agent, Client, Conversation, Image, Limits, Model, ToolCall, ask_user, forking, tool
+from everturn import Agent, Client, Conversation, Image, Limits, Model, ToolCall, ask_user, state, tool
 from everturn.errors import Ended, NotFound, Refused, Stalled
 from everturn.events import ApprovalRequested
 from everturn.models import Approvals
@@ -447,7 +447,7 @@ async def forked_and_large(client: Client, folder: Path) -> str:
     async with clerk(client, [call("note", {"text": "x"}), "One.", "Two."]) as agent:
         conversation = await client.start(agent, "1")
         await conversation.outcome()
-        with patch.object(forking, "MAX_PACKED_CHARS", 0):
+        with patch.object(state, "MAX_PACKED_CHARS", 0):
             fork = await conversation.fork(at_turn=2, id="forked-2")
         await fork.send("2")
         await fork.reply()

@@ -319,10 +319,10 @@ async def test_of_two_who_revive_a_conversation_neither_loses_what_the_other_sai
     async with hosting(client, agent):
         conversation = await client.start(agent, "One")
         await conversation.outcome()
-        revived = Client._revived
+        folded = Conversation.state
 
-        async def slowly(self: Client, *args: Any) -> Any:
-            made = await revived(self, *args)
+        async def slowly(self: Conversation) -> Any:
+            made = await folded(self)
             if not monkeypatch_done.is_set():
                 monkeypatch_done.set()
                 # Meanwhile somebody else revives it, and is answered.
@@ -331,7 +331,7 @@ async def test_of_two_who_revive_a_conversation_neither_loses_what_the_other_sai
             return made
 
         monkeypatch_done = asyncio.Event()
-        monkeypatch.setattr(Client, "_revived", slowly)
+        monkeypatch.setattr(Conversation, "state", slowly)
         await client.send(agent, "Three", id=conversation.id)
         assert await conversation.reply() == "Answer 3."
         said = [message.text for message in await conversation.transcript()]
@@ -380,7 +380,7 @@ async def test_who_writes_to_a_conversation_that_is_over_takes_it_up_again_from_
             assert (done.returncode, done.stdout) == (0, f"sent: {conversation.id}, which was over and goes on\n")
             await conversation.outcome()
         said = [message.text for message in await conversation.transcript()]
-        started = (await conversation.standing()).start
+        started = (await conversation.state()).start
         described = await client.temporal.get_workflow_handle(conversation.id).describe()
     assert said == ["One", "Answer 1.", "Two", "Answer 2."]
     assert (started.limits, started.tenant, await described.memo()) == (limits, "acme", {"tenant": "acme"})

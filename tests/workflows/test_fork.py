@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from everturn import Client, Conversation, Limits, Message, forking, tool
+from everturn import Client, Conversation, Limits, Message, state, tool
 from everturn.errors import AlreadyStarted, NotFound, Refused
 from everturn.models import Compaction
 from everturn.testing import ScriptedModel, call
@@ -110,7 +110,7 @@ async def test_any_turn_of_a_long_conversation_can_be_forked(
     """Across its runs; and where the transcript is too large for a payload it is read from where it is."""
     monkeypatch.setattr(carry, "MAX_EVENTS", 40)
     monkeypatch.setattr(carry, "MAX_PACKED_CHARS", packed_chars)
-    monkeypatch.setattr(forking, "MAX_PACKED_CHARS", fork_chars)
+    monkeypatch.setattr(state, "MAX_PACKED_CHARS", fork_chars)
     agent = agent_on(scripted(pages(12)), tools=[read_page])
     async with hosting(client, agent) as worker:
         conversation = await client.start(agent, "Read it all")
@@ -128,7 +128,7 @@ async def test_any_turn_of_a_long_conversation_can_be_forked(
 async def test_a_fork_of_a_long_conversation_brings_its_messages_into_its_own_history(
     client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forking, "MAX_PACKED_CHARS", 0)
+    monkeypatch.setattr(state, "MAX_PACKED_CHARS", 0)
     agent = agent_on(scripted(pages(3)), tools=[read_page])
     async with hosting(client, agent):
         conversation = await client.start(agent, "Read it all")

@@ -165,7 +165,7 @@ async def test_what_a_client_sends_is_measured_before(client: Client, scripted: 
     large = "語" * 700_000
     agent = agent_on(scripted([call("save", {"text": "short"}), "Done."]), tools=[save])
     async with hosting(client, agent):
-        with pytest.raises(Refused, match=r"message has 700,002 characters of JSON; the limit is 400,000\. Put it"):
+        with pytest.raises(Refused, match=r"message has 700,051 characters of JSON; the limit is 400,000\. Put it"):
             await client.start(agent, large)
         conversation = await client.start(agent, "Save")
         (call_id,) = await waiting(conversation)

@@ -19,6 +19,11 @@ Scripted = Callable[..., ScriptedModel]
 
 async def reset_to_the_last_workflow_task(client: Client, conversation: Conversation) -> None:
     """What `temporal workflow reset --type LastWorkflowTask` does."""
+    await reset_to(client, conversation, task=-1)
+
+
+async def reset_to(client: Client, conversation: Conversation, *, task: int) -> None:
+    """To its workflow task of this number, from 0, or from the end for a negative one."""
     handle = client.temporal.get_workflow_handle(conversation.id)
     completed = [
         event.event_id
@@ -29,7 +34,7 @@ async def reset_to_the_last_workflow_task(client: Client, conversation: Conversa
         ResetWorkflowExecutionRequest(
             namespace=client.temporal.namespace,
             workflow_execution=WorkflowExecution(workflow_id=conversation.id),
-            workflow_task_finish_event_id=completed[-1],
+            workflow_task_finish_event_id=completed[task],
             request_id="a-request",
             reason="it stood still",
         )
