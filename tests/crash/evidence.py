@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from temporalio.api.enums.v1 import EventType, WorkflowTaskFailedCause
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import WorkflowHistory
+from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 
 from everturn.conversion import data_converter
@@ -96,14 +97,19 @@ async def gather(storm: Storm) -> list[Evidence]:
         asked.setdefault(one.story, []).append(one)
     room = asyncio.Semaphore(AT_ONCE)
 
-    async def of(story: Story) -> Evidence:
+    async def of(story: Story) -> Evidence | None:
         async with room:
             evidence = Evidence(story, asked=asked.get(story.number, []), effects=effects.get(story.id, {}))
-            await _read_histories(storm, evidence)
+            try:
+                await _read_histories(storm, evidence)
+            except RPCError as error:
+                if error.status is RPCStatusCode.NOT_FOUND and story.number in storm.stuck:
+                    return None  # nobody came to start it; that it has not ended is said elsewhere
+                raise
             evidence.transcript = await storm.client.conversation(story.id).transcript()
             return evidence
 
-    return list(await asyncio.gather(*map(of, storm.stories)))
+    return [one for one in await asyncio.gather(*map(of, storm.stories)) if one]
 
 
 async def _read_histories(storm: Storm, evidence: Evidence) -> None:
