@@ -12,8 +12,10 @@ from everturn.testing import call
 from tests.crash.stories import Story, Turn, said
 from tests.crash.storm import Kill, Plan, Storm
 
-QUIET_SECONDS = 8.0
+QUIET_SECONDS = 15.0
 """Without any news, a conversation that has not ended never will."""
+QUIET_AFTER_KILL_SECONDS = 45.0
+"""A worker has to be missed, and another one to start."""
 LONGEST_SECONDS = 120.0
 
 PLAN = Plan(seed=1, conversations=4, kills=0, restarts=0, workers=1, clients=0, run_events=15, resume=30.0)
@@ -77,7 +79,7 @@ class Drill(Storm):
             news = len(self.ended) + len(self.author.asked) + len(self.ledger.effects()) + self.people.told.total()
             if news != seen or not self.author.asked:
                 seen, since = news, time.monotonic()
-            elif time.monotonic() - since > QUIET_SECONDS * (2 if self._kill else 1):
+            elif time.monotonic() - since > (QUIET_AFTER_KILL_SECONDS if self._kill else QUIET_SECONDS):
                 return
             await asyncio.sleep(0.1)
 

@@ -135,13 +135,13 @@ def _once_again() -> None:
 
 
 MUTANTS = {
+    "approval-lost": Mutant(_approval_lost, r"was approved, and nothing came of it"),
     "idempotent-twice": Mutant(lambda: _twice("idempotent"), r"(note|sign)\S* \S+ took effect 2 times in 1 tries"),
     "once-twice": Mutant(lambda: _twice("once"), r"(pay|refund)\S* \S+ took effect 2 times, and 1 were allowed"),
     "edits-ignored": Mutant(_edits_ignored, r"ran with .*, and was to run with"),
     "inbox-dropped": Mutant(_inbox_dropped, r"the messages .* stand in the transcript as"),
     "result-dropped": Mutant(_result_dropped, r"has 0 results, not one"),
     "results-reversed": Mutant(_results_reversed, r"have their results in another order"),
-    "approval-lost": Mutant(_approval_lost, r"was approved, and nothing came of it"),
     "denied-run": Mutant(_denied_run, r"was started 1 times, and 0 were allowed"),
     "message-twice": Mutant(_message_twice, r"the messages .* stand in the transcript as"),
     "once-again": Mutant(_once_again, r"was tried again by itself", kills=True),
