@@ -10,6 +10,7 @@ COPY requirements-worker.lock ./
 RUN /venv/bin/pip install --require-hashes --requirement requirements-worker.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY everturn everturn
+COPY examples examples
 RUN /venv/bin/pip install --no-deps --no-build-isolation .
 
 FROM python:${PYTHON_VERSION}-slim-bookworm

@@ -333,5 +333,5 @@ def _name(agent: Agent | str) -> str:
 def _whoever_runs_this() -> str:
     try:
         return as_utf8(f"{getpass.getuser()}@{socket.gethostname()}")
-    except OSError:
+    except (OSError, KeyError):  # containers run as numbers that have no name
         return socket.gethostname()
