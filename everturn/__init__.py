@@ -5,6 +5,7 @@ Every public name is here, and is loaded when it is first used, so that a progra
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -96,9 +97,19 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'everturn' has no attribute {name!r}; it has {', '.join(__all__)}")
-    value = getattr(import_module(f"everturn.{home}"), name)
+    value = getattr(_loaded(f"everturn.{home}"), name)
     globals()[name] = value
     return value
+
+
+def _loaded(module: str) -> Any:
+    workflow = sys.modules.get("temporalio.workflow")
+    if workflow is None or not workflow.unsafe.in_sandbox():
+        return import_module(module)
+    # A user's workflow file: agents and tools are defined there, and run elsewhere. The sandbox need not have copies of
+    # our modules, and of all that they import.
+    with workflow.unsafe.imports_passed_through():
+        return __import__(module, fromlist=["*"])
 
 
 def __dir__() -> list[str]:
