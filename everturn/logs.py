@@ -207,6 +207,10 @@ def _scrub(_: Any, __: str, line: Any) -> str:
     """The last step: no value of a secret environment variable leaves, wherever in the line it stands."""
     # Read anew for each line: a user's file may load its keys after the logs were configured.
     for name in os.environ:
-        if names_a_secret(name) and len(value := os.environ[name]) >= _SECRET_MIN_CHARS:
-            line = line.replace(value, f"<{name}>")
+        if names_a_secret(name):
+            value = os.environ[name]
+            # A private key has lines, and their breaks are written in other ways here.
+            for secret in (value, *(value.splitlines() if "\n" in value else ())):
+                if len(secret) >= _SECRET_MIN_CHARS:
+                    line = line.replace(secret, f"<{name}>")
     return str(line)

@@ -121,6 +121,23 @@ def test_no_key_leaves_wherever_it_stands(form: str) -> None:
         assert done.stderr.count(f"<{name}>") >= 3
 
 
+@pytest.mark.parametrize("form", ["console", "json"])
+def test_a_key_of_several_lines_is_scrubbed(form: str) -> None:
+    key = "-----BEGIN KEY-----\nMIIEsecret0123\nsecret4567==\n-----END KEY-----\n"
+    done = run(
+        f"""
+        import os
+        logs.configure(format={form!r})
+        key = os.environ['TEMPORAL_TLS_CLIENT_KEY_DATA']
+        log.info('key.loaded', key=key)
+        logging.getLogger('some.library').warning(key)
+        """,
+        TEMPORAL_TLS_CLIENT_KEY_DATA=key,
+    )
+    assert "key.loaded" in done.stderr
+    assert "secret" not in done.stderr
+
+
 def test_a_key_set_after_the_logs_were_configured_is_scrubbed_too() -> None:
     [line] = lines("import os; os.environ['MY_SERVER_API_KEY'] = 'abcdefgh'\nlog.info('x.happened', url='?k=abcdefgh')")
     assert line["url"] == "?k=<MY_SERVER_API_KEY>"
