@@ -34,7 +34,7 @@ MOST = 10
 IN_COMPANY = 2
 """So often a call is lost before it is run alone."""
 
-ALONE_SECONDS = 30.0
+ALONE_SECONDS = 15.0
 """How long the next one waits for it. What kills, kills soon, as a rule."""
 
 LONGEST_WAIT_SECONDS = 2.0

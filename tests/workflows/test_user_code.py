@@ -22,7 +22,7 @@ from pydantic import BaseModel, field_validator
 from everturn import Client, Conversation, ToolContext, tool, user_code
 from everturn.activities import lost_tries
 from everturn.errors import Stalled
-from everturn.testing import ScriptedModel, call
+from everturn.testing import ScriptedModel, call, fail
 from everturn.user_code import Threads
 from everturn.workflows.progress import MAX_REPAIRS
 from tests.conftest import agent_on, eventually, hosting, waiting
@@ -255,6 +255,16 @@ async def test_a_worker_ends_though_a_tool_that_timed_out_still_blocks(
         async with hosting(client, agent):
             assert (await client.run(agent, "Go")).text == "Done."
     refusing = False
+
+
+async def test_tries_that_fail_are_not_taken_for_lost_ones(
+    client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lost_tries, "MOST", 2)
+    failing = [fail(503, headers={"retry-after": "0.001"})] * 4
+    agent = agent_on(scripted([*failing, "Done."]))
+    async with hosting(client, agent):
+        assert (await client.run(agent, "Go")).text == "Done."
 
 
 async def test_a_tool_that_blocks_the_loop_for_too_long_is_lost_and_not_kept_alive_for_ever(
