@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from temporalio.api.common.v1 import Payload
+from temporalio.common import RawValue
 from temporalio.contrib.pydantic import PydanticJSONPlainPayloadConverter
 from temporalio.converter import (
     CompositePayloadConverter,
@@ -24,6 +25,18 @@ from everturn.records import explain
 TOO_LARGE = "PayloadTooLarge"
 """Error type of what can't be sent for its size."""
 
+NOT_TO_BE_HAD = "PayloadNotToBeHad"
+"""Error type of what is in a storage that lacks it, or that a codec can't decode."""
+
+INVALID = "InvalidPayload"
+"""Error type of what is not what it should be."""
+
+UNREADABLE_INPUTS = (INVALID, NOT_TO_BE_HAD)
+"""Error types of an activity that was not begun, for it could not read what it was to do."""
+
+NOT_HAD = b"everturn/not-had"
+"""As the encoding of a payload: its data says why there is another in its place."""
+
 
 class _Json(PydanticJSONPlainPayloadConverter):
     def from_payload(self, payload: Payload, type_hint: type | None = None) -> Any:
@@ -32,7 +45,7 @@ class _Json(PydanticJSONPlainPayloadConverter):
         except ValueError as error:
             # A FailureError ends the workflow with a message; anything else would retry its task in silence, for ever.
             raise ApplicationError(
-                f"A payload can't be read: {explain(error)}", type="InvalidPayload", non_retryable=True
+                f"A payload can't be read: {explain(error)}", type=INVALID, non_retryable=True
             ) from None
 
 
@@ -44,6 +57,16 @@ _CONVERTERS = tuple(
 )
 
 
+@dataclass(frozen=True)
+class NoValue:
+    """In the place of a value that can't be read and of which no type is expected: a signal's input, what a failure
+    has to say beside its message. There, an exception of ours would fail the workflow."""
+
+    why: str
+    elsewhere: bool = False
+    """Another worker may be able to read it."""
+
+
 class StoredPayloads(CompositePayloadConverter):
     """For clients and workers with external storage, which takes what is too large."""
 
@@ -51,6 +74,25 @@ class StoredPayloads(CompositePayloadConverter):
         super().__init__(*_CONVERTERS)
 
     def from_payloads(self, payloads: Sequence[Payload], type_hints: list[type] | None = None) -> list[Any]:
+        if type_hints:
+            return self._values(payloads, type_hints)
+        return [self._value(payload) for payload in payloads]
+
+    def _value(self, payload: Payload) -> Any:
+        try:
+            return self._values([payload], None)[0]
+        except ApplicationError as error:
+            return NoValue(error.message, elsewhere=error.type == NOT_TO_BE_HAD)
+
+    def _values(self, payloads: Sequence[Payload], type_hints: list[type] | None) -> list[Any]:
+        for payload in payloads:
+            if payload.metadata.get("encoding") == NOT_HAD and not _is_raw(type_hints):
+                raise ApplicationError(
+                    payload.data.decode("utf-8", "replace"),
+                    {"cure": "Set EVERTURN_STORAGE alike on all workers and clients; then resume."},
+                    type=NOT_TO_BE_HAD,
+                    non_retryable=True,
+                )
         try:
             return super().from_payloads(payloads, type_hints)
         except FailureError:
@@ -59,9 +101,7 @@ class StoredPayloads(CompositePayloadConverter):
             # In external storage that this worker lacks, it is for another worker; else nobody can read it.
             if any(payload.external_payloads for payload in payloads):
                 raise
-            raise ApplicationError(
-                f"A payload can't be read: {error}", type="InvalidPayload", non_retryable=True
-            ) from error
+            raise ApplicationError(f"A payload can't be read: {error}", type=INVALID, non_retryable=True) from error
 
 
 class Payloads(StoredPayloads):
@@ -78,6 +118,10 @@ class Payloads(StoredPayloads):
                     non_retryable=True,
                 )
         return payloads
+
+
+def _is_raw(type_hints: list[type] | None) -> bool:
+    return type_hints is not None and type_hints[0] is RawValue
 
 
 data_converter = DataConverter(payload_converter_class=Payloads)

@@ -10,7 +10,15 @@ from pydantic import Field, JsonValue
 
 from everturn import names, steps
 from everturn.errors import ConversationError
-from everturn.payloads import INVALID_EDIT, AwaitAnswer, ModelReply, RefuseCall, RunTool
+from everturn.payloads import (
+    INVALID_EDIT,
+    UNREADABLE_RESULT,
+    AwaitAnswer,
+    ModelReply,
+    RefuseCall,
+    RunAgent,
+    RunTool,
+)
 from everturn.records import Message, Outcome, Record, ToolCall, ToolResult, Usage, results_in
 
 
@@ -245,7 +253,7 @@ class EventReader:
         self._seen = (int(found["step"]), int(found["n"] or sys.maxsize)) if found else (0, 0)
         self._open: dict[str, int] = {}
         """The calls whose results are not told yet, and their turns."""
-        self._calls: dict[str, tuple[ToolCall, RunTool]] = {}
+        self._calls: dict[str, tuple[ToolCall, RunTool | RunAgent]] = {}
         """The calls of the last reply that run as tools: what a lost run means depends on their plans."""
         self._asks: list[ApprovalRequested | AnswerRequested] = []
         """To be told when the calls do wait: a decision that comes before that would be refused."""
@@ -274,7 +282,9 @@ class EventReader:
             case steps.TurnFinished(request=request, reply=reply):
                 calls = {call.call_id: call for call in reply.message.tool_calls}
                 self._calls = {
-                    plan.call_id: (calls[plan.call_id], plan) for plan in reply.plan if isinstance(plan, RunTool)
+                    plan.call_id: (calls[plan.call_id], plan)
+                    for plan in reply.plan
+                    if isinstance(plan, RunTool | RunAgent) and plan.call_id in calls
                 }
                 self._open |= dict.fromkeys(calls, request.turn)
                 self._asks = _asks(request.turn, reply)
@@ -308,7 +318,8 @@ class EventReader:
     def _asks_again(self, lost: steps.ToolLost) -> list[ApprovalRequested]:
         """What a person is asked after a run without a report: nothing, where the model is told instead."""
         call, plan = self._calls.get(lost.request.call_id, (None, None))
-        if call is None or plan is None or not (lost.kind == INVALID_EDIT or plan.effect == "once"):
+        once = isinstance(plan, RunTool) and plan.effect == "once"
+        if call is None or plan is None or not (once or lost.kind in (INVALID_EDIT, UNREADABLE_RESULT)):
             return []
         why = lost.cause if lost.kind == INVALID_EDIT else f"outcome unknown: {lost.cause}"
         return [ApprovalRequested(turn=lost.request.turn, call=call, why=why)]

@@ -25,7 +25,8 @@ from everturn import names
 from everturn.carryover import Packed
 from everturn.causes import explained
 from everturn.errors import InvalidSetting
-from everturn.payloads import MessageIn, ModelReply, ModelRequest, Start, ToolRequest
+from everturn.guarding import strict
+from everturn.payloads import UNREADABLE_RESULT, MessageIn, ModelReply, ModelRequest, Start, ToolRequest
 from everturn.records import Outcome, Record, ToolResult
 from everturn.rpc import passes
 from everturn.steps import (
@@ -188,16 +189,24 @@ class HistoryReader:
         if turn := self._turns.pop(completed.scheduled_event_id, None):
             reply = await self._record(completed.result, ModelReply)
             attempt = self._attempts.pop(completed.scheduled_event_id, 1)
+            if reply is None:
+                why = f"The reply of turn {turn.turn} can't be read."
+                return TurnFailed(event.event_id, at, turn, why, "Read it with the code that wrote it, then resume.")
             self._turn = turn.turn
-            return TurnFinished(event.event_id, at, turn, reply, attempt) if reply else None
+            return TurnFinished(event.event_id, at, turn, reply, attempt)
         if extension := self._extending.pop(completed.scheduled_event_id, None):
             return Extended(event.event_id, at, extension)
         if completed.scheduled_event_id in self._keeping:
             packed = await self._record(completed.result, Packed)
             return Kept(event.event_id, at, packed) if packed else None
         if tool := self._tools.pop(completed.scheduled_event_id, None):
+            name, request = tool
             result = await self._record(completed.result, ToolResult)
-            return ToolFinished(event.event_id, at, *tool, result) if result else None
+            if result is None or result.call_id != request.call_id:
+                return ToolLost(
+                    event.event_id, at, name, request, f"The result of {name} can't be read", UNREADABLE_RESULT
+                )
+            return ToolFinished(event.event_id, at, name, request, result)
         return None
 
     async def _failed(self, event_id: int, at: datetime, scheduled_id: int, failure: Failure) -> Step | None:
@@ -232,9 +241,12 @@ class HistoryReader:
         completed = event.child_workflow_execution_completed_event_attributes
         tool = self._tools.pop(completed.initiated_event_id, None)
         outcome = await self._record(completed.result, Outcome)
-        if tool is None or outcome is None:
+        if tool is None:
             return None
         agent, request = tool
+        if outcome is None:
+            cause = f"The outcome of {agent}'s conversation can't be read"
+            return ToolLost(event.event_id, at, agent, request, cause, UNREADABLE_RESULT)
         return ToolFinished(event.event_id, at, agent, request, result_of(request.call_id, agent, outcome), outcome)
 
     async def _timer(self, event: HistoryEvent, at: datetime) -> Step | None:
@@ -299,7 +311,7 @@ async def read_steps(
 ) -> AsyncIterator[Step]:
     """The steps of a run, from its first event on, one for each event. With `follow`, goes on as new ones come, until
     the run is over, and past restarts of the server."""
-    reader, last = HistoryReader(client.data_converter), 0
+    reader, last = HistoryReader(strict(client.data_converter)), 0
     while True:
         handle = client.get_workflow_handle(conversation_id, run_id=run_id)
         try:

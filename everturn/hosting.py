@@ -27,6 +27,7 @@ from everturn.artifacts import Artifacts, reader
 from everturn.client import Client
 from everturn.deployment import Deployment, of_settings, options
 from everturn.errors import InvalidAgent, InvalidSetting, Unreachable
+from everturn.guarding import guarded
 from everturn.journal import Journal, default_folder
 from everturn.logs import get_logger
 from everturn.metrics import Metrics
@@ -138,7 +139,7 @@ class Worker:
             )
             await stack.enter_async_context(
                 temporalio.worker.Worker(
-                    self._client.temporal,
+                    guarded(self._client.temporal),
                     workflows=[ConversationWorkflow],
                     activities=[
                         turns.call_model,

@@ -367,5 +367,8 @@ class DecisionCheck(Record):
 TOO_LARGE = "everturn_too_large"
 """In a call's `extra`: how many bytes it had, if its arguments were too many to be kept."""
 
+UNREADABLE_RESULT = "UnreadableResult"
+"""In the place of an error's type: a call ended, and nobody can read how."""
+
 INVALID_EDIT = "InvalidEdit"
 """Error type of a tool's activity: the arguments that a human put in do not fit the tool's schema."""

@@ -27,6 +27,7 @@ from everturn.errors import (
     ConnectionFailed,
     ContextTooLong,
     InvalidAgent,
+    InvalidSetting,
     NotFound,
     ProviderError,
 )
@@ -214,7 +215,10 @@ class ModelTurns:
         results = self._prefixes.find_results(run_id, request.named)
         if prefix is None or results is None:
             self._prefixes.misses += 1
-            request, prefix, results = await self._read(request, prefix)
+            try:
+                request, prefix, results = await self._read(request, prefix)
+            except InvalidSetting as error:  # a part of the history is in a storage that this worker lacks
+                raise failures.final(error) from None
         elif request.position:
             self._prefixes.hits += 1
         return request, prefix, filled(request, results)

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import assert_never
 
 from temporalio import workflow
+from temporalio.common import RawValue
 from temporalio.exceptions import (
     ActivityError,
     ApplicationError,
@@ -32,11 +33,12 @@ from everturn.payloads import (
 from everturn.records import Decision, Outcome, ToolCall, ToolResult
 from everturn.subagents import result_of
 from everturn.workflows import display, verdicts
-from everturn.workflows.cancelling import or_cancelled, together
+from everturn.workflows.cancelling import together
 from everturn.workflows.chain import Chain
 from everturn.workflows.desk import Desk
 from everturn.workflows.policy import check_options, local_options, tool_options
 from everturn.workflows.progress import MAX_OUTCOME_BYTES
+from everturn.workflows.reading import Reading, Unreadable
 from everturn.workflows.room import Room
 from everturn.workflows.subagents import SubAgents
 
@@ -44,8 +46,11 @@ from everturn.workflows.subagents import SubAgents
 class Calls:
     """The calls of the reply at hand. They run at the same time; their results come in the order of the calls."""
 
-    def __init__(self, desk: Desk, agents: SubAgents, *, chain: Chain, on_outcome: Callable[[Outcome], None]) -> None:
+    def __init__(
+        self, desk: Desk, agents: SubAgents, reading: Reading, *, chain: Chain, on_outcome: Callable[[Outcome], None]
+    ) -> None:
         self.chain = chain
+        self._reading = reading
         self._room = Room()
         self._desk = desk
         self._agents = agents
@@ -67,7 +72,13 @@ class Calls:
         """A result for every open call, at most `at_once` tools running at a time."""
         self._agent, self._turn, self._slots = agent, turn, asyncio.Semaphore(at_once)
         plans = {plan.call_id: plan for plan in planned}
-        await together(*(self._settle_one(call, plans[call.call_id]) for call in self._open))
+        unplanned = "This call has no plan, so it did not run. Call again."
+        await together(
+            *(
+                self._settle_one(call, plans.get(call.call_id) or RefuseCall(call_id=call.call_id, text=unplanned))
+                for call in self._open
+            )
+        )
         return self.close("")
 
     def open(self, reply: ModelReply) -> None:
@@ -132,6 +143,8 @@ class Calls:
             refused = ""
             try:
                 return await self._run(call, plan, decision)
+            except Unreadable as error:
+                why, doubtful = f"outcome unknown: {error.why}", True
             except ActivityError as error:
                 if is_cancelled_exception(error):
                     raise
@@ -145,6 +158,17 @@ class Calls:
                     return verdicts.could_not_run(call, error)
 
     async def _ask_agent(self, call: ToolCall, plan: RunAgent) -> ToolResult:
+        while True:
+            try:
+                return await self._agents_answer(call, plan)
+            except Unreadable as error:
+                why = f"outcome unknown: {error.why}"
+                taken = await self._desk.ask(call, needs="approval", why=why)
+                self._desk.settle(call.call_id)
+                if taken.decision.verdict != "approve":
+                    return verdicts.outcome_unknown(call, taken)
+
+    async def _agents_answer(self, call: ToolCall, plan: RunAgent) -> ToolResult:
         async with self._slots:
             if self._desk.closed:
                 return ToolResult.cut_short(call, "the conversation was closed")
@@ -153,6 +177,9 @@ class Calls:
                 room = await self._room.share(request=size_of(call), others=self._to_come, most=MAX_OUTCOME_BYTES)
                 with self._room.promised(call.call_id, room):
                     outcome = await self._agents.ask(call, plan, turn=self._turn, room=room)
+            except Unreadable:
+                self._running.discard(call.call_id)
+                raise
             except (ChildWorkflowError, WorkflowAlreadyStartedError) as error:
                 return verdicts.no_answer(call, error)
         self._on_outcome(outcome)
@@ -202,10 +229,15 @@ class Calls:
         start = workflow.start_local_activity if plan.local else workflow.start_activity
         options = local_options(plan) if plan.local else tool_options(plan)
         summary = display.call_summary(call.name, request.arguments, request.decision)
-        handle = start(call.name, request, result_type=ToolResult, summary=summary, **options)
+        handle = start(call.name, request, result_type=RawValue, summary=summary, **options)
         self._running.add(call.call_id)
         try:
-            result: ToolResult = await or_cancelled(handle)
+            result = await self._reading.result(handle, ToolResult, f"The result of {call.name}")
+            if result.call_id != call.call_id:
+                raise Unreadable(f"The result of {call.name} is that of another call, {result.call_id!r:.150}")
+        except Unreadable:
+            self._running.discard(call.call_id)
+            raise
         except ActivityError as error:
             if not is_cancelled_exception(error):
                 self._running.discard(call.call_id)

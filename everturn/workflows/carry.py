@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from temporalio import workflow
+from temporalio.common import RawValue
 from temporalio.exceptions import ActivityError
 
 from everturn import names
@@ -12,10 +13,10 @@ from everturn.packing import pack, unpack
 from everturn.payloads import ModelRequest
 from everturn.records import Message
 from everturn.workflows import verdicts
-from everturn.workflows.cancelling import or_cancelled
 from everturn.workflows.controls import Controls
 from everturn.workflows.policy import model_options
 from everturn.workflows.progress import Progress, total_chars
+from everturn.workflows.reading import Reading, Unreadable
 
 MAX_EVENTS = 2_000
 """Of a run's history: about 160 turns of one call each."""
@@ -35,19 +36,20 @@ LIKELY_TOO_LONG = 20 * MAX_PACKED_CHARS
 MAX_LAST_TEXT_CHARS = 20_000
 
 
-async def keep_in_time(progress: Progress) -> None:
+async def keep_in_time(progress: Progress, reading: Reading) -> None:
     """Brings what stands in earlier runs into this one's history before Temporal deletes theirs."""
     if progress.keep_by is None or not isinstance(progress.earlier, InRun):
         return
     await workflow.sleep(max(0.0, progress.keep_by - workflow.time()), summary="bring earlier runs' messages here")
     try:
-        kept: Packed = await workflow.execute_activity(
-            names.KEEP_TRANSCRIPT, progress.earlier, result_type=Packed, **model_options()
+        raw: RawValue | None = await workflow.execute_activity(
+            names.KEEP_TRANSCRIPT, progress.earlier, result_type=RawValue, **model_options()
         )
-        progress.earlier, progress.keep_by = held(kept), None
-    except ActivityError as error:
+        progress.earlier, progress.keep_by = held(reading.read(raw, Packed, "The transcript of earlier runs")), None
+    except (ActivityError, Unreadable) as error:
         # It goes on as long as a worker remembers the messages; one that does not will stall it, with this cause.
-        workflow_log("transcript.not_kept", level="error", cause=verdicts.cause_of(error))
+        cause = error.why if isinstance(error, Unreadable) else verdicts.cause_of(error)
+        workflow_log("transcript.not_kept", level="error", cause=cause)
 
 
 def held(earlier: Earlier | None) -> Earlier | None:
@@ -72,7 +74,7 @@ def fits(messages: list[Message], *, room: int) -> bool:
     return total_chars(messages) <= room
 
 
-async def extend_prefix(progress: Progress, *, agent: str) -> None:
+async def extend_prefix(progress: Progress, reading: Reading, *, agent: str) -> None:
     """Makes what no model has seen a part of the prefix: that is handed over by pointing to it."""
     delta, named = progress.delta()
     request = ModelRequest(
@@ -84,9 +86,13 @@ async def extend_prefix(progress: Progress, *, agent: str) -> None:
         named=named,
     )
     handle = workflow.start_activity(
-        names.EXTEND_PREFIX, request, result_type=str, summary="results too large to hand on", **model_options()
+        names.EXTEND_PREFIX, request, result_type=RawValue, summary="results too large to hand on", **model_options()
     )
-    progress.take_in_unseen(await or_cancelled(handle))
+    try:
+        digest = await reading.result(handle, str, "The digest of the transcript")
+    except Unreadable:
+        digest = ""  # whoever needs the prefix reads it from the history
+    progress.take_in_unseen(digest)
 
 
 def over(

@@ -13,6 +13,7 @@ from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
 from everturn import names
+from everturn.conversion import NoValue
 from everturn.logs import workflow_log
 from everturn.payloads import Withdrawal
 from everturn.records import Record, explain
@@ -32,6 +33,9 @@ class Commands:
     def __init__(self) -> None:
         self.updates = 0
         """So many were taken in this run."""
+        self.lost = ""
+        """A signal that another worker may be able to read; the conversation waits for a person."""
+        self._signals = 0
         self._withdrawn: dict[str, None] = {}
         workflow.set_signal_handler(names.WITHDRAW, self._withdraw)
 
@@ -61,6 +65,10 @@ class Commands:
             return take(read(payload_type, inputs))
 
         def on_signal(*inputs: Any) -> None:
+            if why := self._lost(inputs):
+                self.lost = f"A {name!r} signal can't be read: {why}"
+                workflow_log("signal.unreadable", level="error", signal=name, why=why)
+                return
             payload, problem = _read(payload_type, inputs, objection)
             if payload is None or problem is None:
                 take_or_ignore(payload, problem)
@@ -75,6 +83,20 @@ class Commands:
 
         workflow.set_signal_handler(name, on_signal)
         workflow.set_update_handler(name, on_update, validator=check)
+
+    def _lost(self, inputs: tuple[Any, ...]) -> str:
+        """Why a signal's input is not to be had; empty if it is, or if nobody could read it. The same in each replay,
+        whoever can read it then."""
+        self._signals += 1
+        marker, replaying = f"unreadable signal {self._signals}", workflow.unsafe.is_replaying()
+        if replaying and workflow.patched(marker):
+            return "it could not be read when it came"
+        lost = next((value.why for value in inputs if isinstance(value, NoValue) and value.elsewhere), "")
+        if lost and replaying:
+            raise RuntimeError(f"A signal was read before, and can't be read by this worker: {lost}")
+        if lost:
+            workflow.patched(marker)
+        return lost
 
     def _withdraw(self, *inputs: Any) -> None:
         withdrawal, problem = _read(Withdrawal, inputs, lambda _: None)
@@ -91,6 +113,8 @@ def read(payload_type: type[P], inputs: tuple[Any, ...]) -> P:
     if len(inputs) > 1:
         raise ValueError(f"it takes one input, got {len(inputs)}")
     value = inputs[0] if inputs and inputs[0] is not None else {}
+    if isinstance(value, NoValue):
+        raise ValueError(value.why)
     if not isinstance(value, dict):
         raise ValueError(f"its input is a JSON object, got {value!r:.100}")
     return payload_type.model_validate(value)

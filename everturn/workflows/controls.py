@@ -87,15 +87,26 @@ class Controls:
 
     async def message_or_end(self, keep_open: float | None) -> None:
         """Waits until there is a message to answer, the conversation closes, or has idled for `keep_open` seconds."""
+        await self._nothing_lost()
         if self.inbox or self.closing or keep_open is None:
             return
         self.idle = True
         self._on_change()
         with suppress(asyncio.TimeoutError):
             await workflow.wait_condition(
-                lambda: bool(self.inbox) or self.closing, timeout=timedelta(seconds=min(keep_open, LONGEST_SECONDS))
+                lambda: bool(self.inbox) or self.closing or bool(self.commands.lost),
+                timeout=timedelta(seconds=min(keep_open, LONGEST_SECONDS)),
             )
         self.idle = False
+        if self.commands.lost and not self.closing:
+            await self.message_or_end(keep_open)
+
+    async def _nothing_lost(self) -> None:
+        """Waits for a person if a signal can't be read: what it said may matter, and is asked for only by them."""
+        while (lost := self.commands.lost) and not self.closing:
+            self.commands.lost = ""
+            cure = "Set EVERTURN_STORAGE alike on all workers and clients, send it again if it matters, then resume."
+            await self.stalled(lost, cure)
 
     async def stalled(self, cause: str, cure: str | None) -> None:
         """Waits until a person has seen to it and sends `resume`."""
@@ -105,6 +116,7 @@ class Controls:
         await workflow.wait_condition(lambda: self.cause is None)
 
     async def unpaused(self) -> None:
+        await self._nothing_lost()
         if self.paused:
             await workflow.wait_condition(lambda: not self.paused)
 

@@ -10,21 +10,23 @@ import asyncio
 from typing import Any, Literal, NoReturn
 
 from temporalio import workflow
+from temporalio.common import RawValue
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
 from everturn import names
 from everturn.carryover import CarryOver, WorkerFacts
 from everturn.models import Limits
-from everturn.payloads import ModelReply, ModelRequest, Start, State, Status, TranscriptPage
-from everturn.records import Outcome, explain
-from everturn.workflows import carry, commands, display, verdicts
+from everturn.payloads import ModelReply, ModelRequest, State, Status, TranscriptPage
+from everturn.records import Outcome
+from everturn.workflows import carry, commands, display, starting, verdicts
 from everturn.workflows.board import Board
 from everturn.workflows.calls import Calls
-from everturn.workflows.cancelling import or_cancelled, stop_if_cancelled
+from everturn.workflows.cancelling import stop_if_cancelled
 from everturn.workflows.chain import Chain
 from everturn.workflows.controls import Controls
 from everturn.workflows.policy import model_options, turn_group
 from everturn.workflows.progress import MAX_DELTA_CHARS, MAX_OUTCOME_BYTES, Progress
+from everturn.workflows.reading import CURE, Reading, Unreadable
 from everturn.workflows.subagents import SubAgents
 
 OutcomeStatus = Literal["completed", "limit_reached", "cancelled", "failed"]
@@ -35,15 +37,21 @@ class ConversationWorkflow:
     @workflow.init
     def __init__(self, *inputs: Any) -> None:
         # Here and not in run(): a signal can come in before run() begins, and belongs behind what the start brings.
-        start, self._problem = _read_start(inputs)
+        self._opening = starting.read(inputs)
+        start = self._opening.start
         carry_over = start.carry or CarryOver()
         self._start = start.model_copy(update={"carry": None})  # it may be large, and lives as long as the run
         self._progress = Progress.from_carry(carry_over)
         self._progress.earlier = carry.held(carry_over.earlier)
         self._controls = Controls(start, on_change=self._show)
-        self._agents = SubAgents(self._controls.desk, tenant=self._start.tenant, on_change=self._show)
+        self._reading = Reading()
+        self._agents = SubAgents(self._controls.desk, self._reading, tenant=self._start.tenant, on_change=self._show)
         self._calls = Calls(
-            self._controls.desk, self._agents, chain=Chain(carry_over.chain_id), on_outcome=self._take_outcome
+            self._controls.desk,
+            self._agents,
+            self._reading,
+            chain=Chain(carry_over.chain_id),
+            on_outcome=self._take_outcome,
         )
         self._board = Board(agent=start.agent, progress=self._progress, status=self._status)
         self._progress.model = self._progress.model or self._board.model
@@ -58,9 +66,14 @@ class ConversationWorkflow:
 
     @workflow.run
     async def run(self, *_: Any) -> Outcome:
-        if self._problem:
-            raise ApplicationError(self._problem, type="InvalidStart", non_retryable=True)
-        self._keeper = asyncio.create_task(carry.keep_in_time(self._progress))
+        if self._opening.handed:
+            await self._controls.stalled(self._opening.problem, "Deploy the code that wrote it. Then resume.")
+            if self._controls.closing:
+                return self._outcome("cancelled", reason="the conversation was closed before it was answered")
+            workflow.continue_as_new(self._opening.handed_on(self._controls.inbox))
+        if self._opening.problem:
+            raise ApplicationError(self._opening.problem, type="InvalidStart", non_retryable=True)
+        self._keeper = asyncio.create_task(carry.keep_in_time(self._progress, self._reading))
         try:
             limit = await self._converse()
             if self._controls.late:
@@ -156,6 +169,13 @@ class ConversationWorkflow:
             self._show()
             try:
                 return await self._call_model(conclude, summarise=summarise)
+            except Unreadable as error:
+                if self._controls.closing:
+                    self._controls.abandoned = True
+                    return None
+                await self._controls.stalled(error.why, CURE)
+                if not self._controls.abandoned and (reply := self._read_again(error.raw)):
+                    return reply
             except ActivityError as error:
                 if is_cancelled_exception(error):
                     raise
@@ -190,12 +210,19 @@ class ConversationWorkflow:
         handle = workflow.start_activity(
             names.CALL_MODEL,
             request,
-            result_type=ModelReply,
+            result_type=RawValue,
             summary=display.turn_summary(progress.turn, self._controls.model or progress.model, summarise=summarise),
             event_groups=[turn_group(progress.turn)],
             **model_options(),
         )
-        return await or_cancelled(handle)
+        return await self._reading.result(handle, ModelReply, f"The reply of turn {progress.turn}")
+
+    def _read_again(self, raw: RawValue | None) -> ModelReply | None:
+        """A reply that could not be read, now that a person has seen to it; None if it still can't be."""
+        try:
+            return self._reading.read(raw, ModelReply, f"The reply of turn {self._progress.turn}")
+        except Unreadable:
+            return None
 
     async def _settle(self, reply: ModelReply) -> None:
         """Gets a result for every call of the reply, and puts them into the transcript in the order of the calls."""
@@ -218,7 +245,7 @@ class ConversationWorkflow:
         if not carry.due():
             return
         if not carry.fits(self._progress.unseen, room=carry.MAX_HANDED_CHARS):
-            await carry.extend_prefix(self._progress, agent=self._start.agent)
+            await carry.extend_prefix(self._progress, self._reading, agent=self._start.agent)
         # A message that comes in now makes Temporal repeat this task, and so is in the inbox that is handed over.
         await workflow.wait_condition(workflow.all_handlers_finished)
         stop_if_cancelled()
@@ -322,18 +349,3 @@ class ConversationWorkflow:
             "total": progress.position + len(progress.unseen),
             "messages": progress.page(start, page.limit),
         }
-
-
-def _read_start(inputs: tuple[Any, ...]) -> tuple[Start, str]:
-    """The workflow's input; and what is wrong with it, in words, which are empty where it is right."""
-    try:
-        start = commands.read(Start, inputs)
-        if not start.message and start.keep_open is None and not start.carry:
-            raise ValueError("message: a conversation that is not kept open needs one")
-    except ValueError as error:
-        problem = (
-            f"This conversation can't start: {explain(error)}. "
-            'Its input is {"agent": "NAME", "message": "…"}; see docs/reference/wire.md.'
-        )
-        return Start.model_construct(agent=""), problem
-    return start, ""

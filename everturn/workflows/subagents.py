@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from temporalio import workflow
+from temporalio.common import RawValue
 from temporalio.exceptions import TemporalError
 
 from everturn import names
@@ -14,24 +15,27 @@ from everturn.markdown import code, first_line, inline
 from everturn.payloads import AskedAgent, Caller, Control, RunAgent, Start
 from everturn.records import Outcome, ToolCall
 from everturn.sizes import child_id
-from everturn.workflows.cancelling import or_cancelled, stop_if_cancelled
+from everturn.workflows.cancelling import stop_if_cancelled
 from everturn.workflows.desk import Desk
 from everturn.workflows.policy import sub_agent_options
 from everturn.workflows.progress import MAX_OUTCOME_BYTES
+from everturn.workflows.reading import Reading
 
 
 class SubAgents:
-    def __init__(self, desk: Desk, *, tenant: str | None, on_change: Callable[[], None]) -> None:
+    def __init__(self, desk: Desk, reading: Reading, *, tenant: str | None, on_change: Callable[[], None]) -> None:
         self.running: dict[str, AskedAgent] = {}
         """By call_id: where to look for what goes on there."""
         self._desk = desk
+        self._reading = reading
         self._tenant = tenant
         self._on_change = on_change
 
     async def ask(self, call: ToolCall, plan: RunAgent, *, turn: int, room: int) -> Outcome:
         """How the other agent's conversation ended; however long that takes, for it may wait for people too.
 
-        Raises ChildWorkflowError where it ended without an outcome, WorkflowAlreadyStartedError where its id runs. A
+        Raises ChildWorkflowError if it ended without an outcome, Unreadable if that can't be read, and
+        WorkflowAlreadyStartedError if its id runs. A
         cancelled turn cancels it, a closed conversation closes it, and it does not outlive the one that asks.
         """
         parent, message = workflow.info().workflow_id, str(call.arguments.get("message", ""))
@@ -53,7 +57,7 @@ class SubAgents:
                     ),
                 ),
                 id=child.conversation_id,
-                result_type=Outcome,
+                result_type=RawValue,
                 static_summary=first_line(message) or inline(plan.agent),
                 static_details=f"Agent **{inline(plan.agent)}**, asked by {code(parent)}",
                 **sub_agent_options(),
@@ -61,14 +65,13 @@ class SubAgents:
             stop_if_cancelled()
             closing = asyncio.create_task(self._pass_on_close(handle))
             try:
-                outcome: Outcome = await or_cancelled(handle)
-                return outcome
+                return await self._reading.result(handle, Outcome, f"The outcome of {child.conversation_id!r}")
             finally:
                 closing.cancel()
         finally:
             del self.running[call.call_id]
 
-    async def _pass_on_close(self, handle: workflow.ChildWorkflowHandle[object, Outcome]) -> None:
+    async def _pass_on_close(self, handle: workflow.ChildWorkflowHandle[object, RawValue]) -> None:
         await workflow.wait_condition(lambda: self._desk.closed)
         with suppress(TemporalError):  # it may be over by now
             await handle.signal(names.CLOSE, Control(reason="the conversation that asked was closed"))

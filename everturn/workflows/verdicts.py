@@ -6,6 +6,7 @@ from temporalio import exceptions
 from temporalio.exceptions import ActivityError, ApplicationError, ChildWorkflowError, WorkflowAlreadyStartedError
 
 from everturn import names
+from everturn.conversion import UNREADABLE_INPUTS
 from everturn.records import Decision, Text, ToolCall, ToolResult
 from everturn.workflows.desk import Taken
 
@@ -15,7 +16,7 @@ _ENDS: dict[type[BaseException | None], str] = {
     exceptions.TimeoutError: "its conversation ran into its workflow time-out",
 }
 
-_NEVER_BEGUN = frozenset({"NotFoundError", "InvalidAgent", "TooLate", names.NO_THREAD})
+_NEVER_BEGUN = frozenset({"NotFoundError", "InvalidAgent", "TooLate", names.NO_THREAD, *UNREADABLE_INPUTS})
 """Error types: of the SDK where a worker has no activity of that name, and of ours."""
 
 

@@ -1,0 +1,61 @@
+"""What a run is started with. A first run that can't read it fails; one that continues another waits for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from temporalio import workflow
+
+from everturn.conversion import NoValue
+from everturn.payloads import Start
+from everturn.records import Message, explain
+from everturn.workflows import commands
+
+MARKER = "unreadable start"
+"""By it, the history says that the run could not read what it was started with."""
+
+
+@dataclass(frozen=True)
+class Opening:
+    start: Start
+    problem: str = ""
+    """What is wrong with it, in words; empty where it is right."""
+    handed: dict[str, Any] = field(default_factory=dict)
+    """What the run before handed over, if that is what can't be read. Other code may read it."""
+
+    def handed_on(self, inbox: Iterable[Message]) -> dict[str, Any]:
+        """The same, with the messages that came meanwhile."""
+        carry = self.handed["carry"]
+        more = [message.model_dump(mode="json") for message in inbox]
+        return {**self.handed, "carry": {**carry, "inbox": [*carry.get("inbox", ()), *more]}}
+
+
+def read(inputs: tuple[Any, ...]) -> Opening:
+    given = inputs[0] if inputs else None
+    if isinstance(given, NoValue) and given.elsewhere:
+        # This fails the workflow task, which a worker with the right storage takes over.
+        raise RuntimeError(f"What this conversation was started with can't be had: {given.why}")
+    handed = given if isinstance(given, dict) and isinstance(given.get("carry"), dict) else {}
+    replaying = workflow.unsafe.is_replaying()
+    if handed and replaying and workflow.patched(MARKER):
+        return Opening(Start.model_construct(agent=""), "What the run before handed over could not be read.", handed)
+    try:
+        start = commands.read(Start, inputs)
+        if not start.message and start.keep_open is None and not start.carry:
+            raise ValueError("message: a conversation that is not kept open needs one")
+    except ValueError as error:
+        nothing = Start.model_construct(agent="")
+        if handed:
+            why = f"What the run before handed over can't be read: {explain(error)}"
+            if replaying:
+                raise RuntimeError(f"{why}. It was read before, by another version of the code.") from error
+            workflow.patched(MARKER)
+            return Opening(nothing, why, handed)
+        problem = (
+            f"This conversation can't start: {explain(error)}. "
+            'Its input is {"agent": "NAME", "message": "…"}; see docs/reference/wire.md.'
+        )
+        return Opening(nothing, problem)
+    return Opening(start)
