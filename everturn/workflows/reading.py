@@ -18,10 +18,11 @@ from everturn.workflows.cancelling import or_cancelled
 
 V = TypeVar("V")
 
-CURE = (
+ELSEWHERE = (
     "If another version of the code wrote it, deploy that one; if it is in a storage, set EVERTURN_STORAGE alike on "
-    "all workers. Then resume: it is read again, and if it still can't be, asked for again."
+    "all workers."
 )
+CURE = f"{ELSEWHERE} Then resume: it is read again, and if it still can't be, asked for again."
 
 
 class Unreadable(Exception):
@@ -55,7 +56,7 @@ class Reading:
             return value
         if replaying:
             # Another worker could. This fails the workflow task, which one that can read it takes over.
-            raise RuntimeError(f"{what} was read before, and can't be read by this worker: {why}")
+            raise RuntimeError(f"{what} was read before, and can't be read by this worker: {why}. {ELSEWHERE}")
         workflow.patched(marker)
         workflow_log("result.unreadable", level="error", what=what, why=why)
         raise Unreadable(f"{what} can't be read: {why}", raw)

@@ -3,23 +3,39 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
-from temporalio.api.common.v1 import Payload
+from temporalio.api.common.v1 import Payload, WorkflowExecution
+from temporalio.api.common.v1 import Payloads as PayloadsProto
+from temporalio.api.sdk.v1.external_storage_pb2 import ExternalStorageReference
+from temporalio.api.workflowservice.v1 import SignalWorkflowExecutionRequest
 from temporalio.common import RawValue
+from temporalio.converter import JSONProtoPayloadConverter, PayloadCodec
 from temporalio.exceptions import ApplicationError
 
-from everturn import Client, Conversation, tool
+from everturn import Client, Conversation, guarding, tool
+from everturn.conversion import data_converter
+from everturn.devserver import DevServer
 from everturn.errors import Stalled
 from everturn.testing import ScriptedModel, call, slow
+from tests import conftest
 from tests.conftest import agent_on, eventually, hosting, waiting
 from tests.workflows.test_conversation import results_of
 
 Scripted = Callable[..., ScriptedModel]
+
+
+@pytest.fixture(autouse=True)
+def _one_try(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server waits 10 s before a workflow task is tried for the third time."""
+    monkeypatch.setattr(guarding, "TRIES", 1)
 
 
 async def running(client: Client, conversation: Conversation, name: str) -> str:
@@ -113,3 +129,138 @@ async def test_what_a_failure_has_to_say_may_be_unreadable(client: Client, scrip
         assert cause == "An operator's word"
         await conversation.resume()
         assert await conversation.reply() == "Hello."
+
+
+# ---------------------------------------------------------------- storages
+
+
+async def signal_raw(client: Client, conversation: Conversation, name: str, payload: Payload) -> None:
+    execution = WorkflowExecution(workflow_id=conversation.id)
+    await client.temporal.workflow_service.signal_workflow_execution(
+        SignalWorkflowExecutionRequest(
+            namespace=client.temporal.namespace,
+            workflow_execution=execution,
+            signal_name=name,
+            input=PayloadsProto(payloads=[payload]),
+        )
+    )
+
+
+def claim() -> Payload:
+    """A payload that says that it is in a storage, where nobody has stored it."""
+    reference = JSONProtoPayloadConverter().to_payload(
+        ExternalStorageReference(driver_name="everturn.directory", claim_data={"sha256": "0" * 64})
+    )
+    assert reference
+    reference.external_payloads.add().size_bytes = 300_000
+    return reference
+
+
+@pytest.mark.parametrize("storage", [False, True], ids=["no storage", "storage"])
+async def test_a_signal_that_claims_what_nobody_stored_freezes_nobody(
+    server: DevServer, client: Client, scripted: Scripted, tmp_path: Path, cached_conversations: int, *, storage: bool
+) -> None:
+    stores = await Client.connect(
+        server.address, task_queue=client.task_queue, storage=tmp_path if storage else None, by="tester"
+    )
+    agent = agent_on(scripted(["Hello.", "Bye."]))
+    async with hosting(stores, agent, cached_conversations=cached_conversations):
+        conversation = await stores.start(agent, "Hi", keep_open=timedelta(minutes=5))
+        assert await conversation.reply() == "Hello."
+        await signal_raw(client, conversation, "message", claim())
+        cause, cure = await stalls(conversation)
+        assert cause.startswith("A 'message' signal can't be read: ")
+        assert "EVERTURN_STORAGE" in cure
+        await conversation.resume()
+        await conversation.send("Bye")
+        assert await conversation.reply() == "Bye."
+        await conversation.close()
+        await conversation.outcome()
+    conftest._started.clear()  # the replayer of the fixture has no storage
+
+
+async def test_a_reply_in_another_storage_stalls_and_is_read_again_once_it_is_there(
+    server: DevServer, client: Client, scripted: Scripted, tmp_path: Path
+) -> None:
+    """A worker with another EVERTURN_STORAGE: what it has stored, the others lack."""
+    here = await Client.connect(server.address, task_queue=client.task_queue, storage=tmp_path / "here", by="tester")
+    there = await Client.connect(server.address, task_queue=client.task_queue, storage=tmp_path / "there", by="tester")
+    never = threading.Event()
+    model = scripted([slow("Asked for again.", until=never)])
+    agent = agent_on(model)
+    said = {"role": "assistant", "parts": [{"kind": "text", "text": "x" * 500_000}]}
+    async with hosting(here, agent, drain_timeout=timedelta(0)):
+        conversation = await here.start(agent, "Hi", keep_open=timedelta(minutes=5))
+        await complete(there, conversation, "call_model", {"message": said})
+        cause, cure = await stalls(conversation)
+        assert "lacks the payload" in cause
+        assert "EVERTURN_STORAGE" in cure
+    shutil.copytree(tmp_path / "there", tmp_path / "here", dirs_exist_ok=True)
+    async with hosting(here, agent):
+        await conversation.resume()
+        assert len(await here.conversation(conversation.id).reply()) == 500_000
+        await conversation.close()
+        await conversation.outcome()
+    assert len(model.requests) == 1
+    never.set()
+    conftest._started.clear()
+
+
+async def test_a_worker_without_the_storage_leaves_the_task_to_one_that_has_it(
+    server: DevServer, client: Client, scripted: Scripted, tmp_path: Path
+) -> None:
+    stores = await Client.connect(server.address, task_queue=client.task_queue, storage=tmp_path, by="tester")
+    agent = agent_on(scripted(["Hello.", "Bye."]))
+    async with hosting(stores, agent):
+        conversation = await stores.start(agent, "x" * 300_000, keep_open=timedelta(minutes=5))
+        assert await conversation.reply() == "Hello."
+        async with hosting(client, agent):
+            await conversation.send("Bye" + "x" * 300_000)
+            assert await conversation.reply() == "Bye."
+        await conversation.close()
+        await conversation.outcome()
+    conftest._started.clear()
+
+
+# ---------------------------------------------------------------- codecs
+
+
+class Key(PayloadCodec):
+    """Encodes with a key, and decodes only what was encoded with it."""
+
+    def __init__(self, key: bytes) -> None:
+        self.key = key
+
+    async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        return [
+            Payload(metadata={"encoding": b"keyed"}, data=self.key + payload.SerializeToString())
+            for payload in payloads
+        ]
+
+    async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        decoded = []
+        for payload in payloads:
+            if payload.metadata.get("encoding") != b"keyed" or not payload.data.startswith(self.key):
+                raise ValueError("the key does not fit")
+            decoded.append(Payload.FromString(payload.data[len(self.key) :]))
+        return decoded
+
+
+async def test_a_signal_that_the_codec_cannot_decode_freezes_nobody(
+    server: DevServer, client: Client, scripted: Scripted
+) -> None:
+    keyed = dataclasses.replace(data_converter, payload_codec=Key(b"ours"))
+    ours = await Client.connect(server.address, task_queue=client.task_queue, by="tester", data_converter=keyed)
+    agent = agent_on(scripted(["Hello.", "Bye."]))
+    async with hosting(ours, agent):
+        conversation = await ours.start(agent, "Hi", keep_open=timedelta(minutes=5))
+        assert await conversation.reply() == "Hello."
+        await signal_raw(client, conversation, "message", Payload(metadata={"encoding": b"json/plain"}, data=b"{}"))
+        cause, _ = await stalls(conversation)
+        assert cause == "A 'message' signal can't be read: the key does not fit"
+        await conversation.resume()
+        await conversation.send("Bye")
+        assert await conversation.reply() == "Bye."
+        await conversation.close()
+        await conversation.outcome()
+    conftest._started.clear()
