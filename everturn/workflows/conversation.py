@@ -269,7 +269,7 @@ class ConversationWorkflow:
         """What was said while it closed takes it up again as a new run, as it would have right after its end."""
         self._cut_short("the conversation was closed")
         if not carry.fits(self._progress.unseen, room=carry.MAX_HANDED_CHARS):
-            await carry.extend_prefix(self._progress, agent=self._start.agent)
+            await carry.extend_prefix(self._progress, self._reading, agent=self._start.agent)
         await workflow.wait_condition(workflow.all_handlers_finished)
         stop_if_cancelled()
         self._controls.inbox += self._controls.late
