@@ -124,7 +124,7 @@ def read_signature(function: Callable[..., Any], *, context_type: type) -> Signa
     parameters: dict[str, tuple[Any, Any]] = {}
     namespace = {context_type.__name__: context_type, **_namespace(target)}
     for parameter in _parameters(function, label=label):
-        annotation = _resolve(parameter, namespace=namespace, label=label)
+        annotation = _resolve(parameter, target=target, namespace=namespace, label=label)
         if _mentions(annotation, context_type):
             hidden.append(parameter.name)
         else:
@@ -243,12 +243,19 @@ def _is_filled(cell: Any) -> bool:
     return True
 
 
-def _resolve(parameter: inspect.Parameter, *, namespace: dict[str, Any], label: str) -> Any:
+def _warn_untyped(parameter: inspect.Parameter, *, target: Any, label: str) -> None:
+    said = f"Tool {label}: the parameter {parameter.name!r} has no type, and a model can only guess what to send."
+    likely = type(parameter.default).__name__ if isinstance(parameter.default, str | int | float) else "str"
+    cure = f"Write `{parameter.name}: {likely}`, or `{parameter.name}: Any` if it may be anything."
+    # Where the function stands, whoever makes a tool of it.
+    code = getattr(target, "__code__", None)
+    place = (code.co_filename, code.co_firstlineno) if code else ("everturn", 0)
+    warnings.warn_explicit(UntypedParameter(f"{said} {cure}"), None, *place)
+
+
+def _resolve(parameter: inspect.Parameter, *, target: Any, namespace: dict[str, Any], label: str) -> Any:
     if parameter.annotation is parameter.empty:
-        said = f"Tool {label}: the parameter {parameter.name!r} has no type, and a model can only guess what to send."
-        likely = type(parameter.default).__name__ if isinstance(parameter.default, str | int | float) else "str"
-        cure = f"Write `{parameter.name}: {likely}`, or `{parameter.name}: Any` if it may be anything."
-        warnings.warn(UntypedParameter(f"{said} {cure}"), stacklevel=_outside())
+        _warn_untyped(parameter, target=target, label=label)
         return Any
     holder = SimpleNamespace(__annotations__={parameter.name: parameter.annotation})
     try:
@@ -257,14 +264,6 @@ def _resolve(parameter: inspect.Parameter, *, namespace: dict[str, Any], label: 
         cure = "Define or import what it names at the top of the module, and not only under TYPE_CHECKING."
         why = f"its annotation {parameter.annotation!r} can't be resolved ({error})"
         raise InvalidTool(f"Tool {label} can't take the parameter {parameter.name!r}: {why}.", cure=cure) from error
-
-
-def _outside() -> int:
-    """The `stacklevel` of a warning that is about the line which makes the tool, outside of everturn."""
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == __package__:
-        level, frame = level + 1, frame.f_back
-    return level
 
 
 def _mentions(annotation: Any, wanted: type) -> bool:
