@@ -180,7 +180,7 @@ def _arguments(written: str | None) -> dict[str, Any] | None:
         return None
     try:
         value = json.loads(written)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise typer.BadParameter(f"it is not JSON: {error}", param_hint="--arguments") from None
     if not isinstance(value, dict):
         raise typer.BadParameter("it is a JSON object, such as '{\"cents\": 900}'", param_hint="--arguments")
@@ -190,7 +190,7 @@ def _arguments(written: str | None) -> dict[str, Any] | None:
 def _json_or_text(content: str) -> Any:
     try:
         return json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         return content
 
 

@@ -54,7 +54,7 @@ def arguments_of(written: str) -> dict[str, Any]:
         raise NotEdited("Nothing was left of the arguments: nothing was changed.")
     try:
         arguments = json.loads(written)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise NotEdited(f"This is not JSON: {error}") from None
     if not isinstance(arguments, dict):
         raise NotEdited("The arguments are a JSON object: {...}")

@@ -8,10 +8,13 @@ from base64 import b64encode
 from pathlib import Path
 
 import pytest
+import typer
 from temporalio.converter import StorageDriverClaim
 
 from everturn import artifacts, devserver, packing, storage
 from everturn.artifacts import Artifacts, name_of
+from everturn.cli import decide
+from everturn.cli.editor import NotEdited, arguments_of
 from everturn.models import Model
 from everturn.outputs import InvalidOutput, Output
 from everturn.packing import pack, unpack
@@ -141,3 +144,12 @@ def test_the_temporal_server_that_we_start_gets_no_keys(monkeypatch: pytest.Monk
     environment = devserver._environment()
     assert "secret-0123456789" not in environment.values()
     assert environment["PATH"] == os.environ["PATH"]
+
+
+def test_json_that_is_too_deep_is_none() -> None:
+    deep = "[" * LONG
+    with pytest.raises(typer.BadParameter, match="not JSON"):
+        decide._arguments(deep)
+    with pytest.raises(NotEdited, match="not JSON"):
+        arguments_of(deep)
+    assert decide._json_or_text(deep) == deep
