@@ -23,7 +23,7 @@ DOCS = Path(__file__).parent
 PAGES = sorted((DOCS / "reference").glob("*.md"))
 REGION = re.compile(r"(<!-- reference: (.+?) -->\n).*?(<!-- end -->)", re.S)
 WIDTH = 100
-INNER = {"Agent.read_output", "Client.indexed", "Client.retention", "Client.unreachable", "Conversation.standing"}
+INNER = {"Agent.read_output", "Client.indexed", "Client.unreachable", "Conversation.standing"}
 """Public for other modules of everturn, and of no use to anybody else."""
 
 _source = griffe.load("everturn", search_paths=[DOCS.parent])

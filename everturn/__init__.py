@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from everturn.client import Client
     from everturn.conversation import Conversation
     from everturn.deployment import Deployment
-    from everturn.errors import EverturnError, ToolFailed
+    from everturn.errors import EverturnError, Retry, ToolFailed
     from everturn.hosting import Worker
     from everturn.models import Approvals, Limits, Model, ModelSettings, Patience
     from everturn.providers import generate
@@ -41,6 +41,7 @@ _HOMES = {
     "Outcome": "records",
     "Patience": "models",
     "Reply": "records",
+    "Retry": "errors",
     "Text": "records",
     "Tool": "tools",
     "ToolCall": "records",
@@ -75,6 +76,7 @@ __all__ = [
     "Outcome",
     "Patience",
     "Reply",
+    "Retry",
     "Text",
     "Tool",
     "ToolCall",

@@ -8,6 +8,8 @@ from temporalio.api.failure.v1 import Failure
 from temporalio.converter import DataConverter
 from temporalio.exceptions import ApplicationError, FailureError, TimeoutError  # noqa: A004 - Temporal's
 
+from everturn import names
+
 
 @dataclass(frozen=True, slots=True)
 class Told:
@@ -18,6 +20,11 @@ class Told:
     cure: str = ""
     fallback: str = ""
     too_long: bool = False
+
+    @property
+    def not_hosted(self) -> bool:
+        """It was handed back by workers that do not host what it is for."""
+        return self.kind == names.NOT_HOSTED
 
 
 async def explained(converter: DataConverter, failure: Failure) -> Told:

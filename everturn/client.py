@@ -12,8 +12,6 @@ from typing import Any, Self
 from uuid import uuid4
 
 import temporalio.client
-from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
-from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.common import (
     SearchAttributeKey,
     SearchAttributePair,
@@ -35,6 +33,7 @@ from everturn.fleet import Listed
 from everturn.markdown import code, first_line, inline
 from everturn.messages import Said, said_in, start_with
 from everturn.models import Limits, Model, check_provider
+from everturn.namespace import Namespace
 from everturn.payloads import Start
 from everturn.records import Outcome
 from everturn.settings import Settings, connect_options
@@ -62,7 +61,7 @@ class Client:
         self.task_queue = task_queue
         self.by = by or _whoever_runs_this()
         """Who decides, in approvals and denials."""
-        self._indexed: bool | None = None
+        self.namespace = Namespace(temporal)
 
     @classmethod
     @known_options("Client.connect", InvalidSetting, also=lambda: options_of(temporalio.client.Client.connect))
@@ -224,25 +223,8 @@ class Client:
     # ------------------------------------------------------------ underneath
 
     async def indexed(self) -> bool:
-        """Whether the namespace has all of everturn's search attributes. Asked once."""
-        if self._indexed is None:
-            request = ListSearchAttributesRequest(namespace=self.temporal.namespace)
-            try:
-                listed = await self.temporal.operator_service.list_search_attributes(request)
-                self._indexed = names.SEARCH_ATTRIBUTES.keys() <= set(listed.custom_attributes)
-            except RPCError:
-                # Some servers keep this call to operators. Without an answer, none are written.
-                self._indexed = False
-        return self._indexed
-
-    async def retention(self) -> float | None:
-        """Seconds for which the namespace keeps the history of a run that is over; None where it does not say."""
-        request = DescribeNamespaceRequest(namespace=self.temporal.namespace)
-        try:
-            described = await self.temporal.workflow_service.describe_namespace(request)
-        except RPCError:
-            return None
-        return described.config.workflow_execution_retention_ttl.ToTimedelta().total_seconds() or None
+        """Whether the namespace has all of everturn's search attributes; without an answer, none are written."""
+        return await self.namespace.indexed()
 
     def unreachable(self, error: RPCError) -> Unreachable:
         return rpc.unreachable(self.temporal, error)

@@ -17,7 +17,8 @@ from everturn.blocks import says_error
 from everturn.bounds import check_input
 from everturn.clienttools import call_tool, run_tools
 from everturn.errors import Ended, Stalled
-from everturn.events import Event, EventReader
+from everturn.event_reader import EventReader
+from everturn.events import Event
 from everturn.forking import start_of_fork
 from everturn.history import first_step, read_steps
 from everturn.live import Live, interleaved

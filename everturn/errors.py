@@ -8,6 +8,7 @@ EverturnError
  │   ├─ InvalidSetting          an environment variable or option
  │   └─ InvalidFile             a tool file or agent file that can't be loaded
  ├─ ToolFailed                  raised by a tool: the model is told, and nothing is retried
+ ├─ Retry                       raised by a tool: its call is tried again, while the tool's patience lasts
  ├─ ProviderError               a model API said no, or nothing; `retry` says whether asking again can help
  │   ├─ RateLimited             429
  │   ├─ Unavailable             503, 529, other 5xx: theirs, and passing
@@ -29,6 +30,10 @@ EverturnError
 """
 
 from __future__ import annotations
+
+from datetime import timedelta
+
+_LONGEST_SECONDS = 366 * 86_400.0
 
 
 class EverturnError(Exception):
@@ -60,6 +65,22 @@ class InvalidFile(ConfigError): ...
 
 class ToolFailed(EverturnError):
     """Raise it in a tool: its message becomes the model's ToolResult, marked as an error. Never retried."""
+
+
+class Retry(EverturnError):
+    """Raise it in a tool whose call may succeed later: it is tried again, `after` so long, or after half a second, then
+    twice as long each time. Once the tool's patience is over, the message becomes the model's ToolResult, as an error.
+
+    `after`: a timedelta, or seconds, as a Retry-After header gives them. A tool with effect="once" is never tried
+    again: there, the model is told at once.
+    """
+
+    def __init__(self, message: str = "", *, after: timedelta | float | None = None) -> None:
+        super().__init__(message or "The tool asked to be tried again later.")
+        if after is None or isinstance(after, timedelta):
+            self.after = after
+        else:
+            self.after = timedelta(seconds=min(max(after, 0.0), _LONGEST_SECONDS))
 
 
 class ProviderError(EverturnError):

@@ -1,4 +1,4 @@
-"""Before a deploy: do the agents of the new code still fit the conversations that run?"""
+"""Before a deploy: do the new code and its agents still fit the conversations that run?"""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from everturn import history, names, steps
 from everturn.agent import Agent, with_sub_agents
 from everturn.client import Client
+from everturn.errors import EverturnError
 from everturn.payloads import ModelReply, PlannedCall, RunTool
 from everturn.records import ToolCall
 from everturn.schemas import InvalidArguments
@@ -50,15 +51,25 @@ def _planned(reply: ModelReply) -> dict[str, tuple[ToolCall, PlannedCall]]:
 
 
 async def conflicts(client: Client, agents: Sequence[Agent]) -> AsyncIterator[Conflict]:
-    """Every conflict of the conversations that run on the client's task queue. Reads the history of each."""
+    """Every conflict of the conversations that run on the client's task queue. Reads the history of each, and replays
+    it with this code."""
+    # Replaying takes the workflow's code, which nothing else here needs.
+    from everturn.testing.replay import replay_history
+
     by_name = with_sub_agents(agents)
     query = (
         f"WorkflowType = '{names.CONVERSATION}' AND ExecutionStatus = 'Running' AND TaskQueue = '{client.task_queue}'"
     )
     async for execution in client.temporal.list_workflows(query):
-        plan = _Plan()
-        async for step in history.read_steps(client.temporal, execution.id, run_id=execution.run_id):
-            plan.take(step)
+        try:
+            recorded = await client.temporal.get_workflow_handle(execution.id, run_id=execution.run_id).fetch_history()
+            await replay_history(recorded, data_converter=client.temporal.data_converter)
+            plan = _Plan()
+            async for step in history.read_steps(client.temporal, execution.id, run_id=execution.run_id):
+                plan.take(step)
+        except EverturnError as error:
+            yield Conflict(execution.id, error.message.removeprefix(f"{execution.id} "))
+            continue
         for problem in _problems(plan, by_name):
             yield Conflict(execution.id, problem)
 

@@ -219,10 +219,13 @@ class HistoryReader:
     async def _failed(self, event_id: int, at: datetime, scheduled_id: int, failure: Failure) -> Step | None:
         told = await explained(self._converter, failure)
         if turn := self._turns.pop(scheduled_id, None):
-            passing = told.too_long and not turn.summarise
-            return TurnFailed(event_id, at, turn, told.cause, told.cure, told.fallback, passing)
+            awaited = told.not_hosted and turn.hand_back_for is None
+            passing = awaited or (told.too_long and not turn.summarise)
+            return TurnFailed(event_id, at, turn, told.cause, told.cure, told.fallback, passing, awaited)
         if tool := self._tools.pop(scheduled_id, None):
-            return ToolLost(event_id, at, *tool, told.cause, told.kind)
+            awaited = told.not_hosted and tool[1].hand_back_for is None
+            stalled = told.not_hosted and not awaited
+            return ToolLost(event_id, at, *tool, told.cause, told.kind, told.cure, awaited, stalled)
         return None
 
     async def _local(self, event: HistoryEvent, at: datetime) -> Step | None:

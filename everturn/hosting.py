@@ -15,6 +15,7 @@ import temporalio.worker
 from temporalio.worker import UnsandboxedWorkflowRunner
 
 from everturn import durations, user_code
+from everturn.activities.attempts import Attempts
 from everturn.activities.beat import Heart
 from everturn.activities.decisions import Decisions
 from everturn.activities.keeping import Keeping
@@ -37,12 +38,10 @@ from everturn.settings import Settings
 from everturn.spelling import known_options
 from everturn.user_code import Threads
 from everturn.workflows import ConversationWorkflow
+from everturn.workflows.eager import Eagerness
 
 STICKY_TIMEOUT = timedelta(seconds=2)
 """How long a conversation's next step waits for the worker that had it before another one takes it."""
-
-DRAIN_TIMEOUT = timedelta(seconds=20)
-"""How long running activities may go on after a shutdown has begun, before they are handed over."""
 
 BEAT_THROTTLE = timedelta(milliseconds=20)
 """Activities pace their beats themselves; the SDK need not."""
@@ -60,7 +59,8 @@ class Worker:
       None: EVERTURN_CACHED_CONVERSATIONS, 1,000.
     - `max_prefix_bytes`: the memory for transcripts; None: EVERTURN_MAX_PREFIX_MB, 256 MiB.
     - `max_concurrent_activities`: model turns and tool calls at the same time. A sync tool runs in a thread of its own.
-    - `drain_timeout`: how long running activities may go on after a shutdown has begun.
+    - `drain_timeout`: how long running activities may go on after a shutdown has begun, before they are handed over;
+      None: EVERTURN_DRAIN_SECONDS, 100 s.
     - `journals`: a folder that outlives the process, where other workers of the machine find what it had in hand when
       it dies.
     - `artifacts`: where tool results are kept whole that are too large for a transcript: a directory or a URL for
@@ -83,7 +83,7 @@ class Worker:
         cached_conversations: int | None = None,
         max_prefix_bytes: int | None = None,
         max_concurrent_activities: int = 200,
-        drain_timeout: timedelta = DRAIN_TIMEOUT,
+        drain_timeout: timedelta | None = None,
         journals: Path | None = None,
         artifacts: Artifacts | Path | str | None = None,
         deployment: Deployment | None = None,
@@ -91,6 +91,8 @@ class Worker:
     ) -> None:
         self._client = client
         settings = Settings.load()
+        if drain_timeout is None:
+            drain_timeout = timedelta(seconds=settings.drain_seconds)
         _check_duration("drain_timeout", drain_timeout, may_be_zero=True)
         if stream_every is not None:
             _check_duration("stream_every", stream_every)
@@ -129,8 +131,7 @@ class Worker:
                 self._agents,
                 prefixes=self.prefixes,
                 heart=heart,
-                indexed=await self._client.indexed(),
-                retention=await self._client.retention(),
+                namespace=self._client.namespace,
                 stream_seconds=self._stream_seconds,
                 artifacts=self._artifacts,
             )
@@ -154,6 +155,8 @@ class Worker:
                     max_heartbeat_throttle_interval=BEAT_THROTTLE,
                     default_heartbeat_throttle_interval=BEAT_THROTTLE,
                     interceptors=[
+                        Attempts(),
+                        Eagerness(),
                         LostTries(),
                         Metrics(self._client.temporal, task_queue=self._task_queue, prefixes=self.prefixes),
                     ],
@@ -186,7 +189,8 @@ class Worker:
         self._fatal = error
 
     async def run(self) -> None:
-        """Works until SIGINT or SIGTERM, then drains: what runs may finish, or is handed over; nothing new starts."""
+        """Works until SIGINT or SIGTERM, then drains: what runs may finish, or is handed over; nothing new starts. A
+        second Ctrl-C ends it without waiting for that."""
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -195,7 +199,8 @@ class Worker:
             with ended_by_force(after=self._options["graceful_shutdown_timeout"]):
                 async with self:
                     await stop.wait()
-                    _log.info("worker.draining")
+                    loop.remove_signal_handler(signal.SIGINT)
+                    _log.info("worker.draining", seconds=self._options["graceful_shutdown_timeout"].total_seconds())
         except asyncio.CancelledError:
             # Temporal's worker cancels whoever runs it when the server will not have it.
             if self._fatal is None:

@@ -24,6 +24,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
+from everturn import names
 from everturn.activities.prefixes import Prefixes
 from everturn.errors import InvalidSetting
 from everturn.logs import core_logs
@@ -73,6 +74,8 @@ class Metrics(Interceptor):
     def count(self, request: Any, result: Any) -> None:
         """What an activity was asked and what came of it: its result, or the error that it ended with."""
         match request:
+            case _ if isinstance(result, ApplicationError) and result.type == names.NOT_HOSTED:
+                pass  # it was handed back, for another worker to count
             case ModelRequest(agent=agent):
                 self._turns.add(1, {"agent": agent, "outcome": _turn_outcome(result)})
                 if isinstance(result, ModelReply):

@@ -109,9 +109,9 @@ class Status(Record):
     cost_usd: float | None = None
     """So far; None where a price is not known."""
     cause: str | None = None
-    """While it is stalled: why."""
+    """While it is stalled: why. While it runs: what it waits for, if no worker hosts its agent or has its tool."""
     cure: str | None = None
-    """While it is stalled: what to do before `resume`."""
+    """What to do about the cause. A stalled conversation then needs `resume`; one that runs goes on by itself."""
     chain_id: str = ""
     """The conversation's first run, or the one that a reset made."""
 
@@ -225,6 +225,9 @@ class ModelRequest(Record):
     """Its text is followed as it is written."""
     calls_left: int | None = None
     """How many tool calls its reply may make, where the conversation limits them; None: as the agent says."""
+    hand_back_for: float | None = None
+    """Seconds for which workers that do not host the agent hand it back, for another one to take. None: for a few, and
+    then the conversation is told, which asks again with all its patience."""
 
 
 class Streamed(Record):
@@ -354,6 +357,8 @@ class ToolRequest(Record):
     """How many bytes the result may have; None: as many as any."""
     chain_id: str = ""
     """As in CarryOver. It is written here, so that every try of the call has the same."""
+    hand_back_for: float | None = None
+    """As in ModelRequest, also for workers whose agent lacks the tool."""
 
 
 class DecisionCheck(Record):
@@ -362,6 +367,9 @@ class DecisionCheck(Record):
     agent: str
     call: ToolCall
     decision: Decision
+    turn: int = 0
+    hand_back_for: float | None = None
+    """As in ModelRequest."""
 
 
 TOO_LARGE = "everturn_too_large"

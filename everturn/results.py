@@ -15,7 +15,7 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from everturn import user_code
 from everturn.blocks import parts_in, read_block, says_error
-from everturn.errors import ToolFailed
+from everturn.errors import Retry, ToolFailed
 from everturn.records import Document, Image, Text
 from everturn.schemas import InvalidArguments
 
@@ -92,7 +92,7 @@ def error_text(error: BaseException) -> str:
         message = well_formed(str(error))
     except Exception:  # noqa: BLE001 - a broken __str__ must not hide that the tool failed
         message = ""
-    if isinstance(error, ToolFailed | InvalidArguments):
+    if isinstance(error, ToolFailed | Retry | InvalidArguments):
         return message
     text = f"{type(error).__name__}: {message}" if message else type(error).__name__
     return text if len(text) <= MAX_ERROR_CHARS else text[: MAX_ERROR_CHARS - 1] + "…"

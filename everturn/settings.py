@@ -33,6 +33,9 @@ class Settings(BaseSettings):
     """Where large payloads go instead of the history: a directory, s3://bucket or gs://bucket."""
     cached_conversations: Annotated[int, Field(ge=0)] = 1000
     """How many conversations a worker keeps in memory between their steps."""
+    drain_seconds: Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)] = 100.0
+    """How long a worker that is told to stop lets running model turns and tools go on, before it hands them over. Most
+    model turns take less; and docker-compose.yml, which gives it 120 s in all, leaves 20 to hand over and to close."""
     max_prefix_mb: Annotated[int, Field(ge=0)] = 256
     """What a worker's memory of transcripts takes at most."""
     stream_seconds: Annotated[float, Field(ge=0.05, le=1.5)] = 0.2

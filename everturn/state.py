@@ -61,7 +61,7 @@ class State:
         """By then, what stands in earlier runs has to be brought along: seconds since 1970."""
         self.reply: ModelReply | None = None
         """Of the turn at hand; None while it is awaited."""
-        self.stall: steps.TurnFailed | None = None
+        self.stall: steps.TurnFailed | steps.ToolLost | None = None
         self.cancelled = False
         """The turn at hand was cancelled, and nothing that was said since or before waits for an answer."""
         self.finished: steps.Finished | None = None
@@ -99,6 +99,8 @@ class State:
                 self._take_reply(step)
             case steps.TurnFailed(fallback="", passing=False):
                 self.stall, self.model = step, self._turn_model
+            case steps.ToolLost(stalled=True):
+                self.stall = step
             case steps.TurnFailed(fallback=str(fallback)) if fallback:
                 self.model = fallback
             case steps.Extended(request=request):

@@ -69,7 +69,9 @@ class TurnFailed(Step):
     fallback: str = ""
     """The model that goes on in its place."""
     passing: bool = False
-    """The conversation mends it by itself, and is not stalled: it shows the model less."""
+    """The conversation mends it by itself, and is not stalled: it shows the model less, or waits for a worker."""
+    awaited: bool = False
+    """It waits for a worker that hosts its agent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +122,11 @@ class ToolLost(Step):
     cause: str
     kind: str
     """The error's type, such as InvalidEdit; empty for a time-out."""
+    cure: str = ""
+    awaited: bool = False
+    """No worker had the tool yet: the conversation waits for one."""
+    stalled: bool = False
+    """No worker had the tool for as long as patience lasts: the conversation waits for a person."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from everturn.errors import InvalidTool
 from everturn.logs import get_logger
 from everturn.records import Document, Image, Text
 from everturn.results import safe_error_text, to_parts
+from everturn.retry import Kinds, check_retry, kinds_of
 from everturn.schemas import InvalidArguments, ModelArguments, SchemaArguments, describe, read_signature, unwrap
 from everturn.spelling import known_options, options_of, refuse_unknown
 from everturn.tooloptions import ToolOptions
@@ -122,6 +123,8 @@ class Tool(Generic[P, R]):
     patience: timedelta = DEFAULT_PATIENCE
     runs_on: RunsOn = "worker"
     local: bool = False
+    retry: tuple[type[Exception], ...] = ()
+    """What it may raise that passes: its call is tried again, as for Retry."""
     options: ToolOptions = ToolOptions()  # noqa: RUF009 - frozen
     """What providers are told of it beside the rest."""
     module: str = ""
@@ -145,6 +148,7 @@ class Tool(Generic[P, R]):
                 cure=f"A local tool has effect='read' and a timeout of {LONGEST_LOCAL} at the most.",
             )
         _check_approval(self)
+        check_retry(self)
         if self.function is not None:  # so that help() and inspect see the function
             vars(self)["__wrapped__"] = self.function
             for attribute in ("__name__", "__qualname__", "__doc__"):
@@ -240,6 +244,7 @@ def tool(
     patience: timedelta | None = None,
     runs_on: RunsOn = "worker",
     local: bool = False,
+    retry: Kinds = (),
     options: ToolOptions | Mapping[str, Any] | None = None,
 ) -> Tool[P, R]: ...
 
@@ -255,6 +260,7 @@ def tool(
     patience: timedelta | None = None,
     runs_on: RunsOn = "worker",
     local: bool = False,
+    retry: Kinds = (),
     options: ToolOptions | Mapping[str, Any] | None = None,
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 
@@ -269,6 +275,7 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     - `patience`: of all tries together, 30 minutes or, where that is longer, one timeout.
     - `runs_on`: with `client`, no worker runs it; the call waits until somebody answers it.
     - `local`: run it within the conversation's own workflow task: quicker, for `read` tools that take a few seconds.
+    - `retry`: exception types of failures that pass, such as ConnectionError: tried again, as for `raise Retry()`.
     - `options`: what providers are told of it beside the rest, such as ToolOptions(strict=True), or a dict of the same.
 
     Raises InvalidTool.
@@ -287,6 +294,7 @@ def _make(
     description: str | None = None,
     patience: timedelta | None = None,
     timeout: timedelta | None = None,
+    retry: Kinds = (),
     options: ToolOptions | Mapping[str, Any] | None = None,
     **more: Any,
 ) -> Tool:
@@ -307,6 +315,7 @@ def _make(
         context_parameters=signature.context_parameters,
         timeout=timeout,
         patience=patience,
+        retry=kinds_of(retry),
         options=ToolOptions.of(options, tool=name),
         module=_module,
         **more,

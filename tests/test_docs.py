@@ -16,7 +16,7 @@ import sys
 import tempfile
 import traceback
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -32,6 +32,7 @@ from everturn.settings import PREFIX, Settings
 from everturn.testing import ScriptedModel, call
 from tests.pages import BLOCKS, PAGES, ROOT, Block, blocks_of, name_of
 from tests.readers import READERS
+from tests.shell import until
 
 ARGUMENTS = {
     "get_weather": {"city": "Paris"},
@@ -59,8 +60,33 @@ def replies(messages: list[dict[str, Any]], body: dict[str, Any]) -> Any:
     return "It is 21 degrees in Paris."
 
 
+OTHERS = """
+from everturn import Agent
+
+bookkeeper = Agent("bookkeeper", model="scripted:docs")
+"""
+
+
 @pytest.fixture(scope="module")
-def ran(request: pytest.FixtureRequest, server: DevServer, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def beside(server: DevServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What readers have in another terminal: an `everturn up` that hosts another agent on the same queue."""
+    folder = tmp_path_factory.mktemp("up")
+    (folder / "others.py").write_text(OTHERS)
+    command = [sys.executable, "-m", "everturn", "up", "--agents", "others.py"]
+    environment = {**os.environ, "TEMPORAL_ADDRESS": server.address, "PYTHONUNBUFFERED": "1"}
+    log = folder / "log"
+    with log.open("w") as stderr, subprocess.Popen(command, cwd=folder, env=environment, stderr=stderr) as up:
+        until(lambda: up.poll() is not None or "worker.started" in log.read_text())
+        assert up.poll() is None, log.read_text()
+        yield
+        up.terminate()
+    assert "Traceback" not in log.read_text()
+
+
+@pytest.fixture(scope="module")
+def ran(
+    beside: None, request: pytest.FixtureRequest, server: DevServer, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, str]:
     """What went wrong with each page that is asked for, or an empty text."""
     asked = [item.callspec.params["page"] for item in request.session.items if "ran" in item.fixturenames]
     with ScriptedModel(replies) as model:
@@ -98,7 +124,6 @@ def run_pages(pages: list[str]) -> dict[str, str]:
                 os.dup2(output.fileno(), 1)
                 os.dup2(output.fileno(), 2)
                 faulthandler.dump_traceback_later(LONGEST_PAGE_SECONDS, exit=True)
-                os.environ["EVERTURN_TASK_QUEUE"] = f"docs-{Path(page).stem}"
                 status = 1
                 try:
                     run(Path(page))

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
 from pydantic_core import from_json, to_json
@@ -21,6 +20,7 @@ from temporalio import activity
 from temporalio.client import AsyncActivityCancelledError, Client
 from temporalio.service import RPCError, RPCStatusCode
 
+from everturn.activities.attempts import Lags
 from everturn.activities.lost_tries import left
 from everturn.journal import RPC_TIMEOUT, Journal, task_of
 from everturn.logs import get_logger
@@ -37,7 +37,7 @@ MAX_PROGRESS_BYTES = 64_000
 LONGEST_STAND_IN_SECONDS = 600.0
 """For a loop that is blocked. Then everything that the worker has in hand is lost to it, and goes on elsewhere."""
 
-LATE_START = timedelta(seconds=2)
+LATE_START_SECONDS = 2.0
 
 _log = get_logger("everturn.worker")
 
@@ -125,6 +125,7 @@ class Heart:
     def __init__(self, client: Client, journal: Journal) -> None:
         self._client = client
         self._journal = journal
+        self._lags = Lags()
         self._running: set[Beat] = set()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="everturn-heart", daemon=True)
@@ -158,10 +159,11 @@ class Heart:
         then, it would happen twice. Only a late start is worth asking the server for.
         """
         info = activity.info()
-        if datetime.now(UTC) - info.started_time < LATE_START:
+        if info.is_local or self._lags.of(info.started_time) < LATE_START_SECONDS:
             return True
+        handle = self._client.get_async_activity_handle(task_token=info.task_token)
         try:
-            await self._client.get_async_activity_handle(task_token=info.task_token).heartbeat()
+            await handle.heartbeat(*info.heartbeat_details)  # what the tries before this one spent stays known
         except AsyncActivityCancelledError:
             return True  # the cancellation comes in by itself
         except RPCError as error:

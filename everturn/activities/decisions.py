@@ -7,10 +7,10 @@ from functools import partial
 from typing import Any
 
 from temporalio import activity
-from temporalio.exceptions import ApplicationError
 
 from everturn import names, user_code
 from everturn.activities.beat import Heart
+from everturn.activities.hosted import agent_of
 from everturn.agent import Agent
 from everturn.logs import get_logger
 from everturn.payloads import DecisionCheck
@@ -30,9 +30,7 @@ class Decisions:
     @activity.defn(name=names.CHECK_DECISION)
     async def check_decision(self, check: DecisionCheck) -> str:
         """Why the person may not decide; empty where they may. A policy that fails lets nobody decide."""
-        agent = self._agents.get(check.agent)
-        if agent is None:
-            raise ApplicationError(f"No agent {check.agent!r} on this worker.", type="InvalidAgent")
+        agent = agent_of(self._agents, check)
         if agent.approvers is None:
             return ""
         try:

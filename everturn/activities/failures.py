@@ -8,12 +8,13 @@ spent goes from try to try in the heartbeat details, which Temporal keeps outsid
 from __future__ import annotations
 
 import random
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
+from everturn.activities.attempts import this_try
 from everturn.activities.lost_tries import leave, left
 from everturn.errors import EverturnError, InvalidReply, ProviderError
 from everturn.models import Patience
@@ -82,10 +83,9 @@ def handed_over() -> ApplicationError:
 def spend(delay: timedelta, longest: timedelta) -> bool:
     """Spends this try and the delay behind it; False where that is more patience than there is."""
     info = activity.info()
-    if info.is_local:  # it has no heartbeats to keep in mind what it spent
-        return datetime.now(UTC) - info.scheduled_time + delay <= longest
-    this_try = datetime.now(UTC) - info.started_time
-    total = spent() + max(this_try, timedelta()) + delay
+    if info.is_local:  # it has no heartbeats to keep in mind what it spent: as if all tries had been like this one
+        return info.attempt * (this_try() + delay) <= longest
+    total = spent() + this_try() + delay
     if total > longest:
         return False
     leave(**{SPENT: total.total_seconds()})

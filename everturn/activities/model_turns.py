@@ -13,6 +13,7 @@ from temporalio import activity
 from everturn import compaction, names, user_code
 from everturn.activities import failures, lost_tries
 from everturn.activities.beat import Beat, Heart
+from everturn.activities.hosted import agent_of
 from everturn.activities.large_replies import fitted
 from everturn.activities.planning import plan_calls
 from everturn.activities.prefixes import Prefixes, digest_of
@@ -26,7 +27,6 @@ from everturn.errors import (
     ConfigError,
     ConnectionFailed,
     ContextTooLong,
-    InvalidAgent,
     InvalidSetting,
     NotFound,
     ProviderError,
@@ -34,6 +34,7 @@ from everturn.errors import (
 from everturn.history import read_steps
 from everturn.logs import get_logger
 from everturn.models import Model
+from everturn.namespace import Namespace
 from everturn.outputs import InvalidOutput
 from everturn.payloads import ModelReply, ModelRequest, PlannedCall
 from everturn.prices import cost_usd
@@ -46,6 +47,8 @@ from everturn.transcript import Transcript, filled, read_transcript
 MAX_OUTPUT_BYTES = 400_000
 """An output crosses beside the text that it was read from."""
 
+MAX_HALF_TOLD = 10_000
+
 _log = get_logger("everturn.turn")
 
 
@@ -56,8 +59,7 @@ class ModelTurns:
         *,
         prefixes: Prefixes,
         heart: Heart,
-        indexed: bool,
-        retention: float | None,
+        namespace: Namespace,
         stream_seconds: float,
         artifacts: Artifacts | None = None,
     ) -> None:
@@ -67,12 +69,14 @@ class ModelTurns:
         self._heart = heart
         self._stream_seconds = stream_seconds
         self._specs = {agent.name: _specs(agent) for agent in agents.values()}
-        self._facts = {agent.name: _facts_of(agent, indexed, retention) for agent in agents.values()}
+        self._namespace = namespace
+        self._half_told: dict[str, None] = {}
+        """Conversations that were told of a namespace that had not said all of itself."""
 
     @activity.defn(name=names.CALL_MODEL)
     async def call_model(self, request: ModelRequest) -> ModelReply:
         started = time.monotonic()
-        agent = self._agent(request.agent)
+        agent = agent_of(self._agents, request)
         with self._heart.beating() as beat:
             await take_over()
             met = not self._prefixes.knows(request.digest)
@@ -97,9 +101,9 @@ class ModelTurns:
             output_problem=problem,
             view=view,
             summary_due=summary_due,
-            facts=self._facts[agent.name] if met else None,
+            facts=await self._facts(agent, met=met),
         )
-        _log.info("turn.finished", **_line(request, reply), seconds=round(time.monotonic() - started, 3))
+        _log.info("turn.finished", **_line(reply), seconds=round(time.monotonic() - started, 3))
         return turn
 
     async def _follow_up(
@@ -112,7 +116,7 @@ class ModelTurns:
             plan = await plan_calls(
                 agent, reply.tool_calls, conclude=request.conclude, calls_left=request.calls_left, careful=careful
             )
-            return plan, *await _output(agent, request, reply)
+            return plan, *await _output(agent, reply)
         except Exception as error:
             raise failures.after_reply(error) from error
 
@@ -125,16 +129,19 @@ class ModelTurns:
         self._prefixes.forget_results(activity.info().workflow_run_id or "", request.named)
         return self._prefixes.remember(request.digest, prefix, delta)
 
-    def _agent(self, name: str) -> Agent:
-        if agent := self._agents.get(name):
-            return agent
-        hosted = ", ".join(sorted(self._agents)) or "none"
-        raise failures.final(
-            InvalidAgent(
-                f"No agent {name!r} on this worker; it hosts: {hosted}.",
-                cure="Start a worker that hosts it on this task queue.",
-            )
-        )
+    async def _facts(self, agent: Agent, *, met: bool) -> WorkerFacts | None:
+        """For a conversation that this worker meets, and for one that was not told all of them yet."""
+        conversation = activity.info().workflow_id or ""
+        if not met and conversation not in self._half_told:
+            return None
+        indexed, retention = await self._namespace.indexed(), await self._namespace.retention()
+        self._half_told.pop(conversation, None)
+        if not self._namespace.known:
+            self._half_told[conversation] = None
+            while len(self._half_told) > MAX_HALF_TOLD:
+                self._half_told.pop(next(iter(self._half_told)))
+        limits = agent.limits.model_dump(mode="json", exclude_defaults=True)
+        return WorkerFacts(model=agent.model.name, limits=limits, indexed=indexed, retention=retention)
 
     def _speech(self, beat: Beat, request: ModelRequest) -> Speech:
         every = self._stream_seconds if request.stream else None
@@ -149,7 +156,7 @@ class ModelTurns:
         reply = await self._ask(agent, request, [*old, Message.user(compaction.ASK)])
         summary = Message.user(compaction.SUMMARY + reply.text).model_copy(update={"author": "everturn"})
         trimmed = request.view.trim_before if request.view else 0
-        _log.info("transcript.summarised", **_line(request, reply), messages=len(old))
+        _log.info("transcript.summarised", **_line(reply), messages=len(old))
         return ModelReply(
             message=summary,
             digest=self._prefixes.remember(request.digest, prefix, (summary,)),
@@ -192,7 +199,7 @@ class ModelTurns:
             )
             raise failures.final(error, fallback=fallback, too_long=helps and not request.summarise) from None
         except ProviderError as error:
-            _log.warning("turn.failed", turn=request.turn, attempt=info.attempt, error=str(error))
+            _log.warning("turn.failed", error=str(error))
             raise failures.of_provider(error, agent.patience, fallback=fallback) from None
         except ConfigError as error:
             raise failures.final(error, fallback=fallback) from None
@@ -201,7 +208,7 @@ class ModelTurns:
                 raise failures.handed_over() from None
             raise
         if reply.is_empty and (again := failures.of_empty(reply, agent.patience)):
-            _log.warning("turn.empty", turn=request.turn, attempt=info.attempt)
+            _log.warning("turn.empty")
             raise again
         return await fitted(reply, turn=request.turn, artifacts=self._artifacts)
 
@@ -241,18 +248,13 @@ class ModelTurns:
             prefix = (await read_transcript(client, conversation_id, transcript))[: request.position]
         except NotFound as error:
             raise failures.final(error) from None
-        _log.info("prefix.read", turn=request.turn, messages=len(prefix))
+        _log.info("prefix.read", messages=len(prefix))
         if request.digest and (found := digest_of(prefix)) != request.digest:
             # The history is the truth. This can happen after an upgrade that writes a record differently; so the
             # prefix is remembered as what it is, and nobody is given it for the one that was asked for.
-            _log.warning("prefix.digest_differed", turn=request.turn, messages=len(prefix))
+            _log.warning("prefix.digest_differed", messages=len(prefix))
             request = request.model_copy(update={"digest": found})
         return request, prefix, results
-
-
-def _facts_of(agent: Agent, indexed: bool, retention: float | None) -> WorkerFacts:
-    limits = agent.limits.model_dump(mode="json", exclude_defaults=True)
-    return WorkerFacts(model=agent.model.name, limits=limits, indexed=indexed, retention=retention)
 
 
 def _specs(agent: Agent) -> tuple[ToolSpec, ...]:
@@ -274,7 +276,7 @@ def _fallback(agent: Agent, failed: Model) -> str | None:
     return behind[0] if behind else None
 
 
-async def _output(agent: Agent, request: ModelRequest, reply: Reply) -> tuple[JsonValue, str | None]:
+async def _output(agent: Agent, reply: Reply) -> tuple[JsonValue, str | None]:
     """A final reply as the agent's `output` type, in JSON, and what is wrong with it; None for other replies."""
     if agent.output_adapter is None or reply.stop != "end" or reply.tool_calls:
         return None, None
@@ -283,7 +285,7 @@ async def _output(agent: Agent, request: ModelRequest, reply: Reply) -> tuple[Js
             raise InvalidOutput(f"It has more than {MAX_OUTPUT_BYTES:,} bytes.")
         return await user_code.in_thread(partial(agent.read_output, reply.text)), None
     except InvalidOutput as error:
-        _log.warning("output.refused", conversation=activity.info().workflow_id, turn=request.turn, error=str(error))
+        _log.warning("output.refused", error=str(error))
         return None, str(error)
     except Exception as error:  # noqa: BLE001 - of the user's validators, which may also hang
         return None, f"It could not be checked: {await safe_error_text(error)}"
@@ -308,13 +310,10 @@ def _instructions(agent: Agent, request: ModelRequest) -> str:
     return f"{agent.instructions}\n\n{note}".strip()
 
 
-def _line(request: ModelRequest, reply: Reply) -> dict[str, object]:
+def _line(reply: Reply) -> dict[str, object]:
     return {
-        "conversation": activity.info().workflow_id,
-        "turn": request.turn,
         "model": reply.model,
         "tool_calls": len(reply.tool_calls),
         "input_tokens": reply.usage.input_tokens,
         "output_tokens": reply.usage.output_tokens,
-        "attempt": activity.info().attempt,
     }

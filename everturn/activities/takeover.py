@@ -25,7 +25,7 @@ async def take_over() -> None:
         if await _was_lost(info.workflow_id, info.workflow_run_id, info.activity_id):
             await release(activity.client(), info.workflow_id, info.workflow_run_id)
     except RPCError as error:  # it costs two seconds, and nothing else
-        _log.debug("worker.not_released", conversation=info.workflow_id, error=str(error))
+        _log.debug("worker.not_released", error=str(error))
 
 
 async def _was_lost(conversation: str, run: str, activity_id: str) -> bool:

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Executor
 from datetime import timedelta
 from typing import Any
 
 from temporalio import activity
+from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
 from everturn import names
-from everturn.activities import failures, lost_tries
+from everturn.activities import attempts, failures, lost_tries
 from everturn.activities.beat import Beat, Heart
+from everturn.activities.hosted import NoLongerAvailable, request_of, tool_of
 from everturn.activities.prefixes import Prefixes
+from everturn.activities.retries import told_in_the_end
 from everturn.activities.takeover import take_over
 from everturn.agent import Agent
 from everturn.artifacts import READ_RESULT, Artifacts
 from everturn.bounds import INLINE_CHARS, MAX_RESULT_BYTES, Notice, bounded, fits, size_of
+from everturn.errors import Retry
 from everturn.logs import get_logger
 from everturn.payloads import INVALID_EDIT, ToolRequest
 from everturn.records import ResultPart, Text, ToolResult
@@ -54,7 +58,7 @@ class ToolCalls:
         self._threads = threads
         self._alone = lost_tries.Alone()
 
-    def activities(self) -> list[ToolActivity]:
+    def activities(self) -> list[Callable[..., Any]]:
         """One for each tool name. Agents may have different tools of one name: the request says whose is meant."""
         tools = {
             tool.name
@@ -62,7 +66,7 @@ class ToolCalls:
             for tool in agent.tools
             if tool.runs_on == "worker" and not tool.agent
         }
-        return [self._activity(name) for name in sorted(tools)]
+        return [*(self._activity(name) for name in sorted(tools)), self._any_other]
 
     def _activity(self, name: str) -> ToolActivity:
         @activity.defn(name=name)
@@ -71,12 +75,20 @@ class ToolCalls:
 
         return run_tool
 
+    @activity.defn(dynamic=True)
+    async def _any_other(self, arguments: Sequence[RawValue]) -> ToolResult:
+        """A tool that none of this worker's agents has, for another version of the code."""
+        request = request_of(arguments)
+        attempts.bind(request)
+        return await self._run(activity.info().activity_type, request)
+
     async def _run(self, name: str, request: ToolRequest) -> ToolResult:
         if not await self._heart.still_ours():
             raise ApplicationError("This run came too late: it was given to another worker.", type="TooLate")
         started = time.monotonic()
-        tool = self._tool(name, request)
-        if tool is None:  # gone with a deploy, after the call was planned
+        try:
+            tool = tool_of(self._agents, name, request)
+        except NoLongerAvailable:  # gone with a deploy, after the call was planned
             return _result(name, request, (Text(text=f"The tool {name} is no longer available."),), is_error=True)
         with self._heart.beating() as beat:
             await take_over()
@@ -89,14 +101,8 @@ class ToolCalls:
             result = await self._fitting(whole, request, until=started + tool.timeout.total_seconds())
         if size_of(result) > INLINE_CHARS:  # a smaller one comes with the delta
             self._prefixes.remember_result(activity.info().workflow_run_id or "", result)
-        _log.info("tool.finished", **_facts(tool, request), failed=failed, seconds=round(time.monotonic() - started, 3))
+        _log.info("tool.finished", tool=name, failed=failed, seconds=round(time.monotonic() - started, 3))
         return result
-
-    def _tool(self, name: str, request: ToolRequest) -> Tool | None:
-        if agent := self._agents.get(request.agent):
-            return agent.tool(name)
-        # Another worker of this task queue planned the call, so another can run it.
-        raise ApplicationError(f"No agent {request.agent!r} on this worker.", type="InvalidAgent")
 
     async def _outcome(self, tool: Tool, request: ToolRequest, beat: Beat) -> tuple[Content, bool]:
         """What the model is told, and whether it is an error. Raises only what is not the tool's own doing."""
@@ -117,7 +123,8 @@ class ToolCalls:
                 raise failures.handed_over() from None
             raise
         except Exception as error:  # noqa: BLE001 - a tool may raise anything, and the model may know what to do
-            return (Text(text=await safe_error_text(error)),), True
+            passing = isinstance(error, (Retry, *tool.retry))
+            return (Text(text=await (told_in_the_end(tool, error) if passing else safe_error_text(error))),), True
         return (*_edit_notice(request), *content), False
 
     async def _fitting(self, result: ToolResult, request: ToolRequest, *, until: float) -> ToolResult:
@@ -146,7 +153,7 @@ class ToolCalls:
             )
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - file systems raise all kinds
             why = f"{type(error).__name__}: {error}"
-            _log.warning("artifact.lost", conversation=conversation_id, call=call_id, error=why)
+            _log.warning("artifact.lost", error=why)
             lost = "The rest is lost, for it could not be kept."
             return Notice(text=f"{lost} {Notice.text}", other=f"{lost} {Notice.other}")
         read_on = f'{READ_RESULT}(call_id="{call_id}", offset={{shown}})'
@@ -204,14 +211,3 @@ def _refused(request: ToolRequest, error: InvalidArguments) -> Content:
 
 def _result(name: str, request: ToolRequest, content: Content, *, is_error: bool) -> ToolResult:
     return ToolResult(call_id=request.call_id, name=name, content=content, is_error=is_error, decision=request.decision)
-
-
-def _facts(tool: Tool, request: ToolRequest) -> dict[str, object]:
-    info = activity.info()
-    return {
-        "conversation": info.workflow_id,
-        "turn": request.turn,
-        "tool": tool.name,
-        "call": request.call_id,
-        "attempt": info.attempt,
-    }

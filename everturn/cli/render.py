@@ -123,6 +123,8 @@ class EventLines:
             case events.Stalled():
                 trouble = f"stalled in turn {event.turn}: {folded(f'{event.cause} {event.cure}', 500)}"
                 return [marked("trouble", trouble)]
+            case events.WorkerAwaited():
+                return [marked("trouble", folded(f"{event.cause} {event.cure}", 500), indent=2)]
             case events.Switched():
                 by = f" by {folded(event.by, 60)}" if event.by else ""
                 return [marked("waits", f"{folded(event.name, 20)}{by}")]

@@ -35,33 +35,27 @@ def up(
     ),
     agents: AgentsOption = None,
 ) -> None:
-    """Start Temporal with its Web UI, and a worker, until Ctrl-C."""
+    """Start Temporal with its Web UI, and a worker if agents are named, until Ctrl-C."""
     asyncio.run(_up(_settings(agents, None), port=port, ui_port=ui_port, db=db))
 
 
 async def _up(settings: Settings, *, port: int, ui_port: int, db: Path) -> None:
-    from everturn.cli.samples import sample_agents
     from everturn.cli.terminal import Screen
     from everturn.devserver import connect_or_start
     from everturn.serving import prepare
 
     prepare(settings)
     screen = Screen()
-    with sample_agents(db.parent, wanted=not settings.agents) as (sample, notes):
-        specs = settings.agents or sample
-        agents = _load(specs)
-        screen.busy("starting Temporal")
-        async with connect_or_start(db_filename=db, port=port, ui_port=ui_port) as endpoint:
-            screen.idle()
-            to_use = f"elsewhere: export TEMPORAL_ADDRESS={endpoint.address}"
-            screen.line(f"Temporal   {endpoint.address}   ({to_use if endpoint.server else 'yours, as configured'})")
-            screen.line(f"Web UI     {endpoint.ui_url or 'where your Temporal has it'}")
-            screen.line(f"Agents     {', '.join(agent.name for agent in agents) or 'none: name some with --agents'}")
-            for note in notes:
-                screen.line(note)
-            screen.line("Ctrl-C ends it.", style="dim")
-            await _work(agents, settings, endpoint.options)
-            screen.line("Stopped. What runs will go on when it is up again.")
+    agents = _load(settings.agents)
+    screen.busy("starting Temporal")
+    async with connect_or_start(db_filename=db, port=port, ui_port=ui_port) as endpoint:
+        screen.idle()
+        to_use = f"elsewhere: export TEMPORAL_ADDRESS={endpoint.address}"
+        screen.line(f"Temporal   {endpoint.address}   ({to_use if endpoint.server else 'yours, as configured'})")
+        screen.line(f"Web UI     {endpoint.ui_url or 'where your Temporal has it'}")
+        screen.line(f"Agents     {', '.join(agent.name for agent in agents) or 'none: name some with --agents'}")
+        screen.line("Ctrl-C ends it.", style="dim")
+        await _work(agents, settings, endpoint.options)
 
 
 async def _work(agents: list[Agent], settings: Settings, options: dict[str, Any]) -> None:

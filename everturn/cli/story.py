@@ -46,6 +46,8 @@ class Story:
                 self._phase = "waiting for a message"
             case events.MessageReceived() | events.Decided():
                 self._phase = "waiting for a worker"
+            case events.WorkerAwaited():
+                self._phase = "waiting for a worker that hosts it"
             case events.Stalled():
                 self._phase = "stalled"
             case events.Switched():

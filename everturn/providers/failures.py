@@ -186,7 +186,7 @@ def retry_after(headers: Mapping[str, str], *, now: datetime | None = None) -> f
     """Seconds the provider asks us to wait; None where it does not say.
 
     Reads retry-after-ms, then Retry-After as seconds (fractions too) or as an HTTP date (RFC 9110, 10.2.3). An
-    unreadable header counts as absent.
+    unreadable header counts as absent. A date is compared with the server's own clock, if it says its time.
     """
     milliseconds = _number(headers.get("retry-after-ms", ""))
     if milliseconds is not None:
@@ -195,12 +195,17 @@ def retry_after(headers: Mapping[str, str], *, now: datetime | None = None) -> f
     seconds = _number(text)
     if seconds is not None:
         return seconds
+    date = _date(text)
+    now = now or _date(headers.get("date", "")) or datetime.now(UTC)
+    return max(0.0, (date - now).total_seconds()) if date else None
+
+
+def _date(text: str) -> datetime | None:
     try:
         date = parsedate_to_datetime(text)
     except (ValueError, IndexError, TypeError, OverflowError):
         return None
-    date = date if date.tzinfo else date.replace(tzinfo=UTC)
-    return max(0.0, (date - (now or datetime.now(UTC))).total_seconds())
+    return date if date.tzinfo else date.replace(tzinfo=UTC)
 
 
 def _kind(status: int, said: _Said) -> type[ProviderError]:

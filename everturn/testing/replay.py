@@ -15,6 +15,7 @@ from everturn.errors import EverturnError, NotFound
 
 if TYPE_CHECKING:
     from temporalio.client import WorkflowHistory
+    from temporalio.converter import DataConverter
 
     from everturn.client import Client
 
@@ -43,15 +44,16 @@ async def record_history(client: Client, conversation_id: str, path: Path | str)
     return tuple(written)
 
 
-async def replay_history(history: Path | str | WorkflowHistory) -> int:
+async def replay_history(history: Path | str | WorkflowHistory, *, data_converter: DataConverter | None = None) -> int:
     """Replays a history, from a file or as Temporal's client gives it; returns the number of its events.
 
     Takes what `record_history`, the Temporal CLI (`temporal workflow show -o json`) and the Web UI write. Raises
-    Diverged, and says where; NotFound where there is no such file, or no history in it.
+    Diverged, and says where; NotFound where there is no such file, or no history in it. `data_converter`: everturn's,
+    unless given.
     """
     from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 
-    from everturn.conversion import data_converter
+    from everturn import conversion
     from everturn.workflows import ConversationWorkflow
 
     place = str(history) if isinstance(history, Path | str) else history.workflow_id
@@ -59,7 +61,7 @@ async def replay_history(history: Path | str | WorkflowHistory) -> int:
     replayer = Replayer(
         workflows=[ConversationWorkflow],
         workflow_runner=UnsandboxedWorkflowRunner(),
-        data_converter=data_converter,
+        data_converter=data_converter or conversion.data_converter,
     )
     try:
         result = await replayer.replay_workflow(loaded, raise_on_replay_failure=False)

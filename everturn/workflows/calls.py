@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import datetime
-from typing import assert_never
+from typing import TypeVar, assert_never
 
 from temporalio import workflow
 from temporalio.common import RawValue
@@ -13,6 +13,7 @@ from temporalio.exceptions import (
     ActivityError,
     ApplicationError,
     ChildWorkflowError,
+    FailureError,
     WorkflowAlreadyStartedError,
     is_cancelled_exception,
 )
@@ -36,24 +37,40 @@ from everturn.workflows import display, verdicts
 from everturn.workflows.cancelling import together
 from everturn.workflows.chain import Chain
 from everturn.workflows.desk import Desk
+from everturn.workflows.hosts import Hosts, Start
 from everturn.workflows.policy import check_options, local_options, tool_options
 from everturn.workflows.progress import MAX_OUTCOME_BYTES
 from everturn.workflows.reading import Reading, Unreadable
 from everturn.workflows.room import Room
 from everturn.workflows.subagents import SubAgents
 
+R = TypeVar("R")
+
+Stalled = Callable[[str, str | None], Awaitable[None]]
+"""Given a cause and a cure: waits until somebody has seen to it."""
+
 
 class Calls:
     """The calls of the reply at hand. They run at the same time; their results come in the order of the calls."""
 
     def __init__(
-        self, desk: Desk, agents: SubAgents, reading: Reading, *, chain: Chain, on_outcome: Callable[[Outcome], None]
+        self,
+        desk: Desk,
+        agents: SubAgents,
+        reading: Reading,
+        hosts: Hosts,
+        *,
+        chain: Chain,
+        on_outcome: Callable[[Outcome], None],
+        stalled: Stalled,
     ) -> None:
         self.chain = chain
         self._reading = reading
         self._room = Room()
         self._desk = desk
         self._agents = agents
+        self._hosts = hosts
+        self._stalled = stalled
         self._on_outcome = on_outcome
         self._open: tuple[ToolCall, ...] = ()
         self._results: dict[str, ToolResult] = {}
@@ -188,12 +205,17 @@ class Calls:
 
     async def _refusal(self, call: ToolCall, decision: Decision) -> str:
         """Why this person may not decide, as the agent's own policy says; empty where they may."""
-        check = DecisionCheck(agent=self._agent, call=call, decision=decision)
+        check = DecisionCheck(agent=self._agent, turn=self._turn, call=call, decision=decision)
         summary = display.summary(f"may {display.shortened(decision.by, 40)} decide?")
-        try:
-            refusal: str = await workflow.execute_activity(
-                names.CHECK_DECISION, check, result_type=str, summary=summary, **check_options()
+
+        def ask(hand_back_for: float | None) -> Awaitable[str]:
+            asked = check.model_copy(update={"hand_back_for": hand_back_for})
+            return workflow.execute_activity(
+                names.CHECK_DECISION, asked, result_type=str, summary=summary, **check_options()
             )
+
+        try:
+            refusal = await self._hosted(f"check of {call.call_id}", ask)
         except ActivityError as error:
             if is_cancelled_exception(error):
                 raise
@@ -217,17 +239,42 @@ class Calls:
             room = await self._room.share(request=size_of(request), others=self._to_come, local=plan.local)
             if room < MAX_RESULT_BYTES:
                 request = request.model_copy(update={"room": room})
+
+            def start(hand_back_for: float | None) -> Awaitable[ToolResult]:
+                return self._started(call, request.model_copy(update={"hand_back_for": hand_back_for}), plan)
+
             with self._room.promised(call.call_id, room):
-                return await self._started(call, request, plan)
+                return await self._hosted(call.call_id, start, patience=plan.patience, retried=plan.effect != "once")
 
     @property
     def _to_come(self) -> int:
         """How many of the reply's calls have not begun."""
         return len(self._open) - len(self._running | self._results.keys())
 
+    async def _hosted(self, what: str, start: Start[R], *, patience: float | None = None, retried: bool = True) -> R:
+        """What `start` brings, however long that takes: while no worker hosts it, the conversation is stalled."""
+        while True:
+            try:
+                return await self._hosts.find(what, start, patience=patience, retried=retried)
+            except ActivityError as error:
+                if not verdicts.not_hosted(error) or self._desk.closed:
+                    raise
+                await self._stalled(verdicts.cause_of(error), verdicts.detail(error, "cure"))
+                if self._desk.closed:
+                    raise
+
     async def _started(self, call: ToolCall, request: ToolRequest, plan: RunTool) -> ToolResult:
-        start = workflow.start_local_activity if plan.local else workflow.start_activity
-        options = local_options(plan) if plan.local else tool_options(plan)
+        if plan.local and request.hand_back_for is None:
+            try:
+                return await self._begun(call, request, plan, local=True)
+            except ActivityError as error:
+                if not verdicts.not_hosted(error):
+                    raise  # else it is for another worker, which only the queue finds
+        return await self._begun(call, request, plan, local=False)
+
+    async def _begun(self, call: ToolCall, request: ToolRequest, plan: RunTool, *, local: bool) -> ToolResult:
+        start = workflow.start_local_activity if local else workflow.start_activity
+        options = local_options(plan) if local else tool_options(plan)
         summary = display.call_summary(call.name, request.arguments, request.decision)
         handle = start(call.name, request, result_type=RawValue, summary=summary, **options)
         self._running.add(call.call_id)
@@ -238,9 +285,12 @@ class Calls:
         except Unreadable:
             self._running.discard(call.call_id)
             raise
-        except ActivityError as error:
-            if not is_cancelled_exception(error):
-                self._running.discard(call.call_id)
-            raise
+        except FailureError as error:
+            if is_cancelled_exception(error):
+                raise
+            self._running.discard(call.call_id)
+            if isinstance(error, ActivityError):
+                raise
+            raise verdicts.of_local(error, call.name) from error
         self.recorded.add(call.call_id)
         return result

@@ -24,6 +24,7 @@ from everturn.workflows.calls import Calls
 from everturn.workflows.cancelling import stop_if_cancelled
 from everturn.workflows.chain import Chain
 from everturn.workflows.controls import Controls
+from everturn.workflows.hosts import Hosts
 from everturn.workflows.policy import model_options, turn_group
 from everturn.workflows.progress import MAX_DELTA_CHARS, MAX_OUTCOME_BYTES, Progress
 from everturn.workflows.reading import CURE, Reading, Unreadable
@@ -46,12 +47,15 @@ class ConversationWorkflow:
         self._controls = Controls(start, on_change=self._show)
         self._reading = Reading()
         self._agents = SubAgents(self._controls.desk, self._reading, tenant=self._start.tenant, on_change=self._show)
+        self._hosts = Hosts(on_change=self._show)
         self._calls = Calls(
             self._controls.desk,
             self._agents,
             self._reading,
+            self._hosts,
             chain=Chain(carry_over.chain_id),
             on_outcome=self._take_outcome,
+            stalled=self._controls.stalled,
         )
         self._board = Board(agent=start.agent, progress=self._progress, status=self._status)
         self._progress.model = self._progress.model or self._board.model
@@ -207,15 +211,20 @@ class ConversationWorkflow:
             stream=self._controls.stream,
             calls_left=progress.calls_left(self._limits),
         )
-        handle = workflow.start_activity(
-            names.CALL_MODEL,
-            request,
-            result_type=RawValue,
-            summary=display.turn_summary(progress.turn, self._controls.model or progress.model, summarise=summarise),
-            event_groups=[turn_group(progress.turn)],
-            **model_options(),
-        )
-        return await self._reading.result(handle, ModelReply, f"The reply of turn {progress.turn}")
+        summary = display.turn_summary(progress.turn, self._controls.model or progress.model, summarise=summarise)
+
+        async def start(hand_back_for: float | None) -> ModelReply:
+            handle = workflow.start_activity(
+                names.CALL_MODEL,
+                request.model_copy(update={"hand_back_for": hand_back_for}),
+                result_type=RawValue,
+                summary=summary,
+                event_groups=[turn_group(progress.turn)],
+                **model_options(),
+            )
+            return await self._reading.result(handle, ModelReply, f"The reply of turn {progress.turn}")
+
+        return await self._hosts.find(names.CALL_MODEL, start)
 
     def _read_again(self, raw: RawValue | None) -> ModelReply | None:
         """A reply that could not be read, now that a person has seen to it; None if it still can't be."""
@@ -323,8 +332,8 @@ class ConversationWorkflow:
             agents=tuple(self._agents.running.values()),
             usage=progress.usage,
             cost_usd=progress.cost_usd,
-            cause=controls.cause,
-            cure=controls.cure,
+            cause=self._hosts.cause if controls.cause is None else controls.cause,
+            cure=self._hosts.cure if controls.cause is None else controls.cure,
             chain_id=self._calls.chain.id,
         )
 

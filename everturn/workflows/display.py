@@ -78,7 +78,7 @@ def current_details(
     blocks = [f"## {MARKS[status.state]} {inline(agent)}: {_words(status.state)}", _facts(status, model)]
     if status.cause:
         blocks += [f"**Cause:** {inline(status.cause)}", f"**Cure:** {inline(status.cure or 'see the cause')}"]
-    if status.cause or status.state == "paused":
+    if status.state in ("stalled", "paused"):
         blocks += _signal("To go on", names.RESUME, {}), *_in_a_terminal(conversation_id, names.RESUME, {})
     for call in status.waiting[:SHOWN_CALLS]:
         blocks += _waiting(call)

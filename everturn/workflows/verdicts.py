@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from temporalio import exceptions
-from temporalio.exceptions import ActivityError, ApplicationError, ChildWorkflowError, WorkflowAlreadyStartedError
+from temporalio.exceptions import (
+    ActivityError,
+    ApplicationError,
+    ChildWorkflowError,
+    FailureError,
+    WorkflowAlreadyStartedError,
+)
 
 from everturn import names
 from everturn.conversion import UNREADABLE_INPUTS
@@ -51,6 +59,17 @@ def outcome_unknown(call: ToolCall, taken: Taken) -> ToolResult:
 def has_not_run(error: ActivityError) -> bool:
     """Whether it is certain that the tool was not even begun: the worker that got the call does not have it."""
     return isinstance(error.cause, ApplicationError) and error.cause.type in _NEVER_BEGUN
+
+
+def not_hosted(error: ActivityError) -> bool:
+    """Whether it was handed back by workers that do not host what it is for."""
+    return isinstance(error.cause, ApplicationError) and error.cause.type == names.NOT_HOSTED
+
+
+def of_local(error: FailureError, name: str) -> ActivityError:
+    """A local activity's failure as that of any other: Temporal gives it bare. To be raised from that one."""
+    nothing: dict[str, Any] = {"scheduled_event_id": 0, "started_event_id": 0, "identity": "", "activity_id": ""}
+    return ActivityError(error.message, activity_type=name, retry_state=None, **nothing)
 
 
 def could_not_run(call: ToolCall, error: ActivityError) -> ToolResult:

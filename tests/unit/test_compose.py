@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
+from everturn.settings import Settings
+
 ROOT = Path(__file__).parents[2]
 PASSWORD = "a-password-for-this-test"
 ONE_SHOT = {"schema", "namespace"}
@@ -78,6 +80,13 @@ def test_two_workers_have_time_to_drain(services: dict[str, Any]) -> None:
     assert services["worker"]["deploy"]["replicas"] == 2
     # Compose says 2m0s or 120s, by version.
     assert services["worker"]["stop_grace_period"] in {"2m", "2m0s", "120s"}
+
+
+def test_a_worker_may_finish_a_model_call_of_40_seconds_before_it_is_killed() -> None:
+    worker = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]["worker"]
+    drain = Settings.load().drain_seconds
+    assert worker["environment"]["EVERTURN_DRAIN_SECONDS"] == f"${{EVERTURN_DRAIN_SECONDS:-{drain:.0f}}}"
+    assert 40 < drain <= float(worker["stop_grace_period"].removesuffix("s")) - 20, "20 s to hand over and to close"
 
 
 @needs_compose

@@ -17,6 +17,7 @@ from everturn.activities.beat import Heart
 from everturn.activities.model_turns import ModelTurns
 from everturn.activities.prefixes import Prefixes
 from everturn.journal import Journal
+from everturn.namespace import Namespace
 from everturn.payloads import ModelReply, ModelRequest
 from everturn.records import Message
 from everturn.testing import ScriptedModel, call, say
@@ -28,12 +29,23 @@ class Order(BaseModel):
     state: str = "open"
 
 
+class Told:
+    """A namespace of which all is known."""
+
+    known = True
+
+    async def indexed(self) -> bool:
+        return False
+
+    async def retention(self) -> None:
+        return None
+
+
 async def turn(model: ScriptedModel, **options: Any) -> ModelReply:
     agent = agent_on(model, **options)
     heart = Heart(cast("Client", None), Journal(Path("nowhere"), scope={}))
-    turns = ModelTurns(
-        {agent.name: agent}, prefixes=Prefixes(), heart=heart, indexed=False, retention=None, stream_seconds=0.2
-    )
+    namespace = cast("Namespace", Told())
+    turns = ModelTurns({agent.name: agent}, prefixes=Prefixes(), heart=heart, namespace=namespace, stream_seconds=0.2)
     request = ModelRequest(agent=agent.name, turn=1, delta=(Message.user("?"),))
     reply: ModelReply = await ActivityEnvironment().run(turns.call_model, request)
     return reply

@@ -6,10 +6,12 @@ from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
+from temporalio import workflow
 
 from everturn import Agent, Client, tool
 from everturn.gate import conflicts
 from everturn.testing import ScriptedModel, call
+from everturn.workflows import ConversationWorkflow
 from tests.conftest import agent_on, eventually, hosting, waiting
 from tests.workflows.test_approvals import ONE, refund
 
@@ -73,5 +75,30 @@ async def test_calls_that_are_over_conflict_with_nothing(client: Client, scripte
         await conversation.cancel_turn()
         assert await found("clerk") == []
         assert len(await found("other")) == 1, "the conversation is still looked at"
+        await conversation.close()
+        await conversation.outcome()
+
+
+async def test_code_that_would_not_replay_what_runs_is_found(
+    client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = agent_on(scripted(ONE), tools=[refund])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Go")
+        await waiting(conversation)
+
+        async def found() -> list[tuple[str, str]]:
+            return [(one.conversation, one.problem) async for one in conflicts(client, [agent])]
+
+        async def with_a_timer_first(self: ConversationWorkflow) -> bool:
+            await workflow.sleep(1)
+            return False
+
+        assert await found() == []
+        with monkeypatch.context() as new_code:
+            new_code.setattr(ConversationWorkflow, "_next_message", with_a_timer_first)
+            [(where, problem)] = await eventually(found)
+        assert where == conversation.id
+        assert problem.startswith("diverges: ")
         await conversation.close()
         await conversation.outcome()

@@ -140,6 +140,10 @@ export class Transcript {
     this.#line(`${cause} It goes on with ${model}.`);
   }
 
+  _worker_awaited({ cause, cure }) {
+    this.#line(`${cause} ${cure}`);
+  }
+
   _compacted({ summary }) {
     const what = "From here on, the model is shown less";
     if (!summary) return this.#line(`${what}: old tool results as notices.`);

@@ -1,0 +1,75 @@
+"""Each try of an activity: what its log lines carry, and how long it has run by this process's own clock.
+
+Between the server's clock and a worker's there may be hours, so that no time of the one is compared with the other.
+"""
+
+from __future__ import annotations
+
+import time
+from contextvars import ContextVar
+from datetime import datetime, timedelta
+from math import inf
+from typing import Any
+
+from structlog.contextvars import bind_contextvars
+from temporalio import activity
+from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
+
+from everturn.payloads import DecisionCheck, ModelRequest, ToolRequest
+
+LAG_WINDOW_SECONDS = 300.0
+"""Clocks are set now and then: what was measured before is forgotten after twice as long."""
+
+_began: ContextVar[float] = ContextVar("began")
+
+
+def this_try() -> timedelta:
+    """How long this try of the activity has run."""
+    now = time.monotonic()
+    return timedelta(seconds=now - _began.get(now))
+
+
+class Lags:
+    """How long tasks lie in this worker before they begin. The server says when it handed one over, by its own clock:
+    how far that is from ours shows in the quickest of the last minutes' tasks."""
+
+    def __init__(self) -> None:
+        self._least = self._least_before = inf
+        self._renewed_at = time.monotonic()
+
+    def of(self, handed_over: datetime) -> float:
+        """Seconds; infinite while there is nothing to compare it with."""
+        now = time.monotonic()
+        if now - self._renewed_at > LAG_WINDOW_SECONDS:
+            self._least_before, self._least, self._renewed_at = self._least, inf, now
+        distance, least = now - handed_over.timestamp(), min(self._least, self._least_before)
+        self._least = min(self._least, distance)
+        return inf if least == inf else distance - least
+
+
+def bind(request: object) -> None:
+    """Has every log line of this activity say what it is about, those of users' tools included."""
+    match request:
+        case ModelRequest(turn=turn):
+            bind_contextvars(turn=turn)
+        case ToolRequest(turn=turn, call_id=call_id):
+            bind_contextvars(turn=turn, call=call_id)
+        case DecisionCheck(turn=turn, call=call):
+            bind_contextvars(turn=turn, call=call.call_id)
+        case _:
+            pass
+
+
+class Attempts(Interceptor):
+    def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002
+        return _Attempt(next)
+
+
+class _Attempt(ActivityInboundInterceptor):
+    async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002
+        # Each activity runs in a task of its own, and what is set here ends with it.
+        _began.set(time.monotonic())
+        info = activity.info()
+        bind_contextvars(conversation=info.workflow_id, attempt=info.attempt)
+        bind(input.args[0] if input.args else None)
+        return await self.next.execute_activity(input)

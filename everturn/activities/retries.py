@@ -1,0 +1,36 @@
+"""A tool's call that failed in passing, by the tool's own word: tried again while its patience lasts."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
+
+from everturn.activities import failures
+from everturn.errors import Retry
+from everturn.logs import get_logger
+from everturn.results import safe_error_text
+from everturn.tools import Tool
+
+_log = get_logger("everturn.tool")
+
+
+async def told_in_the_end(tool: Tool, error: Exception) -> str:
+    """What the model is told once no more tries are to be had. Until then, raises what asks Temporal for another."""
+    text, attempt = await safe_error_text(error), activity.info().attempt
+    if tool.effect == "once":
+        _log.error("retry.refused", tool=tool.name, effect=tool.effect, error=text)
+        return f"{text} It is not tried again: {tool.name} has effect='once', and so runs once."
+    after = error.after if isinstance(error, Retry) else None
+    seconds = None if after is None else after.total_seconds()
+    delay = failures.retry_delay(seconds, attempt=attempt, longest=tool.patience)
+    if not failures.spend(delay, tool.patience):
+        return f"{text} It was tried {attempt} {'time' if attempt == 1 else 'times'}, for as long as {tool.patience}."
+    _log.info("tool.retried", tool=tool.name, after_seconds=round(delay.total_seconds(), 3), error=text)
+    raise ApplicationError(
+        text,
+        type=Retry.__name__,
+        next_retry_delay=max(delay, timedelta(milliseconds=1)),
+        category=ApplicationErrorCategory.BENIGN,
+    )

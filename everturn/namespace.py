@@ -1,0 +1,90 @@
+"""What the server says of the namespace. A call that fails is no answer: it is made again, at once and later."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
+
+from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
+from temporalio.client import Client
+from temporalio.service import RPCError
+
+from everturn import names, rpc
+from everturn.logs import get_logger
+
+TRIES = 4
+FIRST_PAUSE_SECONDS = 0.1
+
+AGAIN_SECONDS = 30.0
+"""Between two questions that had no answer."""
+
+SHORTEST_RETENTION = 86_400.0
+"""What Temporal keeps histories for at least, and so what is reckoned with until it says."""
+
+T = TypeVar("T")
+
+_log = get_logger("everturn.namespace")
+
+
+class Namespace:
+    def __init__(self, temporal: Client) -> None:
+        self._temporal = temporal
+        self._indexed = _Answer("search attributes", self._ask_indexed, without=False)
+        self._retention = _Answer[float | None]("retention", self._ask_retention, without=SHORTEST_RETENTION)
+
+    @property
+    def known(self) -> bool:
+        """Whether all was answered."""
+        return self._indexed.known and self._retention.known
+
+    async def indexed(self) -> bool:
+        """Whether it has all of everturn's search attributes; False as long as the server does not say."""
+        return await self._indexed.get()
+
+    async def retention(self) -> float | None:
+        """Seconds for which it keeps the history of a run that is over; None if it keeps them for ever."""
+        return await self._retention.get()
+
+    async def _ask_indexed(self) -> bool:
+        request = ListSearchAttributesRequest(namespace=self._temporal.namespace)
+        listed = await self._temporal.operator_service.list_search_attributes(request)
+        return names.SEARCH_ATTRIBUTES.keys() <= set(listed.custom_attributes)
+
+    async def _ask_retention(self) -> float | None:
+        request = DescribeNamespaceRequest(namespace=self._temporal.namespace)
+        described = await self._temporal.workflow_service.describe_namespace(request)
+        return described.config.workflow_execution_retention_ttl.ToTimedelta().total_seconds() or None
+
+
+class _Answer(Generic[T]):
+    def __init__(self, what: str, ask: Callable[[], Awaitable[T]], *, without: T) -> None:
+        self._what = what
+        self._ask = ask
+        self._value = without
+        self.known = False
+        self._asked_at: float | None = None
+
+    async def get(self) -> T:
+        """The answer; what goes without one while there is none."""
+        waits = self._asked_at is not None and time.monotonic() - self._asked_at < AGAIN_SECONDS
+        if not self.known and not waits:
+            await self._try()
+        return self._value
+
+    async def _try(self) -> None:
+        first = self._asked_at is None
+        self._asked_at = time.monotonic()
+        for attempt in range(1, TRIES + 1):
+            try:
+                self._value, self.known = await self._ask(), True
+            except RPCError as error:
+                if rpc.passes(error) and attempt < TRIES:
+                    await asyncio.sleep(FIRST_PAUSE_SECONDS * 2**attempt)
+                    continue
+                # Some servers keep these calls to operators: they say no each time, and one line is enough.
+                say = _log.warning if first or rpc.passes(error) else _log.debug
+                say("namespace.not_told", what=self._what, error=str(error), goes_on_with=self._value)
+            return

@@ -1,0 +1,106 @@
+"""A tool that says that its failure passes: tried again, as long as its patience lasts, and never if it runs once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from everturn import Client, Retry, ToolContext, tool
+from everturn.errors import InvalidTool
+from everturn.testing import ScriptedModel, call
+from tests.conftest import agent_on, hosting
+from tests.workflows.test_conversation import results_of
+
+Scripted = Callable[..., ScriptedModel]
+
+
+async def _told(client: Client, scripted: Scripted, book: Any, **options: Any) -> tuple[str, bool]:
+    """What the model was told of one call, and whether that was an error."""
+    agent = agent_on(scripted([call(book.name), "Done."]), tools=[book])
+    async with hosting(client, agent, **options):
+        conversation = await client.start(agent, "Book it")
+        assert (await conversation.outcome()).text == "Done."
+    [result] = results_of(await conversation.transcript())
+    return result.text, result.is_error
+
+
+@pytest.mark.parametrize("local", [False, True], ids=["activity", "local"])
+async def test_a_call_is_tried_again_after_the_time_that_its_tool_names(
+    client: Client, scripted: Scripted, cached_conversations: int, local: bool
+) -> None:
+    tries: list[tuple[int, str]] = []
+
+    @tool(effect="read", timeout=timedelta(seconds=5), local=local)
+    def book(context: ToolContext) -> str:
+        tries.append((context.attempt, context.idempotency_key))
+        if len(tries) < 3:
+            raise Retry("The books are locked.", after=timedelta(milliseconds=100))
+        return "booked"
+
+    told = await _told(client, scripted, book, cached_conversations=cached_conversations)
+    assert told == ("booked", False)
+    assert [attempt for attempt, _ in tries] == [1, 2, 3]
+    assert len({key for _, key in tries}) == 1
+
+
+async def test_named_exceptions_are_tried_again_and_others_are_not(client: Client, scripted: Scripted) -> None:
+    raised: list[Exception] = [ConnectionResetError("reset"), TimeoutError("slow"), KeyError("81")]
+
+    @tool(retry=(ConnectionError, TimeoutError))
+    async def book() -> str:
+        raise raised.pop(0)
+
+    assert await _told(client, scripted, book) == ("KeyError: '81'", True)
+    assert raised == []
+
+
+async def test_the_model_is_told_once_patience_is_over(client: Client, scripted: Scripted) -> None:
+    @tool(timeout=timedelta(seconds=1), patience=timedelta(seconds=1))
+    def book() -> str:
+        raise Retry("The books are locked.", after=0.3)
+
+    text, is_error = await _told(client, scripted, book)
+    assert text.startswith("The books are locked. It was tried ")
+    assert text.endswith(" times, for as long as 0:00:01.")
+    assert is_error
+
+
+async def test_a_wait_longer_than_patience_is_not_begun(client: Client, scripted: Scripted) -> None:
+    @tool
+    def book() -> str:
+        raise Retry("The books are locked.", after=timedelta(days=1))
+
+    text, is_error = await _told(client, scripted, book)
+    assert text == "The books are locked. It was tried 1 time, for as long as 0:30:00."
+    assert is_error
+
+
+async def test_a_run_once_call_is_never_tried_again_and_says_so(client: Client, scripted: Scripted) -> None:
+    tries: list[int] = []
+
+    @tool(effect="once")
+    def book() -> str:
+        tries.append(1)
+        raise Retry("The books are locked.")
+
+    text, is_error = await _told(client, scripted, book)
+    assert text == "The books are locked. It is not tried again: book has effect='once', and so runs once."
+    assert is_error
+    assert tries == [1]
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"retry": ConnectionError, "effect": "once"}, "effect='once', which is never run again by itself"),
+        ({"retry": "ConnectionError"}, "Write exception types"),
+        ({"retry": (KeyboardInterrupt,)}, "Write exception types"),
+        ({"retry": ConnectionError, "runs_on": "client"}, "no worker runs it"),
+    ],
+)
+def test_what_can_not_be_retried_is_refused_where_the_tool_is_made(options: dict[str, Any], problem: str) -> None:
+    with pytest.raises(InvalidTool, match=problem):
+        tool(lambda: "booked", name="book", **options)
