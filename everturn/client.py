@@ -192,14 +192,17 @@ class Client:
         return Conversation(self, check_utf8("id", id))
 
     async def conversations(self, *, status: str | None = None, agent: str | None = None) -> AsyncIterator[Listed]:
-        """The fleet, newest first. `status` is a state of the contract, such as 'awaiting_approval'. Temporal's index
-        lags: what has just changed may take a second to show. Raises ConversationError where the namespace lacks
-        everturn's search attributes."""
+        """The fleet, newest first. `status` is a state of the contract, such as 'awaiting_approval', or 'stuck' for one
+        that no worker can take on: its `trouble` says why. Temporal's index lags: what has just changed may take a
+        second to show. Raises ConversationError where the namespace lacks everturn's search attributes."""
         for what, wanted in (("status", status), ("agent", agent)):
             check_utf8(what, wanted or "")
         with self._searching():
+            versions = fleet.Versions(self.temporal)
             async for execution in self.temporal.list_workflows(fleet.query(status=status, agent=agent)):
-                yield fleet.listed(execution)
+                one = await versions.look(fleet.listed(execution), execution)
+                if status in (None, one.status):
+                    yield one
 
     async def count(self, agent: str | None = None) -> dict[str, int]:
         """How many conversations there are by status, as in `conversations`, without the zeros; of one agent only,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final, get_args
 
@@ -14,8 +14,21 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import names
 from everturn.payloads import State
+from everturn.pollers import polling
 
 STATES: Final[tuple[str, ...]] = get_args(State)
+
+STUCK: Final = "stuck"
+"""The status of one that can't take its next step, whatever state its last one left in the index."""
+
+STATUSES: Final = (*STATES, STUCK)
+"""Those that can be asked for."""
+
+_PROBLEMS: Final = SearchAttributeKey.for_keyword_list("TemporalReportedProblems")
+"""Temporal's own: set once a workflow task has failed five times in a row."""
+
+_VERSION: Final = SearchAttributeKey.for_keyword("TemporalWorkerDeploymentVersion")
+_BEHAVIOR: Final = SearchAttributeKey.for_keyword("TemporalWorkflowVersioningBehavior")
 
 # A run that went on as a new one is no conversation of its own: the newest run stands for the chain.
 _CONVERSATIONS: Final = f"WorkflowType = '{names.CONVERSATION}' AND ExecutionStatus != 'ContinuedAsNew'"
@@ -29,7 +42,8 @@ class Listed:
 
     id: str
     status: str
-    """A state, such as 'awaiting_approval'; for one that could not say how it ended Temporal's: 'terminated' ..."""
+    """A state, such as 'awaiting_approval'; for one that could not say how it ended Temporal's: 'terminated' ... And
+    'stuck' for one whose workflow task fails again and again, or whose worker version nobody runs."""
     agent: str
     model: str
     """`provider:name`."""
@@ -39,6 +53,8 @@ class Listed:
     """When its latest run began."""
     ended_at: datetime | None
     """None while it runs."""
+    trouble: str = ""
+    """Why it is 'stuck', and what to do."""
 
 
 def query(*, status: str | None = None, agent: str | None = None) -> str:
@@ -46,7 +62,9 @@ def query(*, status: str | None = None, agent: str | None = None) -> str:
     wanted = [_CONVERSATIONS]
     if agent is not None:
         wanted.append(f"{names.EVERTURN_AGENT} = {_quoted(agent)}")
-    if status is not None:
+    if status == STUCK:
+        wanted += ["ExecutionStatus = 'Running'", f"({_PROBLEMS.name} IS NOT NULL OR {_BEHAVIOR.name} = 'Pinned')"]
+    elif status is not None:
         wanted.append(f"{names.EVERTURN_STATUS} = {_quoted(status)}")
         if status != "done":
             # One that was terminated could not change its state any more.
@@ -59,9 +77,16 @@ def listed(execution: WorkflowExecution) -> Listed:
     closed = execution.status not in (None, WorkflowExecutionStatus.RUNNING)
     temporal_status = execution.status.name.lower() if execution.status else "unknown"
     state = attributes.get(SearchAttributeKey.for_keyword(names.EVERTURN_STATUS)) or temporal_status
+    problems = () if closed else attributes.get(_PROBLEMS) or ()
+    causes = [problem.removeprefix("cause=") for problem in problems if problem.startswith("cause=")]
+    trouble = (
+        f"its workflow task fails again and again ({', '.join(causes) or 'no cause is known'}): the worker's log says "
+        "why, and mended code takes it on"
+    )
     return Listed(
         id=execution.id,
-        status=temporal_status if closed and state != "done" else state,
+        status=temporal_status if closed and state != "done" else STUCK if problems else state,
+        trouble=trouble if problems else "",
         agent=attributes.get(SearchAttributeKey.for_keyword(names.EVERTURN_AGENT)) or "",
         model=attributes.get(SearchAttributeKey.for_keyword(names.EVERTURN_MODEL)) or "",
         tokens=attributes.get(SearchAttributeKey.for_int(names.EVERTURN_TOKENS)) or 0,
@@ -70,25 +95,63 @@ def listed(execution: WorkflowExecution) -> Listed:
     )
 
 
-async def count(temporal: temporalio.client.Client, *, agent: str | None = None) -> dict[str, int]:
-    """How many conversations there are of each status that `listed` would give them, without the zeros.
+class Versions:
+    """Which worker versions somebody runs; each is asked for once."""
+
+    def __init__(self, temporal: temporalio.client.Client) -> None:
+        self._temporal = temporal
+        self._polled: dict[str, set[str]] = {}
+        """By task queue."""
+
+    async def look(self, one: Listed, execution: WorkflowExecution) -> Listed:
+        """The same, or that it is stuck: it is pinned to a version that no worker runs."""
+        version = execution.typed_search_attributes.get(_VERSION)
+        pinned = execution.typed_search_attributes.get(_BEHAVIOR) == "Pinned"
+        if one.ended_at or one.trouble or not pinned or not version:
+            return one
+        if version in await self._versions(execution.task_queue):
+            return one
+        trouble = (
+            f"it is pinned to worker version {version}, which no worker of {execution.task_queue!r} runs: start one"
+        )
+        return replace(one, status=STUCK, trouble=trouble)
+
+    async def _versions(self, task_queue: str) -> set[str]:
+        if task_queue not in self._polled:
+            found = [poller.deployment_options for poller in await polling(self._temporal, task_queue)]
+            self._polled[task_queue] = {f"{one.deployment_name}:{one.build_id}" for one in found}
+        return self._polled[task_queue]
+
+
+async def count(
+    temporal: temporalio.client.Client, *, agent: str | None = None, problems: bool = True
+) -> dict[str, int]:
+    """How many conversations there are of each status that `listed` would give them, without the zeros. Those that are
+    pinned to a version without workers count by their last state: the index does not know. `problems`: the server keeps
+    _PROBLEMS, as those do since 1.29.
 
     Temporal groups counts by its own ExecutionStatus only ("'GROUP BY' clause is not supported for search attribute
     EverturnStatus", server 1.32), so each state is a count of its own. Raises RPCError, INVALID_ARGUMENT where an
     agent is asked for and the namespace has no search attribute for it.
     """
     everything = query(agent=agent)
+    stuck, well = f"{_PROBLEMS.name} IS NOT NULL", f" AND {_PROBLEMS.name} IS NULL" if problems else ""
+    queries = [query(status=state, agent=agent) + ("" if state == "done" else well) for state in STATES]
+    if problems:
+        queries.append(f"{everything} AND ExecutionStatus = 'Running' AND {stuck}")
     try:
         of_state, others = await asyncio.gather(
-            asyncio.gather(*(temporal.count_workflows(query(status=state, agent=agent)) for state in STATES)),
+            asyncio.gather(*map(temporal.count_workflows, queries)),
             temporal.count_workflows(f"{everything} AND {_UNFINISHED} GROUP BY ExecutionStatus"),
         )
     except RPCError as error:
+        if error.status is RPCStatusCode.INVALID_ARGUMENT and problems:
+            return await count(temporal, agent=agent, problems=False)
         if error.status is not RPCStatusCode.INVALID_ARGUMENT or agent is not None:
             raise
         # Without everturn's search attributes, Temporal's own words have to do, as in a list.
         return _by_temporal(await temporal.count_workflows(f"{everything} GROUP BY ExecutionStatus"))
-    counts = {state: found.count for state, found in zip(STATES, of_state, strict=True)}
+    counts = {status: found.count for status, found in zip(STATUSES, of_state, strict=False)}
     rest = _by_temporal(others)
     # Those that run and have no state yet are running, too.
     stateless = rest.pop("running", 0) - sum(number for state, number in counts.items() if state != "done")

@@ -22,9 +22,6 @@ from everturn.settings import Settings
 if TYPE_CHECKING:
     from everturn.client import Client
 
-_POLL_SECONDS: Final = 120
-"""A poll waits up to 60 s at the server, and counts as seen when it began."""
-
 GRACE_SECONDS = 10.0
 """Beyond its drain, for a process to end by itself."""
 
@@ -136,24 +133,16 @@ def prepare(settings: Settings) -> None:
 
 async def check(settings: Settings) -> None:
     """Raise Unreachable unless a worker on this machine is polling: a container's health check."""
-    from temporalio.api.enums.v1 import TaskQueueType
-    from temporalio.api.taskqueue.v1 import TaskQueue
-    from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
     from temporalio.service import RPCError
 
     from everturn.client import Client
+    from everturn.pollers import polling
 
     temporal = (await Client.connect()).temporal
-    request = DescribeTaskQueueRequest(
-        namespace=temporal.namespace,
-        task_queue=TaskQueue(name=settings.task_queue),
-        task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
-    )
     try:
-        pollers = (await temporal.workflow_service.describe_task_queue(request)).pollers
+        pollers = await polling(temporal, settings.task_queue)
     except RPCError as error:
         raise Unreachable(f"Temporal does not describe the task queue {settings.task_queue!r}: {error}.") from error
     here = "@" + socket.gethostname()  # Temporal's identity of a worker: pid@host
-    seen = [poller.last_access_time.ToSeconds() for poller in pollers if poller.identity.endswith(here)]
-    if not seen or time.time() - max(seen) > _POLL_SECONDS:
+    if not any(poller.identity.endswith(here) for poller in pollers):
         raise Unreachable(f"No worker on this machine polls the task queue {settings.task_queue!r}.")

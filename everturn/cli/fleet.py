@@ -20,7 +20,9 @@ def list_(
     status: Annotated[
         str | None,
         typer.Option(
-            "--status", help="running, awaiting_approval, stalled, idle, done ...", autocompletion=completion.states
+            "--status",
+            help="running, awaiting_approval, stalled, stuck, idle, done ...",
+            autocompletion=completion.states,
         ),
     ] = None,
     agent: Annotated[
@@ -41,11 +43,11 @@ def list_(
 
 
 def _state(given: str) -> str:
-    from everturn.fleet import STATES
+    from everturn.fleet import STATUSES
 
     status = given.lower().replace("-", "_")
-    if status not in STATES:
-        raise typer.BadParameter(f"{given!r} is none of {', '.join(STATES)}", param_hint="--status")
+    if status not in STATUSES:
+        raise typer.BadParameter(f"{given!r} is none of {', '.join(STATUSES)}", param_hint="--status")
     return status
 
 
@@ -73,7 +75,7 @@ def _as_json(one: Listed) -> dict[str, Any]:
 def _print_table(counts: dict[str, int], listed: list[Listed]) -> None:
     from rich.text import Text
 
-    from everturn.cli.render import STATE_STYLES, columns
+    from everturn.cli.render import STATE_STYLES, columns, folded, marked
     from everturn.cli.terminal import Screen
 
     screen = Screen(to_stdout=True)
@@ -94,11 +96,14 @@ def _print_table(counts: dict[str, int], listed: list[Listed]) -> None:
         for one in listed
     ]
     screen.lines(columns(("ID", "STATUS", "AGENT", "MODEL", "TOKENS", "STARTED"), rows))
+    for one in listed:
+        if one.trouble:
+            screen.line(marked("trouble", folded(f"{one.id} is stuck: {one.trouble}.", 500)))
 
 
 def _in_words(counts: dict[str, int]) -> str:
     """Who waits for a person comes first: `2 awaiting approval · 1 stalled · 14 done`."""
-    urgent = ("awaiting_approval", "awaiting_answer", "stalled")
+    urgent = ("awaiting_approval", "awaiting_answer", "stalled", "stuck")
     order = sorted(counts, key=lambda status: (status not in urgent, status == "done"))
     return " · ".join(f"{counts[status]:,} {status.replace('_', ' ')}" for status in order)
 

@@ -97,22 +97,9 @@ async def remote_client() -> AsyncIterator[Client]:
 
 async def polling_workers(client: Client) -> list[str]:
     """The identities of the workers that poll the client's task queue for conversations."""
-    import time
+    from everturn.pollers import polling
 
-    from temporalio.api.enums.v1 import TaskQueueType
-    from temporalio.api.taskqueue.v1 import TaskQueue
-    from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
-
-    described = await client.temporal.workflow_service.describe_task_queue(
-        DescribeTaskQueueRequest(
-            namespace=client.temporal.namespace,
-            task_queue=TaskQueue(name=client.task_queue),
-            task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
-        )
-    )
-    # A poll waits for up to 60 s, and the server remembers it for minutes after its worker has gone.
-    recent = time.time() - 120
-    return [poller.identity for poller in described.pollers if poller.last_access_time.ToSeconds() > recent]
+    return [poller.identity for poller in await polling(client.temporal, client.task_queue)]
 
 
 async def require_namespace(client: Client) -> None:

@@ -41,6 +41,7 @@ STATE_STYLES = {
     "awaiting_approval": "bold yellow",
     "awaiting_answer": "bold yellow",
     "stalled": "bold red",
+    "stuck": "bold red",
     "failed": "red",
     "terminated": "red",
     "running": "cyan",

@@ -15,8 +15,8 @@ from everturn.client import Client
 from everturn.errors import EverturnError
 from everturn.fleet import Listed
 
-FOR_PEOPLE: Final = ("awaiting_approval", "awaiting_answer", "stalled")
-"""The states that only a person ends."""
+FOR_PEOPLE: Final = ("awaiting_approval", "awaiting_answer", "stalled", "stuck")
+"""What only a person ends."""
 
 NEWEST = 200
 """So many conversations are shown, beside those that wait for a person: of each such state, as many again."""

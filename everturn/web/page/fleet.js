@@ -5,7 +5,7 @@ import { ago, el } from "./text.js";
 
 const GROUPS = [
   ["Waits for you", ["awaiting_approval", "awaiting_answer"]],
-  ["Stalled", ["stalled"]],
+  ["Stalled", ["stalled", "stuck"]],
   ["Running", ["running"]],
   ["Paused", ["paused"]],
   ["Idle", ["idle"]],
@@ -13,7 +13,7 @@ const GROUPS = [
 ];
 
 export const words = (status) => status.replaceAll("_", " ");
-export const needsPerson = (status) => GROUPS[0][1].includes(status) || status === "stalled";
+export const needsPerson = (status) => GROUPS[0][1].includes(status) || GROUPS[1][1].includes(status);
 
 export class Fleet {
   rows = [];

@@ -1,0 +1,35 @@
+"""Which workers poll a task queue, as the server tells it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from temporalio.api.enums.v1 import TaskQueueType
+from temporalio.api.taskqueue.v1 import PollerInfo, TaskQueue
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
+from temporalio.client import Client
+
+RECENT_SECONDS = 120.0
+"""A poll waits up to 60 s at the server, and counts as seen when it began."""
+
+REMEMBERED_SECONDS = 330.0
+"""The server forgets a poller after five minutes: one that looks older shows that our clock is ahead."""
+
+
+async def polling(temporal: Client, task_queue: str) -> list[PollerInfo]:
+    """The workers that polled for conversations in the last minutes. Raises RPCError."""
+    request = DescribeTaskQueueRequest(
+        namespace=temporal.namespace,
+        task_queue=TaskQueue(name=task_queue),
+        task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
+    )
+    return recent((await temporal.workflow_service.describe_task_queue(request)).pollers, now=time.time())
+
+
+def recent(pollers: Sequence[PollerInfo], *, now: float) -> list[PollerInfo]:
+    """Those seen lately. Where `now` can't be the server's time, it counts from the one that was seen last."""
+    seen = [poller.last_access_time.ToSeconds() for poller in pollers]
+    if seen and not (now - max(seen) >= 0 and now - min(seen) <= REMEMBERED_SECONDS):
+        now = max(seen)
+    return [poller for poller, at in zip(pollers, seen, strict=True) if now - at <= RECENT_SECONDS]

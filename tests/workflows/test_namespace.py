@@ -1,0 +1,96 @@
+"""What the server says of the namespace is asked for until it is said: a call that fails in passing is no answer."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from temporalio.service import RPCError, RPCStatusCode
+
+from everturn import Client, namespace, tool
+from everturn.devserver import DevServer
+from everturn.testing import ScriptedModel, call
+from tests.conftest import agent_on, hosting, waiting
+
+Failing = Callable[[int, RPCStatusCode], None]
+
+
+@pytest.fixture
+def failing(client: Client, monkeypatch: pytest.MonkeyPatch) -> Failing:
+    """Lets the first so many of the worker's questions fail, each kind for itself."""
+    monkeypatch.setattr(namespace, "FIRST_PAUSE_SECONDS", 0.001)
+
+    def fail(times: int, status: RPCStatusCode) -> None:
+        for service, name in (
+            (client.temporal.operator_service, "list_search_attributes"),
+            (client.temporal.workflow_service, "describe_namespace"),
+        ):
+            monkeypatch.setattr(service, name, _failing_first(getattr(service, name), times, status))
+
+    return fail
+
+
+def _failing_first(ask: Any, times: int, status: RPCStatusCode) -> Any:
+    left = [times]
+
+    async def asked(*args: Any, **options: Any) -> Any:
+        if left[0]:
+            left[0] -= 1
+            raise RPCError("no luck", status, b"")
+        return await ask(*args, **options)
+
+    return asked
+
+
+@tool(needs_approval=True)
+def refund() -> str:
+    return "refunded"
+
+
+async def test_one_question_that_fails_is_asked_again(client: Client, failing: Failing, server: DevServer) -> None:
+    known = Client(client.temporal).namespace
+    told = (await known.indexed(), await known.retention())
+    assert told == (True, timedelta(days=1).total_seconds())
+    failing(2, RPCStatusCode.UNAVAILABLE)
+    asked = Client(client.temporal).namespace
+    assert (await asked.indexed(), await asked.retention()) == told
+    assert asked.known
+
+
+async def test_a_conversation_that_met_a_worker_without_an_answer_is_told_later(
+    client: Client,
+    scripted: Callable[..., ScriptedModel],
+    failing: Failing,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Its status is written into the index from then on, and its histories are kept as long as need be until then."""
+    monkeypatch.setattr(namespace, "AGAIN_SECONDS", 0.0)
+    failing(namespace.TRIES * 3, RPCStatusCode.UNAVAILABLE)
+    agent = agent_on(scripted([call("refund"), call("refund"), "Done."]), tools=[refund])
+    with caplog.at_level(logging.WARNING):
+        async with hosting(client, agent):
+            conversation = await client.start(agent, "Go")
+            for _ in range(2):
+                await waiting(conversation)
+                await conversation.approve()
+            assert (await conversation.outcome()).text == "Done."
+    assert "namespace.not_told what='search attributes' error='no luck'" in caplog.text
+    history = await client.temporal.get_workflow_handle(conversation.id).fetch_history()
+    upserted = [one for one in history.events if one.HasField("upsert_workflow_search_attributes_event_attributes")]
+    assert upserted
+
+
+async def test_a_server_that_keeps_the_question_to_operators_is_told_of_once(
+    client: Client, failing: Failing, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(namespace, "AGAIN_SECONDS", 0.0)
+    failing(5, RPCStatusCode.PERMISSION_DENIED)
+    asked = Client(client.temporal).namespace
+    with caplog.at_level(logging.INFO):
+        assert [await asked.indexed() for _ in range(6)] == [False] * 5 + [True]
+    assert caplog.text.count("namespace.not_told") == 1
+    assert await asked.retention() == namespace.SHORTEST_RETENTION, "nothing is lost until it says more"
