@@ -8,6 +8,7 @@ loss on, those that were lost run one at a time on each worker, and none counts 
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
@@ -17,6 +18,7 @@ from typing import Any
 from temporalio import activity
 from temporalio.client import AsyncActivityCancelledError
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
+from temporalio.service import RPCError
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from everturn import names
@@ -39,6 +41,8 @@ ALONE_SECONDS = 15.0
 
 LONGEST_WAIT_SECONDS = 2.0
 """For its turn. Then it is handed back: its time-out at the server would begin to run out."""
+
+MOST_MET = 10_000
 
 BACK_IN = timedelta(seconds=1)
 
@@ -146,6 +150,30 @@ class Alone:
         finally:
             clock.cancel()
             give_up()
+
+
+class LocalTries:
+    """A worker's: how often local activities were lost. They leave no word of their own, but each loss is one more
+    attempt at their workflow task, and the server counts those."""
+
+    def __init__(self) -> None:
+        self._met: OrderedDict[str, None] = OrderedDict()
+        """Runs that this process has looked up: what is lost from now on is lost with it."""
+
+    async def lost(self) -> int:
+        info = activity.info()
+        run = info.workflow_run_id or ""
+        if run in self._met:
+            return 0
+        self._met[run] = None
+        if len(self._met) > MOST_MET:
+            self._met.popitem(last=False)
+        handle = activity.client().get_workflow_handle(info.workflow_id or "", run_id=run)
+        try:
+            described = await handle.describe(rpc_timeout=RPC_TIMEOUT)
+        except RPCError:
+            return 0
+        return max(0, described.raw_description.pending_workflow_task.attempt - 1)
 
 
 async def _leave_for_certain(before: int, *, ran: bool) -> None:

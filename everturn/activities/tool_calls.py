@@ -57,6 +57,7 @@ class ToolCalls:
         self._heart = heart
         self._threads = threads
         self._alone = lost_tries.Alone()
+        self._local_tries = lost_tries.LocalTries()
 
     def activities(self) -> list[Callable[..., Any]]:
         """One for each tool name. Agents may have different tools of one name: the request says whose is meant."""
@@ -92,7 +93,8 @@ class ToolCalls:
             return _result(name, request, (Text(text=f"The tool {name} is no longer available."),), is_error=True)
         with self._heart.beating() as beat:
             await take_over()
-            if (lost := lost_tries.lost()) >= lost_tries.MOST_OF_A_TOOL:
+            lost = await self._local_tries.lost() if activity.info().is_local else lost_tries.lost()
+            if lost >= lost_tries.MOST_OF_A_TOOL:
                 return _result(name, request, _lost(tool, lost), is_error=True)
             async with self._alone.where_doubtful():
                 started = time.monotonic()

@@ -315,7 +315,11 @@ async def test_a_tool_that_holds_the_gil_is_not_run_for_ever(
 
 AGENTS = """
 import os, signal, threading, time
+from datetime import timedelta
 from everturn import Agent, tool
+from everturn.activities import lost_tries
+
+lost_tries.MOST_OF_A_TOOL = int(os.environ.get("MOST_OF_A_TOOL", lost_tries.MOST_OF_A_TOOL))
 
 @tool
 def kill() -> str:
@@ -323,6 +327,11 @@ def kill() -> str:
     with open(os.environ["KILLS"], "a") as kills:
         kills.write("x")
     os.kill(os.getpid(), signal.SIGKILL)
+
+@tool(effect="read", local=True, timeout=timedelta(seconds=5))
+def kill_here() -> str:
+    '''Takes the worker with it, in its workflow task.'''
+    return kill.function()
 
 @tool
 def work() -> str:
@@ -335,12 +344,12 @@ def ask_first() -> str:
     '''Has a predicate that takes the worker with it.'''
     return "done"
 
-@tool(timeout=__import__("datetime").timedelta(seconds=0.2), patience=__import__("datetime").timedelta(seconds=0.2))
+@tool(timeout=timedelta(seconds=0.2), patience=timedelta(seconds=0.2))
 def hang() -> None:
     '''Never ends.'''
     threading.Event().wait()
 
-clerk = Agent("clerk", model="scripted:demo", tools=[kill, work, ask_first, hang])
+clerk = Agent("clerk", model="scripted:demo", tools=[kill, kill_here, work, ask_first, hang])
 """
 
 
@@ -407,6 +416,21 @@ async def test_a_tool_that_kills_its_workers_is_given_up_and_its_neighbours_are_
     assert told.is_error
     assert f"its worker was lost {lost_tries.MOST_OF_A_TOOL} times" in told.text
     assert "may or may not have taken effect" in told.text
+
+
+async def test_a_local_tool_that_kills_its_workers_is_given_up(
+    client: Client, scripted: Scripted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("everturn.client.TASK_TIMEOUT", timedelta(seconds=1))
+    supervisor = Supervisor(tmp_path, client, scripted([call("kill_here"), "Done."]))
+    supervisor.environment["MOST_OF_A_TOOL"] = "1"
+    async with supervisor:
+        conversation = await client.start("clerk", "Go")
+        assert (await conversation.outcome()).text == "Done."
+        # The first loss is the sticky queue's, as the server counts.
+        assert supervisor.killed <= 2
+    (told,) = results_of(await conversation.transcript())
+    assert "its worker was lost" in told.text
 
 
 async def test_a_predicate_that_kills_its_workers_is_not_asked_for_ever(
