@@ -83,6 +83,8 @@ class CarryOver(Record):
     facts: WorkerFacts | None = None
     chain_id: str = ""
     """The conversation's first run, or the one that a reset made: a part of its calls' idempotency keys."""
+    reset_run: str = ""
+    """The run that the last reset made; empty if there was none."""
     model: str = ""
     """The one that somebody chose in place of the agent's own."""
     paused: bool = False

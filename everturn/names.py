@@ -48,6 +48,12 @@ WITHDRAW: Final = "withdraw"
 WITHDRAWN: Final = "Withdrawn"
 """Error type of an update that was taken back before it was taken."""
 
+RAN_BEFORE_RESET: Final = "RanBeforeReset"
+"""Error type of a tool's activity: it had run in what a reset undid."""
+
+NOT_CHECKED: Final = "NotChecked"
+"""Error type of a tool's activity: it was not begun, for nobody can see whether it ran before a reset."""
+
 REMINDER: Final = "reminder of "
 """How the summary of the timer begins that reminds of a call before it expires; the call_id follows."""
 
@@ -78,3 +84,7 @@ SEARCH_ATTRIBUTES: Final = {
 """With their types, as the Temporal CLI writes them."""
 
 RESERVED_TOOL_NAMES: Final = frozenset({CALL_MODEL, CHECK_DECISION, KEEP_TRANSCRIPT, EXTEND_PREFIX})
+
+NEVER_BEGUN: Final = frozenset({"NotFoundError", "InvalidAgent", "TooLate", NO_THREAD, NOT_CHECKED})
+"""Error types of a tool's activity whose tool was not even begun: of the SDK where a worker has no activity of that
+name, and of ours."""

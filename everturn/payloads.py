@@ -359,6 +359,10 @@ class ToolRequest(Record):
     """As in CarryOver. It is written here, so that every try of the call has the same."""
     hand_back_for: float | None = None
     """As in ModelRequest, also for workers whose agent lacks the tool."""
+    reset_run: str = ""
+    """The run that the last reset of the conversation made, this one or one before; empty if there was none."""
+    again: bool = False
+    """A person said to run it, though it may have run before."""
 
 
 class DecisionCheck(Record):

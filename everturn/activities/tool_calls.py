@@ -14,7 +14,7 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
 from everturn import names
-from everturn.activities import attempts, failures, lost_tries
+from everturn.activities import attempts, failures, lost_tries, undone
 from everturn.activities.beat import Beat, Heart
 from everturn.activities.hosted import NoLongerAvailable, request_of, tool_of
 from everturn.activities.prefixes import Prefixes
@@ -96,6 +96,8 @@ class ToolCalls:
             lost = await self._local_tries.lost() if activity.info().is_local else lost_tries.lost()
             if lost >= lost_tries.MOST_OF_A_TOOL:
                 return _result(name, request, _lost(tool, lost), is_error=True)
+            if tool.effect == "once":
+                await undone.check(name, request)
             async with self._alone.where_doubtful():
                 started = time.monotonic()
                 content, failed = await self._outcome(tool, request, beat)

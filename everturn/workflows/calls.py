@@ -159,7 +159,7 @@ class Calls:
                 decision = taken.decision
             refused = ""
             try:
-                return await self._run(call, plan, decision)
+                return await self._run(call, plan, decision, again=doubtful)
             except Unreadable as error:
                 why, doubtful = f"outcome unknown: {error.why}", True
             except ActivityError as error:
@@ -222,7 +222,7 @@ class Calls:
             return f"the policy could not be asked: {verdicts.cause_of(error)}"
         return refusal
 
-    async def _run(self, call: ToolCall, plan: RunTool, decision: Decision | None) -> ToolResult:
+    async def _run(self, call: ToolCall, plan: RunTool, decision: Decision | None, *, again: bool) -> ToolResult:
         edited = decision.arguments if decision else None
         arguments = call.arguments if edited is None else edited
         request = ToolRequest(
@@ -232,6 +232,8 @@ class Calls:
             arguments=arguments,
             decision=decision,
             chain_id=self._chain_ids.setdefault(call.call_id, self.chain.id),
+            reset_run=self.chain.reset_run if plan.effect == "once" else "",
+            again=again,
         )
         async with self._slots:
             if self._desk.closed:

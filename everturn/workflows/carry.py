@@ -13,6 +13,7 @@ from everturn.packing import pack, unpack
 from everturn.payloads import ModelRequest
 from everturn.records import Message
 from everturn.workflows import verdicts
+from everturn.workflows.chain import Chain
 from everturn.workflows.controls import Controls
 from everturn.workflows.policy import model_options
 from everturn.workflows.progress import Progress, total_chars
@@ -101,7 +102,7 @@ def over(
     *,
     facts: WorkerFacts | None,
     started_at: float,
-    chain_id: str,
+    chain: Chain,
     owed: bool = True,
 ) -> CarryOver:
     earlier = _earlier(progress)
@@ -122,7 +123,8 @@ def over(
         last_text=progress.last_text[:MAX_LAST_TEXT_CHARS],
         started_at=started_at,
         facts=facts,
-        chain_id=chain_id,
+        chain_id=chain.id,
+        reset_run=chain.reset_run,
         model=controls.model,
         paused=controls.paused,
         repairs=progress.repairs,

@@ -53,7 +53,7 @@ class ConversationWorkflow:
             self._agents,
             self._reading,
             self._hosts,
-            chain=Chain(carry_over.chain_id),
+            chain=Chain(carry_over.chain_id, reset_run=carry_over.reset_run),
             on_outcome=self._take_outcome,
             stalled=self._controls.stalled,
         )
@@ -268,7 +268,7 @@ class ConversationWorkflow:
             self._controls,
             facts=self._facts,
             started_at=started_at,
-            chain_id=self._calls.chain.id,
+            chain=self._calls.chain,
             owed=owed,
         )
         again = {"message": (), "message_id": None, "provider": "", "stream": self._controls.stream, "carry": handed}

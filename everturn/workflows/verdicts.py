@@ -24,8 +24,7 @@ _ENDS: dict[type[BaseException | None], str] = {
     exceptions.TimeoutError: "its conversation ran into its workflow time-out",
 }
 
-_NEVER_BEGUN = frozenset({"NotFoundError", "InvalidAgent", "TooLate", names.NO_THREAD, *UNREADABLE_INPUTS})
-"""Error types: of the SDK where a worker has no activity of that name, and of ours."""
+_NEVER_BEGUN = names.NEVER_BEGUN.union(UNREADABLE_INPUTS)
 
 
 def answered(call: ToolCall, text: str, *, decision: Decision | None = None) -> ToolResult:

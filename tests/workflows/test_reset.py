@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
+from uuid import uuid4
 
+import pytest
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
 
-from everturn import Client, Conversation
-from everturn.testing import ScriptedModel
+from everturn import Client, Conversation, tool
+from everturn.testing import ScriptedModel, call
+from everturn.workflows import carry
 from tests.conftest import agent_on, eventually, hosting, waiting
 from tests.workflows.test_approvals import ONE, refund
 
@@ -22,9 +26,9 @@ async def reset_to_the_last_workflow_task(client: Client, conversation: Conversa
     await reset_to(client, conversation, task=-1)
 
 
-async def reset_to(client: Client, conversation: Conversation, *, task: int) -> None:
+async def reset_to(client: Client, conversation: Conversation, *, task: int, run_id: str | None = None) -> None:
     """To its workflow task of this number, from 0, or from the end for a negative one."""
-    handle = client.temporal.get_workflow_handle(conversation.id)
+    handle = client.temporal.get_workflow_handle(conversation.id, run_id=run_id)
     completed = [
         event.event_id
         async for event in handle.fetch_history_events()
@@ -33,9 +37,9 @@ async def reset_to(client: Client, conversation: Conversation, *, task: int) -> 
     await client.temporal.workflow_service.reset_workflow_execution(
         ResetWorkflowExecutionRequest(
             namespace=client.temporal.namespace,
-            workflow_execution=WorkflowExecution(workflow_id=conversation.id),
+            workflow_execution=WorkflowExecution(workflow_id=conversation.id, run_id=run_id or ""),
             workflow_task_finish_event_id=completed[task],
-            request_id="a-request",
+            request_id=uuid4().hex,
             reason="it stood still",
         )
     )
@@ -66,3 +70,84 @@ async def test_a_conversation_that_is_reset_goes_on_with_its_transcript(
         roles = [message.role for message in await conversation.transcript()]
         assert roles == ["user", "assistant", "user", "assistant", "tool", "assistant", "user", "assistant"]
     assert len(model.requests) == 4, "no model call was made again"
+
+
+# ---------------------------------------------------------------- what ran is not run again by itself
+
+
+def payer() -> tuple[list[str], Any]:
+    paid: list[str] = []
+
+    @tool(effect="once")
+    def pay(order: str) -> str:
+        paid.append(order)
+        return f"paid {order}"
+
+    return paid, pay
+
+
+PAY = [call("pay", {"order": "81"}, id="a"), "Paid.", [call("pay", {"order": "82"}, id="b")], "Paid, too."]
+
+
+@pytest.mark.parametrize("to", [0, 1], ids=["before the model was asked", "before the tool ran"])
+async def test_a_once_call_that_ran_before_a_reset_waits_for_a_person(
+    client: Client, scripted: Scripted, cached_conversations: int, to: int
+) -> None:
+    paid, pay = payer()
+    agent = agent_on(scripted(PAY), tools=[pay])
+    async with hosting(client, agent, cached_conversations=cached_conversations):
+        conversation = await client.start(agent, "Pay 81", keep_open=timedelta(minutes=1))
+        assert await conversation.reply() == "Paid."
+        for resets in (1, 2):  # the second goes back behind the first
+            await reset_to(client, conversation, task=to)
+            assert await waiting(conversation) == ("a",)
+            (waits,) = (await conversation.status()).waiting
+            assert waits.why.startswith(
+                "outcome unknown: the conversation was reset, and pay had run in what was undone"
+            )
+            assert paid == ["81"], resets
+        await conversation.approve("a")
+        assert await conversation.reply() == "Paid."
+        assert paid == ["81", "81"], "a person said so"
+        await conversation.send("And 82")
+        assert await conversation.reply() == "Paid, too."
+    assert paid == ["81", "81", "82"], "what is new needs nobody"
+
+
+async def test_a_once_call_that_a_reset_leaves_done_stays_done(
+    client: Client, scripted: Scripted, cached_conversations: int
+) -> None:
+    paid, pay = payer()
+    agent = agent_on(scripted(PAY), tools=[pay])
+    async with hosting(client, agent, cached_conversations=cached_conversations):
+        conversation = await client.start(agent, "Pay 81", keep_open=timedelta(minutes=1))
+        assert await conversation.reply() == "Paid."
+        await eventually(lambda: idles(conversation))
+        await reset_to_the_last_workflow_task(client, conversation)
+        await conversation.send("And 82")
+        assert await conversation.reply() == "Paid, too."
+    assert paid == ["81", "82"]
+
+
+async def test_a_once_call_that_ran_in_a_run_behind_the_one_that_is_reset_waits_for_a_person(
+    client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first run of two is reset, and its new one continues as new before the call comes again."""
+    monkeypatch.setattr(carry, "MAX_EVENTS", 5)
+    paid, pay = payer()
+
+    @tool(effect="read")
+    def look() -> str:
+        return "seen"
+
+    agent = agent_on(scripted([call("look"), call("pay", {"order": "81"}, id="a"), "Paid."]), tools=[look, pay])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Pay 81")
+        await conversation.outcome()
+        handle = client.temporal.get_workflow_handle(conversation.id)
+        first = (await handle.describe()).raw_description.workflow_execution_info.first_run_id
+        await reset_to(client, conversation, task=0, run_id=first)
+        assert await waiting(conversation) == ("a",)
+        await conversation.answer("a", "it was paid")
+        assert await conversation.reply() == "Paid."
+    assert paid == ["81"]
