@@ -289,6 +289,13 @@ def _extra(block: dict[str, Any], *own: str) -> dict[str, Any]:
 
 
 def _usage(usage: dict[str, Any]) -> Usage:
+    """All that is paid for: what a compaction took is listed, and is not in the counts of the message."""
+    listed = map(a_dict, a_list(usage.get("iterations")))
+    compactions = [_counts(one) for one in listed if one.get("type") == "compaction"]
+    return sum(compactions, _counts(usage))
+
+
+def _counts(usage: dict[str, Any]) -> Usage:
     fresh, read, written = (
         a_count(usage.get(name)) for name in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
     )

@@ -141,6 +141,18 @@ def test_a_pause_for_compaction_goes_on_with_what_was_compacted(stream: bool) ->
     assert again["messages"][-1] == {"role": "assistant", "content": [block]}
 
 
+def test_what_a_compaction_took_is_counted_too() -> None:
+    """Its tokens are not in the counts of the message (BetaUsage.iterations)."""
+    listed = [
+        {"type": "compaction", "input_tokens": 1000, "cache_read_input_tokens": 50, "output_tokens": 70},
+        {"type": "message", "input_tokens": 200, "output_tokens": 8},
+    ]
+    usage = {"input_tokens": 200, "output_tokens": 8, "iterations": listed}
+    body = {"content": [{"type": "text", "text": "Hi."}], "stop_reason": "end_turn", "usage": usage}
+    found = anthropic_messages.decode(body, asking("anthropic:m")).usage
+    assert (found.input_tokens, found.cached_tokens, found.output_tokens) == (1250, 50, 78)
+
+
 # ---------------------------------------------------------------- several replies at once
 
 
