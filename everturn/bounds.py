@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,7 @@ from pydantic_core import PydanticSerializationError, to_json
 
 from everturn.errors import Refused
 from everturn.records import ResultPart, Text
+from everturn.sizes import MAX_DEPTH, too_deep
 
 MAX_PAYLOAD_BYTES = 2_000_000
 """Temporal takes payloads of 2 MiB; this leaves room for what it puts around one."""
@@ -27,10 +29,15 @@ MAX_INPUT_CHARS = 400_000
 
 def check_input(what: str, value: Any) -> None:
     """Raises Refused for what a conversation would not take for its size, before it is sent."""
+    deep = Refused(f"The {what} is nested more than {MAX_DEPTH} levels deep.", cure="Flatten it, or send it as a text.")
+    if too_deep(value):
+        raise deep
     try:
         written = to_json(value, inf_nan_mode="constants", fallback=str).decode()
     except PydanticSerializationError as error:  # half of a surrogate pair, such as bytes of a command line become
         raise Refused(f"The {what} can't be written as UTF-8: {error}.", cure="Send text in UTF-8.") from None
+    if written.count("{") + written.count("[") > MAX_DEPTH and too_deep(json.loads(written)):
+        raise deep
     # In characters, as the workflow counts: it is told the limit by the same number.
     if (size := len(written)) > MAX_INPUT_CHARS:
         raise Refused(

@@ -14,7 +14,7 @@ from pydantic import Field, JsonValue, field_serializer, field_validator, model_
 from everturn.carryover import CarryOver, View, WorkerFacts
 from everturn.models import Limits
 from everturn.records import Decision, Message, Part, Record, ResultPart, Stop, Text, ToolCall, Usage
-from everturn.sizes import MAX_NAME_CHARS
+from everturn.sizes import MAX_DEPTH, MAX_NAME_CHARS, too_deep
 
 # ---------------------------------------------------------------- the conversation
 
@@ -48,6 +48,13 @@ class Start(Record):
     caller: Caller | None = None
     """What this conversation answers, where its agent is another agent's tool."""
     carry: CarryOver | None = None
+
+    @field_validator("message", mode="before")
+    @classmethod
+    def _not_too_deep(cls, message: Any) -> Any:
+        if too_deep(message):
+            raise ValueError(f"it is nested more than {MAX_DEPTH} levels deep")
+        return message
 
     @field_validator("limits", mode="before")
     @classmethod
@@ -133,7 +140,18 @@ class TranscriptPage(Record):
 # ---------------------------------------------------------------- signals, and updates of the same names
 
 
-class MessageIn(Record):
+class Flat(Record):
+    """What people send: nested no deeper than it can be handed on."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _not_too_deep(cls, given: Any) -> Any:
+        if too_deep(given):
+            raise ValueError(f"it is nested more than {MAX_DEPTH} levels deep")
+        return given
+
+
+class MessageIn(Flat):
     """`message`: a text or parts. A `message_id` that was taken before is taken once only."""
 
     text: str | None = None
@@ -149,7 +167,7 @@ class MessageIn(Record):
         return said.model_copy(update={"provider": self.provider})
 
 
-class Approve(Record):
+class Approve(Flat):
     call_id: str
     arguments: dict[str, JsonValue] | None = None
     expected: dict[str, JsonValue] | None = None
@@ -164,7 +182,7 @@ class Deny(Record):
     by: str = ""
 
 
-class Answer(Record):
+class Answer(Flat):
     """`answer`: the result, in the tool's place. `parts` instead of `content` where it is more than text or JSON."""
 
     call_id: str
@@ -375,6 +393,9 @@ class DecisionCheck(Record):
     hand_back_for: float | None = None
     """As in ModelRequest."""
 
+
+TOO_DEEP = "everturn_too_deep"
+"""In a call's `extra`: its arguments were nested too deeply to be kept."""
 
 TOO_LARGE = "everturn_too_large"
 """In a call's `extra`: how many bytes it had, if its arguments were too many to be kept."""

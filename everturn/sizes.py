@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hashlib import blake2b
+from typing import Any
 
 MAX_ID_BYTES = 1_000
 """Of a workflow's id. A child workflow with a longer one would fail its parent's task, again and again."""
@@ -14,6 +15,21 @@ MAX_KEYWORD_INT = 2**63 - 1
 
 MAX_NAME_CHARS = 500
 """Of a model's or a tenant's name."""
+
+
+MAX_DEPTH = 100
+"""Objects and lists in one another. JSON of 200 levels can't be read, and what crosses is wrapped in some of ours."""
+
+
+def too_deep(value: Any) -> bool:
+    """Whether a JSON value is nested deeper than can cross."""
+    level = [value]
+    for _ in range(MAX_DEPTH + 1):
+        inside = [item for item in level if isinstance(item, dict | list | tuple)]
+        if not inside:
+            return False
+        level = [one for item in inside for one in (item.values() if isinstance(item, dict) else item)]
+    return True
 
 
 def child_id(parent: str, call_id: str) -> str:

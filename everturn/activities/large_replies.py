@@ -15,7 +15,7 @@ from temporalio import activity
 from everturn.artifacts import Artifacts
 from everturn.bounds import Notice, bounded, described, size_of
 from everturn.logs import get_logger
-from everturn.payloads import TOO_LARGE
+from everturn.payloads import TOO_DEEP, TOO_LARGE
 from everturn.records import (
     Document,
     Image,
@@ -30,6 +30,7 @@ from everturn.records import (
     ToolCall,
     ToolResult,
 )
+from everturn.sizes import too_deep
 
 MAX_REPLY_BYTES = 1_500_000
 """Temporal takes payloads of 2 MB; beside the reply come its plan or its output."""
@@ -49,6 +50,7 @@ _log = get_logger("everturn.turn")
 
 async def fitted(reply: Reply, *, turn: int, artifacts: Artifacts | None) -> Reply:
     """The reply, as large as a payload may be."""
+    reply = _flat(reply)
     size = size_of(reply.message)
     if size <= MAX_REPLY_BYTES:
         return reply
@@ -65,6 +67,27 @@ async def fitted(reply: Reply, *, turn: int, artifacts: Artifacts | None) -> Rep
     _log.warning("reply.cut", turn=turn, bytes=size, limit=limit, parts=len(large), kept_as=name or None)
     # What a provider's own parts refer to may be gone. To nobody's message, it is not bound.
     return reply.model_copy(update={"message": Message(role=reply.message.role, parts=cut)})
+
+
+def _flat(reply: Reply) -> Reply:
+    """The reply without what is nested so deeply that nobody could read it again."""
+    parts = tuple(map(_flattened, reply.message.parts))
+    if parts == reply.message.parts:
+        return reply
+    return reply.model_copy(update={"message": Message(role=reply.message.role, parts=parts)})
+
+
+def _flattened(part: Part) -> Part:
+    match part:
+        case ToolCall() if too_deep(part.arguments) or too_deep(part.extra):
+            # As arguments that are no JSON object: they can't be read, and the model is told.
+            return part.model_copy(update={"arguments": {}, "unparsed": None, "extra": {TOO_DEEP: True}})
+        case ServerToolUse() | Opaque() if too_deep(part.data):
+            return Text(text=f"\n[Left out, for it is nested too deeply: {part.kind}.]\n")
+        case _ if too_deep(part.extra):
+            return part.model_copy(update={"extra": {}})
+        case _:
+            return part
 
 
 def _too_large(parts: tuple[Part, ...], limit: int) -> set[int]:

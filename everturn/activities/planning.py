@@ -11,10 +11,11 @@ from collections.abc import Iterable, Sequence
 from everturn.agent import Agent
 from everturn.asking import question_of
 from everturn.bounds import size_of
-from everturn.payloads import TOO_LARGE, AwaitAnswer, Expiry, PlannedCall, RefuseCall, RunAgent, RunTool
-from everturn.providers.untrusted import MAX_DEPTH, parse
+from everturn.payloads import TOO_DEEP, TOO_LARGE, AwaitAnswer, Expiry, PlannedCall, RefuseCall, RunAgent, RunTool
+from everturn.providers.untrusted import parse
 from everturn.records import ToolCall
 from everturn.schemas import InvalidArguments
+from everturn.sizes import MAX_DEPTH
 from everturn.tools import Tool
 
 MAX_PLANNED_CALLS = 512
@@ -85,6 +86,9 @@ async def _plan(agent: Agent, call: ToolCall, *, careful: bool) -> PlannedCall:
         return RefuseCall(call_id=call.call_id, text=f"There is no tool {call.name!r}. The tools are: {known}.")
     if size := call.extra.get(TOO_LARGE):
         text = f"The arguments have {size:,} bytes, which is too much. Call {call.name} again with less."
+        return RefuseCall(call_id=call.call_id, text=text)
+    if call.extra.get(TOO_DEEP):
+        text = f"The arguments are nested more than {MAX_DEPTH} levels deep. Call {call.name} again with flatter ones."
         return RefuseCall(call_id=call.call_id, text=text)
     if call.unparsed is not None:
         return RefuseCall(call_id=call.call_id, text=_unreadable(call.name, call.unparsed))

@@ -37,25 +37,32 @@ def read(inputs: tuple[Any, ...]) -> Opening:
     if isinstance(given, NoValue) and given.elsewhere:
         # This fails the workflow task, which a worker with the right storage takes over.
         raise RuntimeError(f"What this conversation was started with can't be had: {given.why}")
+    start, why = _read(inputs)
     handed = given if isinstance(given, dict) and isinstance(given.get("carry"), dict) else {}
     replaying = workflow.unsafe.is_replaying()
     if handed and replaying and workflow.patched(MARKER):
-        return Opening(Start.model_construct(agent=""), "What the run before handed over could not be read.", handed)
+        why = why or "it could not, when the run began"
+    elif handed and why and replaying:
+        raise RuntimeError(f"What the run before handed over was read before, by another version of the code: {why}")
+    elif handed and why:
+        workflow.patched(MARKER)
+    if start and not why:
+        return Opening(start)
+    problem = (
+        f"What the run before handed over can't be read: {why}"
+        if handed
+        else f"This conversation can't start: {why}. "
+        'Its input is {"agent": "NAME", "message": "…"}; see docs/reference/wire.md.'
+    )
+    return Opening(Start.model_construct(agent=""), problem, handed)
+
+
+def _read(inputs: tuple[Any, ...]) -> tuple[Start | None, str]:
+    """What the run is started with, or why it can't be."""
     try:
         start = commands.read(Start, inputs)
-        if not start.message and start.keep_open is None and not start.carry:
-            raise ValueError("message: a conversation that is not kept open needs one")
     except ValueError as error:
-        nothing = Start.model_construct(agent="")
-        if handed:
-            why = f"What the run before handed over can't be read: {explain(error)}"
-            if replaying:
-                raise RuntimeError(f"{why}. It was read before, by another version of the code.") from error
-            workflow.patched(MARKER)
-            return Opening(nothing, why, handed)
-        problem = (
-            f"This conversation can't start: {explain(error)}. "
-            'Its input is {"agent": "NAME", "message": "…"}; see docs/reference/wire.md.'
-        )
-        return Opening(nothing, problem)
-    return Opening(start)
+        return None, explain(error)
+    if not start.message and start.keep_open is None and not start.carry:
+        return None, "message: a conversation that is not kept open needs one"
+    return start, ""

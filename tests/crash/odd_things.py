@@ -77,9 +77,9 @@ TOLD = {
     "a wrong type": "text: Input should be a valid string",
     "30 levels": "False: kept 1",
     "a list": "not a JSON object: it is a list",
-    "200 levels": "True: The arguments are nested more than 200 levels deep",
-    "100,000 levels": "True: The arguments are nested more than 200 levels deep",
-    "100,000 open brackets": "True: The arguments are nested more than 200 levels deep",
+    "200 levels": "True: The arguments are nested more than 100 levels deep",
+    "100,000 levels": "True: The arguments are nested more than 100 levels deep",
+    "100,000 open brackets": "True: The arguments are nested more than 100 levels deep",
     "two calls with one id": "noted 'a' 0",
     "the id that means all": "False: noted '' 0",
 }

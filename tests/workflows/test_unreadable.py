@@ -264,3 +264,50 @@ async def test_a_signal_that_the_codec_cannot_decode_freezes_nobody(
         await conversation.close()
         await conversation.outcome()
     conftest._started.clear()
+
+
+# ---------------------------------------------------------------- depth
+
+
+@pytest.mark.parametrize("levels", [101, 150, 190, 195, 197, 198, 199, 200])
+async def test_arguments_that_are_nested_too_deeply_are_named_to_the_model(
+    client: Client, scripted: Scripted, levels: int
+) -> None:
+    @tool
+    def keep(things: Any) -> str:
+        return "kept"
+
+    deep = "[" * (levels - 1) + "]" * (levels - 1)
+    agent = agent_on(scripted([call("keep", f'{{"things": {deep}}}'), "Done."]), tools=[keep])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Go")
+        assert await conversation.reply() == "Done."
+        (result,) = results_of(await conversation.transcript())
+    assert result.text.startswith("The arguments are nested more than 100 levels deep.")
+
+
+# ---------------------------------------------------------------- another version of the code
+
+
+async def test_a_run_that_cannot_read_what_it_was_handed_waits_for_code_that_can(
+    client: Client, scripted: Scripted, cached_conversations: int
+) -> None:
+    """After a rollback: the run before wrote what this code does not know."""
+    agent = agent_on(scripted(["Hello."]))
+    handed = {"agent": "clerk", "carry": {"earlier": {"kind": "hologram"}, "inbox": [{"role": "user", "parts": []}]}}
+    temporal, name = client.temporal, f"rollback-{client.task_queue}"
+    async with hosting(client, agent, cached_conversations=cached_conversations):
+        await temporal.start_workflow("Conversation", handed, id=name, task_queue=client.task_queue)
+        conversation = client.conversation(name)
+        cause, _ = await stalls(conversation)
+        assert cause.startswith("What the run before handed over can't be read: carry.earlier")
+        first = await conversation.latest_run()
+        await conversation.resume()
+
+        async def next_run() -> bool:
+            return await conversation.latest_run() != first
+
+        await eventually(next_run)
+        await stalls(conversation)
+        await conversation.close()
+        assert (await conversation.outcome()).status == "cancelled"
