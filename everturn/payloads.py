@@ -14,7 +14,7 @@ from pydantic import Field, JsonValue, field_serializer, field_validator, model_
 from everturn.carryover import CarryOver, View, WorkerFacts
 from everturn.models import Limits
 from everturn.records import Decision, Message, Part, Record, ResultPart, Stop, Text, ToolCall, Usage
-from everturn.sizes import MAX_DEPTH, MAX_NAME_CHARS, too_deep
+from everturn.sizes import MAX_NAME_CHARS, flat
 
 # ---------------------------------------------------------------- the conversation
 
@@ -49,12 +49,7 @@ class Start(Record):
     """What this conversation answers, where its agent is another agent's tool."""
     carry: CarryOver | None = None
 
-    @field_validator("message", mode="before")
-    @classmethod
-    def _not_too_deep(cls, message: Any) -> Any:
-        if too_deep(message):
-            raise ValueError(f"it is nested more than {MAX_DEPTH} levels deep")
-        return message
+    _flat = field_validator("message", mode="before")(flat)
 
     @field_validator("limits", mode="before")
     @classmethod
@@ -140,18 +135,7 @@ class TranscriptPage(Record):
 # ---------------------------------------------------------------- signals, and updates of the same names
 
 
-class Flat(Record):
-    """What people send: nested no deeper than it can be handed on."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _not_too_deep(cls, given: Any) -> Any:
-        if too_deep(given):
-            raise ValueError(f"it is nested more than {MAX_DEPTH} levels deep")
-        return given
-
-
-class MessageIn(Flat):
+class MessageIn(Record):
     """`message`: a text or parts. A `message_id` that was taken before is taken once only."""
 
     text: str | None = None
@@ -162,18 +146,22 @@ class MessageIn(Flat):
     stream: bool | None = None
     """From now on, as in Start; None leaves it as it is."""
 
+    _flat = field_validator("parts", mode="before")(flat)
+
     def as_message(self) -> Message:
         said = Message.user(self.text if self.text is not None else self.parts)
         return said.model_copy(update={"provider": self.provider})
 
 
-class Approve(Flat):
+class Approve(Record):
     call_id: str
     arguments: dict[str, JsonValue] | None = None
     expected: dict[str, JsonValue] | None = None
     """The arguments that the person saw: refused where the call's are others."""
     note: str | None = None
     by: str = ""
+
+    _flat = field_validator("arguments", "expected", mode="before")(flat)
 
 
 class Deny(Record):
@@ -182,7 +170,7 @@ class Deny(Record):
     by: str = ""
 
 
-class Answer(Flat):
+class Answer(Record):
     """`answer`: the result, in the tool's place. `parts` instead of `content` where it is more than text or JSON."""
 
     call_id: str
@@ -190,6 +178,8 @@ class Answer(Flat):
     parts: tuple[ResultPart, ...] = ()
     is_error: bool = False
     by: str = ""
+
+    _flat = field_validator("content", "parts", mode="before")(flat)
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:

@@ -32,6 +32,13 @@ def too_deep(value: Any) -> bool:
     return True
 
 
+def flat(value: Any) -> Any:
+    """For a record's validator. Raises ValueError."""
+    if too_deep(value):
+        raise ValueError(f"it is nested more than {MAX_DEPTH} levels deep")
+    return value
+
+
 def child_id(parent: str, call_id: str) -> str:
     """The id of the conversation that answers a call: `parent.call_id`. If that is too long, a digest stands for the
     end of it."""
