@@ -41,6 +41,7 @@ from everturn.prices import cost_usd
 from everturn.providers import Request, ToolSpec, ask
 from everturn.records import Message, Reply, ToolResult, Usage
 from everturn.results import safe_error_text
+from everturn.sizes import MAX_DEPTH, too_deep
 from everturn.steps import TurnStarted
 from everturn.transcript import Transcript, filled, read_transcript
 
@@ -283,7 +284,10 @@ async def _output(agent: Agent, reply: Reply) -> tuple[JsonValue, str | None]:
     try:
         if len(reply.text.encode("utf-8", "replace")) > MAX_OUTPUT_BYTES:
             raise InvalidOutput(f"It has more than {MAX_OUTPUT_BYTES:,} bytes.")
-        return await user_code.in_thread(partial(agent.read_output, reply.text)), None
+        output = await user_code.in_thread(partial(agent.read_output, reply.text))
+        if too_deep(output):
+            raise InvalidOutput(f"It is nested more than {MAX_DEPTH} levels deep.")
+        return output, None
     except InvalidOutput as error:
         _log.warning("output.refused", error=str(error))
         return None, str(error)

@@ -74,6 +74,11 @@ async def test_an_output_too_large_for_a_payload_is_left_to_the_text(
     assert (await turn(scripted(['{"id": "81"}']), output=Order)).output is None
 
 
+async def test_an_output_nested_too_deeply_is_left_to_the_text(scripted: Callable[..., ScriptedModel]) -> None:
+    reply = await turn(scripted(["[" * 150 + "]" * 150]), output=list[Any])
+    assert (reply.output, reply.output_problem) == (None, "It is nested more than 100 levels deep.")
+
+
 async def test_a_turn_says_what_it_cost_or_that_nobody_knows(
     scripted: Callable[..., ScriptedModel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
