@@ -8,7 +8,6 @@ import pty
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -187,23 +186,29 @@ def test_a_files_tools(alone: Shell) -> None:
         assert "pay" in told(alone.run("tools", "evil.py", *more))
 
 
-async def test_completion_offers_no_id_that_a_shell_would_act_on(hostile: Conversation, shell: Shell) -> None:
-    environment = {
-        **shell.environment,
-        "_EVERTURN_COMPLETE": "complete_bash",
-        "COMP_WORDS": "everturn show ",
-        "COMP_CWORD": "2",
-    }
-    done = await asyncio.to_thread(
-        subprocess.run,
-        [str(Path(sys.executable).with_name("everturn"))],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert raw(done.stdout + done.stderr) == []
+async def test_completion_offers_no_id_that_a_shell_would_act_on(
+    hostile: Conversation, client: Client, shell: Shell, name: str
+) -> None:
+    harmless = await client.start("clerk", "Hi", id=f"{name}-harmless")
+    offering = f"from everturn.cli import completion as it; it.PATIENCE_SECONDS = 60; print(it.ids({name!r}))"
+
+    def offered() -> str:
+        done = subprocess.run(
+            [sys.executable, "-c", offering],
+            env=shell.environment,
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=True,
+        )
+        return told(done)
+
+    seen = ""
+    while harmless.id not in seen:  # the list is some moments behind
+        seen = await asyncio.to_thread(offered)
+    assert "owned" not in seen
+    assert hostile.id.startswith(name)
+    await client.temporal.get_workflow_handle(harmless.id).terminate()
 
 
 async def test_a_run_shows_what_comes_and_asks_with_what_is_safe(
