@@ -27,7 +27,7 @@ from everturn import durations, fleet, interpreter_exit, names, rpc
 from everturn.agent import Agent
 from everturn.carryover import InRun
 from everturn.conversation import Conversation
-from everturn.conversion import data_converter, stored
+from everturn.conversion import configured, stored
 from everturn.errors import AlreadyStarted, ConversationError, Ended, InvalidSetting, NotFound, Refused, Unreachable
 from everturn.fleet import Listed
 from everturn.markdown import code, first_line, inline
@@ -76,8 +76,11 @@ class Client:
     ) -> Self:
         """Connects to the Temporal server that the environment names (TEMPORAL_ADDRESS and its like; else
         localhost:7233), or to `address`. `storage`: where large payloads go (None: EVERTURN_STORAGE, if set), the same
-        for all that share conversations. `options` are temporalio's own. Raises Unreachable and InvalidSetting."""
-        merged: dict[str, Any] = {"data_converter": data_converter, **connect_options(), **options}
+        for all that share conversations; so is a `data_converter` (else EVERTURN_DATA_CONVERTER). `options` are
+        temporalio's own. Raises Unreachable and InvalidSetting."""
+        merged: dict[str, Any] = {**connect_options(), **options}
+        if "data_converter" not in merged:
+            merged["data_converter"] = configured()
         if stores := storage or Settings.load().storage:
             merged["data_converter"] = stored(merged["data_converter"], stores)
         if address:

@@ -16,10 +16,12 @@ from temporalio.converter import (
     DefaultPayloadConverter,
     ExternalStorage,
     JSONPlainPayloadConverter,
+    PayloadCodec,
 )
 from temporalio.exceptions import ApplicationError, FailureError
 
 from everturn.bounds import MAX_PAYLOAD_BYTES
+from everturn.errors import InvalidSetting
 from everturn.records import explain
 
 TOO_LARGE = "PayloadTooLarge"
@@ -138,4 +140,30 @@ def stored(converter: DataConverter, storage: ExternalStorage | Path | str) -> D
         converter,
         payload_converter_class=StoredPayloads if known is Payloads else known,
         external_storage=storage,
+    )
+
+
+def configured() -> DataConverter:
+    """The one that EVERTURN_DATA_CONVERTER names, or else everturn's own. Raises InvalidSetting and InvalidFile."""
+    from everturn.settings import Settings
+
+    if not (spec := Settings.load().data_converter):
+        return data_converter
+    from everturn.toolfiles import load_object
+
+    found = load_object(spec)
+    if isinstance(found, type):
+        try:
+            found = found()
+        except Exception as error:
+            raise InvalidSetting(f"EVERTURN_DATA_CONVERTER={spec!r} can't be made: {error!r}.") from error
+    if isinstance(found, PayloadCodec):
+        return replace(data_converter, payload_codec=found)
+    if isinstance(found, DataConverter):
+        # What is not said otherwise is everturn's own: sizes are measured before anything is sent.
+        default = found.payload_converter_class is DefaultPayloadConverter
+        return replace(found, payload_converter_class=Payloads) if default else found
+    raise InvalidSetting(
+        f"EVERTURN_DATA_CONVERTER={spec!r} is a {type(found).__name__}.",
+        cure="Name a temporalio DataConverter, or a PayloadCodec, which goes around everturn's own.",
     )

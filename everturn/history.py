@@ -54,6 +54,9 @@ RECONNECT_SECONDS = 0.5
 
 TRANSIENT = (EventType.EVENT_TYPE_WORKFLOW_TASK_SCHEDULED, EventType.EVENT_TYPE_WORKFLOW_TASK_STARTED)
 
+_PLAIN = (b"json/plain", b"json/protobuf", b"binary/null", b"binary/plain", b"binary/protobuf")
+"""Encodings that need no codec."""
+
 UNREADABLE = (ApplicationError, ValueError, KeyError, RuntimeError, RecursionError)
 """What decoding raises for payloads that are not ours to read: no JSON, no such encoding, no codec."""
 
@@ -295,7 +298,9 @@ class HistoryReader:
         """The first payload as a record; None where it is not one: such input changed nothing when it came."""
         try:
             values = await self._decode(payloads, [record])
-        except UNREADABLE:
+        except UNREADABLE as error:
+            if record is not MessageIn:  # which anybody may send
+                _check_encoding(payloads, error)
             return None
         return values[0] if values and isinstance(values[0], record) else None
 
@@ -313,6 +318,18 @@ class HistoryReader:
             raise InvalidSetting(
                 f"A payload of this conversation is in external storage, and can't be had from there: {error}.",
                 cure="Set EVERTURN_STORAGE (or connect(storage=)) as it is set where the conversation runs.",
+            ) from error
+
+
+def _check_encoding(payloads: Payloads, error: Exception) -> None:
+    """Raises InvalidSetting for what was written by a data converter that this process lacks, or with another key."""
+    for payload in payloads.payloads:
+        encoding = payload.metadata.get("encoding", b"")
+        if encoding not in _PLAIN:
+            raise InvalidSetting(
+                f"Payloads of this conversation can't be read: they are {encoding.decode(errors='replace')!r} "
+                f"({str(error)[:200] or type(error).__name__}).",
+                cure="Set EVERTURN_DATA_CONVERTER (or connect(data_converter=)) as it is set where they are written.",
             ) from error
 
 

@@ -31,6 +31,8 @@ class Settings(BaseSettings):
     """Where workers keep tool results that are too large: a directory, or a URL for fsspec."""
     storage: str | None = None
     """Where large payloads go instead of the history: a directory, s3://bucket or gs://bucket."""
+    data_converter: str | None = None
+    """`module:name` or `path.py:name` of a Temporal data converter or payload codec, such as one that encrypts."""
     cached_conversations: Annotated[int, Field(ge=0)] = 1000
     """How many conversations a worker keeps in memory between their steps."""
     drain_seconds: Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)] = 100.0

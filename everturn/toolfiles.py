@@ -58,6 +58,18 @@ def _load_agents(spec: str) -> list[Agent]:
     return [_named_agent(module, name, place=place)]
 
 
+def load_object(spec: str) -> Any:
+    """What `module:name` or `path.py:name` names. Raises InvalidFile."""
+    place, colon, name = spec.rpartition(":")
+    if not (colon and place and name):
+        raise InvalidFile(f"{spec!r} names nothing in a module.", cure="Write module:name or path.py:name.")
+    module = _load_file(Path(place)) if _looks_like_a_path(place) else _load_module(place)
+    try:
+        return getattr(module, name)
+    except AttributeError:
+        raise InvalidFile(f"There is no {name!r} in {place}.", cure="Check the name.") from None
+
+
 def _looks_like_a_path(text: str) -> bool:
     return text.endswith(".py") or "/" in text or "\\" in text
 

@@ -51,7 +51,8 @@ async def _replay(files: list[Path], conversation_id: str | None) -> list[dict[s
 
         async with remote_client() as client:
             for number, history in enumerate(await read_histories(client, conversation_id), 1):
-                rows.append(await _row(f"{conversation_id} run {number}", replay_history(history)))
+                replayed = replay_history(history, data_converter=client.temporal.data_converter)
+                rows.append(await _row(f"{conversation_id} run {number}", replayed))
     return rows
 
 

@@ -48,20 +48,24 @@ async def replay_history(history: Path | str | WorkflowHistory, *, data_converte
     """Replays a history, from a file or as Temporal's client gives it; returns the number of its events.
 
     Takes what `record_history`, the Temporal CLI (`temporal workflow show -o json`) and the Web UI write. Raises
-    Diverged, and says where; NotFound where there is no such file, or no history in it. `data_converter`: everturn's,
-    unless given.
+    Diverged, and says where; NotFound where there is no such file, or no history in it; InvalidSetting if it was
+    written by another data converter. `data_converter`: unless given, what EVERTURN_DATA_CONVERTER names.
     """
     from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 
     from everturn import conversion
+    from everturn.history import HistoryReader
     from everturn.workflows import ConversationWorkflow
 
     place = str(history) if isinstance(history, Path | str) else history.workflow_id
     loaded = _load(Path(history)) if isinstance(history, Path | str) else history
+    converter = data_converter or conversion.configured()
+    if loaded.events:
+        await HistoryReader(converter).read(loaded.events[0])  # what can't be read is no divergence
     replayer = Replayer(
         workflows=[ConversationWorkflow],
         workflow_runner=UnsandboxedWorkflowRunner(),
-        data_converter=data_converter or conversion.data_converter,
+        data_converter=converter,
     )
     try:
         result = await replayer.replay_workflow(loaded, raise_on_replay_failure=False)
