@@ -14,6 +14,8 @@ from tests.crash.report import report
 from tests.crash.storm import server
 
 AT_ONCE = 6
+
+pytestmark = pytest.mark.timeout(400)  # eleven drills begin with the first test; alone on two cores, 30 s
 SOUND = ""
 
 

@@ -19,6 +19,8 @@ from tests.crash.resumes import late
 from tests.crash.stories import Asked, Story
 from tests.crash.storm import Hit, Kill, Plan, Restart, Storm
 
+pytestmark = pytest.mark.timeout(300)  # the storm begins with the first test
+
 
 @pytest.fixture(scope="module")
 async def storm(tmp_path_factory: pytest.TempPathFactory) -> Storm:
