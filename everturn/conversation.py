@@ -23,6 +23,7 @@ from everturn.forking import start_of_fork
 from everturn.history import first_step, read_steps
 from everturn.live import Live, interleaved
 from everturn.messages import Said, message_in
+from everturn.models import Model, check_provider
 from everturn.payloads import Status, WaitingCall
 from everturn.records import Message, Outcome, ResultPart, ToolCall, ToolResult
 from everturn.results import parts_of_blocks
@@ -224,8 +225,8 @@ class Conversation:
         await self._update(names.PAUSE, {"reason": reason})
 
     async def resume(self, *, model: str | None = None) -> None:
-        """Goes on after a pause or a stall, with another `model` where given."""
-        await self._update(names.RESUME, {"model": model})
+        """Goes on after a pause or a stall, with another `model` where given. Raises InvalidModel."""
+        await self._update(names.RESUME, {"model": model and check_provider(Model(model)).name})
 
     async def cancel_turn(self, reason: str | None = None) -> None:
         """Stops the model call and the tools that run; the conversation is then ready for the next message."""

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from everturn.activities.lost_tries import MOST_OF_A_TOOL
 from everturn.records import ToolCall, ToolResult
 from tests.crash.cast import teller
 from tests.crash.evidence import Evidence
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
 
 CLOCKS_SECONDS = 0.05
 """The server's stamps and ours, and the way of a request."""
-
-LOST_TRIES = 5
-"""So many lost tries of a call are enough: the model is told."""
 
 RECEIPT = re.compile(r"receipt (\d+) of (\S+?)\.*$")
 TOOLS = {tool.name: tool for tool in teller.tools}
@@ -115,7 +113,7 @@ def _result(call: ToolCall, result: ToolResult, evidence: Evidence) -> Iterator[
     elif decision and decision.verdict == "deny":
         if not result.is_error or ("did not run" in result.text and effects):
             yield f"it was denied, took effect {len(effects)} times, and its result is {result.text[:200]!r}"
-    elif result.is_error and sum(run.tries for run in evidence.runs_of(call.call_id)) > LOST_TRIES:
+    elif result.is_error and sum(run.tries for run in evidence.runs_of(call.call_id)) > MOST_OF_A_TOOL:
         pass  # lost with its workers, time and again: it is not run for ever
     elif not (found := RECEIPT.search(result.text)) or result.is_error:
         yield f"its result is none of the tool's: {result.text[:200]!r}"

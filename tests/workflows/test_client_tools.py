@@ -244,6 +244,32 @@ async def test_questions_that_make_no_sense_go_back_to_the_model(client: Client,
 
 
 @pytest.mark.parametrize(
+    ("content", "told", "is_error"),
+    [
+        (
+            [{"type": "text", "text": "See:"}, {"type": "image", "data": PICTURE.data, "mimeType": "image/png"}],
+            2,
+            False,
+        ),
+        ({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PICTURE.data}}, 1, False),
+        ({"content": [{"type": "text", "text": "no screen"}], "isError": True}, 1, True),
+    ],
+)
+async def test_an_answer_of_content_blocks_is_the_parts_that_they_mean(
+    client: Client, scripted: Scripted, content: Any, told: int, is_error: bool
+) -> None:
+    agent = agent_on(scripted([call("look", {"screen": 1}, id="l"), "Done."]), tools=[LOOK])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Look")
+        await waiting(conversation)
+        await conversation.answer("l", content)
+        await conversation.outcome()
+        (result,) = results_of(await conversation.transcript())
+    assert (len(result.content), result.is_error) == (told, is_error)
+    assert is_error or result.content[-1] == PICTURE
+
+
+@pytest.mark.parametrize(
     "payload",
     [
         {"call_id": "l"},

@@ -9,6 +9,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from temporalio.client import WorkflowUpdateFailedError
 
 from everturn import Agent, Approvals, Client, Limits, Model, Patience, names, tool
 from everturn.activities.failures import retry_delay
@@ -190,8 +191,13 @@ async def test_a_model_name_that_is_none_stalls_and_says_so(client: Client, scri
         conversation = client.conversation(handle.id)
         with pytest.raises(Stalled, match="nonsense"):
             await conversation.reply()
-        with pytest.raises(Refused, match="There is no model 'nonsense'"):
+        with pytest.raises(InvalidModel, match="'nonsense' is not a model"):
             await conversation.resume(model="nonsense")
+        with pytest.raises(InvalidModel, match="Did you mean 'scripted'"):
+            await conversation.resume(model="skripted:demo")
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await handle.execute_update(names.RESUME, {"model": "nonsense"})
+        assert "There is no model 'nonsense'" in str(refused.value.cause)
         await conversation.close()
         await conversation.outcome()
 
