@@ -98,7 +98,7 @@ class People:
         chain = ""
         while True:
             try:
-                first = await self._patiently(conversation._first_run)
+                first = await self._first_run(conversation)
                 if first != chain:
                     chain, cursor = first, None  # it was revived: another chain of runs, with events of its own
                 async for event in conversation.events(since=cursor):
@@ -110,6 +110,11 @@ class People:
             except Exception as error:  # noqa: BLE001 - whatever it is, somebody has to go on deciding
                 self.rough[f"events: {type(error).__name__} {error}"] += 1
             await asyncio.sleep(RETRY_SECONDS)
+
+    async def _first_run(self, conversation: Conversation) -> str:
+        handle = self.client.temporal.get_workflow_handle(conversation.id)
+        described = await self._patiently(handle.describe)
+        return described.raw_description.workflow_execution_info.first_run_id
 
     async def _decide(self, conversation: Conversation, event: ApprovalRequested | AnswerRequested) -> None:
         call_id = event.call.call_id

@@ -15,7 +15,7 @@ from pydantic_core import to_json
 from everturn.testing import Reply, call, cut, fail, garbage, slow
 
 TOOLS = ["look", "look_async", "note", "note_async", "pay", "pay_async", "sign", "refund", "screen"]
-WEIGHTS = [4, 4, 4, 4, 3, 3, 2, 2, 1]
+WEIGHTS = [4, 4, 4, 4, 3, 3, 4, 4, 1]
 FAULTS: list[tuple[str, Reply]] = [
     ("429", fail(429, "slow down", headers={"retry-after": "0"})),
     ("429 with Retry-After", fail(429, "slow down", headers={"retry-after": "1"})),
