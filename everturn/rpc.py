@@ -38,6 +38,11 @@ def task_turned_down(error: RPCError) -> bool:
     return error.status is RPCStatusCode.FAILED_PRECONDITION and "unexpected workflow task failure" in error.message
 
 
+def updates_used_up(error: RPCError) -> bool:
+    """Whether the conversation's run has taken all the updates that Temporal allows a run."""
+    return error.status is RPCStatusCode.FAILED_PRECONDITION and "total number of distinct updates" in error.message
+
+
 @contextmanager
 def explained(client: Client, conversation_id: str, what: str = "request") -> Iterator[None]:
     """Turns an RPCError of the block into the error of ours that says what to do; `what` was asked for."""

@@ -26,6 +26,9 @@ from temporalio.service import RPCError, RPCStatusCode
 from everturn import names, rpc
 from everturn.errors import Refused, Unreachable
 from everturn.history import first_step
+from everturn.payloads import Status, WaitingCall
+
+DECISIONS = (names.APPROVE, names.DENY, names.ANSWER)
 
 RESEND_SECONDS = 0.05
 """Before an update is sent again whose workflow task was turned down."""
@@ -59,12 +62,51 @@ async def send(client: Client, conversation_id: str, name: str, payload: dict[st
         except RPCError as error:
             if rpc.run_closed_first(error):
                 continue
+            if rpc.updates_used_up(error):
+                return await _by_signal(client, conversation_id, name, payload)
             if rpc.task_turned_down(error) and time.monotonic() < deadline:
                 await asyncio.sleep(RESEND_SECONDS)
                 continue
             if not (rpc.passes(error) or rpc.task_turned_down(error)):
                 raise  # the server has not taken it
             return await update.give_up(rpc.in_our_words(error, client, conversation_id, name))
+
+
+async def _by_signal(client: Client, conversation_id: str, name: str, payload: dict[str, Any]) -> dict[str, Any]:
+    """What a signal can do in an update's place: what it answers is seen in the status before and after it."""
+    addressed = _addressed(await _status(client, conversation_id), name, payload)
+    if name in DECISIONS and not addressed:
+        raise Refused(
+            f"No call {payload['call_id']!r} waits.", cure=f"`everturn show {conversation_id}` says what does."
+        )
+    await client.get_workflow_handle(conversation_id).signal(name, payload, rpc_timeout=REQUEST_TIMEOUT)
+    try:
+        after = await _status(client, conversation_id)
+    except RPCError as error:
+        raise Unreachable(
+            f"The {name} for conversation {conversation_id!r} was sent as a signal, and no worker answers now: it is "
+            "under way, and taken when one comes.",
+            cure=f"Look with `everturn show {conversation_id}`.",
+        ) from error
+    still = _addressed(after, name, payload)
+    if addressed and all(call in still for call in addressed):
+        raise Refused(f"The conversation did not take the {name}.", cure="Its worker's log says why: signal.ignored.")
+    return {"call_ids": [call.call_id for call in addressed], "state": after.state}
+
+
+def _addressed(status: Status, name: str, payload: dict[str, Any]) -> list[WaitingCall]:
+    wanted = payload.get("call_id")
+    return [
+        call
+        for call in status.waiting
+        if wanted in (names.EVERY_CALL, call.call_id) and not (name == names.APPROVE and call.needs == "answer")
+    ]
+
+
+async def _status(client: Client, conversation_id: str) -> Status:
+    handle = client.get_workflow_handle(conversation_id)
+    timeout = timedelta(seconds=rpc.WORKER_TIMEOUT_SECONDS)
+    return Status.model_validate(await handle.query(names.STATUS, rpc_timeout=timeout))
 
 
 class _Update:

@@ -22,6 +22,9 @@ from everturn.workflows.reading import Reading, Unreadable
 MAX_EVENTS = 2_000
 """Of a run's history: about 160 turns of one call each."""
 
+MAX_UPDATES = 1_000
+"""Temporal takes 2,000 in a run, those that were refused included."""
+
 MAX_HISTORY_BYTES = 8 * 1024 * 1024
 
 MAX_HANDED_CHARS = 32_000
@@ -60,11 +63,12 @@ def held(earlier: Earlier | None) -> Earlier | None:
     return earlier
 
 
-def due() -> bool:
-    """Whether the run is long enough."""
+def due(*, updates: int) -> bool:
+    """Whether the run is long enough, and has taken enough updates."""
     info = workflow.info()
     return (
-        info.is_continue_as_new_suggested()
+        updates >= MAX_UPDATES
+        or info.is_continue_as_new_suggested()
         or info.get_current_history_length() >= MAX_EVENTS
         or info.get_current_history_size() >= MAX_HISTORY_BYTES
     )

@@ -164,12 +164,15 @@ class ConversationWorkflow:
 
         None where that person closed the conversation instead.
         """
+        before = self._progress.turn
         self._progress.turn += 1
         first = self._controls.model
         while True:
             await self._controls.unpaused()
             if self._controls.abandoned:
                 return None
+            # Here, too: a stall can be resumed any number of times, and each costs an update and some events.
+            await self._continue_as_new_where_long(turn=before)
             self._show()
             try:
                 return await self._call_model(conclude, summarise=summarise)
@@ -249,9 +252,10 @@ class ConversationWorkflow:
 
     # ------------------------------------------------------------ from run to run
 
-    async def _continue_as_new_where_long(self) -> None:
-        """Goes on as a new run, at a turn boundary: replay takes time with every event, and runs in one piece."""
-        if not carry.due():
+    async def _continue_as_new_where_long(self, *, turn: int | None = None) -> None:
+        """Goes on as a new run, at a turn boundary: replay takes time with every event, and runs in one piece. `turn`:
+        the last one that is over, if another has begun."""
+        if not carry.due(updates=self._controls.commands.updates):
             return
         if not carry.fits(self._progress.unseen, room=carry.MAX_HANDED_CHARS):
             await carry.extend_prefix(self._progress, self._reading, agent=self._start.agent)
@@ -260,6 +264,7 @@ class ConversationWorkflow:
         stop_if_cancelled()
         if self._controls.closing or not carry.fits(self._controls.inbox, room=MAX_DELTA_CHARS):
             return  # the next boundary will do
+        self._progress.turn = self._progress.turn if turn is None else turn
         self._continue_as_new(started_at=self._started_at)
 
     def _continue_as_new(self, *, started_at: float, owed: bool = True) -> NoReturn:

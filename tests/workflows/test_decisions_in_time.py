@@ -16,7 +16,7 @@ from everturn import Client, Conversation, ToolCall, events, rpc, tool
 from everturn.errors import Unreachable
 from everturn.records import Decision
 from everturn.testing import ScriptedModel, call, fail
-from everturn.workflows import display
+from everturn.workflows import carry, display
 from everturn.workflows.controls import Controls
 from tests.conftest import agent_on, busy_in, eventually, hosting, waiting
 from tests.workflows.test_approvals import ONE, refund, signal
@@ -245,3 +245,25 @@ async def test_what_can_not_be_withdrawn_may_still_be_carried_out_and_the_error_
             await conversation.approve("a")
     async with hosting(client, agent):
         assert await conversation.reply() == "Done."
+
+
+# ---------------------------------------------------------------- often
+
+
+async def test_a_stall_that_is_resumed_again_and_again_never_uses_up_the_updates(
+    client: Client, scripted: Scripted, cached_conversations: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(carry, "MAX_UPDATES", 3)
+    failures = iter(range(7))
+    agent = agent_on(scripted(lambda _: fail(401) if next(failures, None) is not None else "Hello."))
+    async with hosting(client, agent, cached_conversations=cached_conversations):
+        conversation = await client.start(agent, "Hi", keep_open=timedelta(minutes=1))
+        runs = set()
+        for _ in range(7):
+            await eventually(lambda: stalls(conversation))
+            runs.add(await conversation.latest_run())
+            await conversation.resume()
+        assert await conversation.reply() == "Hello."
+        assert len(runs) == 3
+        assert (await conversation.status()).turn == 1, "it is one turn, which was asked again"
+        assert [message.text for message in await conversation.transcript()] == ["Hi", "Hello."]
