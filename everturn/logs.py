@@ -46,7 +46,8 @@ def workflow_log(event: str, *, level: LogLevel = "info", **facts: Any) -> None:
         return
     with workflow.unsafe.sandbox_unrestricted(), workflow.unsafe.imports_passed_through():
         log = get_logger("everturn.workflow", conversation=workflow.info().workflow_id)
-        getattr(log, level)(event, **facts)
+        turn = getattr(workflow.instance(), "turn", None)
+        getattr(log, level)(event, **({} if turn is None else {"turn": turn}), **facts)
 
 
 def configure(*, format: LogFormat = "console", level: LogLevel = "info") -> None:  # noqa: A002 - reads best so

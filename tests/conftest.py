@@ -42,8 +42,13 @@ def _long_runs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 async def server() -> AsyncIterator[DevServer]:
-    # A run that continues as new within a second is held back until that is over: for tests, that is a long time.
-    async with DevServer(dynamic_config={"history.workflowIdReuseMinimalInterval": '"0s"'}) as running:
+    settings = {
+        # A run that continues as new within a second is held back until that is over: for tests, that is a long time.
+        "history.workflowIdReuseMinimalInterval": '"0s"',
+        # Five failures of a workflow task take 20 seconds.
+        "system.numConsecutiveWorkflowTaskProblemsToTriggerSearchAttribute": "2",
+    }
+    async with DevServer(dynamic_config=settings) as running:
         yield running
 
 

@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import hmac
 import json
+import os
 import re
 import time
 from base64 import b64decode
@@ -159,12 +160,16 @@ async def stream_to_a_web_page(page: Page) -> None:
         await client.conversation("streamed").close()
         started = next(cursor for kind, cursor, _ in first if kind == "turn_started")
         rest = await _read(browser, until="done", since=started)
-    assert [kind for kind, *_ in first if "delta" not in kind] == ["message_received", "turn_started", "replied"]
-    assert [kind for kind, *_ in rest if "delta" not in kind] == ["replied", "switched", "done"]
+    # Another worker of the queue may have handed the turn back before.
+    passing = {"text_delta", "thinking_delta", "turn_retried"}
+    assert [kind for kind, *_ in first if kind not in passing] == ["message_received", "turn_started", "replied"]
+    assert [kind for kind, *_ in rest if kind not in passing] == ["replied", "switched", "done"]
     assert rest[-1][2]["outcome"]["text"] == "It is 21 degrees in Paris."
 
 
 async def run_in_production(page: Page) -> None:
+    # All workers of a queue share the key.
+    os.environ["EVERTURN_TASK_QUEUE"] = "encrypted"
     client = await page["connect"](b"a key of 16 byte")
     clerk = Agent("secretive", model="scripted:docs", tools=[refund])
     async with Worker(client, agents=[clerk]):

@@ -112,7 +112,7 @@ def ran(
 
 @pytest.mark.parametrize("page", WITH_PYTHON, ids=name_of)
 def test_the_python_of_a_page_runs_from_top_to_bottom(page: Path, ran: dict[str, str]) -> None:
-    assert ran[str(page)] == ""
+    assert ran[str(page)] == "", ran[str(page)]
 
 
 def run_pages(pages: list[str]) -> dict[str, str]:

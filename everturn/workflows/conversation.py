@@ -328,6 +328,11 @@ class ConversationWorkflow:
 
     # ------------------------------------------------------------ what others see
 
+    @property
+    def turn(self) -> int:
+        """For its log lines."""
+        return self._progress.turn
+
     def _status(self) -> Status:
         controls, progress = self._controls, self._progress
         return Status(

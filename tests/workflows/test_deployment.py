@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from temporalio.api.workflowservice.v1 import SetWorkerDeploymentCurrentVersionRequest
 from temporalio.service import RPCError
 
-from everturn import Client, Deployment, tool
+from everturn import Client, Deployment, pollers, tool
 from everturn.deployment import Versioning
 from everturn.testing import ScriptedModel, call
 from everturn.workflows import carry
@@ -74,3 +75,32 @@ async def test_a_pinned_conversation_goes_on_on_the_old_worker_and_others_move(
         assert await asyncio.wait_for(conversation.reply(), 30) == f"The {who} one."
         described = await client.temporal.get_workflow_handle(conversation.id).describe()
         assert described.raw_description.workflow_execution_info.first_run_id != described.run_id
+
+
+async def test_a_conversation_that_is_pinned_to_a_version_that_nobody_runs_is_stuck_and_not_idle(
+    client: Client, scripted: Callable[..., ScriptedModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    version = Deployment(name=client.task_queue, build_id="old", versioning="pinned")
+    agent = agent_on(scripted(["Hi."]), name=client.task_queue)
+
+    async def listed() -> list[tuple[str, str]]:
+        return [(one.status, one.trouble) async for one in client.conversations(agent=agent.name)]
+
+    async with hosting(client, agent, deployment=version):
+        await make_current(client, version)
+        conversation = await client.start(agent, "Hi", keep_open=timedelta(minutes=5))
+        await conversation.reply()
+        await eventually(lambda: _is(listed(), [("idle", "")]))
+    # The server remembers a poller for minutes.
+    monkeypatch.setattr(pollers, "RECENT_SECONDS", -1.0)
+    [(status, trouble)] = await listed()
+    assert status == "stuck"
+    assert f"pinned to worker version {client.task_queue}:old" in trouble
+    monkeypatch.undo()
+    async with hosting(client, agent, deployment=version):
+        await conversation.close()
+        await conversation.outcome()
+
+
+async def _is(found: Any, expected: list[tuple[str, str]]) -> bool:
+    return bool(await found == expected)

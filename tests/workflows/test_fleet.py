@@ -17,6 +17,7 @@ from everturn.cli.doctor import Finding, _search_attributes
 from everturn.devserver import DevServer
 from everturn.errors import ConversationError
 from everturn.testing import ScriptedModel, call
+from everturn.workflows.controls import Controls
 from tests.conftest import agent_on, eventually, hosting, replay_all, waiting
 
 UPSERTED = EventType.EVENT_TYPE_UPSERT_WORKFLOW_SEARCH_ATTRIBUTES
@@ -153,3 +154,27 @@ async def _counts(client: Client, expected: dict[str, int]) -> bool:
 async def _is_registered(client: Client) -> bool:
     found: Finding = await _search_attributes(client, fix=False)
     return found.state == "ok"
+
+
+async def test_a_conversation_whose_workflow_task_fails_is_stuck_and_not_idle(
+    client: Client, scripted: Callable[..., ScriptedModel], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = agent_on(scripted(["Hi."]), name=name)
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("a bug in the workflow's code")
+
+    async with hosting(client, agent, cached_conversations=0):
+        conversation = await client.start(agent, "hello", keep_open=timedelta(minutes=5))
+        await conversation.reply()
+        await eventually(lambda: _is(client, name, {"idle": 1}))
+        with monkeypatch.context() as new_code:
+            new_code.setattr(Controls, "_take_message", broken)
+            await client.temporal.get_workflow_handle(conversation.id).signal("message", {"text": "again"})
+            await eventually(lambda: _is(client, name, {"stuck": 1}), what="it is counted as stuck")
+            [stuck] = [one async for one in client.conversations(agent=name, status="stuck")]
+            assert stuck.id == conversation.id
+            assert "its workflow task fails again and again" in stuck.trouble
+            assert [one.id async for one in client.conversations(agent=name, status="idle")] == []
+    await client.temporal.get_workflow_handle(conversation.id).terminate()
+    await eventually(lambda: _is(client, name, {"terminated": 1}), what="one that is over is no longer stuck")

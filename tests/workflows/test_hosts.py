@@ -50,8 +50,13 @@ async def _kinds(conversation: Conversation) -> list[str]:
 
 
 async def test_a_turn_goes_to_the_worker_that_hosts_its_agent_without_a_word(
-    client: Client, scripted: Scripted, cached_conversations: int, caplog: pytest.LogCaptureFixture
+    client: Client,
+    scripted: Scripted,
+    cached_conversations: int,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(hosted, "QUIETLY", timedelta(minutes=1))  # the second worker may take its time to start
     model = scripted(["Sunny."] * 5)
     mine, theirs = agent_on(model, name="weather"), agent_on(model, name="bookkeeper")
     with caplog.at_level(logging.INFO):

@@ -1,0 +1,80 @@
+"""What the log says of conversations: each line names the one that it is about, with turn, call and try."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from everturn import Client, Retry, ToolContext, tool
+from everturn.testing import ScriptedModel, call, fail
+from tests.conftest import agent_on, eventually, hosting, waiting
+
+Scripted = Callable[..., ScriptedModel]
+
+
+def _lines(caplog: pytest.LogCaptureFixture, *loggers: str) -> list[dict[str, Any]]:
+    return [record.everturn for record in caplog.records if record.name in loggers]  # type: ignore[attr-defined]
+
+
+async def test_every_line_of_an_activity_names_conversation_turn_call_and_try(
+    client: Client, scripted: Scripted, caplog: pytest.LogCaptureFixture
+) -> None:
+    tries: list[int] = []
+
+    @tool(needs_approval=True)
+    def refund(context: ToolContext) -> str:
+        context.log.info("refund.looked")
+        tries.append(1)
+        if len(tries) == 1:
+            raise Retry("The till is locked.", after=0.01)
+        return "refunded"
+
+    def broken(*_: Any) -> bool:
+        raise OSError("no policy")
+
+    allowed: list[bool] = []
+    model = scripted([fail(503), call("refund"), "Done."], order="arrival")
+    agent = agent_on(model, tools=[refund], approvers=lambda *given: bool(allowed) or broken(*given))
+    with caplog.at_level(logging.INFO):
+        async with hosting(client, agent) as worker:
+            conversation = await client.start(agent, "Go")
+            await waiting(conversation)
+            await conversation.approve()
+            await eventually(lambda: "approvers.failed" in caplog.text)
+            await waiting(conversation)
+            allowed.append(True)
+            worker.prefixes.clear()
+            await conversation.approve()
+            assert (await conversation.outcome()).text == "Done."
+    turns = _lines(caplog, "everturn.turn")
+    calls = _lines(caplog, "everturn.tool", "everturn.decision")
+    assert {one["event"] for one in turns} >= {"turn.failed", "turn.finished", "prefix.read"}
+    assert {one["event"] for one in calls} >= {"refund.looked", "tool.retried", "tool.finished", "approvers.failed"}
+    assert {(one["conversation"], one["turn"] in (1, 2), one["attempt"] in (1, 2)) for one in turns} == {
+        (conversation.id, True, True)
+    }
+    assert {(one["conversation"], one["turn"], one["call"]) for one in calls} == {(conversation.id, 1, "call_0_0")}
+    assert {one["attempt"] for one in calls} == {1, 2}
+
+
+async def test_a_line_of_the_workflow_names_conversation_and_turn(
+    client: Client, scripted: Scripted, caplog: pytest.LogCaptureFixture
+) -> None:
+    @tool(needs_approval=True)
+    def refund() -> str:
+        return "refunded"
+
+    agent = agent_on(scripted([call("refund"), "Done."]), tools=[refund])
+    with caplog.at_level(logging.INFO):
+        async with hosting(client, agent):
+            conversation = await client.start(agent, "Go")
+            await waiting(conversation)
+            await client.temporal.get_workflow_handle(conversation.id).signal("approve", "not an object")
+            await eventually(lambda: "signal.ignored" in caplog.text)
+            await conversation.deny()
+            await conversation.outcome()
+    [line] = _lines(caplog, "everturn.workflow")
+    assert (line["conversation"], line["turn"]) == (conversation.id, 1)
