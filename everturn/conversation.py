@@ -12,27 +12,30 @@ from pydantic import JsonValue
 from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
-from everturn import names, rpc, updates
+from everturn import fleet, names, rpc, updates
 from everturn.blocks import says_error
 from everturn.bounds import check_input
 from everturn.clienttools import call_tool, run_tools
-from everturn.errors import Ended, Stalled
+from everturn.errors import Ended, Stalled, Unreachable
 from everturn.event_reader import EventReader
 from everturn.events import Event
 from everturn.forking import start_of_fork
 from everturn.history import first_step, read_steps
 from everturn.live import Live, interleaved
+from everturn.logs import get_logger
 from everturn.messages import Said, message_in
 from everturn.models import Model, check_provider
 from everturn.payloads import Status, WaitingCall
 from everturn.records import Message, Outcome, ResultPart, ToolCall, ToolResult
 from everturn.results import parts_of_blocks
 from everturn.state import State
-from everturn.steps import Step
+from everturn.steps import Step, ToolLost, TurnFailed
 from everturn.transcript import read_transcript
 
 if TYPE_CHECKING:
     from everturn.client import Client
+
+_log = get_logger("everturn.conversation")
 
 WORKER_TIMEOUT = timedelta(seconds=rpc.WORKER_TIMEOUT_SECONDS)
 
@@ -72,6 +75,7 @@ class Conversation:
         state = State()
         async for run, step in self._follow_runs(described.run_id):
             state.take(step)
+            self._warn_of(step)
             if run == described.run_id and step.id < described.history_length:
                 continue  # this is how it stood before; events up to there are known to follow
             if state.finished and state.finished.next_run_id:
@@ -93,7 +97,16 @@ class Conversation:
         state = State()
         async for _, step in self._follow_runs((await self._describe()).run_id):
             state.take(step)
+            self._warn_of(step)
         return self._outcome(state)
+
+    def _warn_of(self, step: Step) -> None:
+        """Says what a program that waits here waits for."""
+        match step:
+            case TurnFailed(awaited=True) | ToolLost(awaited=True):
+                _log.warning("worker.awaited", conversation=self.id, cause=step.cause, cure=step.cure)
+            case _:
+                pass
 
     # ------------------------------------------------------------ looking
 
@@ -102,8 +115,13 @@ class Conversation:
         described = await self._describe()
         if described.status is not WorkflowExecutionStatus.RUNNING:
             return await self._final_status()
-        with self._explained("status query"):
-            answer: dict[str, Any] = await self._handle.query(names.STATUS, rpc_timeout=WORKER_TIMEOUT)
+        try:
+            with self._explained("status query"):
+                answer: dict[str, Any] = await self._handle.query(names.STATUS, rpc_timeout=WORKER_TIMEOUT)
+        except Unreachable:
+            if trouble := (await fleet.Versions(self._temporal).look(fleet.listed(described), described)).trouble:
+                raise Unreachable(f"Conversation {self.id!r} is stuck: {trouble}.") from None
+            raise
         return Status.model_validate(answer)
 
     async def transcript(self) -> tuple[Message, ...]:

@@ -71,7 +71,11 @@ async def test_a_turn_goes_to_the_worker_that_hosts_its_agent_without_a_word(
 
 
 async def test_a_conversation_whose_agent_is_hosted_nowhere_says_so_and_goes_on_as_soon_as_it_is(
-    client: Client, scripted: Scripted, soon_told: None, cached_conversations: int
+    client: Client,
+    scripted: Scripted,
+    soon_told: None,
+    cached_conversations: int,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     model = scripted(["Sunny."])
     mine, theirs = agent_on(model, name="weather"), agent_on(model, name="bookkeeper")
@@ -89,6 +93,7 @@ async def test_a_conversation_whose_agent_is_hosted_nowhere_says_so_and_goes_on_
         async with hosting(await _beside(client), mine, cached_conversations=cached_conversations):
             assert (await conversation.outcome()).text == "Sunny."
     assert (await conversation.status()).cause is None
+    assert f"worker.awaited conversation='{conversation.id}'" in caplog.text, "who waits for the outcome is told"
     assert await _kinds(conversation) == [
         "message_received", "turn_started", "worker_awaited", "turn_started", "replied", "done"
     ]  # fmt: skip
