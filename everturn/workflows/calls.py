@@ -208,14 +208,17 @@ class Calls:
         check = DecisionCheck(agent=self._agent, turn=self._turn, call=call, decision=decision)
         summary = display.summary(f"may {display.shortened(decision.by, 40)} decide?")
 
-        def ask(hand_back_for: float | None) -> Awaitable[str]:
+        async def ask(hand_back_for: float | None) -> str:
             asked = check.model_copy(update={"hand_back_for": hand_back_for})
-            return workflow.execute_activity(
-                names.CHECK_DECISION, asked, result_type=str, summary=summary, **check_options()
+            raw: RawValue | None = await workflow.execute_activity(
+                names.CHECK_DECISION, asked, result_type=RawValue, summary=summary, **check_options()
             )
+            return self._reading.read(raw, str, "What the policy said")
 
         try:
             refusal = await self._hosted(f"check of {call.call_id}", ask)
+        except Unreadable as error:
+            return error.why
         except ActivityError as error:
             if is_cancelled_exception(error):
                 raise
