@@ -166,6 +166,7 @@ class Calls:
                 if is_cancelled_exception(error):
                     raise
                 if isinstance(error.cause, ApplicationError) and error.cause.type == INVALID_EDIT:
+                    self._desk.refused_edits += 1
                     why = verdicts.cause_of(error)
                 elif plan.effect == "once" and verdicts.has_not_run(error):
                     why, since = f"it has not run: {verdicts.cause_of(error)}", None

@@ -16,7 +16,7 @@ from everturn.carryover import CarryOver
 from everturn.payloads import Answer, Approve, Control, Deny, MessageIn, Start, State
 from everturn.records import Decision, Message
 from everturn.workflows.commands import Commands, Later
-from everturn.workflows.desk import LONGEST_SECONDS, Desk, Taken, iso
+from everturn.workflows.desk import LONGEST_SECONDS, MOST_REFUSED_EDITS, Desk, Taken, iso
 from everturn.workflows.held import Held
 from everturn.workflows.progress import MAX_DELTA_CHARS, total_chars
 from everturn.workflows.room import too_full_for
@@ -182,6 +182,11 @@ class Controls:
             return "Edited arguments go with one call: name its call_id."
         if approval.call_id == names.EVERY_CALL and approval.expected is not None:
             return "Expected arguments go with one call: name its call_id."
+        if approval.arguments is not None and self.desk.refused_edits >= MOST_REFUSED_EDITS:
+            return (
+                f"{self.desk.refused_edits} edits did not fit in this turn, and no more are tried: approve the call as "
+                "it is, deny it, or answer it."
+            )
         # In bytes: they go into the tool's payload twice, and beside the model's own into the policy's.
         if (size := size_of(approval)) > MAX_INPUT_CHARS:
             return f"It has {size:,} bytes of JSON; the limit is {MAX_INPUT_CHARS:,}."

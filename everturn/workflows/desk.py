@@ -19,6 +19,9 @@ from everturn.workflows.held import Held
 REMEMBERED = 256
 """Decisions kept to tell the second person who came first: more than any reply's calls, and bounded."""
 
+MOST_REFUSED_EDITS = 200
+"""In a turn, which is one run's. Each costs an update, of 2,000 that Temporal takes in a run, and a dozen events."""
+
 LONGEST_SECONDS = 100 * 365 * 86_400.0
 """A timer can't be longer than some centuries."""
 
@@ -69,6 +72,8 @@ class Desk:
     def __init__(self, on_change: Callable[[], None]) -> None:
         self.waiting: dict[str, Waiting] = {}
         self.closed = False
+        self.refused_edits = 0
+        """Of this turn: arguments that people put in, and that did not fit."""
         self._decisions: dict[str, Decision] = {}
         self._checked: set[str] = set()
         """Calls whose policy is being asked about a decision."""
@@ -137,6 +142,7 @@ class Desk:
         """The turn is over: no call waits any more."""
         self._checked.clear()
         self._held.settled()
+        self.refused_edits = 0
 
     def close(self, closing: Decision) -> None:
         """Denies what waits now and what would wait later."""

@@ -13,10 +13,10 @@ from temporalio.client import WorkflowHandle
 from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import Client, Conversation, ToolCall, events, rpc, tool
-from everturn.errors import Unreachable
+from everturn.errors import Refused, Unreachable
 from everturn.records import Decision
 from everturn.testing import ScriptedModel, call, fail
-from everturn.workflows import carry, display
+from everturn.workflows import carry, controls, display
 from everturn.workflows.controls import Controls
 from tests.conftest import agent_on, busy_in, eventually, hosting, waiting
 from tests.workflows.test_approvals import ONE, refund, signal
@@ -267,3 +267,24 @@ async def test_a_stall_that_is_resumed_again_and_again_never_uses_up_the_updates
         assert len(runs) == 3
         assert (await conversation.status()).turn == 1, "it is one turn, which was asked again"
         assert [message.text for message in await conversation.transcript()] == ["Hi", "Hello."]
+
+
+async def test_edits_that_do_not_fit_are_tried_a_bounded_number_of_times_and_other_decisions_are_taken(
+    client: Client, scripted: Scripted, cached_conversations: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(controls, "MOST_REFUSED_EDITS", 2)
+    agent = agent_on(scripted(ONE), tools=[refund])
+    async with hosting(client, agent, cached_conversations=cached_conversations):
+        conversation = await client.start(agent, "Refund 81")
+        await waiting(conversation)
+        for number in range(2):
+            await conversation.approve("a", {"cents": f"{number} cents"})
+            await eventually(lambda: waits_for_an_edit(conversation))
+        with pytest.raises(Refused, match="2 edits did not fit in this turn"):
+            await conversation.approve("a", {"cents": 4})
+        await conversation.approve("a")
+        assert await conversation.reply() == "Done."
+
+
+async def waits_for_an_edit(conversation: Conversation) -> bool:
+    return any("do not fit" in one.why for one in (await conversation.status()).waiting)
