@@ -8,6 +8,7 @@ import os
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -111,7 +112,8 @@ def agent_on(model: ScriptedModel, *, tools: Sequence[Any] = (), name: str = "cl
 
 
 def hosting(client: Client, *agents: Agent, **options: Any) -> Worker:
-    return Worker(client, agents=agents, **options)
+    """A worker that does not wait for long, if a test leaves it with something that never ends."""
+    return Worker(client, agents=agents, **{"drain_timeout": timedelta(seconds=20), **options})
 
 
 async def eventually(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from everturn import Client
+from everturn import Client, Worker
 from everturn.testing import ScriptedModel, say
 from tests.conftest import agent_on, eventually, hosting
 
@@ -31,7 +31,7 @@ async def test_a_model_turn_that_runs_is_finished_in_the_time_that_the_setting_g
     model = scripted(script, order="arrival")
     agent = agent_on(model)
     monkeypatch.setenv("EVERTURN_DRAIN_SECONDS", seconds)
-    worker = hosting(client, agent)
+    worker = Worker(client, agents=[agent])
     await worker.__aenter__()
     conversation = await client.start(agent, "Go")
     await eventually(lambda: model.requests)
