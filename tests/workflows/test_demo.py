@@ -103,7 +103,7 @@ def played(**changes: object) -> Played:
         Message(role="assistant", parts=(Text(text="Done."),)),
     ]
     facts = {"messages": messages, "kill": KILL, "second_tries": [KILLED + timedelta(seconds=5)], **changes}
-    return Played(conversation_id="x", **facts)  # type: ignore[arg-type]
+    return Played(conversation_id="x", chain_id="r", **facts)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -111,9 +111,9 @@ def stage(tmp_path: Path) -> Stage:
     """The files as they should be."""
     books = tmp_path / INVOICES
     books.mkdir()
-    lines = [f"x:b{index},{invoice},s,{cents}\n" for index, (invoice, cents) in enumerate(BOOKED.items())]
+    lines = [f"x:r:b{index},{invoice},s,{cents}\n" for index, (invoice, cents) in enumerate(BOOKED.items())]
     (books / "journal.csv").write_text("".join(lines))
-    (books / "payments.csv").write_text("x:p,2026-102,DE1,50895\n")
+    (books / "payments.csv").write_text("x:r:p,2026-102,DE1,50895\n")
     (books / "report.md").write_text(REPORT)
     stage = Stage.__new__(Stage)
     stage.folder, stage.model = tmp_path, SCRIPTED

@@ -35,6 +35,7 @@ class Played:
     """What there is to check."""
 
     conversation_id: str
+    chain_id: str
     messages: Sequence[Message]
     kill: Kill | None
     second_tries: Sequence[datetime]
@@ -130,7 +131,7 @@ def _transcript(played: Played) -> Check:
 
 
 def _key(played: Played, call: ToolCall) -> str:
-    return f"{played.conversation_id}:{call.call_id}"
+    return f"{played.conversation_id}:{played.chain_id}:{call.call_id}"
 
 
 def _arguments(call: ToolCall, result: ToolResult, *names: str) -> tuple[str, ...]:

@@ -53,7 +53,9 @@ async def _play_on(set_up: Stage, screen: Screen, started: float) -> list[Check]
         await _follow(set_up, conversation, screen, kill)
     messages = await conversation.transcript()
     tries = await second_tries(set_up, conversation.id)
-    checks = check(set_up, Played(conversation.id, messages, _result(kill), tries))
+    described = await set_up.client.temporal.get_workflow_handle(conversation.id).describe()
+    chain_id = described.raw_description.workflow_execution_info.first_run_id
+    checks = check(set_up, Played(conversation.id, chain_id, messages, _result(kill), tries))
     _conclude(set_up, conversation, screen, messages, checks, seconds=time.monotonic() - started)
     return checks
 
