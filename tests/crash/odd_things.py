@@ -167,7 +167,7 @@ BODIES: list[tuple[str, Any]] = [
     ("a 999", fail(999)),
 ]
 
-TAKEN_AS_REPLIES = {"content that is a list", "a line of 3 MB"}
+TAKEN_AS_REPLIES = {"content that is a list", "a line of 3 MB", "a reply of 2 MB in pieces"}
 """What is not asked again, since it is a reply: the text of its blocks is taken."""
 
 

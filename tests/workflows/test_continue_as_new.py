@@ -14,6 +14,7 @@ from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import Client, Conversation, Limits, tool
+from everturn.namespace import Namespace
 from everturn.testing import ScriptedModel, call
 from everturn.workflows import carry, controls, progress
 from tests.conftest import agent_on, eventually, hosting, waiting
@@ -282,10 +283,10 @@ async def test_what_earlier_runs_hold_is_kept_before_their_histories_are_deleted
     monkeypatch.setattr(carry, "MAX_EVENTS", 40)
     monkeypatch.setattr(carry, "MAX_PACKED_CHARS", 0)
 
-    async def one_second(self: Client) -> float:
+    async def one_second(self: Namespace) -> float:
         return 1.0
 
-    monkeypatch.setattr(Client, "retention", one_second)
+    monkeypatch.setattr(Namespace, "retention", one_second)
 
     @tool
     def read_page(number: int) -> str:
