@@ -109,10 +109,12 @@ class Image:
         if command.startswith("useradd "):  # for root in a container only
             assert fnmatch.fnmatch(command, "useradd * --no-create-home everturn")
             return
+        environment = {**self.environment, **_of_this_machine()}
+        environment.pop("PIP_NO_CACHE_DIR")  # whatever its value, pip keeps no cache with it
         done = subprocess.run(
             ["/bin/sh", "-c", self.inside(command)],
             cwd=self.workdir,
-            env={**self.environment, **_of_this_machine()},
+            env=environment,
             capture_output=True,
             text=True,
             timeout=400,
@@ -126,8 +128,7 @@ def _of_this_machine() -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "SSL_")) or "proxy" in name}
     return {
         **kept,
-        "PIP_NO_CACHE_DIR": "0",
-        "PIP_NO_COMPILE": "1",
+        "PIP_NO_COMPILE": "no",  # which switches compiling off
         "PIP_CACHE_DIR": str(Path("~/.cache/pip").expanduser()),
     }
 
