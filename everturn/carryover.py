@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, JsonValue
+from pydantic import Field, JsonValue, field_validator
 
+from everturn.errors import InvalidSetting
+from everturn.models import Limits
 from everturn.records import Message, Record, Usage
 
 
@@ -20,6 +22,16 @@ class WorkerFacts(Record):
     """The namespace has everturn's search attributes."""
     retention: float | None = None
     """Seconds for which the namespace keeps the history of a run that is over; None where that is not known."""
+
+    @field_validator("limits")
+    @classmethod
+    def _read_now(cls, limits: dict[str, JsonValue]) -> dict[str, JsonValue]:
+        """Here, where what can't be read stalls the conversation. Names that this code lacks are another version's."""
+        try:
+            Limits(**{name: value for name, value in limits.items() if name in Limits.model_fields})
+        except InvalidSetting as error:
+            raise ValueError(error.message) from None
+        return limits
 
 
 class Packed(Record):

@@ -197,8 +197,11 @@ def _asks(turn: int, reply: ModelReply) -> list[ApprovalRequested | AnswerReques
     calls = {call.call_id: call for call in reply.message.tool_calls}
     asks: list[ApprovalRequested | AnswerRequested] = []
     for plan in reply.plan:
+        call = calls.get(plan.call_id)
+        if call is None:
+            continue  # an operator's reply, say: the conversation passes over it, too
         if isinstance(plan, RunTool) and plan.approval:
-            asks.append(ApprovalRequested(turn=turn, call=calls[plan.call_id], why=plan.approval))
+            asks.append(ApprovalRequested(turn=turn, call=call, why=plan.approval))
         if isinstance(plan, AwaitAnswer):
-            asks.append(AnswerRequested(turn=turn, call=calls[plan.call_id], why=plan.why))
+            asks.append(AnswerRequested(turn=turn, call=call, why=plan.why))
     return asks

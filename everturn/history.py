@@ -26,7 +26,18 @@ from everturn.carryover import Packed
 from everturn.causes import explained
 from everturn.errors import InvalidSetting
 from everturn.guarding import strict
-from everturn.payloads import UNREADABLE_RESULT, MessageIn, ModelReply, ModelRequest, Start, ToolRequest
+from everturn.payloads import (
+    UNREADABLE_RESULT,
+    Answer,
+    Approve,
+    Control,
+    Deny,
+    MessageIn,
+    ModelReply,
+    ModelRequest,
+    Start,
+    ToolRequest,
+)
 from everturn.records import Outcome, Record, ToolResult
 from everturn.rpc import passes
 from everturn.steps import (
@@ -56,6 +67,14 @@ TRANSIENT = (EventType.EVENT_TYPE_WORKFLOW_TASK_SCHEDULED, EventType.EVENT_TYPE_
 
 _PLAIN = (b"json/plain", b"json/protobuf", b"binary/null", b"binary/plain", b"binary/protobuf")
 """Encodings that need no codec."""
+
+COMMANDS: dict[str, type[Record]] = {
+    names.APPROVE: Approve,
+    names.DENY: Deny,
+    names.ANSWER: Answer,
+    **dict.fromkeys((names.PAUSE, names.RESUME, names.CANCEL_TURN, names.CLOSE), Control),
+}
+"""What people decide and steer with. A signal of another name, or that is no such record, changes nothing."""
 
 UNREADABLE = (ApplicationError, ValueError, KeyError, RuntimeError, RecursionError)
 """What decoding raises for payloads that are not ours to read: no JSON, no such encoding, no codec."""
@@ -166,17 +185,21 @@ class HistoryReader:
             return None
 
     async def _sent(self, event_id: int, at: datetime, name: str, payloads: Payloads) -> Step | None:
-        if name == names.WITHDRAW:
-            return None  # nobody's word: a client tidies up
+        if len(payloads.payloads) > 1:
+            return None
         if name == names.MESSAGE:
             said = await self._record(payloads, MessageIn)
             return Said(event_id, at, said) if said and (said.text or said.parts) else None
+        record = COMMANDS.get(name)
+        if record is None:
+            return None
         try:
             values = await self._decode(payloads, None)
+            payload = values[0] if values and values[0] is not None else {}
+            record.model_validate(payload)
         except UNREADABLE:
             return None  # as the conversation itself passed over it
-        payload = values[0] if values and values[0] is not None else {}
-        return Commanded(event_id, at, name, payload) if isinstance(payload, dict) else None
+        return Commanded(event_id, at, name, payload)
 
     async def _scheduled(self, event: HistoryEvent, at: datetime) -> Step | None:
         scheduled = event.activity_task_scheduled_event_attributes

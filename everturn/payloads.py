@@ -25,14 +25,14 @@ class Caller(Record):
     conversation_id: str
     call_id: str
     turn: int = 0
-    room: int | None = None
+    room: int | None = Field(default=None, ge=0)
     """How many bytes the outcome may have; None: as many as a payload."""
 
 
 class Start(Record):
     """The workflow's input."""
 
-    agent: str = Field(min_length=1)
+    agent: str = Field(min_length=1, max_length=MAX_NAME_CHARS)
     message: str | tuple[Part, ...] = ()
     message_id: str | None = Field(default=None, max_length=500)
     provider: str = ""

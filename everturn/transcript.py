@@ -8,11 +8,11 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from everturn.carryover import CarryOver, Earlier, InRun
-from everturn.errors import NotFound
+from everturn.errors import ConversationError, NotFound
 from everturn.history import read_steps
 from everturn.packing import unpack
 from everturn.payloads import ModelRequest
-from everturn.records import Message, ToolCall, ToolResult, results_in
+from everturn.records import Message, ToolCall, ToolResult, explain, results_in
 from everturn.steps import Extended, Finished, Kept, Started, Step, ToolFinished, ToolStarted, TurnFinished, TurnStarted
 
 
@@ -101,12 +101,13 @@ def _filled(messages: Sequence[Message], named: Sequence[str], results: dict[str
 
 
 async def read_transcript(client: Client, conversation_id: str, transcript: Transcript) -> list[Message]:
-    """A run's messages behind those of the runs before it. Raises NotFound where one of those is no longer there."""
+    """A run's messages behind those of the runs before it. Raises NotFound if one of those is no longer there, and
+    ConversationError if what stands for them can't be read."""
     return [*await read_earlier(client, conversation_id, transcript), *transcript.messages]
 
 
 async def read_earlier(client: Client, conversation_id: str, transcript: Transcript) -> list[Message]:
-    """The messages of the runs before this one. Raises NotFound."""
+    """The messages of the runs before this one. Raises NotFound and ConversationError."""
     parts: list[list[Message]] = []
     while isinstance(earlier := transcript.earlier, InRun):
         length, conversation_id = transcript.base, earlier.conversation_id or conversation_id
@@ -123,7 +124,13 @@ async def read_earlier(client: Client, conversation_id: str, transcript: Transcr
             ) from None
         parts.append(transcript.messages[: length - transcript.base])
     if earlier:
-        parts.append(list(unpack(earlier.data)))
+        try:
+            parts.append(list(unpack(earlier.data)))
+        except ValueError as error:
+            raise ConversationError(
+                f"The earlier messages of conversation {conversation_id!r} can't be read: {explain(error)}.",
+                cure="If a newer version of the code wrote them, use that one.",
+            ) from None
     return [message for part in reversed(parts) for message in part]
 
 

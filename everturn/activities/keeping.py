@@ -8,7 +8,7 @@ from everturn import names
 from everturn.activities import failures
 from everturn.activities.beat import Heart
 from everturn.carryover import InRun, Packed
-from everturn.errors import ContextTooLong, InvalidSetting, NotFound
+from everturn.errors import ContextTooLong, ConversationError, InvalidSetting
 from everturn.history import first_step
 from everturn.packing import pack
 from everturn.transcript import Transcript, read_earlier
@@ -34,7 +34,7 @@ class Keeping:
         transcript.earlier = earlier
         try:
             packed = pack(await read_earlier(client, conversation_id, transcript))
-        except (NotFound, InvalidSetting) as error:
+        except (ConversationError, InvalidSetting) as error:
             raise failures.final(error) from None
         # With external storage the SDK puts it elsewhere, and any size will do.
         if len(packed) > MAX_PACKED_CHARS and client.data_converter.external_storage is None:

@@ -27,8 +27,8 @@ from everturn.errors import (
     ConfigError,
     ConnectionFailed,
     ContextTooLong,
+    ConversationError,
     InvalidSetting,
-    NotFound,
     ProviderError,
 )
 from everturn.history import read_steps
@@ -247,8 +247,17 @@ class ModelTurns:
             return request, known, results
         try:
             prefix = (await read_transcript(client, conversation_id, transcript))[: request.position]
-        except NotFound as error:
+        except ConversationError as error:
             raise failures.final(error) from None
+        if len(prefix) < request.position:
+            # A model that is not shown all answers what was never asked.
+            raise failures.final(
+                ConversationError(
+                    f"{request.position - len(prefix)} of the {request.position} messages before turn {request.turn} "
+                    "can't be read from the history by this worker.",
+                    cure="If a newer version of the code wrote them, deploy that one, then resume.",
+                )
+            )
         _log.info("prefix.read", messages=len(prefix))
         if request.digest and (found := digest_of(prefix)) != request.digest:
             # The history is the truth. This can happen after an upgrade that writes a record differently; so the

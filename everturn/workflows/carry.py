@@ -149,7 +149,11 @@ def _earlier(progress: Progress) -> Earlier:
     here, before = InRun(run_id=workflow.info().run_id), progress.earlier
     if isinstance(before, InRun) or progress.held_from > progress.base:
         return here
-    messages = (*(unpack(before.data) if before else ()), *map(Message.model_validate_json, progress.held))
+    try:
+        earlier = unpack(before.data) if before else ()
+    except ValueError:
+        return here  # other code wrote it, and other code may read it
+    messages = (*earlier, *map(Message.model_validate_json, progress.held))
     if sum(len(message.model_dump_json()) for message in messages) > LIKELY_TOO_LONG:
         return here
     packed = pack(messages)

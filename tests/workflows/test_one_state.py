@@ -23,6 +23,7 @@ from tests.workflows.test_compaction import note, reader
 from tests.workflows.test_continue_as_new import delete, runs_of
 from tests.workflows.test_one_law import page, pages
 from tests.workflows.test_reset import reset_to
+from tests.workflows.test_unreadable import complete
 
 Scripted = Callable[..., ScriptedModel]
 REFUSED = fail(401, body={"error": {"message": "no such key"}})
@@ -275,3 +276,45 @@ async def _switches(conversation: Conversation, names: list[str]) -> bool:
     async for step in read_steps(conversation._temporal, conversation.id):
         told += [step.name] if isinstance(step, Commanded) else []
     return told == names
+
+
+@pytest.mark.parametrize(
+    ("name", "payload"),
+    [
+        ("pause", {"reason": {"a": 1}}),
+        ("approve", {"call_id": "*", "note": ["x"]}),
+        ("deny", {"reason": "no call named"}),
+        ("answer", {"call_id": "*", "content": "x", "by": 5}),
+        ("close", "now"),
+        ("nobody knows it", {"by": "me"}),
+    ],
+)
+async def test_a_signal_that_is_no_command_is_no_event(
+    client: Client, scripted: Scripted, name: str, payload: Any
+) -> None:
+    """The conversation passes over it; one such signal blinded everybody who watched, from then on."""
+    agent = agent_on(scripted(["Hello."]))
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Hi", keep_open=timedelta(minutes=5))
+        assert await conversation.reply() == "Hello."
+        await client.temporal.get_workflow_handle(conversation.id).signal(name, payload)
+        await conversation.close()
+        told = [event.kind async for event in conversation.events(deltas=False)]
+    assert told == ["message_received", "turn_started", "replied", "switched", "done"]
+
+
+async def test_a_plan_for_calls_that_a_reply_does_not_have_is_no_event(client: Client, scripted: Scripted) -> None:
+    """As an operator may complete a model turn."""
+    plan = {"kind": "run", "call_id": "none", "approval": "it needs approval"}
+    reply = {"message": {"role": "assistant", "parts": [{"kind": "text", "text": "By hand."}]}, "plan": [plan]}
+    agent = agent_on(scripted([slow("Hello.", seconds=60)]))
+    async with hosting(client, agent, drain_timeout=timedelta(0)):
+        conversation = await client.start(agent, "Hi", keep_open=timedelta(minutes=5))
+        await complete(client, conversation, "call_model", reply)
+        await eventually(lambda: _replied(conversation))
+        await conversation.close()
+        assert [event.kind async for event in conversation.events(deltas=False)][-1] == "done"
+
+
+async def _replied(conversation: Conversation) -> bool:
+    return any(message.text == "By hand." for message in await conversation.transcript())

@@ -6,6 +6,8 @@ import asyncio
 import dataclasses
 import shutil
 import threading
+import zlib
+from base64 import b64encode
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -23,8 +25,10 @@ from temporalio.exceptions import ApplicationError
 from everturn import Client, Conversation, guarding, tool
 from everturn.conversion import data_converter
 from everturn.devserver import DevServer
-from everturn.errors import Stalled
+from everturn.errors import ConversationError, Stalled
+from everturn.records import Message
 from everturn.testing import ScriptedModel, call, slow
+from everturn.workflows import carry
 from tests import conftest
 from tests.conftest import agent_on, eventually, hosting, waiting
 from tests.workflows.test_conversation import results_of
@@ -66,7 +70,13 @@ async def stalls(conversation: Conversation) -> tuple[str, str]:
     return cause, cure
 
 
-@pytest.mark.parametrize("result", ["x", None, {"message": {"role": "assistant", "parts": [{"kind": "hologram"}]}}])
+OTHERS = {"message": {"role": "assistant", "parts": []}, "facts": {"limits": {"max_turns": -5}}}
+"""What a worker said of itself, as another version's limits may be."""
+
+
+@pytest.mark.parametrize(
+    "result", ["x", None, {"message": {"role": "assistant", "parts": [{"kind": "hologram"}]}}, OTHERS]
+)
 async def test_a_model_turn_that_an_operator_completes_with_something_else_stalls(
     client: Client, scripted: Scripted, cached_conversations: int, result: Any
 ) -> None:
@@ -289,18 +299,25 @@ async def test_arguments_that_are_nested_too_deeply_are_named_to_the_model(
 # ---------------------------------------------------------------- another version of the code
 
 
+HANDED: list[dict[str, Any]] = [
+    {"earlier": {"kind": "hologram"}, "inbox": [{"role": "user", "parts": []}]},
+    {"facts": {"limits": {"max_turns": -5}}, "inbox": [{"role": "user", "parts": []}]},
+]
+
+
+@pytest.mark.parametrize("carried", HANDED, ids=["its messages", "its limits"])
 async def test_a_run_that_cannot_read_what_it_was_handed_waits_for_code_that_can(
-    client: Client, scripted: Scripted, cached_conversations: int
+    client: Client, scripted: Scripted, cached_conversations: int, carried: dict[str, Any]
 ) -> None:
     """After a rollback: the run before wrote what this code does not know."""
     agent = agent_on(scripted(["Hello."]))
-    handed = {"agent": "clerk", "carry": {"earlier": {"kind": "hologram"}, "inbox": [{"role": "user", "parts": []}]}}
+    handed = {"agent": "clerk", "carry": carried}
     temporal, name = client.temporal, f"rollback-{client.task_queue}"
     async with hosting(client, agent, cached_conversations=cached_conversations):
         await temporal.start_workflow("Conversation", handed, id=name, task_queue=client.task_queue)
         conversation = client.conversation(name)
         cause, _ = await stalls(conversation)
-        assert cause.startswith("What the run before handed over can't be read: carry.earlier")
+        assert cause.startswith("What the run before handed over can't be read: carry.")
         first = await conversation.latest_run()
         await conversation.resume()
 
@@ -309,5 +326,34 @@ async def test_a_run_that_cannot_read_what_it_was_handed_waits_for_code_that_can
 
         await eventually(next_run)
         await stalls(conversation)
+        await conversation.close()
+        assert (await conversation.outcome()).status == "cancelled"
+
+
+async def test_earlier_messages_that_other_code_packed_stall_the_turn_that_needs_them(
+    client: Client, scripted: Scripted, cached_conversations: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a rollback: as for what is not packed, but nobody looks into the pack before it is needed."""
+    monkeypatch.setattr(carry, "MAX_EVENTS", 12)  # the next run is due with the first resume
+    data = b64encode(zlib.compress(b'[{"role":"user","parts":[{"kind":"hologram"}]}]')).decode()
+    carried = {"earlier": {"kind": "packed", "data": data}, "length": 1, "inbox": [Message.user("And?").model_dump()]}
+    temporal, name = client.temporal, f"packed-{client.task_queue}"
+    async with hosting(client, agent_on(scripted(["Hello."])), cached_conversations=cached_conversations):
+        start = {"agent": "clerk", "carry": carried}
+        await temporal.start_workflow("Conversation", start, id=name, task_queue=client.task_queue)
+        conversation = client.conversation(name)
+        cause, cure = await stalls(conversation)
+        assert cause.startswith(f"The earlier messages of conversation '{name}' can't be read: 0.parts.0: ")
+        assert "newer version" in cure
+        with pytest.raises(ConversationError, match="earlier messages"):
+            await conversation.transcript()
+        first = await conversation.latest_run()
+        await conversation.resume()
+
+        async def next_run() -> bool:
+            return await conversation.latest_run() != first
+
+        await eventually(next_run)
+        assert await stalls(conversation) == (cause, cure)
         await conversation.close()
         assert (await conversation.outcome()).status == "cancelled"
