@@ -24,9 +24,6 @@ from everturn.private_files import UMASK, close_to_others, make_folder, open_to_
 from everturn.settings import connect_options, temporal_is_configured
 
 HOST: Final = "127.0.0.1"
-DEFAULT_PORT: Final = 7233
-DEFAULT_UI_PORT: Final = 8233
-DEFAULT_DB: Final = Path(".everturn/temporal.db")
 
 # As it comes, the server's queues are polled 20 times a second, which paces a conversation at 105 ms a turn.
 _QUEUES: Final = ("transfer", "timer", "visibility")

@@ -39,8 +39,6 @@ from everturn.payloads import (
 )
 from everturn.records import Message, Outcome, ToolCall, results_in
 
-_DECISIONS = (names.APPROVE, names.DENY, names.ANSWER)
-
 
 class EventReader:
     """Makes events of steps. Give it every step of a conversation, from the first of the run that `since` names on.
@@ -173,7 +171,7 @@ def _events(step: steps.Step, at: str) -> list[Event]:
 
 def _command(name: str, payload: dict[str, Any], at: str) -> Event:
     by, reason = str(payload.get("by") or ""), payload.get("reason") or payload.get("note")
-    if name in _DECISIONS:
+    if name in names.DECISIONS:
         edited = payload.get("arguments") if isinstance(payload.get("arguments"), dict) else None
         call_id = str(payload.get("call_id", ""))
         return Decided(call_id=call_id, verdict=name, by=by, note=reason, arguments=edited, at=at)

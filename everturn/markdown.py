@@ -24,7 +24,7 @@ _BACKTICKS = re.compile(r"`+")
 
 def inline(text: str) -> str:
     """Running text, on one line, that shows as it was written."""
-    return _MARKS.sub(_escaped, _on_one_line(text))
+    return _MARKS.sub(_escaped, printable_line(text))
 
 
 def first_line(text: str) -> str:
@@ -37,16 +37,22 @@ def first_line(text: str) -> str:
 
 def code(text: str) -> str:
     """A name within a line, as code."""
-    line = _on_one_line(text) or " "
-    fence = _fence(line, shortest=1)
+    line = printable_line(text) or " "
+    fence = fence_for(line, shortest=1)
     # Without the spaces, backticks at either end would be read as a part of the fence.
     return f"{fence} {line} {fence}" if "`" in line else f"{fence}{line}{fence}"
 
 
 def block(language: str, text: str) -> str:
     """Lines of code, which no line of theirs can end."""
-    fence = _fence(text, shortest=3)
+    fence = fence_for(text)
     return f"{fence}{language}\n{printable(text)}\n{fence}"
+
+
+def fence_for(text: str, *, shortest: int = 3) -> str:
+    """Backticks to put around a text: more of them than there are in a row within it."""
+    longest = max(map(len, _BACKTICKS.findall(text)), default=0)
+    return "`" * max(shortest, longest + 1)
 
 
 def written(value: Any, *, indent: int | None = None) -> str:
@@ -57,12 +63,3 @@ def written(value: Any, *, indent: int | None = None) -> str:
 def _escaped(mark: re.Match[str]) -> str:
     found = mark[0]
     return f"{found}\\" if found.isdigit() else f"\\{found}"
-
-
-def _on_one_line(text: str) -> str:
-    return printable_line(text)
-
-
-def _fence(text: str, *, shortest: int) -> str:
-    longest = max(map(len, _BACKTICKS.findall(text)), default=0)
-    return "`" * max(shortest, longest + 1)

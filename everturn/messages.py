@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
-from pydantic import TypeAdapter
-
 from everturn import names
 from everturn.blocks import read_block
 from everturn.bounds import check_input
@@ -22,7 +20,6 @@ Said = str | Message | Iterable[Part | str | Mapping[str, Any]]
 
 R = TypeVar("R", bound=Record)
 
-_PART: TypeAdapter[Text | Image | Document] = TypeAdapter(Text | Image | Document)
 _BESIDE = ("cache_control", "citations", "context")
 """Of a content block: what its own provider reads, and no other."""
 

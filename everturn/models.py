@@ -102,7 +102,7 @@ def check_provider(model: Model) -> Model:
 def unknown_provider(provider: str) -> InvalidModel:
     known = f"Known providers: {', '.join(PROVIDERS)}."
     near = nearest(provider, PROVIDERS)
-    hint = f"{near} " if near.startswith("Did") else ""
+    hint = f"Did you mean {near!r}? " if near else ""
     return InvalidModel(f"There is no provider {provider!r}.", cure=hint + known)
 
 

@@ -41,6 +41,8 @@ PAUSE: Final = "pause"
 RESUME: Final = "resume"
 CANCEL_TURN: Final = "cancel_turn"
 CLOSE: Final = "close"
+DECISIONS: Final = (APPROVE, DENY, ANSWER)
+"""What a person says to a call that waits."""
 
 WITHDRAW: Final = "withdraw"
 """The signal by which a client takes back an update that no worker has taken yet."""

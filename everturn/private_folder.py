@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, Self
 
-from everturn.private_files import make_folder
+from everturn.private_files import OWNER_ONLY, make_folder
 
 MAX_ENTRIES: Final = 10_000
 """Of a folder with more, the rest is not looked at."""
@@ -66,7 +66,7 @@ class PrivateFolder:
 
     def create(self, name: str) -> int:
         """A descriptor of a new file, to read and write. Raises OSError, also if there is one of this name."""
-        return os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | _FILE, 0o600, dir_fd=self._fd)
+        return os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | _FILE, OWNER_ONLY, dir_fd=self._fd)
 
     @contextlib.contextmanager
     def reading(self, name: str) -> Iterator[int]:

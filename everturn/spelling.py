@@ -17,14 +17,11 @@ R = TypeVar("R")
 _SECRET = re.compile(r"key|token|secret|password", re.IGNORECASE)
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """`Did you mean 'timeout'?`, or what there is."""
-    there = list(known)
-    by_lower = {one.lower(): one for one in there}
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that was probably meant; None if none is close."""
+    by_lower = {one.lower(): one for one in known}
     near = difflib.get_close_matches(name.lower(), by_lower, n=1)
-    if near:
-        return f"Did you mean {by_lower[near[0]]!r}?"
-    return f"There are {', '.join(there)}." if there else "It takes none."
+    return by_lower[near[0]] if near else None
 
 
 def refuse_unknown(what: str, given: Iterable[str], known: Collection[str], *, error: type[ConfigError]) -> None:
@@ -32,7 +29,10 @@ def refuse_unknown(what: str, given: Iterable[str], known: Collection[str], *, e
     for name in given:
         if name in known:
             continue
-        cure = nearest(name, known)
+        if near := nearest(name, known):
+            cure = f"Did you mean {near!r}?"
+        else:
+            cure = f"There are {', '.join(known)}." if known else "It takes none."
         if "key_env" in known and _SECRET.search(name):
             cure = "A key stays in the worker's environment: key_env= takes the name of the variable that holds it."
         raise error(f"{what} has no option {name!r}.", cure=cure)

@@ -28,8 +28,6 @@ from everturn.errors import Refused, Unreachable
 from everturn.history import first_step
 from everturn.payloads import Status, WaitingCall
 
-DECISIONS = (names.APPROVE, names.DENY, names.ANSWER)
-
 RESEND_SECONDS = 0.05
 """Before an update is sent again whose workflow task was turned down."""
 
@@ -75,7 +73,7 @@ async def send(client: Client, conversation_id: str, name: str, payload: dict[st
 async def _by_signal(client: Client, conversation_id: str, name: str, payload: dict[str, Any]) -> dict[str, Any]:
     """What a signal can do in an update's place: what it answers is seen in the status before and after it."""
     addressed = _addressed(await _status(client, conversation_id), name, payload)
-    if name in DECISIONS and not addressed:
+    if name in names.DECISIONS and not addressed:
         raise Refused(
             f"No call {payload['call_id']!r} waits.", cure=f"`everturn show {conversation_id}` says what does."
         )

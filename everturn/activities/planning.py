@@ -12,7 +12,7 @@ from everturn.agent import Agent
 from everturn.asking import question_of
 from everturn.bounds import size_of
 from everturn.payloads import TOO_DEEP, TOO_LARGE, AwaitAnswer, Expiry, PlannedCall, RefuseCall, RunAgent, RunTool
-from everturn.providers.untrusted import parse
+from everturn.providers.untrusted import TooDeep, parse
 from everturn.records import ToolCall
 from everturn.schemas import InvalidArguments
 from everturn.sizes import MAX_DEPTH
@@ -128,9 +128,10 @@ def _unreadable(name: str, text: str) -> str:
     """What is wrong with arguments that are no JSON object, for the model."""
     try:
         problem = f"not a JSON object: it is a {type(parse(text)).__name__}"
+    except TooDeep:
+        problem = f"nested more than {MAX_DEPTH} levels deep"
     except ValueError as error:
-        too_deep = "recursion" in str(error) or "nested" in str(error)
-        problem = f"nested more than {MAX_DEPTH} levels deep" if too_deep else f"not a JSON object: {error}"
+        problem = f"not a JSON object: {error}"
     return f"The arguments are {problem}. They begin with {text[:200]!r}. Call {name} again with valid JSON."
 
 

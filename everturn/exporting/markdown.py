@@ -9,7 +9,7 @@ from typing import assert_never
 from urllib.parse import quote
 
 from everturn.exporting.reading import Exported, MessageFacts
-from everturn.markdown import code, inline
+from everturn.markdown import code, fence_for, inline
 from everturn.records import (
     Decision,
     Document,
@@ -102,7 +102,6 @@ def _file(part: Image | Document) -> str:
 
 
 def _fenced(text: str, language: str = "") -> str:
-    """A block whose fence is longer than any in it."""
-    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
-    fence = "`" * max(longest + 1, 3)
+    """A block of code with the text as it is: unlike markdown.block, which is for a page, nothing is written out."""
+    fence = fence_for(text)
     return f"{fence}{language}\n{text}\n{fence}"

@@ -17,7 +17,7 @@ from everturn.providers.failures import ErrorInReply
 from everturn.providers.ids import call_ids
 from everturn.providers.reading import MAX_CALLS, MAX_NAME_CHARS, object_of, unusable
 from everturn.providers.sse import Event
-from everturn.providers.untrusted import a_count, a_dict, a_list, a_str, mend, mended, parse
+from everturn.providers.untrusted import a_count, a_dict, a_list, a_str, mend, mended, object_in
 from everturn.records import Opaque, Part, Reply, ServerToolUse, Stop, Text, Thinking, ToolCall, Usage
 
 MAX_BLOCKS: Final = 4096
@@ -75,11 +75,8 @@ class _Block:
         if text.strip() in {"", "null"}:
             given = self.start.get("input")
             return mended(a_dict(given)), None
-        try:
-            value = mended(parse(text))
-        except ValueError:
-            return {}, text
-        return (value, None) if isinstance(value, dict) else ({}, text)
+        value = object_in(text)
+        return ({}, text) if value is None else (value, None)
 
 
 @dataclass(slots=True)

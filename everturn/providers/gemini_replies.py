@@ -205,9 +205,7 @@ class Assembler:
     def _take_candidate(self, candidate: dict[str, Any]) -> list[Delta]:
         self._answered = True
         self._finish = a_str(candidate.get("finishReason")) or self._finish
-        self._said_of_it |= {
-            name: candidate[name] for name in ("finishMessage", "safetyRatings") if candidate.get(name)
-        }
+        self._said_of_it |= {name: candidate[name] for name in _OF_A_CANDIDATE if candidate.get(name)}
         if logprobs := a_dict(candidate.get("logprobsResult")):
             self._take_logprobs(logprobs, candidate.get("avgLogprobs"))
         for key in BESIDE:

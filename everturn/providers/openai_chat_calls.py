@@ -7,7 +7,7 @@ from typing import Any
 
 from everturn.models import Model
 from everturn.providers.reading import MAX_CALLS, MAX_NAME_CHARS, unusable
-from everturn.providers.untrusted import a_dict, a_str, mend, mended, parse, write
+from everturn.providers.untrusted import a_dict, a_str, mend, mended, object_in, write
 from everturn.records import ToolCall
 
 _OF_A_CALL = frozenset({"index", "id", "type", "function", "custom"})
@@ -32,7 +32,7 @@ class Call:
 
     @property
     def complete(self) -> bool:
-        return bool(self.pieces) and self.pieces[-1].endswith("}") and _object(self.text) is not None
+        return bool(self.pieces) and self.pieces[-1].endswith("}") and object_in(self.text) is not None
 
 
 @dataclass(slots=True)
@@ -92,7 +92,7 @@ class Calls:
 def tool_call(call: Call, *, call_id: str, provider_id: str | None, cut_off: bool) -> ToolCall:
     text = mend(call.text)
     # No arguments at all are {}, unless the reply was cut off before they came. Groq says "null" for none.
-    arguments = {} if text.strip() == "null" or not (text.strip() or cut_off) else _object(text)
+    arguments = {} if text.strip() == "null" or not (text.strip() or cut_off) else object_in(text)
     return ToolCall(
         call_id=call_id,
         name=mend(call.name)[:MAX_NAME_CHARS],
@@ -101,12 +101,3 @@ def tool_call(call: Call, *, call_id: str, provider_id: str | None, cut_off: boo
         unparsed=text if arguments is None else None,
         extra=mended(call.extra),
     )
-
-
-def _object(text: str) -> dict[str, Any] | None:
-    """The JSON object in `text`; None where it holds anything else."""
-    try:
-        value = mended(parse(text))
-    except ValueError:
-        return None
-    return value if isinstance(value, dict) else None

@@ -13,7 +13,7 @@ from typing import Any
 
 from everturn.providers.base import UNPARSED
 from everturn.providers.reading import MAX_NAME_CHARS
-from everturn.providers.untrusted import a_dict, a_list, a_str, mend, mended, parse, write
+from everturn.providers.untrusted import a_dict, a_list, a_str, mended, object_in, write
 from everturn.records import Message, Opaque, Part, ServerToolUse, Text, Thinking, ToolCall
 
 Item = dict[str, Any]
@@ -57,7 +57,7 @@ def call_of(item: Item, *, call_id: str, provider_id: str | None, cut_off: bool)
         given, extra = item.get("arguments"), _without(item, "type", "call_id", "name", "arguments")
         text = given if isinstance(given, str) else "" if given is None else write(given).decode()
         bare = text.strip() in {"", "null"}
-        found = {} if bare else _object(text)
+        found = {} if bare else object_in(text)
         if found is not None and not bare and write(found).decode() != text:
             extra["arguments"] = text  # as the model wrote them: the server's cache of the prompt goes by tokens
     found = None if cut_off else found
@@ -208,15 +208,6 @@ def _arguments(call: ToolCall, *, as_written: object = None) -> str:
     if call.unparsed is not None:
         return write({UNPARSED: call.unparsed}).decode()
     # A call that somebody edited since says what it says now.
-    if isinstance(as_written, str) and _object(as_written) == call.arguments:
+    if isinstance(as_written, str) and object_in(as_written) == call.arguments:
         return as_written
     return write(call.arguments).decode()
-
-
-def _object(text: str) -> dict[str, Any] | None:
-    """The JSON object in `text`; None where it holds anything else."""
-    try:
-        value = mended(parse(mend(text)))
-    except ValueError:
-        return None
-    return value if isinstance(value, dict) else None

@@ -22,21 +22,27 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 class TooManyValues(ValueError): ...
 
 
+class TooDeep(ValueError):
+    def __init__(self) -> None:
+        super().__init__("nested too deeply")
+
+
 def parse(text: str | bytes) -> Any:
-    """The JSON value in `text`. Raises ValueError, also if it is nested too deeply or holds too many values.
+    """The JSON value in `text`. Raises ValueError: TooDeep and TooManyValues are two of its kinds.
 
     Halves of surrogate pairs are let through, because streams cut characters in two: `mend` what was joined.
     """
     _check_count(text)
     try:
         return from_json(text, allow_inf_nan=False)
-    except ValueError:
+    except ValueError as error:
         if (b"\\u" if isinstance(text, bytes) else "\\u") not in text:  # type: ignore[operator]
-            raise
+            # pydantic says it in words alone.
+            raise (TooDeep() if "recursion limit" in str(error) else error) from None
     try:
         value = json.loads(text, parse_constant=_refuse)
     except RecursionError:
-        raise ValueError("nested too deeply") from None
+        raise TooDeep from None
     _check_depth(value, MAX_DEPTH)
     return value
 
@@ -67,6 +73,15 @@ def mended(value: Any) -> Any:
     return value
 
 
+def object_in(text: str) -> dict[str, Any] | None:
+    """The JSON object that `text` is; None if it is anything else."""
+    try:
+        value = mended(parse(mend(text)))
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
 def a_dict(value: object) -> dict[str, Any]:
     """`value` if it is a JSON object, else an empty one."""
     return value if isinstance(value, dict) else {}
@@ -94,7 +109,7 @@ def _check_count(text: str | bytes) -> None:
 
 def _check_depth(value: Any, left: int) -> None:
     if left < 0:
-        raise ValueError("nested too deeply")
+        raise TooDeep
     if isinstance(value, dict | list):
         for item in value.values() if isinstance(value, dict) else value:
             _check_depth(item, left - 1)
