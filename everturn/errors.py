@@ -32,6 +32,7 @@ EverturnError
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Final
 
 _LONGEST_SECONDS = 366 * 86_400.0
 
@@ -163,3 +164,7 @@ class Ended(ConversationError): ...
 
 
 class Unreachable(EverturnError): ...
+
+
+FAULTS: Final = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""What a program raises that did not think of something. To do the same once more does not help."""

@@ -13,6 +13,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from hypothesis import settings
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 
 from everturn import Agent, Client, Conversation, Model, Worker
@@ -20,6 +21,10 @@ from everturn.conversion import data_converter
 from everturn.devserver import DevServer
 from everturn.testing import ScriptedModel
 from everturn.workflows import ConversationWorkflow, carry
+
+# How long an example takes is the machine's business.
+settings.register_profile("any machine", deadline=None)
+settings.load_profile("any machine")
 
 WAIT_SECONDS = 30.0
 

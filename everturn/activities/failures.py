@@ -63,6 +63,14 @@ def after_reply(error: Exception) -> ApplicationError:
     )
 
 
+def not_asked(error: Exception, *, fallback: str | None) -> ApplicationError:
+    """No retry, which would fail in the same way, without an end and unseen."""
+    why = f"The model could not be asked: {type(error).__name__}: {error}"
+    cure = "This is a fault of everturn's: please report it. `resume` tries it again, also with another model."
+    details: dict[str, Any] = {"cure": cure} | ({"fallback": fallback} if fallback else {})
+    return ApplicationError(why, details, type="ModelNotAsked", non_retryable=True)
+
+
 def of_empty(reply: Reply, patience: Patience) -> ApplicationError | None:
     """Another try for a reply that says nothing; None where it was tried often enough, and nothing is the answer.
 

@@ -24,6 +24,7 @@ from everturn.agent import Agent
 from everturn.artifacts import Artifacts
 from everturn.carryover import View, WorkerFacts
 from everturn.errors import (
+    FAULTS,
     ConfigError,
     ConnectionFailed,
     ContextTooLong,
@@ -204,6 +205,8 @@ class ModelTurns:
             raise failures.of_provider(error, agent.patience, fallback=fallback) from None
         except ConfigError as error:
             raise failures.final(error, fallback=fallback) from None
+        except FAULTS as error:
+            raise failures.not_asked(error, fallback=fallback) from error
         except asyncio.CancelledError:
             if activity.is_worker_shutdown():
                 raise failures.handed_over() from None

@@ -83,7 +83,7 @@ def _turns(request: Request) -> tuple[list[_Turn], bool]:
         own = message.provider == provider
         if message.role == "assistant":
             blocks = list(_assistant(message, own=own, pairs=pairs))
-            while blocks and blocks[-1]["type"] in _THOUGHTS:
+            while blocks and a_str(blocks[-1].get("type")) in _THOUGHTS:
                 blocks.pop()  # of a reply that was cut off, or empty: a thought that nothing follows is refused
             _add(turns, "assistant", blocks)
             _add(turns, "user", _results(message.tool_calls, results))
@@ -246,7 +246,7 @@ def _thoughtless(turns: Sequence[_Turn]) -> bool:
     """Whether these end among the calls and results of a turn in which this provider's model never thought."""
     for number, (role, blocks) in enumerate(reversed(turns)):
         if role == "assistant":
-            if blocks[0]["type"] in _THOUGHTS:
+            if a_str(blocks[0].get("type")) in _THOUGHTS:
                 return False
             continue
         # A user's words begin a turn, unless they came last, with the results.

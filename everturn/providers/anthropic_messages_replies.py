@@ -182,7 +182,7 @@ class Assembler:
             raise self.invalid("a block starts that is none, or in no message")
         if len(self._blocks) >= MAX_BLOCKS:
             raise self.invalid(f"it holds more than {MAX_BLOCKS} blocks")
-        self._blocks[index] = block = _Block(start)
+        self._blocks[index] = block = _Block(dict(start))
         kind = _DELTA_KINDS.get(block.type)
         return [Delta(kind, a_str(start.get(block.type)))] if kind else []
 
@@ -198,16 +198,17 @@ class Assembler:
             case "input_json_delta":
                 block.add("input", a_str(delta.get("partial_json")))
             case "signature_delta":
-                block.start = block.start | {"signature": a_str(delta.get("signature"))}
+                block.start["signature"] = a_str(delta.get("signature"))
             case "citations_delta":
-                cited = [*a_list(block.start.get("citations")), delta.get("citation")]
-                block.start = block.start | {"citations": cited}
+                if not isinstance(block.start.get("citations"), list):
+                    block.start["citations"] = []
+                block.start["citations"].append(delta.get("citation"))
             case _:  # such as compaction_delta: fields of the block that come later
                 for name, value in delta.items():
                     if isinstance(value, str) and isinstance(block.start.get(name), str) and name != "type":
                         block.add(name, value)
                     elif value is not None and name != "type":
-                        block.start = block.start | {name: value}
+                        block.start[name] = value
         return []
 
     def _add(self, block: _Block, name: str, delta: dict[str, Any]) -> list[Delta]:

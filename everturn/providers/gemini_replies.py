@@ -114,6 +114,8 @@ class Assembler:
     _finish: str = ""
     _blocked: bool = False
     _parts: list[_Words | _Call | Part] = field(default_factory=list)
+    _latest: _Call | None = None
+    _calls: int = 0
     _beside: dict[str, dict[str, Any]] = field(default_factory=dict)
     _usage: dict[str, Any] = field(default_factory=dict)
     _id: str = ""
@@ -210,7 +212,7 @@ class Assembler:
             self._take_logprobs(logprobs, candidate.get("avgLogprobs"))
         for key in BESIDE:
             if found := a_dict(candidate.get(key)):
-                self._beside[key] = self._beside.get(key, {}) | found
+                self._beside.setdefault(key, {}).update(found)
         parts = (a_dict(part) for part in a_list(a_dict(candidate.get("content")).get("parts")))
         deltas = [delta for part in parts for delta in self._take_part(part)]
         return [Delta(delta.kind, mend(delta.text)) for delta in deltas if delta.text]
@@ -219,7 +221,10 @@ class Assembler:
         """Logprobs that were asked for. A stream brings them in pieces."""
         all_of_them = self._said_of_it.setdefault("logprobsResult", {})
         for name, value in found.items():
-            all_of_them[name] = all_of_them.get(name, []) + value if isinstance(value, list) else value
+            if isinstance(value, list) and isinstance(known := all_of_them.setdefault(name, []), list):
+                known.extend(value)
+            else:
+                all_of_them[name] = value
         if average is not None:
             self._said_of_it["avgLogprobs"] = average
 
@@ -255,13 +260,14 @@ class Assembler:
         given = part["functionCall"]
         call_id, name, arguments = a_str(given.get("id")), a_str(given.get("name")), given.get("args")
         extra = {key: part[key] for key in part if key != "functionCall"}
-        call = next((one for one in reversed(self._parts) if isinstance(one, _Call)), None)
+        call = self._latest
         if call is None or not call.open or (name and (call_id or None) != call.id):
             if not (call_id or name or arguments or given.get("partialArgs") or extra):
                 return  # the end of a call that has ended already
-            if sum(isinstance(one, _Call) for one in self._parts) >= MAX_CALLS:
+            self._calls += 1
+            if self._calls > MAX_CALLS:
                 raise self._invalid(f"it holds more than {MAX_CALLS} tool calls")
-            call = _Call(extra, call_id, name)
+            call = self._latest = _Call(extra, call_id, name)
             self._parts.append(call)
         else:
             call.extra |= extra

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Mapping
+import re
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from typing import Any, Final, Protocol
 
 import httpx
 
-from everturn.errors import InvalidReply
+from everturn.errors import FAULTS, InvalidReply, InvalidSetting
 from everturn.providers import anthropic_messages, failures, gemini, openai_chat, openai_responses, sse
 from everturn.providers.base import Delta, OnDelta, Request
 from everturn.providers.catalog import Endpoint, ProtocolName, resolve
@@ -24,6 +25,8 @@ MAX_REPLY_BYTES: Final = 64 * 1024 * 1024
 MAX_ERROR_BYTES: Final = 1024 * 1024
 EXTRA_HEADERS: Final = "extra_headers"
 """In ModelSettings(extra=): headers, such as anthropic-beta. They stand in histories: no place for a key."""
+_HEADER_NAME = re.compile(r"[\w!#$%&'*+.^`|~-]{1,200}", re.ASCII)
+_OURS: Final = frozenset({"content-length", "transfer-encoding"})
 _END_SECONDS: Final = 1.0
 """How long a stream that said its last word may take to end, so that its connection can serve again."""
 
@@ -66,7 +69,7 @@ async def ask(request: Request, *, on_delta: OnDelta | None = None) -> Reply:
     endpoint = resolve(request.model)
     protocol = PROTOCOLS[endpoint.row.protocol]
     path, body = protocol.encode(request)
-    extra_headers = {str(name): str(value) for name, value in a_dict(body.pop(EXTRA_HEADERS, None)).items()}
+    extra_headers = _extra_headers(body.pop(EXTRA_HEADERS, None))
     content = write(body)
     headers = httpx.Headers({"Content-Type": "application/json", **extra_headers})
     headers.update({**endpoint.headers(), "Accept-Encoding": ACCEPTED})  # last: the key's is ours
@@ -81,6 +84,21 @@ async def ask(request: Request, *, on_delta: OnDelta | None = None) -> Reply:
         raise
 
 
+def _extra_headers(given: object) -> dict[str, str]:
+    headers = {str(name): str(value) for name, value in a_dict(given).items()}
+    for name, value in headers.items():
+        if not _HEADER_NAME.fullmatch(name) or name.lower() in _OURS:
+            raise InvalidSetting(
+                f"{EXTRA_HEADERS} has {name!r:.100}, which is no header to be set.", cure="Take it out."
+            )
+        if not (value.isascii() and value.isprintable()):
+            raise InvalidSetting(
+                f"What {EXTRA_HEADERS} has for {name!r:.100} is nothing that an HTTP header can carry.",
+                cure="Write it in printable ASCII.",
+            )
+    return headers
+
+
 async def _read(
     answer: httpx.Response, request: Request, protocol: WireProtocol, endpoint: Endpoint, *, on_delta: OnDelta | None
 ) -> Reply:
@@ -91,9 +109,11 @@ async def _read(
         if _is_stream(answer, request):
             assembler = protocol.Assembler(request)
             await _assemble(answer, assembler, endpoint, on_delta=on_delta)
-            return assembler.finish()
+            with _reading(answer, endpoint):
+                return assembler.finish()
         body = await _body(answer, endpoint, limit=MAX_REPLY_BYTES)
-        return protocol.decode(_json(body, answer, endpoint), request)
+        with _reading(answer, endpoint):
+            return protocol.decode(_json(body, answer, endpoint), request)
     except failures.ErrorInReply as error:
         raise failures.of_response(endpoint, status=200, headers=answer.headers, body=error.body) from None
 
@@ -104,17 +124,29 @@ async def _assemble(
     decoder = sse.Decoder()
     async with contextlib.aclosing(_bounded(answer, endpoint, limit=MAX_REPLY_BYTES)) as chunks:
         try:
-            async for chunk in chunks:
-                _feed(assembler, decoder.feed(chunk), on_delta=on_delta)
-                if assembler.done:
-                    break
-            else:
-                _feed(assembler, decoder.end(), on_delta=on_delta)
+            with _reading(answer, endpoint):
+                async for chunk in chunks:
+                    _feed(assembler, decoder.feed(chunk), on_delta=on_delta)
+                    if assembler.done:
+                        break
+                else:
+                    _feed(assembler, decoder.end(), on_delta=on_delta)
         except httpx.TransportError:
             if not assembler.complete:
                 raise
         else:
             await _drain(chunks)
+
+
+@contextlib.contextmanager
+def _reading(answer: httpx.Response, endpoint: Endpoint) -> Iterator[None]:
+    """A reply of a shape that nobody thought of is one that can't be read. As any other exception, it would be asked
+    for, and paid for, for ever."""
+    try:
+        yield
+    except FAULTS as error:
+        what = f"reading it failed ({type(error).__name__}: {error!s:.200})"
+        raise failures.not_the_protocol(endpoint, what, status=answer.status_code) from error
 
 
 async def _drain(chunks: AsyncGenerator[bytes]) -> None:

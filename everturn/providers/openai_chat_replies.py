@@ -282,7 +282,7 @@ def _merge(details: list[Any], detail: dict[str, Any]) -> None:
     Texts and summaries come in pieces, a signature behind its text. What is encrypted comes whole.
     """
     last = details[-1] if details else {}
-    going_on = detail.get("type") in {"reasoning.text", "reasoning.summary"} and all(
+    going_on = a_str(detail.get("type")) in {"reasoning.text", "reasoning.summary"} and all(
         last.get(name) == detail.get(name) for name in ("type", "index")
     )
     if not going_on or (last.get("signature") and detail.get("text")):

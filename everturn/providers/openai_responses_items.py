@@ -27,7 +27,7 @@ def is_call(item: Item, custom: frozenset[str]) -> bool:
     """Whether the item is a call for us. xAI streams its own searches as calls of custom tools: what we did not
     declare as such, in `custom`, was run by the server."""
     kind = item.get("type")
-    return kind == "function_call" or (kind == "custom_tool_call" and item.get("name") in custom)
+    return kind == "function_call" or (kind == "custom_tool_call" and a_str(item.get("name")) in custom)
 
 
 def parts_of(item: Item, *, logprobs: bool) -> list[Part]:

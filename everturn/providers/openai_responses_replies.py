@@ -78,7 +78,7 @@ class Assembler:
 
     def take(self, response: dict[str, Any], *, failed: bool = False, streamed: bool = False) -> None:
         """Takes in the response itself. Raises ErrorInReply where it failed."""
-        status, error = response.get("status"), response.get("error")
+        status, error = a_str(response.get("status")), response.get("error")
         if failed or error or status in {"failed", "cancelled"}:
             raise ErrorInReply({"error": error or {"code": "server_error", "message": f"the response {status}"}})
         if status in _UNFINISHED:
