@@ -10,6 +10,10 @@ from everturn.errors import InvalidSetting
 from everturn.models import Limits
 from everturn.records import Message, Record, Usage
 
+MAX_LAST_TEXT_CHARS = 20_000
+REMEMBERED_IDS = 1000
+"""Message ids that are handed on, so that a repeated message is taken once."""
+
 
 class WorkerFacts(Record):
     """What a workflow can't know by itself, and what changes only with a deploy."""

@@ -37,7 +37,7 @@ from everturn.namespace import Namespace
 from everturn.payloads import Start
 from everturn.records import Outcome
 from everturn.settings import Settings, connect_options
-from everturn.sizes import MAX_KEYWORD_CHARS, id_problem
+from everturn.sizes import MAX_ID_BYTES, MAX_KEYWORD_CHARS, id_problem
 from everturn.spelling import known_options, options_of
 from everturn.state import carry_over
 from everturn.transcript import read_transcript
@@ -240,7 +240,7 @@ class Client:
     ) -> Conversation:
         """`new`: there must be no conversation of this id, not even one that is over."""
         if problem := id_problem(conversation_id):
-            raise Refused(problem, cure="Take a shorter one.")
+            raise Refused(problem, cure=f"Take one of 1 to {MAX_ID_BYTES:,} bytes.")
         message = start.as_message().text
         reuse = WorkflowIDReusePolicy.REJECT_DUPLICATE if new else WorkflowIDReusePolicy.ALLOW_DUPLICATE
         check_utf8("id", conversation_id)
@@ -310,7 +310,7 @@ def _seconds(keep_open: timedelta | None) -> float | None:
     if keep_open is None:
         return None
     if why := durations.problem(keep_open):
-        raise InvalidSetting(f"keep_open={keep_open!r}.", cure=why)
+        raise InvalidSetting(f"A conversation can't be kept open for keep_open={keep_open!r}.", cure=why)
     return keep_open.total_seconds()
 
 

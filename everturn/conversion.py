@@ -156,7 +156,10 @@ def configured() -> DataConverter:
         try:
             found = found()
         except Exception as error:
-            raise InvalidSetting(f"EVERTURN_DATA_CONVERTER={spec!r} can't be made: {error!r}.") from error
+            raise InvalidSetting(
+                f"EVERTURN_DATA_CONVERTER={spec!r} can't be made: {error!r}.",
+                cure="Name an object, or a class that can be made without arguments.",
+            ) from error
     if isinstance(found, PayloadCodec):
         return replace(data_converter, payload_codec=found)
     if isinstance(found, DataConverter):

@@ -275,6 +275,11 @@ class Usage(Record):
         return Usage(**{name: getattr(self, name) + getattr(other, name) for name in Usage.model_fields})
 
 
+def cost_with(spent: float | None, more: float | None) -> float | None:
+    """The sum in US dollars; None as soon as one of the prices is not known."""
+    return None if spent is None or more is None else spent + more
+
+
 Stop = Literal["end", "tool_calls", "length", "filtered", "refused", "paused"]
 """Why the model stopped: it was done; it wants tools; it ran out of tokens; a filter or it itself refused; its
 provider made a pause, and goes on when it is asked again with this reply as the last message."""

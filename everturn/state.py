@@ -10,10 +10,18 @@ from typing import Any
 
 from everturn import names, steps
 from everturn.bounds import MAX_INPUT_CHARS, size_of
-from everturn.carryover import CarryOver, InRun, Packed, View, WorkerFacts
+from everturn.carryover import (
+    MAX_LAST_TEXT_CHARS,
+    REMEMBERED_IDS,
+    CarryOver,
+    InRun,
+    Packed,
+    View,
+    WorkerFacts,
+)
 from everturn.packing import pack
 from everturn.payloads import Control, ModelReply, Start
-from everturn.records import Message, Usage, results_in
+from everturn.records import Message, Usage, cost_with, results_in
 from everturn.transcript import Transcript, user_messages
 
 MAX_PACKED_CHARS = 1_000_000
@@ -23,10 +31,6 @@ MAX_PACKED_CHARS = 1_000_000
 MAX_UNSEEN_BYTES = 400_000
 """Of what no model has seen. If it is larger it becomes part of the prefix, and costs the next model turn a look into
 the history."""
-
-MAX_LAST_TEXT_CHARS = 20_000
-REMEMBERED_IDS = 1000
-"""Message ids that are handed on, so that a repeated message is taken once."""
 
 
 class State:
@@ -176,9 +180,7 @@ class State:
             self.tool_calls += len(reply.message.tool_calls)
 
     def _spend(self, usage: Usage, cost_usd: float | None) -> None:
-        self.usage = self.usage + usage
-        known = self.cost_usd is not None and cost_usd is not None
-        self.cost_usd = (self.cost_usd or 0.0) + (cost_usd or 0.0) if known else None
+        self.usage, self.cost_usd = self.usage + usage, cost_with(self.cost_usd, cost_usd)
 
     # ------------------------------------------------------------ read off it
 

@@ -49,7 +49,10 @@ def _read_all() -> str:
     try:
         return sys.stdin.buffer.read().decode().strip()
     except UnicodeDecodeError as error:
-        raise InvalidFile(f"Standard input is not UTF-8: {error.reason}, at byte {error.start}.") from None
+        raise InvalidFile(
+            f"Standard input is not UTF-8: {error.reason}, at byte {error.start}.",
+            cure="Convert it: iconv -f ENCODING -t UTF-8.",
+        ) from None
 
 
 async def _run(wanted: Wanted, text: str, name: str, *, approve_all: bool, as_json: bool) -> None:

@@ -7,7 +7,7 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ActivityError
 
 from everturn import names
-from everturn.carryover import CarryOver, Earlier, InRun, Packed, WorkerFacts
+from everturn.carryover import MAX_LAST_TEXT_CHARS, CarryOver, Earlier, InRun, Packed, WorkerFacts
 from everturn.logs import workflow_log
 from everturn.packing import pack, unpack
 from everturn.payloads import ModelRequest
@@ -36,8 +36,6 @@ What travels is written once a run, so this bounds what a run costs beyond its o
 
 LIKELY_TOO_LONG = 20 * MAX_PACKED_CHARS
 """Text hardly ever packs to a twentieth: beyond this, it is not even tried."""
-
-MAX_LAST_TEXT_CHARS = 20_000
 
 
 async def keep_in_time(progress: Progress, reading: Reading) -> None:

@@ -12,7 +12,7 @@ from temporalio import workflow
 
 from everturn import names
 from everturn.bounds import MAX_INPUT_CHARS, size_of
-from everturn.carryover import CarryOver
+from everturn.carryover import REMEMBERED_IDS, CarryOver
 from everturn.payloads import Answer, Approve, Control, Deny, MessageIn, Start, State
 from everturn.records import Decision, Message
 from everturn.workflows.commands import Commands, Later
@@ -20,9 +20,6 @@ from everturn.workflows.desk import LONGEST_SECONDS, MOST_REFUSED_EDITS, Desk, T
 from everturn.workflows.held import Held
 from everturn.workflows.progress import MAX_DELTA_CHARS, total_chars
 from everturn.workflows.room import too_full_for
-
-REMEMBERED = 1000
-"""Message ids kept to take a repeated message once only."""
 
 LONGEST_REASON_CHARS = 4_000
 """It is told to the model for each call that it cut short, and stands in the outcome."""
@@ -129,7 +126,7 @@ class Controls:
             if message_id in self._message_ids:
                 return False
             self._message_ids[message_id] = None
-            if len(self._message_ids) > REMEMBERED:
+            if len(self._message_ids) > REMEMBERED_IDS:
                 self._message_ids.pop(next(iter(self._message_ids)))
         (self.late if late else self.inbox).append(message)
         return True

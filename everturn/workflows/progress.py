@@ -13,7 +13,7 @@ from everturn.bounds import INLINE_CHARS, Notice, bounded, size_of
 from everturn.carryover import CarryOver, Earlier, View
 from everturn.models import Limits
 from everturn.payloads import ModelReply
-from everturn.records import Document, Image, Message, Part, Text, ToolResult, Usage, results_in
+from everturn.records import Document, Image, Message, Part, Text, ToolResult, Usage, cost_with, results_in
 from everturn.workflows import display
 
 MAX_REPAIRS = 2
@@ -186,9 +186,7 @@ class Progress:
         self.spend(reply.usage, reply.cost_usd)
 
     def spend(self, usage: Usage, cost_usd: float | None) -> None:
-        self.usage = self.usage + usage
-        known = self.cost_usd is not None and cost_usd is not None
-        self.cost_usd = (self.cost_usd or 0.0) + (cost_usd or 0.0) if known else None
+        self.usage, self.cost_usd = self.usage + usage, cost_with(self.cost_usd, cost_usd)
 
     def ask_for_repair(self) -> bool:
         """Tells the model what is wrong with a reply that does not fit the agent's output type; bounded."""

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from everturn import Client, Conversation, events, state, tool
-from everturn.carryover import InRun
+from everturn.carryover import REMEMBERED_IDS, InRun
 from everturn.errors import Stalled
 from everturn.history import first_step, read_steps
 from everturn.models import Compaction
@@ -236,13 +236,13 @@ async def _asks(conversation: Conversation) -> bool:
 async def test_a_handle_that_sent_more_than_a_run_remembers_gets_its_reply(
     client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(carry, "MAX_EVENTS", state.REMEMBERED_IDS)
+    monkeypatch.setattr(carry, "MAX_EVENTS", REMEMBERED_IDS)
     agent = agent_on(scripted(lambda _: say("Read.")))
     async with hosting(client, agent):
         conversation = await client.start(agent, "Hi", keep_open=timedelta(minutes=5))
         assert await conversation.reply() == "Read."
         await conversation.pause()
-        for number in range(state.REMEMBERED_IDS + 100):
+        for number in range(REMEMBERED_IDS + 100):
             await conversation.send(f"{number}")
         await conversation.resume()
         assert await conversation.reply() == "Read."
