@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractContextManager, aclosing
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -27,9 +28,10 @@ from everturn.messages import Said, message_in
 from everturn.models import Model, check_provider
 from everturn.payloads import Status, WaitingCall
 from everturn.records import Message, Outcome, ResultPart, ToolCall, ToolResult
+from everturn.resets import reset_of
 from everturn.results import parts_of_blocks
 from everturn.state import State
-from everturn.steps import Step, ToolLost, TurnFailed
+from everturn.steps import Finished, Step, ToolLost, TurnFailed
 from everturn.transcript import read_transcript
 
 if TYPE_CHECKING:
@@ -79,6 +81,7 @@ class Conversation:
             if run == described.run_id and step.id < described.history_length:
                 continue  # this is how it stood before; events up to there are known to follow
             if state.finished and state.finished.next_run_id:
+                described = await self._describe() if state.finished.alike else described
                 continue
             if state.finished:
                 return self._outcome(state).text
@@ -302,15 +305,21 @@ class Conversation:
     async def latest_run(self) -> str:
         return (await self._describe()).run_id
 
-    async def _follow_runs(self, run_id: str) -> AsyncIterator[tuple[str, Step]]:
-        """Each step with its run's id, from this run on through every one that the conversation continues as."""
+    async def _follow_runs(self, run_id: str, *, past: bool = False) -> AsyncIterator[tuple[str, Step]]:
+        """Each step with its run's id, from this run on through every one that the conversation continues as, resets
+        included; `past`: also those of a run that had come to its end."""
         run = run_id
         while run:
             next_run = ""
             with self._explained():
                 async for step in read_steps(self._temporal, self.id, run_id=run, follow=True):
-                    next_run = getattr(step, "next_run_id", "")
-                    yield run, step
+                    if not isinstance(step, Finished):
+                        yield run, step
+                        continue
+                    next_run, alike = step.next_run_id, 0
+                    if not next_run and (past or step.outcome is None):
+                        next_run, alike = await reset_of(self._temporal, self.id, run)
+                    yield run, replace(step, next_run_id=next_run, alike=alike)
             run = next_run
 
     async def _follow_all(self) -> AsyncIterator[tuple[str, Step]]:
@@ -327,7 +336,7 @@ class Conversation:
         """As `_follow_runs`; and where the conversation is over and was revived by then, on through that."""
         run, first = run_id, run_id
         while first:
-            async for run, step in self._follow_runs(first):
+            async for run, step in self._follow_runs(first, past=True):
                 yield run, step
             first = await self._revival_of(run)
 

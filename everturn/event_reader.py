@@ -61,12 +61,18 @@ class EventReader:
         """To be told when the calls do wait: a decision that comes before that would be refused."""
         self._message_ids: set[str | None] = set()
         """Of what was said: the same message may be sent again, and is not taken again."""
+        self._alike = 0
+        """After a reset: so many events of the run stood in the one before, and are told."""
 
     def read(self, step: steps.Step, *, run_id: str) -> list[Event]:
         """The events that a step is, behind `since`: none, one, or a reply and its calls."""
         events = [
             event.model_copy(update={"cursor": f"{run_id}/{step.id}.{n}"}) for n, event in enumerate(self._events(step))
         ]
+        if isinstance(step, steps.Finished):
+            self._alike = step.alike
+        elif step.id <= self._alike:
+            return []
         if run_id != self.run_id:
             return events
         return [event for n, event in enumerate(events) if (step.id, n) > self._seen]
@@ -76,7 +82,12 @@ class EventReader:
         untold = self._untold(step, at)
         match step:
             case steps.Started(start=start):
-                self._message_ids = {start.message_id, *(start.carry.message_ids if start.carry else ())} - {None}
+                before = self._message_ids if self._alike else ()  # a reset takes them once more
+                carried = start.carry.message_ids if start.carry else ()
+                self._message_ids = {*before, start.message_id, *carried} - {None}
+            case steps.Finished(alike=alike) if alike:
+                # The calls that were open there are in the next run again, if they were not undone.
+                self._open, self._calls, self._asks = {}, {}, []
             case steps.Said(said=said) if said.message_id in self._message_ids:
                 return []
             case steps.Said(said=said) if said.message_id is not None:
@@ -163,6 +174,8 @@ def _events(step: steps.Step, at: str) -> list[Event]:
             return [ToolLost(turn=call.turn, call_id=call.call_id, tool=tool, cause=cause, at=at)]
         case steps.ToolFinished(request=call, result=result):
             return [ToolFinished(turn=call.turn, result=result, at=at)]
+        case steps.Finished(alike=alike, why=why) if alike:
+            return [Switched(name="reset", reason=why or None, at=at)]
         case steps.Finished(outcome=outcome, why=why, next_run_id=""):
             return [Done(outcome=outcome, why=why, at=at)]
         case _:

@@ -192,7 +192,8 @@ class ApprovalReminder(_Event):
 
 
 class Switched(_Event):
-    """Somebody paused, resumed or closed the conversation."""
+    """Somebody paused, resumed or closed the conversation, cancelled its turn, or reset it: `name` says which. After
+    a "reset" it goes on from an earlier point, and what came since then is told once more as it comes to it."""
 
     kind: Literal["switched"] = "switched"
     name: str

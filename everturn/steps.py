@@ -137,3 +137,5 @@ class Finished(Step):
     why: str = ""
     next_run_id: str = ""
     """Set where it continued as a new run."""
+    alike: int = 0
+    """An operator reset it: so many events of the next run are this one's, too."""

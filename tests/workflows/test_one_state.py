@@ -3,6 +3,7 @@ on from the same."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -14,6 +15,7 @@ from everturn.carryover import REMEMBERED_IDS, InRun
 from everturn.errors import Stalled
 from everturn.history import first_step, read_steps
 from everturn.models import Compaction
+from everturn.namespace import Namespace
 from everturn.steps import Commanded
 from everturn.testing import ScriptedModel, call, fail, say, slow
 from everturn.workflows import carry
@@ -171,10 +173,10 @@ async def test_a_stalled_conversation_goes_on_without_the_histories_that_were_br
     monkeypatch.setattr(carry, "MAX_EVENTS", 40)
     monkeypatch.setattr(carry, "MAX_PACKED_CHARS", 0)
 
-    async def one_second(self: Client) -> float:
+    async def one_second(self: Namespace) -> float:
         return 1.0
 
-    monkeypatch.setattr(Client, "retention", one_second)
+    monkeypatch.setattr(Namespace, "retention", one_second)
     script, refusing = pages(10), [False]
     model = scripted(lambda messages: REFUSED if refusing[0] else script(messages))
     agent = agent_on(model, tools=[read_page])
@@ -318,3 +320,54 @@ async def test_a_plan_for_calls_that_a_reply_does_not_have_is_no_event(client: C
 
 async def _replied(conversation: Conversation) -> bool:
     return any(message.text == "By hand." for message in await conversation.transcript())
+
+
+async def test_who_waits_or_watches_goes_on_after_a_reset(client: Client, scripted: Scripted) -> None:
+    """The run that an operator's reset leaves is terminated, and the conversation is not over."""
+    agent = agent_on(scripted(["Hello.", call("refund", {"order_id": "81", "cents": 1}), "Refunded."]), tools=[refund])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Hi", keep_open=timedelta(minutes=5))
+        assert await conversation.reply() == "Hello."
+        await conversation.send("Refund it")
+        told: list[events.Event] = []
+
+        async def watch() -> None:
+            async for event in conversation.events(deltas=False):
+                told.append(event)
+
+        watcher = asyncio.create_task(watch())
+        await waiting(conversation)
+        # Another's handle: it does not know what was said, and the copied history shows the reply to "Hi" first.
+        reply = asyncio.create_task(client.conversation(conversation.id).reply())
+        outcome = asyncio.create_task(conversation.outcome())
+        await eventually(lambda: told and told[-1].kind == "approval_requested")
+        before = told[-1].cursor
+        await reset_to(client, conversation, task=-1)
+        await eventually(lambda: [event.kind for event in told[-2:]] == ["switched", "approval_requested"])
+        await conversation.approve()
+        assert await reply == "Refunded."
+        await conversation.close()
+        assert (await outcome).status == "completed"
+        await watcher
+        later = [event async for event in conversation.events(before, deltas=False)]
+    kinds = [event.kind for event in told]
+    assert kinds[:6] == ["message_received", "turn_started", "replied", "message_received", "turn_started", "replied"]
+    assert kinds[6:8] == ["tool_called", "approval_requested"]
+    assert kinds[8:] == [event.kind for event in later], "who comes back with a cursor of the run that was left"
+    assert kinds[8:11] == ["switched", "approval_requested", "decided"]
+    assert [told[8].name, told[8].reason] == ["reset", "it was terminated: it stood still"]  # type: ignore[union-attr]
+    assert kinds.count("done") == 1
+
+
+async def test_who_comes_back_to_a_conversation_that_was_over_and_reset_is_told_the_rest(
+    client: Client, scripted: Scripted
+) -> None:
+    agent = agent_on(scripted(in_turn("One.", "Two.")))
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Hi")
+        assert (await conversation.outcome()).text == "One."
+        told = [event async for event in conversation.events(deltas=False)]
+        await reset_to(client, conversation, task=0)
+        assert await conversation.reply() == "Two."
+        later = [event.kind async for event in conversation.events(told[0].cursor, deltas=False)]
+    assert later == ["turn_started", "replied", "switched", "turn_started", "replied", "done"]

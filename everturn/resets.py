@@ -1,0 +1,31 @@
+"""Where a conversation goes on after an operator's reset: in another run, which begins as the one that was left."""
+
+from __future__ import annotations
+
+from temporalio.api.enums.v1 import EventType, WorkflowTaskFailedCause
+from temporalio.client import Client, WorkflowExecutionDescription
+
+RESET = WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_RESET_WORKFLOW
+
+
+async def reset_of(client: Client, conversation_id: str, run_id: str) -> tuple[str, int]:
+    """The run that a reset of this one made, and how many events both have alike; ("", 0) if it was not reset."""
+    left = await client.get_workflow_handle(conversation_id, run_id=run_id).describe()
+    made = left.raw_description.workflow_extended_info.reset_run_id
+    if not made:
+        # A reset to an earlier run of the chain ends the latest one, and says so only there. What revives a
+        # conversation begins a chain of its own.
+        latest = await client.get_workflow_handle(conversation_id).describe()
+        made = latest.run_id if latest.run_id != run_id and _first_run(latest) == _first_run(left) else ""
+    if not made:
+        return "", 0
+    alike = 0
+    async for event in client.get_workflow_handle(conversation_id, run_id=made).fetch_history_events():
+        if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED:
+            failed = event.workflow_task_failed_event_attributes
+            alike = event.event_id if failed.cause == RESET else alike
+    return made, alike
+
+
+def _first_run(described: WorkflowExecutionDescription) -> str:
+    return described.raw_description.workflow_execution_info.first_run_id
