@@ -97,7 +97,7 @@ def _turns(request: Request) -> tuple[list[_Turn], bool]:
 
 def _add(turns: list[_Turn], role: str, blocks: Iterable[_Block]) -> None:
     """Puts blocks into the last turn if it has this role, as the API wants them to alternate."""
-    found = list(blocks)
+    found = blocks if isinstance(blocks, list) else list(blocks)
     if found and turns and turns[-1][0] == role:
         turns[-1][1].extend(found)
     elif found:

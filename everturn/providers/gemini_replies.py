@@ -33,6 +33,8 @@ BESIDE: Final = {
 }
 """What comes beside the parts, and the name under which it is kept."""
 
+_PLAIN: Final = frozenset({"content", "finishReason", "index"})
+"""What most candidates have and nothing else: these come for every few words of a reply."""
 _OF_A_CANDIDATE: Final = ("finishMessage", "safetyRatings")
 
 _STOPS: dict[str, Stop] = {
@@ -170,7 +172,7 @@ class Assembler:
             self._usage = usage
         if version := chunk.get("modelVersion"):
             self._said_of_it["modelVersion"] = version
-        if a_dict(feedback := chunk.get("promptFeedback")).get("blockReason"):
+        if (feedback := chunk.get("promptFeedback")) and a_dict(feedback).get("blockReason"):
             self._blocked, self._said_of_it["promptFeedback"] = True, feedback
         candidates = (a_dict(candidate) for candidate in a_list(chunk.get("candidates")))
         candidate = next((one for one in candidates if one and not one.get("index")), None)
@@ -207,15 +209,18 @@ class Assembler:
     def _take_candidate(self, candidate: dict[str, Any]) -> list[Delta]:
         self._answered = True
         self._finish = a_str(candidate.get("finishReason")) or self._finish
+        if not candidate.keys() <= _PLAIN:
+            self._take_beside(candidate)
+        parts = (a_dict(part) for part in a_list(a_dict(candidate.get("content")).get("parts")))
+        return [delta for part in parts for delta in self._take_part(part) if delta.text]
+
+    def _take_beside(self, candidate: dict[str, Any]) -> None:
         self._said_of_it |= {name: candidate[name] for name in _OF_A_CANDIDATE if candidate.get(name)}
         if logprobs := a_dict(candidate.get("logprobsResult")):
             self._take_logprobs(logprobs, candidate.get("avgLogprobs"))
         for key in BESIDE:
             if found := a_dict(candidate.get(key)):
                 self._beside.setdefault(key, {}).update(found)
-        parts = (a_dict(part) for part in a_list(a_dict(candidate.get("content")).get("parts")))
-        deltas = [delta for part in parts for delta in self._take_part(part)]
-        return [Delta(delta.kind, mend(delta.text)) for delta in deltas if delta.text]
 
     def _take_logprobs(self, found: dict[str, Any], average: object) -> None:
         """Logprobs that were asked for. A stream brings them in pieces."""
@@ -249,7 +254,7 @@ class Assembler:
             last.pieces.append(text)
         elif text or extra:
             self._parts.append(_Words(kind, extra, [text]))
-        return Delta(kind, text)
+        return Delta(kind, mend(text))
 
     def _take_call(self, part: dict[str, Any]) -> None:
         """Takes in a `functionCall` part: a whole call, the start of one, or more of the one that is open.

@@ -106,7 +106,7 @@ def _assistant(message: Message, *, dialect: Dialect, own: bool) -> Encoded:
     text = "".join(
         _words(part)
         for place, part in enumerate(message.parts)
-        if not (place in spoken or is_sound(part) or (back and IMAGES in part.extra))
+        if not (part.extra and (place in spoken or is_sound(part) or (back and IMAGES in part.extra)))
     )
     # Another provider's thoughts stay with it.
     thinking = [part for part in message.parts if own and isinstance(part, Thinking)]

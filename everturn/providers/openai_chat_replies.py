@@ -100,7 +100,11 @@ class Assembler:
         if chunk.get("service_tier"):
             self._said_of_it["service_tier"] = chunk["service_tier"]
         choices = chunk.get("choices")
-        choice = self._choice(choices) if isinstance(choices, list) and choices else {}
+        choice: dict[str, Any] = {}
+        if isinstance(choices, list) and choices:
+            first = choices[0]
+            followed = type(first) is dict and self._index is not None and first.get("index") == self._index
+            choice = first if followed else self._choice(choices)
         if chunk.get("usage") or "usage" in choice or "x_groq" in chunk:
             for usage in (choice.get("usage"), a_dict(chunk.get("x_groq")).get("usage"), chunk.get("usage")):
                 self._usage = a_dict(usage) or self._usage

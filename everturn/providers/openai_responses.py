@@ -172,14 +172,14 @@ def _output(call: ToolCall, result: ToolResult | None, *, wire_id: str, own: boo
     item["output"] = _result_content(result, own=told) if result else NO_RESULT
     if own and call.extra.get("caller") is not None:
         item["caller"] = call.extra["caller"]  # a program's call: the result goes to the program
-    return item | (result.extra if result and told else {})
+    return item | result.extra if result and told and result.extra else item
 
 
 def _result_content(result: ToolResult, *, own: bool) -> str | list[dict[str, Any]]:
     """Text, or a list where there is more than text. The protocol has no flag for errors: they are put into words."""
     text = result.text
     prefix = "Error: " if result.is_error and not text.lower().startswith("error") else ""
-    if all(isinstance(part, Text) and not (own and part.extra) for part in result.content):
+    if all(isinstance(part, Text) for part in result.content) and not (own and any(p.extra for p in result.content)):
         return prefix + text
     content = [*_content(result.content, own=own)]
     return [{"type": "input_text", "text": prefix.rstrip()}, *content] if prefix else content

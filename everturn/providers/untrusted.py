@@ -32,7 +32,8 @@ def parse(text: str | bytes) -> Any:
 
     Halves of surrogate pairs are let through, because streams cut characters in two: `mend` what was joined.
     """
-    _check_count(text)
+    if len(text) > MAX_VALUES:
+        _check_count(text)
     try:
         return from_json(text, allow_inf_nan=False)
     except ValueError as error:
@@ -57,7 +58,7 @@ def write(value: Any) -> bytes:
 
 def mend(text: str) -> str:
     """Joins the halves of surrogate pairs; a half without its other half becomes U+FFFD."""
-    if not _SURROGATE.search(text):
+    if text.isascii() or not _SURROGATE.search(text):
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
@@ -103,7 +104,7 @@ def a_count(value: object) -> int:
 def _check_count(text: str | bytes) -> None:
     # Each value comes after one of these three, but the first. Those inside of strings count too, which does no harm.
     signs = (b",", b"[", b"{") if isinstance(text, bytes) else (",", "[", "{")
-    if len(text) > MAX_VALUES and sum(map(text.count, signs)) > MAX_VALUES:  # type: ignore[arg-type]
+    if sum(map(text.count, signs)) > MAX_VALUES:  # type: ignore[arg-type]
         raise TooManyValues(f"it holds more than {MAX_VALUES:,} values")
 
 
