@@ -28,16 +28,16 @@ TOO_LARGE = "PayloadTooLarge"
 """Error type of what can't be sent for its size."""
 
 NOT_TO_BE_HAD = "PayloadNotToBeHad"
-"""Error type of what is in a storage that lacks it, or that a codec can't decode."""
+"""Error type of a payload that its storage does not have, or that the codec can't decode."""
 
 INVALID = "InvalidPayload"
-"""Error type of what is not what it should be."""
+"""Error type of a payload that is not of the expected type."""
 
 UNREADABLE_INPUTS = (INVALID, NOT_TO_BE_HAD)
-"""Error types of an activity that was not begun, for it could not read what it was to do."""
+"""Error types of an activity that did not begin, since its input could not be read."""
 
 NOT_HAD = b"everturn/not-had"
-"""As the encoding of a payload: its data says why there is another in its place."""
+"""The encoding of a payload that takes the place of one that can't be read: its data says why."""
 
 
 class _Json(PydanticJSONPlainPayloadConverter):
@@ -61,8 +61,8 @@ _CONVERTERS = tuple(
 
 @dataclass(frozen=True)
 class NoValue:
-    """In the place of a value that can't be read and of which no type is expected: a signal's input, what a failure
-    has to say beside its message. There, an exception of ours would fail the workflow."""
+    """Takes the place of an unreadable value if no type is expected: a signal's input, or the details of a failure. In
+    those, an exception would fail the workflow."""
 
     why: str
     elsewhere: bool = False

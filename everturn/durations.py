@@ -1,4 +1,4 @@
-"""Durations that users write: a timedelta above zero. A number is refused, for it does not say of what."""
+"""Durations that users write: a timedelta above zero. A number is refused, since it does not say its unit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def problem(value: object, *, may_be_zero: bool = False) -> str:
     if isinstance(value, timedelta) and (value > timedelta() or (may_be_zero and value == timedelta())):
         return ""
     if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
-        return f"{value!r} does not say of what. Write timedelta(seconds={value!r}), if seconds are meant."
+        return f"{value!r} has no unit. Write timedelta(seconds={value!r}), if seconds are meant."
     least = "of zero or more" if may_be_zero else "above zero"
     return f"{value!r} is no duration. {CURE.replace('above zero', least)}"
 

@@ -1,8 +1,8 @@
-"""What a worker's converter does with payloads that are not to be had: stored elsewhere, or encoded by another codec.
+"""What a worker does with payloads that it can't get at: stored elsewhere, or encoded by another codec.
 
 The SDK fails a workflow task for each of them, for ever: one signal that claims a stored payload freezes a conversation
-for everybody. Here, the task fails a few times, for another worker may have it. Then something that says why takes the
-payload's place, and the conversation handles that.
+for everybody. Here, the task fails a few times, since another worker may be able to read it. Then a payload that says
+why takes its place, and the conversation handles that.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class GuardedConverter(DataConverter):
 
 
 def _passes(error: BaseException | None) -> bool:
-    """Whether it may go by itself: a storage that is away, and not one that lacks what is asked for."""
+    """Whether the error may be temporary: the storage can't be reached, as opposed to lacking what is asked for."""
     while error:
         if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
             return True
@@ -111,5 +111,5 @@ def guarded(client: Client) -> Client:
 
 
 def strict(converter: DataConverter) -> DataConverter:
-    """The converter for who reads histories, and must not be shown one with holes."""
+    """The converter for readers of histories: they get an error, and no substitute, for what can't be read."""
     return converter.original if isinstance(converter, GuardedConverter) else converter

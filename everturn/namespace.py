@@ -19,10 +19,10 @@ TRIES = 4
 FIRST_PAUSE_SECONDS = 0.1
 
 AGAIN_SECONDS = 30.0
-"""Between two questions that had no answer."""
+"""The pause after a question without an answer, before it is asked again."""
 
 SHORTEST_RETENTION = 86_400.0
-"""What Temporal keeps histories for at least, and so what is reckoned with until it says."""
+"""Temporal keeps histories at least this long: assumed until the server says more."""
 
 T = TypeVar("T")
 
@@ -68,7 +68,7 @@ class _Answer(Generic[T]):
         self._asked_at: float | None = None
 
     async def get(self) -> T:
-        """The answer; what goes without one while there is none."""
+        """The answer, or the value to go on with until there is one."""
         waits = self._asked_at is not None and time.monotonic() - self._asked_at < AGAIN_SECONDS
         if not self.known and not waits:
             await self._try()

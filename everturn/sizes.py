@@ -18,7 +18,7 @@ MAX_NAME_CHARS = 500
 
 
 MAX_DEPTH = 100
-"""Objects and lists in one another. JSON of 200 levels can't be read, and what crosses is wrapped in some of ours."""
+"""Levels of objects and lists. JSON of 200 levels can't be read, and payloads add some levels of their own."""
 
 
 def too_deep(value: Any) -> bool:
@@ -40,8 +40,8 @@ def flat(value: Any) -> Any:
 
 
 def child_id(parent: str, call_id: str) -> str:
-    """The id of the conversation that answers a call: `parent.call_id`. If that is too long, a digest stands for the
-    end of it."""
+    """The id of the conversation that answers a call: `parent.call_id`. If that is too long, its end is replaced by a
+    digest."""
     whole = f"{parent}.{call_id}"
     written = whole.encode("utf-8", "replace")
     if len(written) <= MAX_ID_BYTES:

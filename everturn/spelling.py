@@ -41,9 +41,9 @@ def refuse_unknown(what: str, given: Iterable[str], known: Collection[str], *, e
 def known_options(
     what: str, error: type[ConfigError], *, also: Callable[[], Collection[str]] = tuple
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """For a constructor: an option that it does not have is `error`, where Python has a bare TypeError.
+    """For a constructor: an unknown option raises `error`, with the nearest one, in place of Python's TypeError.
 
-    `also`: what it hands on to somebody else.
+    `also`: options that it passes on to another function.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:

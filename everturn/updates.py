@@ -1,8 +1,8 @@
 """Commands on their way to a conversation: taken, refused, or truthfully said to be still under way.
 
 An update that no worker has taken yet stays with the server, and would be carried out whenever a worker comes: long
-after somebody was told that it came to nothing. So what is given up here is withdrawn first, by a signal, which needs
-no worker: Temporal hands over signals before the updates that wait, whatever any clock says.
+after somebody was told that it had failed. So an update that is given up is first withdrawn by a signal. The server
+takes a signal without a worker, and hands it to the next worker before the updates that wait, whatever any clock says.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from everturn.history import first_step
 from everturn.payloads import Status, WaitingCall
 
 RESEND_SECONDS = 0.05
-"""Before an update is sent again whose workflow task was turned down."""
+"""The pause before an update is sent again, if the server refused the workflow task that it was in."""
 
 STARTED = PendingWorkflowTaskState.PENDING_WORKFLOW_TASK_STATE_STARTED
 
 REQUEST_TIMEOUT = timedelta(seconds=5)
 GLANCE_TIMEOUT = timedelta(milliseconds=500)
 SETTLE_SECONDS = 8.0
-"""How long a worker that has begun with a workflow task, and was perhaps lost in it, may keep us from being certain."""
+"""How long to wait for the end of a workflow task that a worker has begun: until then, the update may be taken."""
 
 
 async def send(client: Client, conversation_id: str, name: str, payload: dict[str, Any]) -> dict[str, Any]:
@@ -44,7 +44,7 @@ async def send(client: Client, conversation_id: str, name: str, payload: dict[st
     handle = client.get_workflow_handle(conversation_id)
     deadline = time.monotonic() + rpc.WORKER_TIMEOUT_SECONDS
     while True:
-        # Each time with an id of its own: the server would tell of the first one's end again.
+        # A new id each time: for an old one, the server would give the first update's result again.
         update = _Update(client, conversation_id, name, uuid4().hex)
         try:
             answer: dict[str, Any] = await handle.execute_update(
@@ -71,7 +71,7 @@ async def send(client: Client, conversation_id: str, name: str, payload: dict[st
 
 
 async def _by_signal(client: Client, conversation_id: str, name: str, payload: dict[str, Any]) -> dict[str, Any]:
-    """What a signal can do in an update's place: what it answers is seen in the status before and after it."""
+    """Sends a signal in place of an update; its answer is made from the status before and after it."""
     addressed = _addressed(await _status(client, conversation_id), name, payload)
     if name in names.DECISIONS and not addressed:
         raise Refused(

@@ -1,13 +1,13 @@
 """Runs what users wrote: tools, predicates, policies, validators, and what turns their values into words.
 
-Such code may hang, block, die or lie, and must not take the worker with it:
+Such code may hang, block, die or lie. That must not harm the worker:
 
 - A sync function runs in a daemon thread, so that neither the event loop nor the end of the process waits for it. An
   async one runs on the loop, in a task of its own: what it does to its task, it does to itself.
 - What it raises comes out as an Exception: a KeyboardInterrupt or a CancelledError of its own would be taken for
   somebody else's, and end the worker or have a paid reply asked for again.
-- It has a time-out, which begins when it does, since no call waits for a thread. What goes on all the same is left
-  behind: a thread can't be stopped, and a task may refuse.
+- It has a time-out, which begins when the code does, since no call waits for a thread. After it, code that still runs
+  is abandoned: a thread can't be stopped, and a task may ignore that it is cancelled.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _log = get_logger("everturn.worker")
 
 
 class TookTooLong(Exception):
-    """It was left behind."""
+    """It ran for longer than its time-out, and was abandoned."""
 
     def __init__(self) -> None:
         super().__init__("it did not end in time")
@@ -67,7 +67,7 @@ class Threads(Executor):
         self._closed = False
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Raises NoThread where all are busy."""
+        """Raises NoThread if all are busy."""
         future: Future[Any] = Future()
         with self._lock:
             if self._idle:
@@ -127,10 +127,10 @@ async def call(
     finish: Callable[[Any], Any] | None = None,
     threads: Executor | None = None,
 ) -> Any:
-    """What the function returns, sync or async, as `finish` makes it of that; None of it runs longer than `seconds`.
+    """What the function returns, sync or async, after `finish` has converted it. Neither runs longer than `seconds`.
 
     Both see the caller's context variables. Raises TookTooLong, NoThread, or whatever they raise, as an Exception;
-    CancelledError only where the caller is cancelled.
+    CancelledError only if the caller is cancelled.
     """
     task = asyncio.create_task(_run(function, finish, threads or _threads))
     try:
@@ -217,7 +217,7 @@ _cancelled: set[asyncio.Task[Any]] = set()
 async def _ended(task: asyncio.Task[Any]) -> bool:
     """Cancels what still runs, and says whether it has come to an end of its own: with a result, or an error.
 
-    One that does not end is nobody's any more: the loop would wait for it before it closes.
+    One that does not end is taken out of asyncio's list: the loop would wait for it before it closes.
     """
     if not task.done():
         _cancelled.add(task)

@@ -18,7 +18,7 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, 
 from everturn.payloads import DecisionCheck, ModelRequest, ToolRequest
 
 LAG_WINDOW_SECONDS = 300.0
-"""Clocks are set now and then: what was measured before is forgotten after twice as long."""
+"""Clocks are set now and then: a measurement is forgotten after twice this time at the latest."""
 
 _began: ContextVar[float] = ContextVar("began")
 
@@ -30,8 +30,8 @@ def this_try() -> timedelta:
 
 
 class Lags:
-    """How long tasks lie in this worker before they begin. The server says when it handed one over, by its own clock:
-    how far that is from ours shows in the quickest of the last minutes' tasks."""
+    """How long tasks wait in this worker before they begin. The server says when it handed a task over, but by its own
+    clock: the difference between the two clocks is taken from the quickest task of the last minutes."""
 
     def __init__(self) -> None:
         self._least = self._least_before = inf

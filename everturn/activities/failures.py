@@ -27,7 +27,7 @@ INVALID_REPLIES = timedelta(minutes=1)
 more often than passing ill."""
 
 EMPTY_REPLIES = 3
-"""From this try of a turn on, a reply that says nothing is taken for its end."""
+"""From this try of a turn on, an empty reply is accepted as the end."""
 
 SPENT = "everturn_spent_seconds"
 
@@ -72,10 +72,10 @@ def not_asked(error: Exception, *, fallback: str | None) -> ApplicationError:
 
 
 def of_empty(reply: Reply, patience: Patience) -> ApplicationError | None:
-    """Another try for a reply that says nothing; None where it was tried often enough, and nothing is the answer.
+    """Another try for an empty reply; None after EMPTY_REPLIES tries: then the empty reply is the answer.
 
-    Most models do that now and then, and rarely twice. Claude does it where it finds that its tools have said it all,
-    and then each time.
+    Most models do that now and then, and rarely twice. Claude does it each time if it finds that its tools have said
+    everything.
     """
     if activity.info().attempt >= EMPTY_REPLIES:
         return None
@@ -89,9 +89,9 @@ def handed_over() -> ApplicationError:
 
 
 def spend(delay: timedelta, longest: timedelta) -> bool:
-    """Spends this try and the delay behind it; False where that is more patience than there is."""
+    """Spends the time of this try and of the delay after it; False if patience does not last that long."""
     info = activity.info()
-    if info.is_local:  # it has no heartbeats to keep in mind what it spent: as if all tries had been like this one
+    if info.is_local:  # it has no heartbeats to remember what it spent: assume that all tries took as long as this one
         return info.attempt * (this_try() + delay) <= longest
     total = spent() + this_try() + delay
     if total > longest:

@@ -22,7 +22,7 @@ from everturn.payloads import ToolRequest
 from everturn.tools import Tool
 
 QUIETLY = timedelta(seconds=5)
-"""How long an activity is handed back before its conversation is told: some ten tries, and no event of the history."""
+"""How long an activity is handed back before its conversation is told. About ten tries, which cost no history event."""
 
 FIRST_DELAY_SECONDS = 0.1
 LONGEST_DELAY_SECONDS = 2.0
@@ -46,15 +46,15 @@ class NoLongerAvailable(Exception):
 
 
 def agent_of(agents: Mapping[str, Agent], request: _Request) -> Agent:
-    """The agent that a request is for. Raises what hands it back if this worker does not host it."""
+    """The agent that a request is for. If this worker does not host it, raises the error that hands it back."""
     if agent := agents.get(request.agent):
         return agent
     raise _handed_back(f"the agent {request.agent!r}", agents, request.hand_back_for)
 
 
 def tool_of(agents: Mapping[str, Agent], name: str, request: ToolRequest) -> Tool:
-    """The agent's tool. Raises what hands the call back if this worker lacks it: another version may have it. Raises
-    NoLongerAvailable once patience is over; a call that a person approved is not given up so, but stalls."""
+    """The agent's tool. If this worker lacks it, raises the error that hands the call back: another worker may have it.
+    After patience, raises NoLongerAvailable; a call that a person approved stalls instead."""
     tool = agent_of(agents, request).tool(name)
     if tool and tool.runs_on == "worker" and not tool.agent:
         return tool
@@ -65,8 +65,8 @@ def tool_of(agents: Mapping[str, Agent], name: str, request: ToolRequest) -> Too
 
 
 def request_of(arguments: Sequence[RawValue]) -> ToolRequest:
-    """The input of an activity that this worker has no function for. Raises what hands it back if it is no tool's: a
-    newer version of everturn may know it."""
+    """The input of an activity that this worker has no function for. If it is not a tool's, raises the error that hands
+    it back: a newer version of everturn may know it."""
     try:
         [value] = arguments
         request: ToolRequest = activity.payload_converter().from_payload(value.payload, ToolRequest)

@@ -65,7 +65,7 @@ async def fitted(reply: Reply, *, turn: int, artifacts: Artifacts | None) -> Rep
     room = limit // (2 * len(parts))
     cut = tuple(_cut(part, notice, room) if index in large else part for index, part in enumerate(parts))
     _log.warning("reply.cut", turn=turn, bytes=size, limit=limit, parts=len(large), kept_as=name or None)
-    # What a provider's own parts refer to may be gone. To nobody's message, it is not bound.
+    # What the provider's own parts refer to may be gone: a message of no provider is encoded without such references.
     return reply.model_copy(update={"message": Message(role=reply.message.role, parts=cut)})
 
 
@@ -105,7 +105,7 @@ def _too_large(parts: tuple[Part, ...], limit: int) -> set[int]:
 
 def _cut(part: Part, notice: str, room: int) -> Part:
     bare = part.model_copy(update={"extra": {}})
-    if size_of(bare) <= min(room, SMALL_BYTES):  # it was what the provider put beside it
+    if size_of(bare) <= min(room, SMALL_BYTES):  # only its `extra` was large
         return bare
     match part:
         case Text() | Thinking():
@@ -134,11 +134,11 @@ def _described(part: Part) -> str:
 
 
 async def _kept(parts: list[Part], *, turn: int, artifacts: Artifacts | None) -> str:
-    """Keeps the parts whole; returns under which name, empty if that was not possible."""
+    """Keeps the parts whole, and returns the name under which they are kept; empty if that was not possible."""
     if artifacts is None:
         return ""
     info = activity.info()
-    # No call of a model has such an id: it is no word.
+    # No model gives a call such an id, with a space in it.
     whole = ToolResult(call_id=f"turn {turn}", name="reply", content=tuple(map(_content, parts)))
     try:
         keeping = asyncio.to_thread(artifacts.keep, info.workflow_id or "", whole)

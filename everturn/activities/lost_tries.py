@@ -37,26 +37,26 @@ IN_COMPANY = 2
 """So often a call is lost before it is run alone."""
 
 ALONE_SECONDS = 15.0
-"""How long the next one waits for it. What kills, kills soon, as a rule."""
+"""How long the next one waits for it. A call that kills its worker usually does so within seconds."""
 
 LONGEST_WAIT_SECONDS = 2.0
-"""For its turn. Then it is handed back: its time-out at the server would begin to run out."""
+"""How long a call waits for its turn, before it is handed back: its time-out at the server is running."""
 
 MOST_MET = 10_000
 
 BACK_IN = timedelta(seconds=1)
 
 SETTLE_SECONDS = 0.25
-"""Before it begins: those that came with it first leave word that they wait."""
+"""A pause before it begins, so that the calls that came with it can first leave word that they wait."""
 
 LOST, AT, RAN = "everturn_lost", "everturn_at", "everturn_ran"
-"""How many tries were lost before try AT; whether that one is lost too if no later one has left word."""
+"""What a try leaves: how many tries were lost before try AT, and whether AT is lost too if it ends without a word."""
 
 _left: ContextVar[dict[str, Any] | None] = ContextVar("left")
 
 
 def left() -> dict[str, Any]:
-    """What this try leaves to the next one, as it stands."""
+    """What this try leaves to the next one, so far."""
     found = _left.get(None)
     if found is None:
         found = {}
@@ -98,7 +98,7 @@ class _Try(ActivityInboundInterceptor):
         before = lost()
         if before >= MOST:
             raise ApplicationError(
-                f"Its worker was lost {before} times while it ran.",
+                f"The worker of {info.activity_type} was lost {before} times while it ran.",
                 {"cure": "Look at the workers' logs: what kills them? Then `resume`."},
                 type=names.WORKER_LOST,
                 non_retryable=True,
@@ -111,14 +111,14 @@ class _Try(ActivityInboundInterceptor):
 
 
 class Alone:
-    """A worker's: where calls that were lost again and again take turns."""
+    """One for each worker: calls that were lost again and again take turns here."""
 
     def __init__(self) -> None:
         self._turn = asyncio.Lock()
 
     @asynccontextmanager
-    async def where_doubtful(self) -> AsyncIterator[None]:
-        """For the block, no other such call begins here; or for ALONE_SECONDS of it."""
+    async def if_lost_before(self) -> AsyncIterator[None]:
+        """If this call was lost before, no other such call begins here until the block ends, or for ALONE_SECONDS."""
         before = lost()
         if before < IN_COMPANY:
             yield
@@ -153,7 +153,7 @@ class Alone:
 
 
 class LocalTries:
-    """A worker's: how often local activities were lost. They leave no word of their own, but each loss is one more
+    """One for each worker: how often local activities were lost. They have no heartbeats, but each loss is one more
     attempt at their workflow task, and the server counts those."""
 
     def __init__(self) -> None:
@@ -177,7 +177,7 @@ class LocalTries:
 
 
 async def _leave_for_certain(before: int, *, ran: bool) -> None:
-    """As `leave`, but once this returns, the server has it. Raises RPCError where it has not."""
+    """As `leave`, but waits until the server has it. Raises RPCError if it can't."""
     info = activity.info()
     left().update({LOST: before, AT: info.attempt, RAN: ran})
     handle = activity.client().get_async_activity_handle(task_token=info.task_token)

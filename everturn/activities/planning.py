@@ -27,7 +27,7 @@ AT_ONCE = 32
 
 MAX_TEXT_CHARS, SHORT_TEXT_CHARS = 4_000, 120
 MAX_PLAN_BYTES = 300_000
-"""The plan crosses beside the reply. If it is longer, its texts are short."""
+"""The plan goes to the workflow together with the reply. If it is larger than this, its texts are cut short."""
 
 
 async def plan_calls(
@@ -50,7 +50,7 @@ async def plan_calls(
         if most == MAX_PLANNED_CALLS
         else "Not run: the conversation's limit of tool calls is used up. Conclude without it."
     )
-    slots = asyncio.Semaphore(AT_ONCE)  # each in its own time: one that hangs is not the others' delay
+    slots = asyncio.Semaphore(AT_ONCE)  # a call whose predicate hangs takes one slot, and does not delay the others
 
     async def plan(call: ToolCall) -> PlannedCall:
         async with slots:
@@ -120,7 +120,7 @@ async def _plan(agent: Agent, call: ToolCall, *, careful: bool) -> PlannedCall:
 async def _asked(tool: Tool, call: ToolCall) -> bool:
     try:
         return await tool.needs_decision(call.arguments)
-    except InvalidArguments:  # of a validator that just let them pass
+    except InvalidArguments:  # of a validator that accepted them a moment ago
         return True
 
 

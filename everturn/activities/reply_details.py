@@ -13,7 +13,7 @@ LEFT_OUT: Final = "left_out"
 
 def short(reply: Reply) -> Reply:
     """The reply without the details that are too large for a history, such as the logprobs of a long text; their names
-    are under `left_out`. Who needs them asks by `generate()`."""
+    are under `left_out`. `generate()` gives all of them."""
     large = [name for name, value in reply.details.items() if size_of(value) > MAX_DETAIL_BYTES]
     if not large:
         return reply

@@ -1,4 +1,4 @@
-"""A tool's call that failed in passing, by the tool's own word: tried again while its patience lasts."""
+"""Calls that failed temporarily, as the tool itself says: tried again while the tool's patience lasts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _log = get_logger("everturn.tool")
 
 
 async def told_in_the_end(tool: Tool, error: Exception) -> str:
-    """What the model is told once no more tries are to be had. Until then, raises what asks Temporal for another."""
+    """What the model is told when there are no more tries. Until then, raises what makes Temporal try again."""
     text, attempt = await safe_error_text(error), activity.info().attempt
     if tool.effect == "once":
         _log.error("retry.refused", tool=tool.name, effect=tool.effect, error=text)

@@ -98,7 +98,7 @@ class ToolCalls:
                 return _result(name, request, _lost(tool, lost), is_error=True)
             if tool.effect == "once":
                 await undone.check(name, request)
-            async with self._alone.where_doubtful():
+            async with self._alone.if_lost_before():
                 started = time.monotonic()
                 content, failed = await self._outcome(tool, request, beat)
             whole = _result(name, request, content, is_error=failed)
@@ -206,7 +206,7 @@ def _lost(tool: Tool, times: int) -> Content:
 
 def _refused(request: ToolRequest, error: InvalidArguments) -> Content:
     if request.decision and request.decision.arguments is not None:
-        # A human's slip is the human's to mend: the call goes back to the desk.
+        # A human's slip is the human's to mend: the call waits for a person again.
         raise ApplicationError(
             f"the edited arguments do not fit: {error}", type=INVALID_EDIT, non_retryable=True
         ) from None

@@ -1,8 +1,8 @@
-"""What a reset undid, and a tool did all the same.
+"""Whether a tool ran before a reset, in the part of the history that the reset undid.
 
-`temporal workflow reset` goes back to an earlier point of a history. What came later is in the run that was left, with
-what its tools did: a payment is not taken back. So before a `once` tool runs in a conversation that was reset, the run
-that was left is looked at, here, for a workflow does no I/O.
+`temporal workflow reset` goes back to an earlier point of a history, in a new run. What came later stays in the old
+run, and what its tools did stays done: a payment is not taken back. So before a `once` tool runs in a conversation that
+was reset, the old run is read. An activity does that, since a workflow does no I/O.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _made_by_reset: OrderedDict[str, bool] = OrderedDict()
 
 @dataclass
 class _Undone:
-    """Of the runs that were left behind."""
+    """What is found in the old runs."""
 
     runs: dict[str, str] = field(default_factory=dict)
     """How each call of the tool ended there, by call_id, in words."""
@@ -40,7 +40,7 @@ class _Undone:
 
 
 async def check(tool: str, request: ToolRequest) -> None:
-    """Raises ApplicationError where this call, or one that it may be in another's place, ran before a reset."""
+    """Raises ApplicationError if this call may have run before a reset, as itself or as an earlier call of the tool."""
     if request.again:
         return
     info = activity.info()
@@ -65,7 +65,7 @@ async def check(tool: str, request: ToolRequest) -> None:
 
 
 async def _by_reset(client: Client, conversation: str, run: str) -> bool:
-    """Whether a reset made this run: it begins with the event of the run that was left, which names that one."""
+    """Whether a reset made this run: its first event is a copy of the old run's, and names that one."""
     if run not in _made_by_reset:
         handle = client.get_workflow_handle(conversation, run_id=run)
         async for event in handle.fetch_history_events(page_size=1):
@@ -88,8 +88,8 @@ async def _look(
     is_left: bool,
     seen: set[str],
 ) -> None:
-    """Notes what the tool did in a run that was left, from event `since` on; and goes on to the runs that this one, or
-    one before it, was reset from, and to those that went on from it."""
+    """Notes what the tool did in an old run, from event `since` on. Then reads the runs that this one was reset from,
+    and the one that continued it."""
     if run in seen:
         return
     seen.add(run)

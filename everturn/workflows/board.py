@@ -45,7 +45,7 @@ class Board:
             self._indexed_state = state
             workflow.upsert_search_attributes(_attributes(state, self._agent, self._progress))
         if not self._due:
-            # Behind all that is ready to run now: of 300 calls that begin to wait, each would write all of them down.
+            # After everything that is ready to run now: if 300 calls begin to wait, each would write down all of them.
             self._due = True
             asyncio.get_running_loop().call_soon(self._redraw)
 

@@ -6,16 +6,15 @@ from temporalio import workflow
 
 
 class Chain:
-    """The runs that continue one another have one id: the first run's.
+    """The runs that continue one another share one id: that of the first run.
 
-    A reset goes back and does again what was done behind that point. From there on, the id is that of the new run, so
-    that a call which is made again has a key of its own. What was scheduled before that point was written down with the
-    id that it had then.
+    A reset goes back to an earlier point, and what came after it is done again. From that point on, the id is that of
+    the new run, so that a call which is made again gets a new key. Calls that were scheduled before it keep theirs.
     """
 
     def __init__(self, carried: str, *, reset_run: str = "") -> None:
         info = workflow.info()
-        # A run that a reset made begins with the event of the run that was left, which holds that one's id.
+        # The first event of a run that a reset made is a copy of the old run's, and holds that one's id.
         reset = info.original_execution_run_id not in ("", info.run_id)
         self.reset_run = info.run_id if reset else reset_run
         """The run that the last reset made, this one or one before; empty if there was none."""

@@ -19,12 +19,12 @@ from everturn.payloads import Withdrawal
 from everturn.records import Record, explain
 
 REMEMBERED = 1000
-"""Updates that were withdrawn: they come, if at all, in the next workflow task."""
+"""Ids of withdrawn updates. Such an update comes in the next workflow task, or never."""
 
 P = TypeVar("P", bound=Record)
 
 Later = Callable[[str], None]
-"""Takes a signal that was held, or logs why it can't be taken; which it is told if there is a reason already."""
+"""Takes a signal that was held; if it is given a reason, or finds one, logs why the signal can't be taken."""
 
 
 class Commands:
@@ -34,7 +34,7 @@ class Commands:
         self.updates = 0
         """So many were taken in this run."""
         self.lost = ""
-        """A signal that another worker may be able to read; the conversation waits for a person."""
+        """Why a signal can't be read here, though another worker may; the conversation waits for a person."""
         self._signals = 0
         self._withdrawn: dict[str, None] = {}
         workflow.set_signal_handler(names.WITHDRAW, self._withdraw)
@@ -48,7 +48,7 @@ class Commands:
         take: Callable[[P], dict[str, Any]],
         hold: Callable[[P, Later], bool] | None = None,
     ) -> None:
-        """Takes `name` as a signal and as an update. `objection` says why a payload can't be taken, None where it can.
+        """Takes `name` as a signal and as an update. `objection` says why a payload can't be taken, or None.
 
         `hold` is asked about a signal that can't be taken now: True if it keeps it for later."""
 
@@ -85,8 +85,8 @@ class Commands:
         workflow.set_update_handler(name, on_update, validator=check)
 
     def _lost(self, inputs: tuple[Any, ...]) -> str:
-        """Why a signal's input is not to be had; empty if it is, or if nobody could read it. The same in each replay,
-        whoever can read it then."""
+        """Why this worker can't get at a signal's input; empty if it can, or if no worker could. Each replay has the
+        same answer, even on a worker that can read it."""
         self._signals += 1
         marker, replaying = f"unreadable signal {self._signals}", workflow.unsafe.is_replaying()
         if replaying and workflow.patched(marker):

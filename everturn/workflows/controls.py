@@ -99,7 +99,7 @@ class Controls:
             await self.message_or_end(keep_open)
 
     async def _nothing_lost(self) -> None:
-        """Waits for a person if a signal can't be read: what it said may matter, and is asked for only by them."""
+        """Waits for a person if a signal can't be read: it may have mattered, and only a person can send it again."""
         while (lost := self.commands.lost) and not self.closing:
             self.commands.lost = ""
             cure = "Set EVERTURN_STORAGE alike on all workers and clients, send it again if it matters, then resume."
@@ -120,8 +120,8 @@ class Controls:
     # ------------------------------------------------------------ messages
 
     def receive(self, message: Message, message_id: str | None = None, *, late: bool = False) -> bool:
-        """Puts a message into the inbox; False where one with this id came before. `late`: the conversation closes, and
-        it is for the run that takes it up again."""
+        """Puts a message into the inbox; False if one with this id came before. `late`: the conversation is closing,
+        and the message is for the run that takes it up again."""
         if message_id is not None:
             if message_id in self._message_ids:
                 return False

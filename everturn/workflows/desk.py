@@ -123,7 +123,7 @@ class Desk:
         self.decide(call.call_id, _expired(waiting, expiry))
 
     def hold(self, call_id: str, later: Later) -> bool:
-        """Keeps a decision that comes early, until its call waits; False where it is not early, but wrong or late."""
+        """Keeps a decision that comes early, until its call waits. False if it is not early, but wrong or late."""
         checked = call_id in self._checked
         first = call_id != names.EVERY_CALL and call_id not in self.waiting and call_id not in self._decisions
         return (checked or (first and self.expects(call_id))) and self._held.keep(call_id, later, waits=checked)
@@ -139,7 +139,7 @@ class Desk:
         self._decisions.pop(call_id, None)
 
     def settle_all(self) -> None:
-        """The turn is over: no call waits any more."""
+        """The turn is over: no call waits now."""
         self._checked.clear()
         self._held.settled()
         self.refused_edits = 0

@@ -1,7 +1,7 @@
-"""Which activities go to whichever worker polls first, and not to the one that has the conversation.
+"""Which activities go to any worker of the queue, and not to the one that runs the conversation.
 
-Temporal hands an activity to the worker that schedules it, if that has room ("eager"). One that lacks the activity's
-agent or tool would be handed each of its tries.
+Temporal hands an activity to the worker that schedules it, if that has room ("eager"). A worker that lacks the agent or
+the tool would be given every try.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Decisions by signal that come before their call waits for one.
 
-Temporal hands over signals before all else that happened meanwhile. So one that comes in together with what makes its
-call wait is there first: after a reset, which applies signals again, that is the rule. And while one person's decision
-is being checked by the agent's policy, another's waits for what comes of it.
+In a workflow task, Temporal delivers signals before everything else. So a decision that arrives together with the reply
+that it is about comes too early; after a reset, which applies signals again, it always does. And while one person's
+decision is being checked by the agent's policy, another person's waits for the outcome of the check.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ MAX_HELD = 256
 class _Early:
     call_id: str
     at: float
-    """The workflow task in which it came, by its time."""
+    """The time of the workflow task in which it came."""
     later: Later
     waits: bool
-    """For what comes of another decision; else only for the end of its workflow task: what nobody could know of when it
-    was sent is not its to decide."""
+    """It waits for the check of another decision. If False, it is given up after its workflow task: it can't be meant
+    for a call that nobody could know of when it was sent."""
 
 
 class Held:
@@ -48,7 +48,7 @@ class Held:
         self._early = [replace(one, waits=True) if one.call_id == call_id else one for one in self._early]
 
     def settled(self, call_id: str | None = None) -> None:
-        """The call is decided for certain, or all calls are: what came for it is too late."""
+        """The decision on the call is final, or on all calls: other decisions on it are too late."""
         self._give_up(lambda one: call_id is not None and one.call_id != call_id)
 
     def _give_up(self, keeps: Callable[[_Early], bool]) -> None:

@@ -1,4 +1,4 @@
-"""Waiting for a worker that hosts what is to run: unseen for some seconds, then for people to see."""
+"""Waiting for a worker that hosts what is to run: silently for some seconds, then shown in the status."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from everturn.workflows.eager import by_the_queue
 R = TypeVar("R")
 
 PATIENCE = timedelta(minutes=30)
-"""For a model turn's agent: as long as for its model, unless the agent says otherwise; who lacks it, can't know that.
-Counted by tries, as all patience: time without any worker spends nothing."""
+"""For a worker that hosts the agent of a model turn. It is the default of Patience.model: what the agent says itself, a
+worker that lacks it can't know. Only tries spend patience: time without any worker does not."""
 
 FIRST_DELAY_SECONDS = 1.0
 LONGEST_DELAY_SECONDS = 120.0

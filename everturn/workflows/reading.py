@@ -1,7 +1,7 @@
-"""What comes back to the workflow, read here and not by the SDK: there, what can't be read fails the workflow.
+"""Results are read here and not by the SDK, which fails the workflow if it can't read one.
 
-Whether a result could be read is a part of the history. Other code, or a worker with another storage, may find that it
-can read it after all; the conversation has gone on without it, and has to do so in each replay.
+Whether a result could be read is a part of the history. Other code, or a worker with another storage, may be able to
+read it later; but the conversation went on without it, and has to do so in each replay.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is left of a run's history, shared out among the calls of a reply before they run.
+"""How much of a run's history is left, shared among the calls of a reply before they run.
 
 Temporal terminates a run at 50 MB, and one reply can ask for 40 pictures. So each result is told beforehand how large
 it may be; the activity cuts what is larger, and the model is told. A run of this size ends at the next turn boundary.
@@ -20,10 +20,10 @@ TASK_BYTES = 2_500_000
 """Of the 4 MB that the end of a workflow task may have, with all that it starts and all that ran within it."""
 
 SMALL_BYTES = 10_000
-"""A decision of this size is taken however full the run is."""
+"""A decision of up to this size is taken even if the run is full."""
 
 FAIR_BYTES = 250_000
-"""A call with less than this waits for those that run: they may leave more than they were promised."""
+"""A call that would get less than this waits for the calls that run: they may use less than they were promised."""
 
 LEAST_BYTES = 4_000
 """Each call gets this, so that it can say something."""
@@ -49,7 +49,7 @@ class Room:
     def __init__(self) -> None:
         self._promised: dict[str, int] = {}
         self._task = (-1, 0)
-        """A workflow task, by the history's length, and what it has to carry so far."""
+        """The current workflow task, by the history's length, and the bytes that it has to carry so far."""
 
     @contextmanager
     def promised(self, call_id: str, size: int) -> Iterator[None]:

@@ -14,16 +14,16 @@ from everturn.records import Message, explain
 from everturn.workflows import commands
 
 MARKER = "unreadable start"
-"""By it, the history says that the run could not read what it was started with."""
+"""The patch marker by which the history says that the run could not read its input."""
 
 
 @dataclass(frozen=True)
 class Opening:
     start: Start
     problem: str = ""
-    """What is wrong with it, in words; empty where it is right."""
+    """What is wrong with it, in words; empty if nothing is."""
     handed: dict[str, Any] = field(default_factory=dict)
-    """What the run before handed over, if that is what can't be read. Other code may read it."""
+    """The input as it came from the run before, if it can't be read. Other code may be able to."""
 
     def handed_on(self, inbox: Iterable[Message]) -> dict[str, Any]:
         """The same, with the messages that came meanwhile."""

@@ -54,7 +54,7 @@ def test_a_worker_takes_no_other(option: str) -> None:
 
 
 def test_seconds_that_seem_to_be_meant_are_named() -> None:
-    with pytest.raises(InvalidTool, match=r"30 does not say of what. Write timedelta\(seconds=30\)"):
+    with pytest.raises(InvalidTool, match=r"30 has no unit. Write timedelta\(seconds=30\)"):
         tool(print_it, timeout=30)  # type: ignore[call-overload]
 
 
