@@ -38,8 +38,11 @@ class Board:
         self.indexed = bool(self._indexed_state)
         """The namespace has everturn's search attributes. Upserting one that it lacks would fail the workflow task."""
         self._due = False
+        self._loop = asyncio.get_running_loop()
 
     def show(self, state: State) -> None:
+        if not self._runs:
+            return
         if self.indexed and state != self._indexed_state:
             # An upsert is a history event: one for each change of the state, none for a turn.
             self._indexed_state = state
@@ -47,7 +50,16 @@ class Board:
         if not self._due:
             # After everything that is ready to run now: if 300 calls begin to wait, each would write down all of them.
             self._due = True
-            asyncio.get_running_loop().call_soon(self._redraw)
+            self._loop.call_soon(self._redraw)
+
+    @property
+    def _runs(self) -> bool:
+        """Not while Python clears away what a stopped worker left: that runs each `finally`, perhaps in the middle of
+        another workflow, which would get this one's commands."""
+        try:
+            return asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            return False
 
     def _redraw(self) -> None:
         self._due = False
