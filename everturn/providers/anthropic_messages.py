@@ -138,7 +138,7 @@ def _assistant(message: Message, *, own: bool, pairs: frozenset[str]) -> Iterato
         extra = part.extra if own else {}
         match part:
             case Text(text=text) if text.strip():  # the API refuses what is blank, even from its own models
-                yield _text(text) | extra
+                yield _text(text) | extra if extra else _text(text)
             case ToolCall():
                 yield _call(part, extra, pairs)
             case Thinking(text=text) if extra.get("signature"):  # without one, it was cut off and is refused

@@ -316,7 +316,8 @@ def mark_cached(body: dict[str, Any]) -> None:
     users: list[list[dict[str, Any]]] = [message["content"] for message in messages if message["role"] == "user"]
     blocks = [*tools, *(block for message in messages for block in message["content"])]
     inner = [part for block in blocks if isinstance(parts := block.get("content"), list) for part in parts]
-    left = 4 - sum(isinstance(block, dict) and "cache_control" in block for block in (*blocks, *inner))
+    marked = [block for block in blocks if "cache_control" in block]
+    left = 4 - len(marked) - sum(isinstance(part, dict) and "cache_control" in part for part in inner)
     if "system" in body:
         body["system"] = prefix = [{"type": "text", "text": body["system"]}]
     else:

@@ -186,6 +186,8 @@ def _result_content(result: ToolResult, *, own: bool) -> str | list[dict[str, An
 
 
 def _user_content(parts: Sequence[Part], *, own: bool) -> str | list[dict[str, Any]]:
+    if len(parts) == 1 and isinstance(only := parts[0], Text) and not (own and only.extra):
+        return only.text
     content = [*_content(parts, own=own)]
     words_only = not any(isinstance(part, Image | Document) for part in parts)
     if words_only and all(block.keys() == {"type", "text"} for block in content):
