@@ -65,7 +65,7 @@ class EventReader:
         """After a reset: so many events of the run stood in the one before, and are told."""
 
     def read(self, step: steps.Step, *, run_id: str) -> list[Event]:
-        """The events that a step is, behind `since`: none, one, or a reply and its calls."""
+        """The events of a step, after `since`: none, one, or a reply and its calls."""
         events = [
             event.model_copy(update={"cursor": f"{run_id}/{step.id}.{n}"}) for n, event in enumerate(self._events(step))
         ]
@@ -110,7 +110,7 @@ class EventReader:
 
     def _untold(self, step: steps.Step, at: str) -> list[ToolFinished]:
         """Results that no activity brought: those of calls that were answered, denied, refused, expired or cut short.
-        They stand in what comes next: the next turn's delta, the next run's start, or the outcome."""
+        They are found in what comes next: the next turn's delta, the next run's start, or the outcome."""
         match step:
             case steps.ToolFinished(result=result):
                 self._open.pop(result.call_id, None)
@@ -129,7 +129,7 @@ class EventReader:
         return [ToolFinished(turn=self._open.pop(one.call_id), result=one, at=at) for one in results]
 
     def _asks_again(self, lost: steps.ToolLost) -> list[ApprovalRequested]:
-        """What a person is asked after a run without a report: nothing, where the model is told instead."""
+        """What a person is asked after a call was lost; nothing if the model is told instead."""
         call, plan = self._calls.get(lost.request.call_id, (None, None))
         once = isinstance(plan, RunTool) and plan.effect == "once"
         if lost.awaited or lost.stalled:

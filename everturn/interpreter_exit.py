@@ -26,10 +26,10 @@ _HANDLES = (
     ("temporalio.bridge.worker", "Worker"),
     ("temporalio.bridge.runtime", "Runtime"),
 )
-"""What holds one. By name: a program without a worker need not import that."""
+"""The classes whose objects keep a runtime alive. By name: a program without a worker need not import that one."""
 
 _LONGEST_SECONDS = 5.0
-"""For a call that takes microseconds, on a machine that stands still."""
+"""How long to wait for a call that takes microseconds, if the machine hardly runs."""
 
 _connected_in: set[int] = set()
 """This process, once it has connected; and those that it was forked from."""

@@ -44,7 +44,7 @@ MAX_BYTES = 1024 * 1024
 """A journal that gets longer is written anew, with what is in hand."""
 
 MAX_READ_BYTES: Final = 8 * MAX_BYTES
-"""A longer one is none."""
+"""A longer file is not a journal."""
 
 MAX_HEADER_BYTES: Final = 8 * 1024
 
@@ -60,8 +60,7 @@ RPCS_AT_ONCE: Final = 50
 
 _NAME: Final = re.compile(r"everturn-[0-9]{1,10}-[0-9a-f]{16}\.jsonl")
 _KIND: Final = {"journal": "everturn 1"}
-"""What each header says of itself, beside the worker's scope and the number of the file that it was written into: a
-copy is no journal."""
+"""In each header, beside the worker's scope and the inode number of the file: so a copy of a journal is recognised."""
 
 Task = dict[str, str]
 """token, conversation, run, activity."""
@@ -70,7 +69,7 @@ _TASK_FIELDS: Final = ("token", "conversation", "run", "activity")
 
 
 class _NoJournal(Exception):
-    """A file that no worker wrote so."""
+    """The file is not as a worker writes it. The message says why."""
 
 
 def default_folder() -> Path:
@@ -186,7 +185,7 @@ class Journal:
         return len(tasks)
 
     def _orphans(self) -> Iterator[Task]:
-        """The open tasks of dead workers, but for those that a living one says it runs."""
+        """The open tasks of dead workers, except those that a living worker says it runs."""
         if self._folder is None:
             return
         names = self._names(self._folder)

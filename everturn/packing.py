@@ -14,7 +14,7 @@ _MESSAGES: TypeAdapter[tuple[Message, ...]] = TypeAdapter(tuple[Message, ...])
 
 MAX_UNPACKED_BYTES = 64 * 1024 * 1024
 MAX_OBJECTS = 500_000
-"""More than any transcript has; less than what a crafted payload could blow up to. A message takes 27 bytes and more
+"""More than any transcript has, and fewer than a crafted payload could unpack to. A message takes 27 bytes and more
 of JSON, and a kilobyte of memory."""
 
 

@@ -28,7 +28,7 @@ async def polling(temporal: Client, task_queue: str) -> list[PollerInfo]:
 
 
 def recent(pollers: Sequence[PollerInfo], *, now: float) -> list[PollerInfo]:
-    """Those seen lately. Where `now` can't be the server's time, it counts from the one that was seen last."""
+    """Those seen lately. If our clock can't be right, time is counted from the one that was seen last."""
     seen = [poller.last_access_time.ToSeconds() for poller in pollers]
     if seen and not (now - max(seen) >= 0 and now - min(seen) <= REMEMBERED_SECONDS):
         now = max(seen)

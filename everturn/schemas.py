@@ -247,7 +247,7 @@ def _warn_untyped(parameter: inspect.Parameter, *, target: Any, label: str) -> N
     said = f"Tool {label}: the parameter {parameter.name!r} has no type, and a model can only guess what to send."
     likely = type(parameter.default).__name__ if isinstance(parameter.default, str | int | float) else "str"
     cure = f"Write `{parameter.name}: {likely}`, or `{parameter.name}: Any` if it may be anything."
-    # Where the function stands, whoever makes a tool of it.
+    # The warning points to the function, whoever makes a tool of it.
     code = getattr(target, "__code__", None)
     place = (code.co_filename, code.co_firstlineno) if code else ("everturn", 0)
     warnings.warn_explicit(UntypedParameter(f"{said} {cure}"), None, *place)

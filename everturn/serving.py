@@ -31,7 +31,7 @@ _REMIND_SECONDS: Final = 30.0
 
 def run(main: Coroutine[Any, Any, None]) -> None:
     """`asyncio.run`, on uvloop where it is installed: a tenth less CPU for each turn (extra `everturn[fast]`). What it
-    waits for afterwards, such as a thread that stands before a disk that is gone, keeps nobody longer than a while."""
+    waits for afterwards, such as a thread that reads from a disk that is gone, is given GRACE_SECONDS."""
     loops: Callable[[], asyncio.AbstractEventLoop] | None = None
     with suppress(ImportError):
         from uvloop import new_event_loop as loops
@@ -50,8 +50,8 @@ def run(main: Coroutine[Any, Any, None]) -> None:
 @contextmanager
 def ended_by_force(*, after: timedelta) -> Iterator[None]:
     """Once SIGINT or SIGTERM comes, the process has so long to leave the block, and GRACE_SECONDS. Then it ends all the
-    same: a tool that blocks the event loop would keep it from ever draining. To be entered behind what handles these
-    signals, in the main thread."""
+    same: a tool that blocks the event loop would keep it from ever draining. To be entered in the main thread, once the
+    other handlers of these signals are set."""
     left, inner = threading.Event(), {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     asked = False
 

@@ -45,7 +45,7 @@ class State:
         self.ids_forgotten = False
         """More messages came before this run than it remembers the ids of."""
         self.said: list[Message] = []
-        """What people said and the model has not been asked with yet is the end of this."""
+        """What people said; the last of it, the model may not have been asked with yet."""
         self.turn = 0
         self.position = 0
         """The length of the prefix: what the model has seen, or said."""
@@ -60,9 +60,9 @@ class State:
         self.model = ""
         """The one that was chosen in place of the agent's own, by a person or as a fallback."""
         self.facts: WorkerFacts | None = None
-        """What a worker said last of itself: the agent's limits stand there."""
+        """What a worker last said about itself, with the agent's limits."""
         self.keep_by: float | None = None
-        """By then, what stands in earlier runs has to be brought along: seconds since 1970."""
+        """Until when the messages of earlier runs have to be copied into this one: seconds since 1970."""
         self.reply: ModelReply | None = None
         """Of the turn at hand; None while it is awaited."""
         self.stall: steps.TurnFailed | steps.ToolLost | None = None
@@ -72,7 +72,7 @@ class State:
         self._turn_model = ""
         """The first that the turn at hand was asked of: after a stall the line of fallbacks begins anew."""
         self._rests = False
-        """It began as a fork of a conversation that had its final reply, and no turn has begun since."""
+        """It began from a conversation that had its final reply, and no turn has begun since."""
         self._received = 0
         self._taken = 0
         """Of the messages that were received, those that the answer at hand began with."""
@@ -215,7 +215,7 @@ def carry_over(state: State, transcript: Sequence[Message], *, origin: InRun) ->
     fits = len(packed) <= MAX_PACKED_CHARS
     return CarryOver(
         earlier=Packed(data=packed) if fits else origin,
-        # Temporal deletes that run's history some day: what stands there is brought into the new one's own at once.
+        # Temporal deletes that run's history some day: its messages are copied into the new one's at once.
         keep_by=None if fits else 0.0,
         origin=origin,
         length=length,
@@ -237,7 +237,7 @@ def carry_over(state: State, transcript: Sequence[Message], *, origin: InRun) ->
 
 
 def _control(payload: dict[str, Any]) -> Control | None:
-    """A signal that is no Control was passed over."""
+    """None for a signal that is no Control: the conversation ignored it."""
     try:
         return Control.model_validate(payload)
     except ValueError:

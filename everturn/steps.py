@@ -69,7 +69,7 @@ class TurnFailed(Step):
     fallback: str = ""
     """The model that goes on in its place."""
     passing: bool = False
-    """The conversation mends it by itself, and is not stalled: it shows the model less, or waits for a worker."""
+    """The conversation is not stalled: it goes on by itself, by showing the model less or waiting for a worker."""
     awaited: bool = False
     """It waits for a worker that hosts its agent."""
 

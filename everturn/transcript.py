@@ -30,7 +30,7 @@ class Transcript:
         """So many messages the model has seen, or said; counted through all runs."""
         self._results: dict[str, ToolResult] = {}
         self._open: tuple[ToolCall, ...] = ()
-        """The calls of the last reply, until what came of them stands behind it."""
+        """The calls of the last reply, until the message with their results follows it."""
         self._begun: set[str] = set()
         """Those of them that may have taken effect."""
 

@@ -1,7 +1,7 @@
 """The bytes of an answer, decompressed in pieces of bounded size.
 
 httpx gives a piece of an answer decompressed as a whole, in as many layers as its header names: 58 KB can become
-gigabytes before anybody counts them. So the bytes are taken as they came, and one layer is what we take off.
+gigabytes before anybody counts them. So the bytes are taken as they came, and decompressed here, one layer only.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PIECE_BYTES: Final = 64 * 1024
 
 _GZIP: Final = 16 + zlib.MAX_WBITS
 _COMPRESSED: Final = ("gzip", "x-gzip", "deflate", "br", "zstd", "compress", "x-compress", "bzip2", "xz", "lzma")
-"""Other words in the header, such as identity or utf-8, say nothing: some gateways write them."""
+"""Other words in the header, such as identity or utf-8, are ignored: some gateways write them."""
 
 
 class UnknownEncoding(Exception):

@@ -1,4 +1,4 @@
-"""Which efforts of thought a model takes. A level that it lacks is a 400, and so would be every later request.
+"""Which reasoning efforts a model takes. A level that it does not know is a 400, as is every later request with it.
 
 By provider, then by the model's name: the first row that matches counts. A model without a row is asked for what was
 set. Sources, 2026: models.dev (`reasoning_options`), the vendors' pages on reasoning, and their error texts, such as
@@ -71,7 +71,7 @@ _LEVELS: Final[Mapping[str, _Rows]] = {
 
 
 def nearest_effort(model: Model, effort: str) -> str | None:
-    """The level to ask for: the nearest that the model has, of two as near the higher. Only 'none' becomes 'none'.
+    """The level to ask for: the model's nearest, and of two equally near the higher. Only 'none' becomes 'none'.
 
     None, with a warning (UnsupportedParameter), if the model takes no effort at all.
     """

@@ -128,7 +128,7 @@ class Assembler:
     def complete(self) -> bool:
         """Whether the reply is all here, so that a connection that breaks now costs nothing.
 
-        Where Gemini runs code, it says STOP before the code and again behind what it made of the result: only the
+        When Gemini runs code, it says STOP before the code and again after its use of the result: only the
         stream's end tells which was the last.
         """
         return self._over and (self.done or self._blocked or not self._runs_code)

@@ -1,5 +1,5 @@
-"""Which pictures, files and sounds a provider takes. What it does not take is a 400, now and in every later request: so
-each protocol has a list of what may go out, and for the rest a text stands in its place.
+"""Which pictures, files and sounds a provider takes. Anything else is a 400, now and in every later request: so each
+protocol has a list of types that may be sent, and a text takes the place of the others.
 
 Sources: OpenAI's guides on images and on file inputs ("Chat Completions accepts only PDF files"), and its error text
 "... supported image formats: ['image/jpeg', 'image/png', 'image/gif', 'image/webp']"; the openai SDK's
@@ -90,9 +90,9 @@ class Medium(NamedTuple):
     """What is in an Image or a Document."""
 
     media_type: str
-    """By its most common name; empty where nobody knows it."""
+    """By its most common name; empty if it is not known."""
     data: str | None
-    """Base64; None where it is only named by a URL."""
+    """Base64; None if there is only a URL."""
 
 
 def medium_of(part: Image | Document) -> Medium:
@@ -114,7 +114,7 @@ def _inline(url: str) -> tuple[str, str] | None:
 
 
 def takes(part: Image | Document, taken: frozenset[str]) -> bool:
-    """Whether the part is of a type that is `taken`. What a URL of no known type leads to, its reader finds out."""
+    """Whether the part is of a type that is `taken`. A URL of unknown type passes: the provider will see what it is."""
     media_type, data = medium_of(part)
     return media_type in taken or (data is None and not media_type)
 
@@ -124,7 +124,7 @@ def is_picture(part: Image | Document) -> bool:
 
 
 def in_words(part: Image | Document) -> str:
-    """The part as a text: what it says where it is a text itself, else that it is not shown."""
+    """The part as a text: its content if it is a text itself, else a notice that it is not shown."""
     media_type, data = medium_of(part)
     if isinstance(part, Image) or data is None or not _TEXTUAL.fullmatch(media_type):
         return placeholder(part)
@@ -141,7 +141,7 @@ def is_textual(part: Image | Document) -> bool:
 
 
 def decoded(data: str) -> str | None:
-    """The text in base64; None where it is none."""
+    """The text in base64; None if it is not a text."""
     try:
         return b64decode(data).decode()
     except (binascii.Error, ValueError):

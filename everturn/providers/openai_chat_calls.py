@@ -70,11 +70,11 @@ class Calls:
             call.extra |= {name: value for name, value in entry.items() if name not in _OF_A_CALL and value is not None}
 
     def _going_on(self, index: int | None, call_id: str, name: str) -> Call | None:
-        """The call that an entry continues; None where the entry starts a new one.
+        """The call that an entry continues; None if the entry starts a new one.
 
         Servers number badly (Ollama: index 0 for every call; Mistral: no index) and name badly (no id; the name in
-        every piece, or "" after the first). A continuation is what has no name of its own, or the same id, or comes
-        while the arguments of a call of that name are not complete yet.
+        every piece, or "" after the first). An entry is a continuation if it has no name, or the same id, or comes
+        while the arguments of the last call are not complete yet.
         """
         places = [call for call in self.found if index is None or call.index == index]
         if index is None and call_id:

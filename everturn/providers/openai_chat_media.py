@@ -66,8 +66,8 @@ class Media:
 
 
 def named(message: Message) -> tuple[str, frozenset[int]]:
-    """The id by which a message's sound goes back, and the places of the parts that it stands for; empty where it has
-    none, or one that is no longer known."""
+    """The id by which a message's sound goes back, and the places of the parts that the id replaces; empty if it has
+    none, or one that the provider has forgotten."""
     found = [(place, part) for place, part in enumerate(message.parts) if AUDIO in part.extra]
     audio = a_dict(found[0][1].extra[AUDIO]) if found else {}
     name, until = a_str(audio.get("id")), audio.get("expires_at")
@@ -77,7 +77,7 @@ def named(message: Message) -> tuple[str, frozenset[int]]:
 
 
 def is_sound(part: Part) -> bool:
-    """Whether the part is the sound of a transcript that stands beside it."""
+    """Whether the part is a sound whose transcript is in the same message."""
     return isinstance(part, Document) and AUDIO in part.extra
 
 

@@ -178,7 +178,7 @@ def _shown_apart(result: ToolResult, dialect: Dialect) -> tuple[Image | Document
 
 
 def _medium(part: Image | Document, dialect: Dialect, *, own: bool) -> Encoded | None:
-    """The block for a picture, a file or a sound; None where the server takes none of this type."""
+    """The block for a picture, a file or a sound; None if the server takes none of this type."""
     media_type, data = medium_of(part)
     if isinstance(part, Image) or media_type in PICTURES:
         shown = {"type": "image_url", "image_url": {"url": url_of(part)} | (part.extra if own else {})}

@@ -228,7 +228,7 @@ class Assembler:
         return self._media
 
     def _take_beside(self, choice: dict[str, Any]) -> None:
-        """What stands beside a choice: logprobs, in pieces, and Azure's filters, if one of them took something out."""
+        """Other fields of a choice: logprobs, in pieces, and Azure's filters if one of them removed something."""
         said = self._said_of_it
         for name, tokens in a_dict(choice.get("logprobs")).items():
             if isinstance(tokens, list):
