@@ -29,6 +29,8 @@ NOT_ALONE: Final = "NotAlone"
 
 NO_THREAD: Final = "NoThread"
 """The error type of a tool's activity that did not begin: its worker's threads are stuck in calls that never ended."""
+CUT_SHORT: Final = "CutShort"
+"""The error type of a run-once tool's activity that an operator paused or reset while it ran."""
 NOT_HOSTED: Final = "NotHosted"
 """The error type of an activity that a worker handed back: it does not host the agent, or the agent lacks the tool."""
 

@@ -125,6 +125,11 @@ class ToolCalls:
             beat.cancelled = True
             if activity.is_worker_shutdown():
                 raise failures.handed_over() from None
+            details = activity.cancellation_details()
+            if tool.effect == "once" and details and (details.paused or details.reset):
+                # An operator's hand on the activity: once that is lifted, Temporal would run it again by itself.
+                why = f"{tool.name} was cut short: its activity was {'paused' if details.paused else 'reset'}"
+                raise ApplicationError(why, type=names.CUT_SHORT, non_retryable=True) from None
             raise
         except Exception as error:  # noqa: BLE001 - a tool may raise anything, and the model may know what to do
             passing = isinstance(error, (Retry, *tool.retry))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -10,7 +11,7 @@ from uuid import uuid4
 import pytest
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.enums.v1 import EventType
-from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
+from temporalio.api.workflowservice.v1 import PauseActivityRequest, ResetWorkflowExecutionRequest
 
 from everturn import Client, Conversation, tool
 from everturn.testing import ScriptedModel, call
@@ -151,3 +152,34 @@ async def test_a_once_call_that_ran_in_a_run_behind_the_one_that_is_reset_waits_
         await conversation.answer("a", "it was paid")
         assert await conversation.reply() == "Paid."
     assert paid == ["81"]
+
+
+async def test_a_once_call_whose_activity_an_operator_pauses_is_not_run_again_by_itself(
+    client: Client, scripted: Scripted
+) -> None:
+    """What `temporal activity pause` does: the worker stops the run, and Temporal would begin another after unpause."""
+    began: list[str] = []
+
+    @tool(effect="once")
+    async def pay(order: str) -> str:
+        began.append(order)
+        await asyncio.sleep(60)
+        return f"paid {order}"
+
+    agent = agent_on(scripted([call("pay", {"order": "81"}, id="a"), "Done."]), tools=[pay])
+    async with hosting(client, agent, drain_timeout=timedelta(0)):
+        conversation = await client.start(agent, "Pay 81")
+        await eventually(lambda: began)
+        await client.temporal.workflow_service.pause_activity(
+            PauseActivityRequest(
+                namespace=client.temporal.namespace,
+                execution=WorkflowExecution(workflow_id=conversation.id),
+                type="pay",
+            )
+        )
+        assert await waiting(conversation) == ("a",)
+        (waits,) = (await conversation.status()).waiting
+        assert waits.why == "outcome unknown: pay was cut short: its activity was paused"
+        await conversation.answer("a", "paid by hand")
+        assert await conversation.reply() == "Done."
+    assert began == ["81"]
