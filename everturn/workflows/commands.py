@@ -6,6 +6,7 @@ nothing; one that only comes too early may be held until it can. Neither can fai
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -20,6 +21,10 @@ from everturn.records import Record, explain
 
 REMEMBERED = 1000
 """Ids of withdrawn updates. Such an update comes in the next workflow task, or never."""
+
+MOST_LOGGED = 20
+"""Signals of one workflow task that are passed over and have a log line each: thousands can come at once, and Temporal
+gives the task two seconds."""
 
 P = TypeVar("P", bound=Record)
 
@@ -36,6 +41,8 @@ class Commands:
         self.lost = ""
         """Why a signal can't be read here, though another worker may; the conversation waits for a person."""
         self._signals = 0
+        self._ignored = 0
+        """Signals of this workflow task that were passed over."""
         self._withdrawn: dict[str, None] = {}
         workflow.set_signal_handler(names.WITHDRAW, self._withdraw)
 
@@ -77,7 +84,7 @@ class Commands:
 
         def take_or_ignore(payload: P | None, problem: str | None) -> None:
             if payload is None or problem:
-                workflow_log("signal.ignored", level="warning", signal=name, why=problem)
+                self._ignore(name, problem)
             else:
                 take(payload)
 
@@ -98,10 +105,22 @@ class Commands:
             workflow.patched(marker)
         return lost
 
+    def _ignore(self, name: str, why: str | None) -> None:
+        self._ignored += 1
+        if self._ignored == 1:
+            asyncio.get_running_loop().call_soon(self._count_ignored)  # after the other signals of this task
+        if self._ignored <= MOST_LOGGED:
+            workflow_log("signal.ignored", level="warning", signal=name, why=why)
+
+    def _count_ignored(self) -> None:
+        more, self._ignored = self._ignored - MOST_LOGGED, 0
+        if more > 0:
+            workflow_log("signal.ignored", level="warning", more=more)
+
     def _withdraw(self, *inputs: Any) -> None:
         withdrawal, problem = _read(Withdrawal, inputs, lambda _: None)
         if withdrawal is None:
-            workflow_log("signal.ignored", level="warning", signal=names.WITHDRAW, why=problem)
+            self._ignore(names.WITHDRAW, problem)
             return
         self._withdrawn[withdrawal.update_id] = None
         if len(self._withdrawn) > REMEMBERED:

@@ -78,3 +78,20 @@ async def test_a_line_of_the_workflow_names_conversation_and_turn(
             await conversation.outcome()
     [line] = _lines(caplog, "everturn.workflow")
     assert (line["conversation"], line["turn"]) == (conversation.id, 1)
+
+
+async def test_of_many_signals_that_are_passed_over_the_first_have_a_line_and_the_rest_a_number(
+    client: Client, scripted: Callable[..., ScriptedModel], caplog: pytest.LogCaptureFixture
+) -> None:
+    """They all come in one workflow task, which has two seconds."""
+    agent = agent_on(scripted(["Hello."]))
+    conversation = await client.start(agent, "Hi")
+    handle = client.temporal.get_workflow_handle(conversation.id)
+    for _ in range(100):
+        await handle.signal("pause", {"reason": 7})
+    with caplog.at_level(logging.WARNING, logger="everturn.workflow"):
+        async with hosting(client, agent):
+            await conversation.outcome()
+    lines = [record.getMessage() for record in caplog.records if "signal.ignored" in record.getMessage()]
+    assert len(lines) == 21
+    assert "more=80" in lines[-1]
