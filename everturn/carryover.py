@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue, field_validator
 
 from everturn.errors import InvalidSetting
 from everturn.models import Limits
-from everturn.records import Message, Record, Usage
+from everturn.plans import PlannedCall
+from everturn.records import Message, Record, ToolCall, ToolResult, Usage
 
 MAX_LAST_TEXT_CHARS = 20_000
 REMEMBERED_IDS = 1000
@@ -67,6 +69,50 @@ class View(Record):
     keep_from: int = 0
 
 
+class Asked(Record):
+    """A call that waits for a person: what for, and since when."""
+
+    call_id: str
+    since: float = 0.0
+    """Seconds since 1970."""
+    why: str = ""
+    refused: str = ""
+    """Why the last person to decide on it may not; said beside `why`."""
+    doubtful: bool = False
+    """It ran, and nobody knows with what outcome."""
+    chain_id: str = ""
+    """As in CarryOver, of its run; empty if it has not run."""
+
+
+class OpenReply(Record):
+    """A reply whose calls wait for people, from where the run before left them."""
+
+    calls: tuple[ToolCall, ...] = ()
+    """All of the reply's."""
+    plan: tuple[PlannedCall, ...] = ()
+    """Of those that wait."""
+    waits: tuple[Asked, ...] = ()
+    results: tuple[ToolResult, ...] = ()
+    """Of the others."""
+    told: tuple[str, ...] = ()
+    """The calls in `results` whose results stand in events of a run before, too."""
+    refused_edits: int = 0
+    """Arguments that people put in, and that did not fit."""
+    limit: str | None = None
+    """The limit that ends the conversation after this reply, in words."""
+
+    @property
+    def planned(self) -> dict[str, tuple[ToolCall, PlannedCall]]:
+        """The calls that wait, and their plans."""
+        return planned(self.calls, self.plan)
+
+
+def planned(calls: Iterable[ToolCall], plan: Iterable[PlannedCall]) -> dict[str, tuple[ToolCall, PlannedCall]]:
+    """The calls that have a plan, by their ids."""
+    by_id = {call.call_id: call for call in calls}
+    return {one.call_id: (by_id[one.call_id], one) for one in plan if one.call_id in by_id}
+
+
 class CarryOver(Record):
     """What one run hands to the next. Its size does not grow with the conversation."""
 
@@ -85,6 +131,8 @@ class CarryOver(Record):
     """The calls in `unseen` whose results stand in events of a run before, too."""
     owed: bool = False
     """The run ended in the middle of an answer: the next one goes on with it."""
+    open: OpenReply | None = None
+    """The last reply, if the run ended while its calls waited for people."""
     inbox: tuple[Message, ...] = ()
     message_ids: tuple[str, ...] = ()
     """Messages that were taken before, so that a repeated one is taken once."""

@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 from everturn import names, steps
+from everturn.carryover import OpenReply, planned
 from everturn.errors import ConversationError
 from everturn.events import (
     CURSOR,
@@ -28,15 +29,8 @@ from everturn.events import (
     TurnStarted,
     WorkerAwaited,
 )
-from everturn.payloads import (
-    INVALID_EDIT,
-    UNREADABLE_RESULT,
-    AwaitAnswer,
-    ModelReply,
-    RefuseCall,
-    RunAgent,
-    RunTool,
-)
+from everturn.payloads import INVALID_EDIT, UNREADABLE_RESULT, ModelReply
+from everturn.plans import AwaitAnswer, PlannedCall, RefuseCall, RunTool
 from everturn.records import Message, Outcome, ToolCall, results_in
 
 
@@ -55,10 +49,12 @@ class EventReader:
         self._seen = (int(found["step"]), int(found["n"] or sys.maxsize)) if found else (0, 0)
         self._open: dict[str, int] = {}
         """The calls whose results are not told yet, and their turns."""
-        self._calls: dict[str, tuple[ToolCall, RunTool | RunAgent]] = {}
-        """The calls of the last reply that run as tools: what a lost run means depends on their plans."""
+        self._calls: dict[str, tuple[ToolCall, PlannedCall]] = {}
+        """The calls of the last reply: what a lost run means depends on their plans."""
         self._asks: list[ApprovalRequested | AnswerRequested] = []
         """To be told when the calls do wait: a decision that comes before that would be refused."""
+        self._follows = False
+        """It has read a run before the one at hand."""
         self._message_ids: set[str | None] = set()
         """Of what was said: the same message may be sent again, and is not taken again."""
         self._alike = 0
@@ -85,6 +81,9 @@ class EventReader:
                 before = self._message_ids if self._alike else ()  # a reset takes them once more
                 carried = start.carry.message_ids if start.carry else ()
                 self._message_ids = {*before, start.message_id, *carried} - {None}
+                if start.carry and start.carry.open:
+                    self._take_up(start.carry.open, start.carry.turn)
+                self._follows = True
             case steps.Finished(alike=alike) if alike:
                 # The calls that were open there are in the next run again, if they were not undone.
                 self._open, self._calls, self._asks = {}, {}, []
@@ -93,20 +92,23 @@ class EventReader:
             case steps.Said(said=said) if said.message_id is not None:
                 self._message_ids.add(said.message_id)
             case steps.TurnFinished(request=request, reply=reply):
-                calls = {call.call_id: call for call in reply.message.tool_calls}
-                self._calls = {
-                    plan.call_id: (calls[plan.call_id], plan)
-                    for plan in reply.plan
-                    if isinstance(plan, RunTool | RunAgent) and plan.call_id in calls
-                }
-                self._open |= dict.fromkeys(calls, request.turn)
-                self._asks = _asks(request.turn, reply)
+                self._calls = planned(reply.message.tool_calls, reply.plan)
+                self._open |= dict.fromkeys((call.call_id for call in reply.message.tool_calls), request.turn)
+                self._asks = _asks(request.turn, self._calls)
             case steps.ToolLost():
                 self._asks += self._asks_again(step)
             case steps.TakenIn():
                 asks, self._asks = self._asks, []
                 return [ask.model_copy(update={"at": at}) for ask in asks]
         return [*untold, *_events(step, at)]
+
+    def _take_up(self, left: OpenReply, turn: int) -> None:
+        """The calls that waited when the run before ended. Who has read that run knows that they do."""
+        self._calls = left.planned
+        self._open |= dict.fromkeys(self._calls, turn)
+        if not self._follows:
+            whys = {one.call_id: one.why + one.refused for one in left.waits}
+            self._asks = [_ask(turn, call, plan, whys[call_id]) for call_id, (call, plan) in left.planned.items()]
 
     def _untold(self, step: steps.Step, at: str) -> list[ToolFinished]:
         """Results that no activity brought: those of calls that were answered, denied, refused, expired or cut short.
@@ -117,8 +119,10 @@ class EventReader:
                 return []
             case steps.Started(start=start) if carry := start.carry:
                 # Not by what was open: who comes back here has not read the run before.
-                self._open = {one: carry.turn for one in results_in(carry.unseen) if one not in carry.told}
-                messages = carry.unseen
+                left = carry.open or OpenReply()
+                messages = (*carry.unseen, Message(role="tool", parts=left.results))
+                told = {*carry.told, *left.told}
+                self._open = {one: carry.turn for one in results_in(messages) if one not in told}
             case steps.TurnStarted(request=request) | steps.Extended(request=request):
                 messages = request.delta
             case steps.Finished(outcome=Outcome(tail=tail)):
@@ -134,7 +138,7 @@ class EventReader:
         once = isinstance(plan, RunTool) and plan.effect == "once"
         if lost.awaited or lost.stalled:
             return []
-        if call is None or plan is None or not (once or lost.kind in (INVALID_EDIT, UNREADABLE_RESULT)):
+        if call is None or not (once or lost.kind in (INVALID_EDIT, UNREADABLE_RESULT)):
             return []
         why = lost.cause if lost.kind == INVALID_EDIT else f"outcome unknown: {lost.cause}"
         return [ApprovalRequested(turn=lost.request.turn, call=call, why=why)]
@@ -204,15 +208,16 @@ def _reply(turn: int, reply: ModelReply, at: str) -> list[Event]:
     return events
 
 
-def _asks(turn: int, reply: ModelReply) -> list[ApprovalRequested | AnswerRequested]:
-    calls = {call.call_id: call for call in reply.message.tool_calls}
+def _asks(turn: int, calls: dict[str, tuple[ToolCall, PlannedCall]]) -> list[ApprovalRequested | AnswerRequested]:
     asks: list[ApprovalRequested | AnswerRequested] = []
-    for plan in reply.plan:
-        call = calls.get(plan.call_id)
-        if call is None:
-            continue  # an operator's reply, say: the conversation passes over it, too
+    for call, plan in calls.values():
         if isinstance(plan, RunTool) and plan.approval:
-            asks.append(ApprovalRequested(turn=turn, call=call, why=plan.approval))
+            asks.append(_ask(turn, call, plan, plan.approval))
         if isinstance(plan, AwaitAnswer):
-            asks.append(AnswerRequested(turn=turn, call=call, why=plan.why))
+            asks.append(_ask(turn, call, plan, plan.why))
     return asks
+
+
+def _ask(turn: int, call: ToolCall, plan: PlannedCall, why: str) -> ApprovalRequested | AnswerRequested:
+    asking = AnswerRequested if isinstance(plan, AwaitAnswer) else ApprovalRequested
+    return asking(turn=turn, call=call, why=why)

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from everturn import history, names, steps
 from everturn.agent import Agent, with_sub_agents
+from everturn.carryover import planned
 from everturn.client import Client
 from everturn.errors import EverturnError
-from everturn.payloads import ModelReply, PlannedCall, RunTool
+from everturn.plans import PlannedCall, RunTool
 from everturn.records import ToolCall
 from everturn.schemas import InvalidArguments
 
@@ -33,8 +34,9 @@ class _Plan:
         match step:
             case steps.Started(start=start):
                 self.agent = start.agent
+                self.calls = start.carry.open.planned if start.carry and start.carry.open else None
             case steps.TurnFinished(reply=reply):
-                self.calls = _planned(reply)
+                self.calls = planned(reply.message.tool_calls, reply.plan)
             case steps.ToolFinished(result=result):
                 (self.calls or {}).pop(result.call_id, None)
             case steps.Commanded(name=names.DENY | names.ANSWER, payload=payload):
@@ -43,11 +45,6 @@ class _Plan:
                 self.calls = None
             case _:
                 pass
-
-
-def _planned(reply: ModelReply) -> dict[str, tuple[ToolCall, PlannedCall]]:
-    calls = {call.call_id: call for call in reply.message.tool_calls}
-    return {plan.call_id: (calls[plan.call_id], plan) for plan in reply.plan}
 
 
 async def conflicts(client: Client, agents: Sequence[Agent]) -> AsyncIterator[Conflict]:

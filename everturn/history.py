@@ -122,6 +122,7 @@ class HistoryReader:
                 started = event.workflow_execution_started_event_attributes
                 start = await self._record(started.input, Start)
                 start = start or Start.model_construct(agent="")
+                self._turn = start.carry.turn if start.carry else 0
                 return Started(event.event_id, at, start, started.continued_execution_run_id)
             case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
                 signal = event.workflow_execution_signaled_event_attributes

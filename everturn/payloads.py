@@ -7,12 +7,13 @@ with the conversation: a model turn is sent a position, a digest and the delta s
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, JsonValue, field_serializer, field_validator, model_validator
 
 from everturn.carryover import CarryOver, View, WorkerFacts
 from everturn.models import Limits
+from everturn.plans import PlannedCall
 from everturn.records import Decision, Message, Part, Record, ResultPart, Stop, Text, ToolCall, Usage
 from everturn.sizes import MAX_NAME_CHARS, flat
 
@@ -259,58 +260,6 @@ class Streamed(Record):
                 behind.append((kind, text[skip:]))
             skip = max(0, skip - len(text))
         return behind
-
-
-class Expiry(Record):
-    """What happens to a call that nobody decides on: after so many seconds, this verdict."""
-
-    after: float
-    verdict: Literal["deny", "approve"] = "deny"
-    remind_before: float | None = None
-
-
-class RunTool(Record):
-    """Plan for a call: run the tool, after a human's approval where `approval` says why."""
-
-    kind: Literal["run"] = "run"
-    call_id: str
-    effect: Literal["read", "idempotent", "once"] = "idempotent"
-    timeout: float = 600.0
-    patience: float = 1800.0
-    approval: str | None = None
-    expiry: Expiry | None = None
-    local: bool = False
-    """Run it as a local activity: quicker, and not for what takes long or must not be repeated."""
-    policy: bool = False
-    """The agent says who may decide: ask it."""
-
-
-class AwaitAnswer(Record):
-    """Plan for a call: it runs outside; wait until somebody answers it."""
-
-    kind: Literal["await"] = "await"
-    call_id: str
-    why: str = ""
-    expiry: Expiry | None = None
-
-
-class RefuseCall(Record):
-    """Plan for a call: it can't run as it stands, and this is what the model is told."""
-
-    kind: Literal["refuse"] = "refuse"
-    call_id: str
-    text: str
-
-
-class RunAgent(Record):
-    """Plan for a call: another agent answers it, in a conversation of its own."""
-
-    kind: Literal["agent"] = "agent"
-    call_id: str
-    agent: str
-
-
-PlannedCall = Annotated[RunTool | RunAgent | AwaitAnswer | RefuseCall, Field(discriminator="kind")]
 
 
 class ModelReply(Record):

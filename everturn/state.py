@@ -129,7 +129,8 @@ class State:
         self.model, self.facts, self.keep_by = carry.model or start.model or "", carry.facts, carry.keep_by
         self.reply, self.stall, self.cancelled, self.finished = None, None, False, None
         self._at_work, self._paused, self._closing = carry.owed, carry.paused, False
-        self._taken = self._received
+        # What came in while calls waited is answered next.
+        self._taken = self._received - (user_messages(carry.inbox) if carry.open else 0)
         self._rests = carry.origin is not None and not carry.owed
         if start.message:
             self._receive(Message.user(start.message), start.message_id)

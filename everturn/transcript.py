@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from everturn.carryover import CarryOver, Earlier, InRun
+from everturn.carryover import CarryOver, Earlier, InRun, OpenReply
 from everturn.errors import ConversationError, NotFound
 from everturn.history import read_steps
 from everturn.packing import unpack
@@ -40,7 +40,9 @@ class Transcript:
                 carry = start.carry or CarryOver()
                 self.messages, self.base, self.earlier = list(carry.unseen), carry.length, carry.earlier
                 self._seen = carry.length
-                self._results, self._open = results_in(carry.unseen), ()
+                left = carry.open or OpenReply()
+                self._results = results_in(carry.unseen) | {one.call_id: one for one in left.results}
+                self._open, self._begun = left.calls, {one.call_id for one in left.waits if one.doubtful}
             case Kept():
                 self.earlier = step.messages
             case ToolStarted(request=call):

@@ -37,7 +37,8 @@ from everturn.logs import get_logger
 from everturn.models import Model
 from everturn.namespace import Namespace
 from everturn.outputs import InvalidOutput
-from everturn.payloads import ModelReply, ModelRequest, PlannedCall
+from everturn.payloads import ModelReply, ModelRequest
+from everturn.plans import PlannedCall
 from everturn.prices import cost_usd
 from everturn.providers import Request, ToolSpec, ask
 from everturn.records import Message, Reply, ToolResult, Usage

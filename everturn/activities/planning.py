@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 from everturn.agent import Agent
 from everturn.asking import question_of
 from everturn.bounds import size_of
-from everturn.payloads import TOO_DEEP, TOO_LARGE, AwaitAnswer, Expiry, PlannedCall, RefuseCall, RunAgent, RunTool
+from everturn.payloads import TOO_DEEP, TOO_LARGE
+from everturn.plans import AwaitAnswer, Expiry, PlannedCall, RefuseCall, RunAgent, RunTool
 from everturn.providers.untrusted import TooDeep, parse
 from everturn.records import ToolCall
 from everturn.schemas import InvalidArguments

@@ -35,7 +35,7 @@ async def latest_run(client: Client, conversation_id: str) -> Run:
     run_id = await client.conversation(conversation_id).latest_run()
     start = await _start_of(client, conversation_id, run_id)
     carry = start.carry or CarryOver()
-    earlier = carry.length + len(carry.unseen) + len(carry.inbox)
+    earlier = carry.length + len(_behind(carry))
     return Run(run_id=run_id, agent=start.agent, earlier=earlier, paused=carry.paused)
 
 
@@ -63,8 +63,14 @@ class Pasts:
             async for step in read_steps(self._client.temporal, conversation_id, run_id=run_id):
                 transcript.take(step)
                 if isinstance(step, Started) and step.start.carry:
-                    behind = (*step.start.carry.unseen, *step.start.carry.inbox)
+                    behind = _behind(step.start.carry)
             return [*await read_earlier(self._client.temporal, conversation_id, transcript), *behind]
+
+
+def _behind(carry: CarryOver) -> tuple[Message, ...]:
+    """What was handed over of what no model has seen."""
+    results = carry.open.results if carry.open else ()
+    return (*carry.unseen, *([Message(role="tool", parts=results)] if results else ()), *carry.inbox)
 
 
 async def _start_of(client: Client, conversation_id: str, run_id: str) -> Start:

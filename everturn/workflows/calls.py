@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from datetime import datetime
-from typing import TypeVar, assert_never
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar, assert_never
 
 from temporalio import workflow
 from temporalio.common import RawValue
@@ -20,17 +19,9 @@ from temporalio.exceptions import (
 
 from everturn import names
 from everturn.bounds import MAX_RESULT_BYTES, size_of
-from everturn.payloads import (
-    INVALID_EDIT,
-    AwaitAnswer,
-    DecisionCheck,
-    ModelReply,
-    PlannedCall,
-    RefuseCall,
-    RunAgent,
-    RunTool,
-    ToolRequest,
-)
+from everturn.carryover import Asked, OpenReply
+from everturn.payloads import INVALID_EDIT, DecisionCheck, ModelReply, ToolRequest
+from everturn.plans import AwaitAnswer, PlannedCall, RefuseCall, RunAgent, RunTool
 from everturn.records import Decision, Outcome, ToolCall, ToolResult
 from everturn.subagents import result_of
 from everturn.workflows import display, verdicts
@@ -61,6 +52,7 @@ class Calls:
         hosts: Hosts,
         *,
         chain: Chain,
+        carried: OpenReply,
         on_outcome: Callable[[Outcome], None],
         stalled: Stalled,
     ) -> None:
@@ -72,21 +64,29 @@ class Calls:
         self._hosts = hosts
         self._stalled = stalled
         self._on_outcome = on_outcome
-        self._open: tuple[ToolCall, ...] = ()
-        self._results: dict[str, ToolResult] = {}
+        self._open = carried.calls
+        self._results = {result.call_id: result for result in carried.results}
+        self._carried = {one.call_id: one for one in carried.waits}
+        """What calls waited for in the run before, until they wait for it again."""
         self._running: set[str] = set()
         """Those whose run was begun. One that is cut short may have taken effect."""
-        self._chain_ids: dict[str, str] = {}
+        self._chain_ids = {one.call_id: one.chain_id for one in carried.waits if one.chain_id}
         """Of the calls that ran: a call that a person lets run again is still the same."""
-        self.recorded: set[str] = set()
-        """Those whose result stands in the event of its tool's activity, in the marker of a local one, or in the event
-        of its agent's conversation."""
+        self.recorded = set(self._results)
+        """Those whose result stands in the event of its tool's activity, in the marker of a local one, in the event of
+        its agent's conversation, or in the run's start."""
         desk.expects = self._expects
 
     async def settle(
-        self, planned: tuple[PlannedCall, ...], *, agent: str, turn: int, at_once: int
+        self,
+        planned: tuple[PlannedCall, ...],
+        *,
+        agent: str,
+        turn: int,
+        at_once: int,
+        meanwhile: Coroutine[Any, Any, None],
     ) -> tuple[ToolResult, ...]:
-        """A result for every open call, at most `at_once` tools running at a time."""
+        """A result for every open call, at most `at_once` tools running at a time. `meanwhile` ends once they have."""
         self._agent, self._turn, self._slots = agent, turn, asyncio.Semaphore(at_once)
         plans = {plan.call_id: plan for plan in planned}
         unplanned = "This call has no plan, so it did not run. Call again."
@@ -94,7 +94,9 @@ class Calls:
             *(
                 self._settle_one(call, plans.get(call.call_id) or RefuseCall(call_id=call.call_id, text=unplanned))
                 for call in self._open
-            )
+                if call.call_id not in self._results
+            ),
+            meanwhile,
         )
         return self.close("")
 
@@ -102,6 +104,30 @@ class Calls:
         """Takes the reply's calls in hand: from here on, each will have a result."""
         self._open = reply.message.tool_calls
         self._results, self.recorded, self._running, self._chain_ids = {}, set(), set(), {}
+
+    @property
+    def settled(self) -> bool:
+        return len(self._results) >= len(self._open)
+
+    @property
+    def only_wait(self) -> bool:
+        """Nothing of the reply runs, and no decision is on its way: what has no result waits for a person."""
+        known = self._results.keys() | self._desk.undecided.keys()
+        return not self.settled and not self._desk.holds and all(call.call_id in known for call in self._open)
+
+    def handed_on(self, *, limit: str | None) -> OpenReply:
+        """The reply as another run can take it up, while its calls only wait."""
+        waiting = self._desk.undecided
+        ids = self._chain_ids
+        return OpenReply(
+            calls=self._open,
+            plan=tuple(one.plan for one in waiting.values()),
+            waits=tuple(one.asked.model_copy(update={"chain_id": ids.get(key, "")}) for key, one in waiting.items()),
+            results=tuple(self._results.values()),
+            told=tuple(call_id for call_id in self._results if call_id in self.recorded),
+            refused_edits=self._desk.refused_edits,
+            limit=limit,
+        )
 
     def close(self, why: str) -> tuple[ToolResult, ...]:
         """The results, in order; a call that has none is told that it was cut short, and why."""
@@ -126,7 +152,7 @@ class Calls:
             case RefuseCall():
                 return verdicts.answered(call, plan.text)
             case AwaitAnswer():
-                taken = await self._desk.ask(call, needs="answer", why=plan.why, expiry=plan.expiry)
+                taken = await self._desk.ask(call, plan, self._asked(call, why=plan.why, since=workflow.time()))
                 self._desk.settle(call.call_id)
                 return verdicts.of(call, taken)
             case RunTool():
@@ -138,53 +164,56 @@ class Calls:
 
     async def _run_when_allowed(self, call: ToolCall, plan: RunTool) -> ToolResult:
         """Runs the tool, asking a human first where the plan says so, and again wherever a run leaves a doubt."""
-        why, doubtful = plan.approval, False
-        refused = ""
+        asked = self._asked(call, why=plan.approval or "")
         decision: Decision | None = None
-        since: datetime | None = None
         while True:
-            if why:
-                since = since or workflow.now()
-                expiry = None if doubtful else plan.expiry
-                taken = await self._desk.ask(
-                    call, needs="approval", why=why + refused, expiry=expiry, since=since, policy=plan.policy
-                )
+            if asked.why:
+                asked = asked if asked.since else asked.model_copy(update={"since": workflow.time()})
+                taken = await self._desk.ask(call, plan, asked)
                 if plan.policy and not taken.by_rule and (refusal := await self._refusal(call, taken.decision)):
                     self._desk.take_back(call.call_id)
                     refused = f" ({taken.decision.by or 'somebody'} may not decide: {refusal})"
+                    asked = asked.model_copy(update={"refused": refused})
                     continue
                 self._desk.settle(call.call_id)
                 if taken.decision.verdict != "approve":
-                    return verdicts.outcome_unknown(call, taken) if doubtful else verdicts.of(call, taken)
+                    return verdicts.outcome_unknown(call, taken) if asked.doubtful else verdicts.of(call, taken)
                 decision = taken.decision
-            refused = ""
             try:
-                return await self._run(call, plan, decision, again=doubtful)
+                return await self._run(call, plan, decision, again=asked.doubtful)
             except Unreadable as error:
-                why, doubtful = f"outcome unknown: {error.why}", True
+                now: dict[str, Any] = {"why": f"outcome unknown: {error.why}", "doubtful": True}
             except ActivityError as error:
                 if is_cancelled_exception(error):
                     raise
                 if isinstance(error.cause, ApplicationError) and error.cause.type == INVALID_EDIT:
                     self._desk.refused_edits += 1
-                    why = verdicts.cause_of(error)
+                    now = {"why": verdicts.cause_of(error)}
                 elif plan.effect == "once" and verdicts.has_not_run(error):
-                    why, since = f"it has not run: {verdicts.cause_of(error)}", None
+                    now = {"why": f"it has not run: {verdicts.cause_of(error)}", "since": 0.0}
                 elif plan.effect == "once":
-                    why, doubtful = f"outcome unknown: {verdicts.cause_of(error)}", True
+                    now = {"why": f"outcome unknown: {verdicts.cause_of(error)}", "doubtful": True}
                 else:
                     return verdicts.could_not_run(call, error)
+            asked = asked.model_copy(update={"refused": "", **now})
 
     async def _ask_agent(self, call: ToolCall, plan: RunAgent) -> ToolResult:
+        asked = self._asked(call)
         while True:
-            try:
-                return await self._agents_answer(call, plan)
-            except Unreadable as error:
-                why = f"outcome unknown: {error.why}"
-                taken = await self._desk.ask(call, needs="approval", why=why)
+            if asked.why:
+                taken = await self._desk.ask(call, plan, asked)
                 self._desk.settle(call.call_id)
                 if taken.decision.verdict != "approve":
                     return verdicts.outcome_unknown(call, taken)
+            try:
+                return await self._agents_answer(call, plan)
+            except Unreadable as error:
+                now = {"since": workflow.time(), "why": f"outcome unknown: {error.why}", "doubtful": True}
+                asked = asked.model_copy(update=now)
+
+    def _asked(self, call: ToolCall, *, why: str = "", since: float = 0.0) -> Asked:
+        """What the call waits for: as the run before left it, or else why it is to wait now."""
+        return self._carried.pop(call.call_id, None) or Asked(call_id=call.call_id, why=why, since=since)
 
     async def _agents_answer(self, call: ToolCall, plan: RunAgent) -> ToolResult:
         async with self._slots:

@@ -7,7 +7,7 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ActivityError
 
 from everturn import names
-from everturn.carryover import MAX_LAST_TEXT_CHARS, CarryOver, Earlier, InRun, Packed, WorkerFacts
+from everturn.carryover import MAX_LAST_TEXT_CHARS, CarryOver, Earlier, InRun, OpenReply, Packed, WorkerFacts
 from everturn.logs import workflow_log
 from everturn.packing import pack, unpack
 from everturn.payloads import ModelRequest
@@ -29,6 +29,9 @@ MAX_HISTORY_BYTES = 8 * 1024 * 1024
 
 MAX_HANDED_CHARS = 32_000
 """Of results that no model has seen: what is handed on is written into three events more."""
+
+MAX_OPEN_BYTES = 1_000_000
+"""Of all that is handed on while calls wait for people. If it is more, they wait in the run that they began in."""
 
 MAX_PACKED_CHARS = 48_000
 """A transcript that packs into this travels with each run; a longer one stays in the histories of the earlier runs.
@@ -106,7 +109,10 @@ def over(
     started_at: float,
     chain: Chain,
     owed: bool = True,
+    reply: OpenReply | None = None,
 ) -> CarryOver:
+    """`reply`: the one at hand, if its calls wait for people. What the model said in it is not cut then: it fits, or
+    the run goes on."""
     earlier = _earlier(progress)
     return CarryOver(
         earlier=earlier,
@@ -116,13 +122,14 @@ def over(
         unseen=tuple(progress.unseen),
         told=progress.told,
         owed=owed,
+        open=reply,
         inbox=tuple(controls.inbox),
         message_ids=controls.message_ids,
         turn=progress.turn,
         tool_calls=progress.tool_calls,
         usage=progress.usage,
         cost_usd=progress.cost_usd,
-        last_text=progress.last_text[:MAX_LAST_TEXT_CHARS],
+        last_text=progress.last_text if reply else progress.last_text[:MAX_LAST_TEXT_CHARS],
         started_at=started_at,
         facts=facts,
         chain_id=chain.id,

@@ -12,7 +12,7 @@ from temporalio import workflow
 
 from everturn import names
 from everturn.bounds import MAX_INPUT_CHARS, size_of
-from everturn.carryover import REMEMBERED_IDS, CarryOver
+from everturn.carryover import REMEMBERED_IDS, CarryOver, OpenReply
 from everturn.payloads import Answer, Approve, Control, Deny, MessageIn, Start, State
 from everturn.records import Decision, Message
 from everturn.workflows.commands import Commands, Later
@@ -35,7 +35,7 @@ class Controls:
         self.inbox: list[Message] = list(carry.inbox)
         self.late: list[Message] = []
         """What was said since the conversation was closed."""
-        self.desk = Desk(on_change)
+        self.desk = Desk(on_change, carry.open or OpenReply())
         self.model = carry.model or start.model or ""
         """The model to ask instead of the agent's own; empty where nobody chose one."""
         self.stream = start.stream
@@ -43,6 +43,8 @@ class Controls:
         self.idle = False
         self.turn: asyncio.Task[str | None] | None = None
         """The answer at hand, from a message to its final reply."""
+        self.owed = carry.owed
+        """The run before this one ended in the middle of an answer, which is not taken up yet."""
         self.turn_cancelled = ""
         """Why the last answer was cut short, in words; empty where it was not."""
         self.closing = False
@@ -81,6 +83,19 @@ class Controls:
             approvals = any(waiting.needs == "approval" for waiting in self.desk.waiting.values())
             return "awaiting_approval" if approvals else "awaiting_answer"
         return "idle" if self.idle else "running"
+
+    @property
+    def may_move(self) -> bool:
+        """Whether another run can go on with what stands here."""
+        return not self.closing and not self.commands.lost
+
+    def answering(self, turn: asyncio.Task[str | None]) -> None:
+        """An answer begins. One that is owed may have been cancelled before it could be taken up."""
+        self.turn, owed, self.owed = turn, self.owed, False
+        if owed and self.turn_cancelled:
+            turn.cancel()
+        else:
+            self.turn_cancelled = ""
 
     async def message_or_end(self, keep_open: float | None) -> None:
         """Waits until there is a message to answer, the conversation closes, or has idled for `keep_open` seconds."""
@@ -242,14 +257,14 @@ class Controls:
         return {"state": self.state}
 
     def _cancel_objection(self, _: Control) -> str | None:
-        return None if self.turn and not self.turn.done() else "No turn runs now."
+        return None if self.owed or (self.turn and not self.turn.done()) else "No turn runs now."
 
     def _cancel_turn(self, control: Control) -> dict[str, Any]:
-        assert self.turn is not None
         by, reason = _cut(control.by), _cut(control.reason or "")
         self.turn_cancelled = f"the turn was cancelled{by and f' by {by}'}{reason and f' ({reason})'}"
         self.paused, self.cause, self.cure = False, None, None
-        self.turn.cancel()
+        if self.turn:
+            self.turn.cancel()
         return {"state": self.state}
 
     def _close(self, control: Control) -> dict[str, Any]:

@@ -7,6 +7,7 @@ with each reply as its plan, which history records. So a changed tool never brea
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any, Literal, NoReturn
 
 from temporalio import workflow
@@ -14,9 +15,11 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
 from everturn import names
-from everturn.carryover import CarryOver, WorkerFacts
+from everturn.bounds import size_of
+from everturn.carryover import CarryOver, OpenReply, WorkerFacts
 from everturn.models import Limits
-from everturn.payloads import ModelReply, ModelRequest, State, Status, TranscriptPage
+from everturn.payloads import ModelReply, ModelRequest, Start, State, Status, TranscriptPage
+from everturn.plans import PlannedCall
 from everturn.records import Outcome
 from everturn.workflows import carry, commands, display, starting, verdicts
 from everturn.workflows.board import Board
@@ -53,6 +56,7 @@ class ConversationWorkflow:
             self._agents,
             self._reading,
             self._hosts,
+            carried=carry_over.open or OpenReply(),
             chain=Chain(carry_over.chain_id, reset_run=carry_over.reset_run),
             on_outcome=self._take_outcome,
             stalled=self._controls.stalled,
@@ -64,8 +68,8 @@ class ConversationWorkflow:
         if carry_over.facts:
             self._take_facts(carry_over.facts)
         self._started_at = carry_over.started_at or workflow.info().start_time.timestamp()
-        self._owed = carry_over.owed
-        """The run before this one ended in the middle of an answer."""
+        self._open_reply = carry_over.open
+        """Left by the run before this one, until it is taken up."""
         self._ended = False
 
     @workflow.run
@@ -101,10 +105,11 @@ class ConversationWorkflow:
     async def _converse(self) -> str | None:
         """Answers message after message; returns the limit that ended it, None where it came to its natural end."""
         while await self._next_message():
-            self._controls.turn_cancelled = ""
-            self._controls.turn = asyncio.create_task(self._answer())
+            reply, self._open_reply = self._open_reply, None
+            turn = asyncio.create_task(self._answer(reply))
+            self._controls.answering(turn)
             try:
-                if limit := await self._controls.turn:
+                if limit := await turn:
                     return limit
             except (asyncio.CancelledError, ActivityError) as error:
                 # Somebody cancelled the turn; or the workflow, which is not ours to survive.
@@ -116,16 +121,20 @@ class ConversationWorkflow:
 
     async def _next_message(self) -> bool:
         """Waits for something to answer; False once the conversation is over."""
-        if self._owed:
-            self._owed = False
+        if self._controls.owed:
             return True
         await self._controls.message_or_end(self._start.keep_open)
         # An update that was accepted is answered before the run ends, and it may have brought a message.
         await workflow.wait_condition(workflow.all_handlers_finished)
         return bool(self._controls.inbox) and not self._controls.abandoned
 
-    async def _answer(self) -> str | None:
-        """Takes turns until a reply asks for no tool, or a limit is used up; returns that limit."""
+    async def _answer(self, left: OpenReply | None) -> str | None:
+        """Takes turns until a reply asks for no tool, or a limit is used up; returns that limit. `left`: the reply to
+        begin with, which the run before this one left open."""
+        if left:
+            await self._settle(left.plan, limit=left.limit)
+            if left.limit or self._controls.closing:
+                return left.limit
         while True:
             self._progress.unseen += self._controls.take_messages()
             await self._continue_as_new_where_long()
@@ -138,7 +147,7 @@ class ConversationWorkflow:
             if reply is None:
                 return None
             if reply.plan:
-                await self._settle(reply)
+                await self._settle(reply.plan, limit=limit)
             if limit or self._controls.closing or (reply.final and not self._progress.ask_for_repair()):
                 return limit
 
@@ -231,17 +240,20 @@ class ConversationWorkflow:
 
     def _read_again(self, raw: RawValue | None) -> ModelReply | None:
         """A reply that could not be read, now that a person has seen to it; None if it still can't be."""
-        try:
+        with suppress(Unreadable):
             return self._reading.read(raw, ModelReply, f"The reply of turn {self._progress.turn}")
-        except Unreadable:
-            return None
+        return None
 
-    async def _settle(self, reply: ModelReply) -> None:
+    async def _settle(self, plan: tuple[PlannedCall, ...], *, limit: str | None) -> None:
         """Gets a result for every call of the reply, and puts them into the transcript in the order of the calls."""
         turn = self._progress.turn
         with turn_group(turn).scope():
             results = await self._calls.settle(
-                reply.plan, agent=self._start.agent, turn=turn, at_once=self._limits.max_parallel_calls
+                plan,
+                agent=self._start.agent,
+                turn=turn,
+                at_once=self._limits.max_parallel_calls,
+                meanwhile=self._continue_as_new_where_calls_wait(limit),
             )
         self._progress.take_results(results, recorded=self._calls.recorded)
 
@@ -262,12 +274,29 @@ class ConversationWorkflow:
         # A message that comes in now makes Temporal repeat this task, and so is in the inbox that is handed over.
         await workflow.wait_condition(workflow.all_handlers_finished)
         stop_if_cancelled()
-        if self._controls.closing or not carry.fits(self._controls.inbox, room=MAX_DELTA_CHARS):
+        if not (self._controls.may_move and carry.fits(self._controls.inbox, room=MAX_DELTA_CHARS)):
             return  # the next boundary will do
         self._progress.turn = self._progress.turn if turn is None else turn
         self._continue_as_new(started_at=self._started_at)
 
+    async def _continue_as_new_where_calls_wait(self, limit: str | None) -> None:
+        """Goes on as a new run while nothing but people is waited for: they may take long, and try often."""
+
+        def due() -> bool:
+            free = self._controls.may_move and workflow.all_handlers_finished()
+            return free and carry.due(updates=self._controls.commands.updates) and self._calls.only_wait
+
+        await workflow.wait_condition(lambda: self._calls.settled or due())
+        if not self._calls.settled:
+            handed = self._handed(started_at=self._started_at, reply=self._calls.handed_on(limit=limit))
+            if size_of(handed) <= carry.MAX_OPEN_BYTES:
+                workflow.continue_as_new(handed)
+
     def _continue_as_new(self, *, started_at: float, owed: bool = True) -> NoReturn:
+        workflow.continue_as_new(self._handed(started_at=started_at, owed=owed))
+
+    def _handed(self, *, started_at: float, owed: bool = True, reply: OpenReply | None = None) -> Start:
+        """What the next run is started with."""
         handed = carry.over(
             self._progress,
             self._controls,
@@ -275,9 +304,10 @@ class ConversationWorkflow:
             started_at=started_at,
             chain=self._calls.chain,
             owed=owed,
+            reply=reply,
         )
         again = {"message": (), "message_id": None, "provider": "", "stream": self._controls.stream, "carry": handed}
-        workflow.continue_as_new(self._start.model_copy(update=again))
+        return self._start.model_copy(update=again)
 
     async def _take_up_again(self) -> None:
         """What was said while it closed takes it up again as a new run, as it would have right after its end."""

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 from temporalio import workflow
 
 from everturn import names
-from everturn.payloads import Expiry, WaitingCall
+from everturn.carryover import Asked, OpenReply
+from everturn.payloads import WaitingCall
+from everturn.plans import AwaitAnswer, Expiry, PlannedCall, RunTool
 from everturn.records import Decision, ResultPart, Text, ToolCall
 from everturn.workflows.commands import Later
 from everturn.workflows.held import Held
@@ -20,7 +22,7 @@ REMEMBERED = 256
 """Decisions kept to tell the second person who came first: more than any reply's calls, and bounded."""
 
 MOST_REFUSED_EDITS = 200
-"""In a turn, which is one run's. Each costs an update, of 2,000 that Temporal takes in a run, and a dozen events."""
+"""In a turn. Each costs an update, of 2,000 that Temporal takes in a run, and a dozen events."""
 
 LONGEST_SECONDS = 100 * 365 * 86_400.0
 """A timer can't be longer than some centuries."""
@@ -34,24 +36,42 @@ class Waiting:
     """A call that waits: for an `approval` of its run, or for an `answer` in its place."""
 
     call: ToolCall
-    needs: Literal["approval", "answer"]
-    why: str
-    since: datetime
-    expires: datetime | None
+    plan: PlannedCall
+    asked: Asked
     decided: asyncio.Future[Taken]
-    policy: bool = False
-    """A person's decision on it is checked before it counts."""
+
+    @property
+    def needs(self) -> Literal["approval", "answer"]:
+        return "answer" if isinstance(self.plan, AwaitAnswer) else "approval"
+
+    @property
+    def expiry(self) -> Expiry | None:
+        """What may have run already waits for as long as it takes."""
+        return self.plan.expiry if isinstance(self.plan, RunTool | AwaitAnswer) and not self.asked.doubtful else None
+
+    @property
+    def since(self) -> datetime:
+        return datetime.fromtimestamp(self.asked.since, UTC)
+
+    @property
+    def expires(self) -> datetime | None:
+        return self.since + timedelta(seconds=min(self.expiry.after, LONGEST_SECONDS)) if self.expiry else None
+
+    @property
+    def policy(self) -> bool:
+        """A person's decision on it is checked before it counts."""
+        return isinstance(self.plan, RunTool) and self.plan.policy
 
     def shown(self) -> WaitingCall:
-        call = self.call
+        call, expires = self.call, self.expires
         return WaitingCall(
             call_id=call.call_id,
             tool=call.name,
             arguments=call.arguments,
             needs=self.needs,
-            why=self.why,
+            why=self.asked.why + self.asked.refused,
             since=iso(self.since),
-            expires_at=iso(self.expires) if self.expires else None,
+            expires_at=iso(expires) if expires else None,
         )
 
 
@@ -69,12 +89,16 @@ class Taken:
 class Desk:
     """The calls that wait, by call_id, and the latest decisions."""
 
-    def __init__(self, on_change: Callable[[], None]) -> None:
-        self.waiting: dict[str, Waiting] = {}
+    def __init__(self, on_change: Callable[[], None], carried: OpenReply) -> None:
+        future, planned = asyncio.get_running_loop().create_future, carried.planned
+        # From the first moment on: what people decide may come in before `ask` is called again.
+        self._carried = {one.call_id: Waiting(*planned[one.call_id], one, future()) for one in carried.waits}
+        """Those that waited in the run before, until `ask` is called for them."""
+        self.waiting: dict[str, Waiting] = dict(self._carried)
         self.closed = False
-        self.refused_edits = 0
+        self.refused_edits = carried.refused_edits
         """Of this turn: arguments that people put in, and that did not fit."""
-        self._decisions: dict[str, Decision] = {}
+        self._decisions = {one.call_id: one.decision for one in carried.results if one.decision}
         self._checked: set[str] = set()
         """Calls whose policy is being asked about a decision."""
         self._closing = Decision(verdict="deny")
@@ -83,27 +107,19 @@ class Desk:
         self.expects: Callable[[str], bool] = lambda _: True
         """Whether a call, by its id, may yet begin to wait for its first decision."""
 
-    async def ask(
-        self,
-        call: ToolCall,
-        *,
-        needs: Literal["approval", "answer"],
-        why: str,
-        expiry: Expiry | None = None,
-        since: datetime | None = None,
-        policy: bool = False,
-    ) -> Taken:
-        """Waits until somebody decides on this call, or until it expires; which is counted from `since`, if it was
-        asked for before. With `policy`, what a person decides counts only from `settle` on: see `take_back`."""
-        if self.closed:
-            return Taken(self._closing, by_rule=True)
-        since = since or workflow.now()
-        expires = since + timedelta(seconds=min(expiry.after, LONGEST_SECONDS)) if expiry else None
-        waiting = Waiting(call, needs, why, since, expires, asyncio.get_running_loop().create_future(), policy)
-        self.waiting[call.call_id] = waiting
+    async def ask(self, call: ToolCall, plan: PlannedCall, asked: Asked) -> Taken:
+        """Waits until somebody decides on this call, or until it expires; which is counted from when it was asked for
+        first. If the plan asks the agent's policy, what a person decides counts only from `settle` on: see
+        `take_back`."""
+        waiting = self._carried.pop(call.call_id, None)
+        if waiting is None:
+            if self.closed:
+                return Taken(self._closing, by_rule=True)
+            waiting = Waiting(call, plan, asked, asyncio.get_running_loop().create_future())
+            self.waiting[call.call_id] = waiting
         self._on_change()
         self._held.release(call.call_id, until=waiting.decided.done)
-        clock = asyncio.create_task(self._expire(waiting, expiry)) if expiry else None
+        clock = asyncio.create_task(self._expire(waiting, waiting.expiry)) if waiting.expiry else None
         try:
             return await waiting.decided
         finally:
@@ -112,9 +128,10 @@ class Desk:
                 clock.cancel()
 
     async def _expire(self, waiting: Waiting, expiry: Expiry) -> None:
-        assert waiting.expires is not None
+        expires = waiting.expires
+        assert expires is not None
         call = waiting.call
-        left = max((waiting.expires - workflow.now()).total_seconds(), SHORTEST_SECONDS)
+        left = max((expires - workflow.now()).total_seconds(), SHORTEST_SECONDS)
         remind = max(expiry.remind_before or 0.0, 0.0)
         if 0 < remind < left:
             await workflow.sleep(left - remind, summary=f"{names.REMINDER}{call.call_id}")
@@ -127,6 +144,11 @@ class Desk:
         checked = call_id in self._checked
         first = call_id != names.EVERY_CALL and call_id not in self.waiting and call_id not in self._decisions
         return (checked or (first and self.expects(call_id))) and self._held.keep(call_id, later, waits=checked)
+
+    @property
+    def holds(self) -> bool:
+        """A decision that came early may yet be taken."""
+        return self._held.any_to_take
 
     def settle(self, call_id: str) -> None:
         """The decision on this call counts."""
@@ -143,6 +165,8 @@ class Desk:
         self._checked.clear()
         self._held.settled()
         self.refused_edits = 0
+        while self._carried:
+            self.waiting.pop(self._carried.popitem()[0], None)
 
     def close(self, closing: Decision) -> None:
         """Denies what waits now and what would wait later."""
@@ -153,7 +177,7 @@ class Desk:
         """Why a decision on this call can't be taken; None where it can."""
         if call_id == names.EVERY_CALL:
             return None if any(self._addressed(call_id, approving)) else f"No call waits{self._who_waits()}"
-        waiting = self._undecided.get(call_id)
+        waiting = self.undecided.get(call_id)
         if waiting is None:
             if earlier := self._decisions.get(call_id):
                 by = f" by {earlier.by}" if earlier.by else ""
@@ -184,17 +208,17 @@ class Desk:
         return addressed
 
     def _addressed(self, call_id: str, approving: bool) -> Iterator[str]:
-        for waiting in self._undecided.values():
+        for waiting in self.undecided.values():
             if call_id in (names.EVERY_CALL, waiting.call.call_id) and not (approving and waiting.needs == "answer"):
                 yield waiting.call.call_id
 
     @property
-    def _undecided(self) -> dict[str, Waiting]:
+    def undecided(self) -> dict[str, Waiting]:
         """Those that a decision can still reach: not a call whose turn was cancelled in this very step."""
         return {call_id: waiting for call_id, waiting in self.waiting.items() if not waiting.decided.done()}
 
     def _who_waits(self) -> str:
-        waiting = self._undecided
+        waiting = self.undecided
         return f"; these do: {', '.join(map(repr, waiting))}." if waiting else "; none does now."
 
 

@@ -47,6 +47,11 @@ class Held:
             first.later("")
         self._early = [replace(one, waits=True) if one.call_id == call_id else one for one in self._early]
 
+    @property
+    def any_to_take(self) -> bool:
+        """Whether one of them may yet be taken."""
+        return any(one.waits or one.at == workflow.time() for one in self._early)
+
     def settled(self, call_id: str | None = None) -> None:
         """The decision on the call is final, or on all calls: other decisions on it are too late."""
         self._give_up(lambda one: call_id is not None and one.call_id != call_id)

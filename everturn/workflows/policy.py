@@ -9,7 +9,7 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy
 
 from everturn.durations import bounded
-from everturn.payloads import RunTool
+from everturn.plans import RunTool
 
 TASK_TIMEOUT = timedelta(seconds=5)
 """As clients start conversations with: what a worker that is killed in a workflow task costs."""

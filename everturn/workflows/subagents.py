@@ -12,7 +12,8 @@ from temporalio.exceptions import TemporalError
 
 from everturn import names
 from everturn.markdown import code, first_line, inline
-from everturn.payloads import AskedAgent, Caller, Control, RunAgent, Start
+from everturn.payloads import AskedAgent, Caller, Control, Start
+from everturn.plans import RunAgent
 from everturn.records import Outcome, ToolCall
 from everturn.sizes import child_id
 from everturn.workflows.cancelling import stop_if_cancelled

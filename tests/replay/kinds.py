@@ -425,6 +425,23 @@ async def continued_as_new(client: Client, folder: Path) -> str:
 
 
 @kind
+async def waited_across_runs(client: Client, folder: Path) -> str:
+    """Edits that do not fit use up a run while calls wait; what is there by then goes along."""
+    calls = [call("note", {"text": "x"}), call("look", {}, id="b"), REFUND[0], call("no_such_tool")]
+    async with clerk(client, [calls, "Done."]) as agent:
+        conversation = await client.start(agent, "Refund 81")
+        first = await conversation.latest_run()
+        for number in range(SUGGESTED_EVENTS):
+            await waiting(conversation, calls=2)
+            if await conversation.latest_run() != first:
+                break
+            await conversation.approve("a", {"cents": f"{number} cents"})
+        await conversation.answer("b", "a screen")
+        await conversation.approve("a", {"order_id": "81", "cents": 4})
+        return await whole(conversation)
+
+
+@kind
 async def revived(client: Client, folder: Path) -> str:
     async with clerk(client, [call("note", {"text": "x"}), "One.", "Two."]) as agent:
         conversation = await client.start(agent, "1")

@@ -12,7 +12,8 @@ from everturn import Agent, Client, Limits, Patience, Worker, tool
 from everturn.durations import LONGEST
 from everturn.errors import InvalidSetting, InvalidTool
 from everturn.models import Approvals
-from everturn.payloads import RunTool, Start
+from everturn.payloads import Start
+from everturn.plans import RunTool
 from everturn.workflows.policy import local_options, tool_options
 
 WRONG = [30, 1.5, "30", "a minute", True, timedelta(), timedelta(seconds=-1)]

@@ -12,6 +12,7 @@ from everturn import Client, Conversation
 from everturn.devserver import DevServer
 from everturn.errors import Refused
 from everturn.testing import ScriptedModel, call
+from everturn.workflows import carry
 from tests.conftest import agent_on, hosting, waiting
 from tests.workflows.test_approvals import refund
 from tests.workflows.test_conversation import results_of
@@ -28,7 +29,10 @@ async def client() -> AsyncIterator[Client]:
         yield await Client.connect(server.address, task_queue=f"test-{uuid4().hex[:8]}", by="tester")
 
 
-async def test_commands_go_by_signal_once_the_updates_are_used_up(client: Client, scripted: Scripted) -> None:
+async def test_commands_go_by_signal_once_the_updates_are_used_up(
+    client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(carry, "MAX_OPEN_BYTES", 0)  # what is too large to be handed on waits where it is
     calls = [call("refund", {"order_id": order, "cents": 5}, id=order) for order in ("81", "82", "83")]
     agent = agent_on(scripted([calls, "Done."]), tools=[refund])
     async with hosting(client, agent):
