@@ -28,7 +28,16 @@ from everturn.agent import Agent
 from everturn.carryover import InRun
 from everturn.conversation import Conversation
 from everturn.conversion import configured, stored
-from everturn.errors import AlreadyStarted, ConversationError, Ended, InvalidSetting, NotFound, Refused, Unreachable
+from everturn.errors import (
+    AlreadyStarted,
+    ConversationError,
+    Ended,
+    InvalidAgent,
+    InvalidSetting,
+    NotFound,
+    Refused,
+    Unreachable,
+)
 from everturn.fleet import Listed
 from everturn.markdown import code, first_line, inline
 from everturn.messages import Said, said_in, start_with
@@ -56,6 +65,10 @@ class Client:
     def __init__(
         self, temporal: temporalio.client.Client, *, task_queue: str = names.TASK_QUEUE, by: str | None = None
     ) -> None:
+        if isinstance(temporal, str):
+            raise InvalidSetting(
+                f"Client was given {temporal!r}, which is no connection.", cure="Write await Client.connect(...)."
+            )
         interpreter_exit.runtime_is_used()
         self.temporal = temporal
         self.task_queue = task_queue
@@ -97,6 +110,7 @@ class Client:
 
     # ------------------------------------------------------------ conversations
 
+    @known_options("Client.start", InvalidSetting)
     async def start(
         self,
         agent: Agent | str,
@@ -116,6 +130,7 @@ class Client:
         `stream`, its text reaches those who follow its events 0.2 s after it is written; else in steps of 1.5 s.
         `tenant`: for whom it is; kept in the workflow's memo, and shown in the Web UI.
         """
+        check_utf8("id", id or "")
         start = start_with(
             message,
             may_be_empty=keep_open is not None,
@@ -129,6 +144,7 @@ class Client:
         )
         return await self._start(start, id or f"{start.agent}-{uuid4().hex[:12]}", agent)
 
+    @known_options("Client.send", InvalidSetting)
     async def send(
         self,
         agent: Agent | str,
@@ -174,6 +190,7 @@ class Client:
             except AlreadyStarted:
                 continue  # somebody else was quicker: it runs now, and takes the message
 
+    @known_options("Client.run", InvalidSetting)
     async def run(
         self,
         agent: Agent | str,
@@ -315,7 +332,11 @@ def _seconds(keep_open: timedelta | None) -> float | None:
 
 
 def _name(agent: Agent | str) -> str:
-    return agent if isinstance(agent, str) else agent.name
+    if isinstance(agent, Agent):
+        return agent.name
+    if isinstance(agent, str):
+        return agent
+    raise InvalidAgent(f"{agent!r} is no agent.", cure="Give an Agent, or the name of one that a worker hosts.")
 
 
 def _whoever_runs_this() -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from importlib.metadata import version
@@ -52,7 +52,8 @@ _log = get_logger("everturn.worker")
 class Worker:
     """Hosts agents on a task queue: `async with Worker(client, agents=[clerk]): ...`, or `await Worker(...).run()`.
 
-    All workers of a task queue host the same agents; those that are tools of others are hosted with them.
+    Agents that are tools of others are hosted with them. Workers of one task queue may host different agents: what one
+    lacks, it hands back, and another takes it.
 
     - `task_queue`: the client's, unless given.
     - `cached_conversations`: how many keep their state in memory; it should exceed those that run at the same time.
@@ -89,6 +90,11 @@ class Worker:
         deployment: Deployment | None = None,
         stream_every: timedelta | None = None,
     ) -> None:
+        if not isinstance(client, Client):
+            raise InvalidSetting(
+                f"Worker was given {client!r}, which is no everturn.Client.",
+                cure="Write Worker(await Client.connect(), ...), or Worker(Client(it), ...) if it is temporalio's.",
+            )
         self._client = client
         settings = Settings.load()
         if drain_timeout is None:
@@ -226,6 +232,14 @@ def _warn_of_unknown_cost(agent: Agent) -> None:
 
 
 def _hosted(agents: Sequence[Agent]) -> dict[str, Agent]:
+    if isinstance(agents, Agent | str) or not isinstance(agents, Iterable):
+        raise InvalidAgent(f"A worker was given agents={agents!r}, which is not a list.", cure="Write agents=[...].")
+    agents = list(agents)
     if not agents:
         raise InvalidAgent("A worker needs at least one agent.", cure="Write Worker(client, agents=[...]).")
+    for place, one in enumerate(agents):
+        if not isinstance(one, Agent):
+            raise InvalidAgent(
+                f"agents[{place}] of a worker is {one!r}, of type {type(one).__name__}.", cure="Give an Agent."
+            )
     return with_sub_agents(agents)

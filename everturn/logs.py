@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections.abc import MutableMapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -82,6 +83,9 @@ def forward_core_logs() -> None:
     Runtime.set_default(Runtime(telemetry=TelemetryConfig(logging=core_logs())), error_if_already_set=False)
 
 
+_ABOUT = ("conversation", "turn", "tool", "call", "attempt")
+
+
 def core_logs() -> Any:
     """Temporal's LoggingConfig for that."""
     from temporalio.runtime import LogForwardingConfig, LoggingConfig, TelemetryFilter
@@ -96,9 +100,15 @@ def _processors() -> list[Any]:
     return [
         structlog.stdlib.filter_by_level,
         structlog.contextvars.merge_contextvars,
+        _about_first,
         structlog.stdlib.PositionalArgumentsFormatter(),
         _as_record,
     ]
+
+
+def _about_first(_: Any, __: str, facts: MutableMapping[str, Any]) -> dict[str, Any]:
+    """What a line is about comes before what it says of it: the context's own order is none."""
+    return {name: facts[name] for name in _ABOUT if name in facts} | dict(facts)
 
 
 def _as_record(_: Any, __: str, facts: Any) -> tuple[tuple[str], dict[str, Any]]:

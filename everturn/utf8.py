@@ -18,7 +18,9 @@ def is_utf8(text: str) -> bool:
 
 def check_utf8(what: str, text: str) -> str:
     """The text. Raises Refused."""
-    if isinstance(text, str) and not is_utf8(text):
+    if not isinstance(text, str):
+        raise Refused(f"The {what} is {text!r}, of type {type(text).__name__}.", cure="Give it as a str.")
+    if not is_utf8(text):
         raise Refused(f"The {what} {text[:100]!r} can't be written as UTF-8.", cure="Send text in UTF-8.")
     return text
 

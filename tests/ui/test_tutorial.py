@@ -49,8 +49,11 @@ def terminals(tmp_path: Path, ports: tuple[int, ...]) -> Iterator[list[Terminal]
         three[1].press("C-c")
 
 
-_VARYING = re.compile(r"\d\d:\d\d:\d\d|\d+ s ago|seconds=\S+|127\.0\.0\.1:\d+|by \S+@\S+?(?=\])|^⠋.*| \.\.\.$|^\.\.\.$")
-"""Times, names of people and machines, ports, marks that move, and what is cut with dots."""
+_VARYING = re.compile(
+    r"\d\d:\d\d:\d\d|\d+ s ago|seconds=\S+|127\.0\.0\.1:\d+|by \S+@\S+?(?=\])|^⠋.*| \.\.\.$|^\.\.\.$"
+    r"|(?<=:)[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+)
+"""Times, names of people and machines, ports, marks that move, what is cut with dots, and ids of runs."""
 
 
 def outputs(heading: str) -> list[list[str]]:

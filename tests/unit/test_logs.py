@@ -69,6 +69,22 @@ def test_what_is_bound_to_the_context_is_in_every_line() -> None:
     assert (line["conversation"], line["call"]) == ("order-81", "c1")
 
 
+@pytest.mark.parametrize("seed", ["1", "2", "3", "4"])
+def test_a_line_says_what_it_is_about_before_what_it_says_of_it(seed: str) -> None:
+    (line,) = lines(
+        """
+        import structlog
+        structlog.contextvars.bind_contextvars(turn=2)
+        structlog.contextvars.bind_contextvars(attempt=1, call='call_1_0')
+        structlog.contextvars.bind_contextvars(conversation='order-81')
+        log.info('tool.finished', tool='send_letter', failed=False)
+        """,
+        PYTHONHASHSEED=seed,
+    )
+    order = [name for name in line if name in ("conversation", "turn", "tool", "call", "attempt", "failed")]
+    assert order == ["conversation", "turn", "tool", "call", "attempt", "failed"]
+
+
 def test_all_loggers_have_one_form() -> None:
     found = lines("""
         import structlog

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, cast
@@ -27,11 +28,15 @@ from everturn import (
     generate,
     tool,
 )
-from everturn.errors import ConfigError, InvalidAgent, InvalidModel, InvalidSetting, InvalidTool
+from everturn.errors import ConfigError, InvalidAgent, InvalidModel, InvalidSetting, InvalidTool, Refused
 from everturn.models import PROVIDERS, Compaction
 from everturn.providers import catalog
 
 KEY = "sk-that-nobody-may-see"
+
+CLERK = Agent("clerk", model="scripted:demo")
+NOWHERE = Client(cast("Any", None))
+"""No server is asked: what is wrong is seen before."""
 
 
 def add(a: int, b: int) -> int:
@@ -159,6 +164,37 @@ async def test_a_conversation_on_a_model_of_an_unknown_provider_is_refused_befor
     client = Client(cast("Any", None))
     with pytest.raises(InvalidModel, match="Did you mean 'openai'"):
         await client.start("clerk", "Hi", model="openia:gpt-5.5")
+
+
+WRONG_THINGS: list[tuple[Callable[[], Any], str, type[Exception]]] = [
+    (lambda: Client(cast("Any", "localhost:7233")), "await Client.connect", InvalidSetting),
+    (lambda: Worker(cast("Any", "localhost:7233"), agents=[CLERK]), "no everturn.Client", InvalidSetting),
+    (lambda: Worker(cast("Any", object()), agents=[CLERK]), "no everturn.Client", InvalidSetting),
+    (lambda: Worker(NOWHERE, agents=cast("Any", CLERK)), r"Write agents=\[", InvalidAgent),
+    (lambda: Worker(NOWHERE, agents="clerk"), r"Write agents=\[", InvalidAgent),  # type: ignore[arg-type]
+    (lambda: Worker(NOWHERE, agents=[CLERK, cast("Any", "clerk")]), r"agents\[1\] of a worker", InvalidAgent),
+    (lambda: Worker(NOWHERE, agents=[]), "at least one agent", InvalidAgent),
+    (lambda: NOWHERE.start(cast("Any", 5), "Hi"), "5 is no agent", InvalidAgent),
+    (lambda: NOWHERE.run(cast("Any", None), "Hi"), "None is no agent", InvalidAgent),
+    (lambda: NOWHERE.send(cast("Any", 5), "Hi", id="order-81"), "5 is no agent", InvalidAgent),
+    (lambda: NOWHERE.start("clerk", "Hi", id=cast("Any", 81)), "The id is 81, of type int", Refused),
+    (lambda: NOWHERE.send("clerk", "Hi", id=cast("Any", 81)), "The id is 81, of type int", Refused),
+    (lambda: NOWHERE.conversation(cast("Any", 81)), "The id is 81, of type int", Refused),
+    (lambda: NOWHERE.start("clerk", "Hi", limit=3), "Did you mean 'limits'", InvalidSetting),  # type: ignore[call-arg]
+    (lambda: NOWHERE.run("clerk", "Hi", mode="x"), "Did you mean 'model'", InvalidSetting),  # type: ignore[call-arg]
+]
+
+
+@pytest.mark.parametrize(("give", "why", "error"), WRONG_THINGS)
+async def test_a_thing_of_another_kind_is_named_before_anything_is_sent(
+    give: Callable[[], Any], why: str, error: type[Exception]
+) -> None:
+    async def given() -> None:
+        if inspect.isawaitable(made := give()):
+            await made
+
+    with pytest.raises(error, match=why):
+        await given()
 
 
 def test_the_providers_that_are_known_are_those_that_there_are() -> None:
