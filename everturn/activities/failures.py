@@ -22,6 +22,10 @@ from everturn.records import Reply
 
 FIRST_DELAY_SECONDS = 0.5
 LONGEST_OWN_DELAY_SECONDS = 30.0
+
+FIRST_WAIT_SECONDS = 0.2
+"""Of Temporal, before it tries a failed activity again by itself, as policy.py has it. Each later one is twice that."""
+
 INVALID_REPLIES = timedelta(minutes=1)
 """How long a reply that can't be read is asked for again: a server that does not speak the protocol is wrongly set up
 more often than passing ill."""
@@ -92,7 +96,8 @@ def spend(delay: timedelta, longest: timedelta) -> bool:
     """Spends the time of this try and of the delay after it; False if patience does not last that long."""
     info = activity.info()
     if info.is_local:  # it has no heartbeats to remember what it spent: assume that all tries took as long as this one
-        return info.attempt * (this_try() + delay) <= longest
+        waits = timedelta(seconds=FIRST_WAIT_SECONDS * (2 ** min(info.attempt, 16) - 1))
+        return info.attempt * (this_try() + delay) + waits <= longest
     total = spent() + this_try() + delay
     if total > longest:
         return False

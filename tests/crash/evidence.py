@@ -217,5 +217,5 @@ def resumed_at(hit: Hit, killed_at: float, evidence: Evidence) -> float | None:
         # A once tool: it is taken up when a person is asked.
         times = [at for at in evidence.task_times if at >= (run.ended_at or 0)]
     else:
-        times = [effect.at for effect in evidence.effects.get(run.input["call_id"], ()) if effect.attempt > 1]
+        times = [effect.at for effect in evidence.effects.get(run.input.get("call_id", ""), ()) if effect.attempt > 1]
     return min((at for at in times if at > killed_at), default=None)
