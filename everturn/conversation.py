@@ -89,7 +89,7 @@ class Conversation:
                 continue
             if state.answered:
                 return state.last_text
-            if state.stall:
+            if state.stall and state.stall_is_known:
                 raise self._stalled(state)
             if state.cancelled:
                 raise Ended(f"The turn of conversation {self.id!r} was cancelled.", cure="Say something new.")

@@ -66,6 +66,8 @@ class State:
         self.reply: ModelReply | None = None
         """Of the turn at hand; None while it is awaited."""
         self.stall: steps.TurnFailed | steps.ToolLost | None = None
+        self.stall_is_known = False
+        """The conversation has taken the failure in: until then it would refuse a `resume`."""
         self.cancelled = False
         """The turn at hand was cancelled, and nothing that was said since or before waits for an answer."""
         self.finished: steps.Finished | None = None
@@ -102,7 +104,7 @@ class State:
             case steps.TurnFinished():
                 self._take_reply(step)
             case steps.TurnFailed(fallback="", passing=False):
-                self.stall, self.model = step, self._turn_model
+                self.stall, self.stall_is_known, self.model = step, False, self._turn_model
             case steps.ToolLost(stalled=True):
                 self.stall = step
             case steps.TurnFailed(fallback=str(fallback)) if fallback:
@@ -144,6 +146,7 @@ class State:
             self.message_ids[message_id] = None
 
     def _look_after(self) -> None:
+        self.stall_is_known = self.stall is not None
         at_work = not (self.answered or self.cancelled)
         if at_work and not self._at_work:
             self._taken = self._received

@@ -7,7 +7,6 @@ import logging
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -209,14 +208,8 @@ def test_the_process_has_the_status_too() -> None:
     assert [everturn(*words).returncode for words in (["--version"], ["tools", "none.py"], ["--nope"])] == [0, 1, 2]
 
 
-def test_the_help_is_quick() -> None:
-    def seconds() -> float:
-        started = time.monotonic()
-        assert everturn("--help").returncode == 0
-        return time.monotonic() - started
-
-    # 0.3 s on an idle machine; what would break it is an import of temporalio, which takes a second and more.
-    assert min(seconds() for _ in range(3)) < 1.0
+def test_the_help_imports_nothing_that_is_slow() -> None:
+    """temporalio alone takes a second and more; without it, the help takes 0.3 s."""
     code = "import sys, everturn.cli; print({'temporalio', 'httpx', 'structlog'} & sys.modules.keys())"
     listed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert listed.stdout.strip() == "set()"

@@ -109,9 +109,10 @@ def test_the_shell_completes_ids_and_calls_and_is_told_nothing_else(
         until(
             lambda: name in [one["id"] for one in shell.json("list", "--status", "awaiting_approval")["conversations"]]
         )
-        assert completed(f"everturn show {name[:-2]}") == [name]
-        assert completed(f"everturn approve {name} ") == ["call_0_0"]
-        assert "assistant" in completed("everturn run hi --agent ")
+        # Nothing is offered if the server is too busy to say it within a moment.
+        until(lambda: completed(f"everturn show {name[:-2]}") == [name])
+        until(lambda: completed(f"everturn approve {name} ") == ["call_0_0"])
+        until(lambda: "assistant" in completed("everturn run hi --agent "))
         process.kill()
     assert completed("everturn list --status awaiting_") == ["awaiting_approval", "awaiting_answer"]
     assert completed("everturn run -m gr") == ["groq:"]

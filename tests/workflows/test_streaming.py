@@ -21,6 +21,7 @@ from everturn import Client, Conversation, ToolContext, tool
 from everturn.activities.speech import RECENT_CHARS
 from everturn.conversion import data_converter
 from everturn.devserver import DevServer
+from everturn.errors import InvalidSetting
 from everturn.events import Event, Replied, TextDelta, ThinkingDelta, ToolProgress, TurnRetried, TurnStarted
 from everturn.history import read_steps
 from everturn.steps import TurnStarted as TurnStartedStep
@@ -324,7 +325,8 @@ async def test_what_is_told_goes_through_the_payload_codec(
         stranger = client.conversation(conversation.id).events()
         go_on.set()
         assert HALF + joined(await told(events)) == STORY
-        assert joined(await told(stranger)) == "", "who lacks the codec is told nothing, and lives"
+        with pytest.raises(InvalidSetting, match="EVERTURN_DATA_CONVERTER"):  # who lacks the codec is told so
+            await told(stranger)
 
 
 async def test_the_text_of_a_cancelled_turn_stops_and_the_next_one_is_told(
