@@ -53,8 +53,8 @@ class EventReader:
         """The calls of the last reply: what a lost run means depends on their plans."""
         self._asks: list[ApprovalRequested | AnswerRequested] = []
         """To be told when the calls do wait: a decision that comes before that would be refused."""
-        self._follows = False
-        """It has read a run before the one at hand."""
+        self._follows = self._seen[0] > 0
+        """It has read a run before the one at hand, or whoever comes back here has."""
         self._message_ids: set[str | None] = set()
         """Of what was said: the same message may be sent again, and is not taken again."""
         self._alike = 0
