@@ -61,8 +61,6 @@ class State:
         """The one that was chosen in place of the agent's own, by a person or as a fallback."""
         self.facts: WorkerFacts | None = None
         """What a worker last said about itself, with the agent's limits."""
-        self.keep_by: float | None = None
-        """Until when the messages of earlier runs have to be copied into this one: seconds since 1970."""
         self.reply: ModelReply | None = None
         """Of the turn at hand; None while it is awaited."""
         self.stall: steps.TurnFailed | steps.ToolLost | None = None
@@ -113,8 +111,6 @@ class State:
                 self.position, self.digest = request.position + len(request.delta), ""
             case steps.ToolFinished(outcome=outcome) if outcome is not None:
                 self._spend(outcome.usage, outcome.cost_usd)
-            case steps.Kept():
-                self.keep_by = None
             case steps.Finished():
                 self.finished = step
 
@@ -128,7 +124,7 @@ class State:
         self.turn, self.position, self.digest = carry.turn, carry.length, carry.digest
         self.tool_calls, self.usage, self.cost_usd = carry.tool_calls, carry.usage, carry.cost_usd
         self.last_text, self.view, self.summary_due = carry.last_text, carry.view, carry.summary_due
-        self.model, self.facts, self.keep_by = carry.model or start.model or "", carry.facts, carry.keep_by
+        self.model, self.facts = carry.model or start.model or "", carry.facts
         self.reply, self.stall, self.cancelled, self.finished = None, None, False, None
         self._at_work, self._paused, self._closing = carry.owed, carry.paused, False
         # What came in while calls waited is answered next.
