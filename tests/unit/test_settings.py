@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 
-from everturn import Agent, Deployment, Worker
+from everturn import Agent, Client, Deployment, Worker
 from everturn.deployment import of_settings
 from everturn.errors import InvalidSetting
 from everturn.settings import Settings, connect_options, temporal_is_configured
@@ -83,10 +82,10 @@ def test_half_a_deployment_is_refused(name: str, build_id: str | None) -> None:
         of_settings(Settings(deployment=name, build_id=build_id))
 
 
-def test_a_worker_takes_its_memory_bounds_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_worker_takes_its_memory_bounds_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EVERTURN_CACHED_CONVERSATIONS", "7")
     monkeypatch.setenv("EVERTURN_MAX_PREFIX_MB", "2")
-    client, agents = Mock(task_queue="q"), [Agent("clerk", model="scripted:x")]
+    client, agents = await Client.connect(lazy=True), [Agent("clerk", model="scripted:x")]
     worker = Worker(client, agents=agents)
     assert (worker._options["max_cached_workflows"], worker.prefixes.max_bytes) == (7, 2 * 1024**2)
     worker = Worker(client, agents=agents, cached_conversations=0, max_prefix_bytes=0)
