@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from everturn.deployment import Deployment
     from everturn.errors import EverturnError, Retry, ToolFailed
     from everturn.hosting import Worker
-    from everturn.models import Approvals, Compaction, Limits, Model, ModelSettings, Patience
+    from everturn.models import Approvals, Limits, Model, ModelSettings, Patience
     from everturn.providers import generate
     from everturn.records import Document, Image, Message, Outcome, Reply, Text, ToolCall, ToolResult, Usage
     from everturn.servertools import CodeExecution, UnsupportedParameter, WebSearch, XSearch
@@ -29,7 +29,6 @@ _HOMES = {
     "Approvals": "models",
     "Client": "client",
     "CodeExecution": "servertools",
-    "Compaction": "models",
     "Conversation": "conversation",
     "Deployment": "deployment",
     "Document": "records",
@@ -65,7 +64,6 @@ __all__ = [
     "Approvals",
     "Client",
     "CodeExecution",
-    "Compaction",
     "Conversation",
     "Deployment",
     "Document",
@@ -107,21 +105,14 @@ def __getattr__(name: str) -> Any:
 
 
 def _loaded(module: str) -> Any:
-    if not _sandboxed():
-        return import_module(module)
-    with sys.modules["temporalio.workflow"].unsafe.imports_passed_through():
-        return __import__(module, fromlist=["*"])
-
-
-def _sandboxed() -> bool:
-    """Whether Temporal's sandbox loads this, for a user's workflow file."""
     workflow = sys.modules.get("temporalio.workflow")
-    return workflow is not None and bool(workflow.unsafe.in_sandbox())
+    if workflow is None or not workflow.unsafe.in_sandbox():
+        return import_module(module)
+    # A user's workflow file: agents and tools are defined there, and run elsewhere. The sandbox need not have copies of
+    # our modules, and of all that they import.
+    with workflow.unsafe.imports_passed_through():
+        return __import__(module, fromlist=["*"])
 
 
 def __dir__() -> list[str]:
     return __all__
-
-
-if _sandboxed():
-    _loaded("everturn.sandbox").pass_through()

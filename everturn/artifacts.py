@@ -8,7 +8,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from pydantic import Field
 
-from everturn.bounds import described
+from everturn.cutting import described
 from everturn.errors import InvalidSetting, ToolFailed
 from everturn.private_files import make_folder, read_bounded, write_atomically
 from everturn.records import Record, Text, ToolResult

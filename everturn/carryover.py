@@ -12,7 +12,6 @@ from everturn.models import Limits
 from everturn.plans import PlannedCall
 from everturn.records import Message, Record, ToolCall, ToolResult, Usage
 
-MAX_LAST_TEXT_CHARS = 20_000
 REMEMBERED_IDS = 1000
 """Message ids that are handed on, so that a repeated message is taken once."""
 

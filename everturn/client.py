@@ -46,7 +46,7 @@ from everturn.namespace import Namespace
 from everturn.payloads import Start
 from everturn.records import Outcome
 from everturn.settings import Settings, connect_options
-from everturn.sizes import MAX_ID_BYTES, MAX_KEYWORD_CHARS, id_problem
+from everturn.sizes import MAX_ID_BYTES, MAX_KEYWORD_CHARS, id_problem, known_id
 from everturn.spelling import known_options, options_of
 from everturn.state import carry_over
 from everturn.transcript import read_transcript
@@ -172,7 +172,7 @@ class Client:
                 await conversation.send(said, message_id=message_id, stream=stream)
             except Ended:
                 state = await conversation.state()
-                if message_id in state.message_ids:
+                if message_id is not None and known_id(message_id) in state.message_ids:
                     return conversation
                 with rpc.explained(self.temporal, id):
                     transcript = await read_transcript(self.temporal, id, state.transcript)

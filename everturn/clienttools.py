@@ -6,20 +6,21 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from everturn.bounds import Notice, bounded
+from everturn.cutting import Notice, bounded
 from everturn.errors import Ended, InvalidTool, Refused, Unreachable
 from everturn.events import AnswerRequested
 from everturn.payloads import Status, WaitingCall
 from everturn.records import ResultPart, Text, ToolCall, ToolResult
 from everturn.results import safe_error_text
+from everturn.sizes import MAX_INPUT_BYTES
 from everturn.tools import Tool, ToolContext, tool
 
 if TYPE_CHECKING:
     from everturn.conversation import Conversation
 
 MAX_ANSWER_CHARS = 200_000
-MAX_ANSWER_BYTES = 380_000
-"""A conversation takes answers of 400,000 characters of JSON."""
+MAX_ANSWER_BYTES = MAX_INPUT_BYTES - 20_000
+"""The rest is for what an answer has beside its parts."""
 
 RETRY_SECONDS = 1.0
 

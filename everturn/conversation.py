@@ -15,7 +15,6 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import fleet, names, rpc, updates
 from everturn.blocks import says_error
-from everturn.bounds import check_input
 from everturn.clienttools import call_tool, run_tools
 from everturn.errors import Ended, Stalled, Unreachable
 from everturn.event_reader import EventReader
@@ -30,6 +29,7 @@ from everturn.payloads import Status, WaitingCall
 from everturn.records import Message, Outcome, ResultPart, ToolCall, ToolResult
 from everturn.resets import reset_of
 from everturn.results import parts_of_blocks
+from everturn.sizes import check_input, known_id
 from everturn.state import State
 from everturn.steps import Finished, Step, ToolLost, TurnFailed
 from everturn.transcript import read_transcript
@@ -65,7 +65,7 @@ class Conversation:
         payload = message_in(message, message_id=message_id, stream=stream)
         with self._explained():
             await self._handle.signal(names.MESSAGE, payload)
-        self._sent.add(message_id)
+        self._sent.add(known_id(message_id))
 
     async def reply(self) -> str:
         """The text of the final reply to all that was said so far; waits for it.

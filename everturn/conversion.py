@@ -20,9 +20,9 @@ from temporalio.converter import (
 )
 from temporalio.exceptions import ApplicationError, FailureError
 
-from everturn.bounds import MAX_PAYLOAD_BYTES
 from everturn.errors import InvalidSetting
 from everturn.records import explain
+from everturn.sizes import MAX_PAYLOAD_BYTES
 
 TOO_LARGE = "PayloadTooLarge"
 """Error type of what can't be sent for its size."""

@@ -32,6 +32,7 @@ from everturn.events import (
 from everturn.payloads import INVALID_EDIT, UNREADABLE_RESULT, ModelReply
 from everturn.plans import AwaitAnswer, PlannedCall, RefuseCall, RunTool
 from everturn.records import Message, Outcome, ToolCall, results_in
+from everturn.sizes import known_id
 
 
 class EventReader:
@@ -55,7 +56,7 @@ class EventReader:
         """To be told when the calls do wait: a decision that comes before that would be refused."""
         self._follows = self._seen[0] > 0
         """It has read a run before the one at hand, or whoever comes back here has."""
-        self._message_ids: set[str | None] = set()
+        self._message_ids: set[str] = set()
         """Of what was said: the same message may be sent again, and is not taken again."""
         self._alike = 0
         """After a reset: so many events of the run stood in the one before, and are told."""
@@ -80,17 +81,18 @@ class EventReader:
             case steps.Started(start=start):
                 before = self._message_ids if self._alike else ()  # a reset takes them once more
                 carried = start.carry.message_ids if start.carry else ()
-                self._message_ids = {*before, start.message_id, *carried} - {None}
+                first = () if start.message_id is None else (start.message_id,)
+                self._message_ids = {*before, *map(known_id, (*carried, *first))}
                 if start.carry and start.carry.open:
                     self._take_up(start.carry.open, start.carry.turn)
                 self._follows = True
             case steps.Finished(alike=alike) if alike:
                 # The calls that were open there are in the next run again, if they were not undone.
                 self._open, self._calls, self._asks = {}, {}, []
-            case steps.Said(said=said) if said.message_id in self._message_ids:
-                return []
             case steps.Said(said=said) if said.message_id is not None:
-                self._message_ids.add(said.message_id)
+                if (known := known_id(said.message_id)) in self._message_ids:
+                    return []
+                self._message_ids.add(known)
             case steps.TurnFinished(request=request, reply=reply):
                 self._calls = planned(reply.message.tool_calls, reply.plan)
                 self._open |= dict.fromkeys((call.call_id for call in reply.message.tool_calls), request.turn)

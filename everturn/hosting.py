@@ -33,7 +33,7 @@ from everturn.journal import Journal, default_folder
 from everturn.logs import get_logger
 from everturn.metrics import Metrics
 from everturn.prices import unpriced
-from everturn.serving import drained
+from everturn.serving import ended_by_force
 from everturn.settings import Settings
 from everturn.spelling import known_options
 from everturn.user_code import Threads
@@ -196,15 +196,17 @@ class Worker:
 
     async def run(self) -> None:
         """Works until SIGINT or SIGTERM, then drains: what runs may finish, or is handed over; nothing new starts. A
-        second Ctrl-C or SIGTERM ends the process at once, with exit status 130 or 143."""
+        second Ctrl-C ends it without waiting for that."""
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stop.set)
         try:
-            with drained(within=self._options["graceful_shutdown_timeout"]):
+            with ended_by_force(after=self._options["graceful_shutdown_timeout"]):
                 async with self:
                     await stop.wait()
+                    loop.remove_signal_handler(signal.SIGINT)
+                    _log.info("worker.draining", seconds=self._options["graceful_shutdown_timeout"].total_seconds())
         except asyncio.CancelledError:
             # Temporal's worker cancels whoever runs it when the server will not have it.
             if self._fatal is None:

@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 
 from everturn import names
 from everturn.blocks import read_block
-from everturn.bounds import check_input
 from everturn.errors import Refused
 from everturn.payloads import MessageIn, Start
 from everturn.records import Document, Image, Message, Part, Record, Text, explain
+from everturn.sizes import check_input
 
 Said = str | Message | Iterable[Part | str | Mapping[str, Any]]
 """A message: a text; parts (Text, Image, Document), or content blocks as dicts; or a user's Message."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from base64 import b64decode
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import fields, is_dataclass
 from functools import partial
@@ -24,9 +23,6 @@ NO_OUTPUT = "(no output)"
 """For None and the empty string. `null` reads like a failure after a tool that only acts, and some providers refuse
 an empty text."""
 
-FAILED = "It failed."
-"""For a failure that says nothing of itself."""
-
 MAX_ERROR_CHARS = 2_000
 
 ERROR_SECONDS = 2.0
@@ -43,8 +39,7 @@ def to_parts(value: Any) -> tuple[Text | Image | Document, ...]:
     MCP's that says `isError` raises ToolFailed with its texts.
     NaN and infinities are written as `NaN` and `Infinity`, lone surrogates are replaced. Raises TypeError for what
     JSON can't hold: bytes, structures that contain themselves, objects of classes that pydantic does not know, an
-    iterator of more than 100,000 items, or one within an object; and for pictures and documents whose data is no
-    base64: a provider would refuse them in this request and all that follow.
+    iterator of more than 100,000 items, or one within an object.
     """
     if isinstance(value, Text | Image | Document | str):
         return (_part(value),)
@@ -59,7 +54,7 @@ def to_parts(value: Any) -> tuple[Text | Image | Document, ...]:
         return tuple(_part(item) for item in value)
     if (blocks := parts_of_blocks(value)) is not None:
         if says_error(value):
-            raise ToolFailed("\n".join(part.text for part in blocks if isinstance(part, Text)) or FAILED)
+            raise ToolFailed("\n".join(part.text for part in blocks if isinstance(part, Text)) or "It failed.")
         return blocks
     return (_part(NO_OUTPUT if value is None else to_json(value)),)
 
@@ -69,8 +64,7 @@ def parts_of_blocks(value: Any) -> tuple[Text | Image | Document, ...] | None:
     found = parts_in(value)
     if found is None:
         return None
-    parts = tuple(_part(one if isinstance(one, Text | Image | Document | str) else to_json(one)) for one in found)
-    return parts or (_part(FAILED if says_error(value) else NO_OUTPUT),)
+    return tuple(_part(one if isinstance(one, Text | Image | Document | str) else to_json(one)) for one in found)
 
 
 def to_json(value: Any) -> str:
@@ -179,23 +173,9 @@ def _fallback(value: Any) -> Any:
 
 def _part(value: Text | Image | Document | str) -> Text | Image | Document:
     if isinstance(value, Image | Document):
-        return _checked(value)
+        return value
     # str.__str__: a StrEnum's own value, where str() may give its name.
     return Text(text=well_formed(value.text if isinstance(value, Text) else str.__str__(value)) or NO_OUTPUT)
-
-
-def _checked(part: Image | Document) -> Image | Document:
-    if part.data is None:
-        return part
-    data = part.data if part.data.isalnum() else "".join(part.data.split())  # some encoders write lines
-    try:
-        b64decode(data, validate=True)
-    except ValueError as error:
-        raise TypeError(
-            f"The tool returned {_kind(part)} whose data is no base64 ({error}). Write "
-            f"{type(part).__name__}(data=base64.b64encode(...).decode(), media_type=...)."
-        ) from None
-    return part if data == part.data else part.model_copy(update={"data": data})
 
 
 def _kind(value: Any) -> str:

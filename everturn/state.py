@@ -9,9 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from everturn import names, steps
-from everturn.bounds import MAX_INPUT_CHARS, size_of
 from everturn.carryover import (
-    MAX_LAST_TEXT_CHARS,
     REMEMBERED_IDS,
     CarryOver,
     InRun,
@@ -19,18 +17,20 @@ from everturn.carryover import (
     View,
     WorkerFacts,
 )
+from everturn.cutting import cut, shortened
 from everturn.packing import pack
 from everturn.payloads import Control, ModelReply, Start
 from everturn.records import Message, Usage, cost_with, results_in
+from everturn.sizes import (
+    MAX_INBOX_BYTES,
+    MAX_INPUT_BYTES,
+    MAX_LAST_TEXT_BYTES,
+    MAX_PACKED_AT_START_BYTES,
+    MAX_UNSEEN_BYTES,
+    known_id,
+    size_of,
+)
 from everturn.transcript import Transcript, user_messages
-
-MAX_PACKED_CHARS = 1_000_000
-"""Of a transcript that is handed to another conversation, or to the next life of the same. Temporal takes payloads of
-2 MB, and what no model has seen comes beside it."""
-
-MAX_UNSEEN_BYTES = 400_000
-"""Of what no model has seen. If it is larger it becomes part of the prefix, and costs the next model turn a look into
-the history."""
 
 
 class State:
@@ -90,7 +90,7 @@ class State:
                 self._begin(start)
             case steps.TakenIn():
                 self._look_after()
-            case steps.Said(said=said) if not self._closing and len(said.model_dump_json()) <= MAX_INPUT_CHARS:
+            case steps.Said(said=said) if not self._closing and size_of(said) <= MAX_INPUT_BYTES:
                 self._receive(said.as_message(), said.message_id)
             case steps.Commanded(name=name, payload=payload) if (control := _control(payload)) is not None:
                 self._steer(name, control)
@@ -119,7 +119,7 @@ class State:
         self.start = start
         self.said = [*carry.unseen, *carry.inbox]
         self._received = user_messages(self.said)
-        self.message_ids = dict.fromkeys(carry.message_ids)
+        self.message_ids = dict.fromkeys(map(known_id, carry.message_ids))
         self.ids_forgotten = len(carry.message_ids) >= REMEMBERED_IDS
         self.turn, self.position, self.digest = carry.turn, carry.length, carry.digest
         self.tool_calls, self.usage, self.cost_usd = carry.tool_calls, carry.usage, carry.cost_usd
@@ -134,12 +134,13 @@ class State:
             self._receive(Message.user(start.message), start.message_id)
 
     def _receive(self, message: Message, message_id: str | None) -> None:
-        if message_id is None or message_id not in self.message_ids:
+        known = None if message_id is None else known_id(message_id)
+        if known is None or known not in self.message_ids:
             self.said.append(message)
             self._received += 1
             self.cancelled = False
-        if message_id is not None:
-            self.message_ids[message_id] = None
+        if known is not None:
+            self.message_ids[known] = None
 
     def _look_after(self) -> None:
         self.stall_is_known = self.stall is not None
@@ -209,10 +210,10 @@ def carry_over(state: State, transcript: Sequence[Message], *, origin: InRun) ->
     `transcript`: all of it, that of earlier runs too. `origin`: the run that it goes on from.
     """
     length, digest, unseen = state.position, state.digest, tuple(transcript[state.position :])
-    if size_of(unseen) > MAX_UNSEEN_BYTES:
+    if size_of(unseen) + size_of(tuple(results_in(unseen))) > MAX_UNSEEN_BYTES:
         length, digest, unseen = len(transcript), "", ()
     packed = pack(transcript[:length])
-    fits = len(packed) <= MAX_PACKED_CHARS
+    fits = len(packed) <= MAX_PACKED_AT_START_BYTES
     return CarryOver(
         earlier=Packed(data=packed) if fits else origin,
         # Temporal deletes that run's history some day: its messages are copied into the new one's at once.
@@ -222,13 +223,13 @@ def carry_over(state: State, transcript: Sequence[Message], *, origin: InRun) ->
         digest=digest,
         unseen=unseen,
         told=tuple(results_in(unseen)),
-        inbox=state.unasked,
+        inbox=cut(state.unasked, MAX_INBOX_BYTES),
         message_ids=tuple(state.message_ids)[-REMEMBERED_IDS:],
         turn=state.turn,
         tool_calls=state.tool_calls,
         usage=state.usage,
         cost_usd=state.cost_usd,
-        last_text=state.last_text[:MAX_LAST_TEXT_CHARS],
+        last_text=shortened(state.last_text, max_bytes=MAX_LAST_TEXT_BYTES),
         facts=state.facts,
         model=state.model,
         view=state.view,

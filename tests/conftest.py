@@ -43,7 +43,7 @@ def _no_settings_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 def _long_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever another test did to the bounds of a run."""
     monkeypatch.setattr(carry, "MAX_EVENTS", 2_000)
-    monkeypatch.setattr(carry, "MAX_PACKED_CHARS", 48_000)
+    monkeypatch.setattr(carry, "MAX_PACKED_BYTES", 48_000)
 
 
 @pytest.fixture(scope="session")

@@ -11,10 +11,8 @@ from everturn.carryover import InRun, Packed
 from everturn.errors import ContextTooLong, ConversationError, InvalidSetting
 from everturn.history import first_step
 from everturn.packing import pack
+from everturn.sizes import MAX_PACKED_ALONE_BYTES
 from everturn.transcript import Transcript, read_earlier
-
-MAX_PACKED_CHARS = 1_500_000
-"""Temporal takes payloads of 2 MB. So much holds a transcript of several MB: more than any model's window."""
 
 
 class Keeping:
@@ -37,11 +35,11 @@ class Keeping:
         except (ConversationError, InvalidSetting) as error:
             raise failures.final(error) from None
         # With external storage the SDK puts it elsewhere, and any size will do.
-        if len(packed) > MAX_PACKED_CHARS and client.data_converter.external_storage is None:
+        if len(packed) > MAX_PACKED_ALONE_BYTES and client.data_converter.external_storage is None:
             raise failures.final(
                 ContextTooLong(
-                    f"The transcript of earlier runs has {len(packed):,} characters packed; a payload takes "
-                    f"{MAX_PACKED_CHARS:,}.",
+                    f"The transcript of earlier runs has {len(packed):,} bytes packed; a payload takes "
+                    f"{MAX_PACKED_ALONE_BYTES:,}.",
                     cure="Raise the namespace's retention, or switch external storage on.",
                 )
             )

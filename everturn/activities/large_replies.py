@@ -13,9 +13,9 @@ from pydantic_core import to_json
 from temporalio import activity
 
 from everturn.artifacts import Artifacts
-from everturn.bounds import Notice, bounded, described, size_of
+from everturn.cutting import Notice, cut, cut_part
 from everturn.logs import get_logger
-from everturn.payloads import TOO_DEEP, TOO_LARGE
+from everturn.payloads import TOO_DEEP
 from everturn.records import (
     Document,
     Image,
@@ -30,13 +30,7 @@ from everturn.records import (
     ToolCall,
     ToolResult,
 )
-from everturn.sizes import too_deep
-
-MAX_REPLY_BYTES = 1_500_000
-"""Temporal takes payloads of 2 MB; beside the reply come its plan or its output."""
-
-MAX_STORED_BYTES = 32 * 1024 * 1024
-"""In external storage. The conversation reads it in one workflow task, which has 2 s."""
+from everturn.sizes import MAX_REPLY_BYTES, MAX_STORED_REPLY_BYTES, size_of, too_deep
 
 SMALL_BYTES = 2_000
 """A part of this size is left alone."""
@@ -55,18 +49,20 @@ async def fitted(reply: Reply, *, turn: int, artifacts: Artifacts | None) -> Rep
     if size <= MAX_REPLY_BYTES:
         return reply
     stored = activity.client().data_converter.external_storage is not None
-    limit = MAX_STORED_BYTES if stored else MAX_REPLY_BYTES
+    limit = MAX_STORED_REPLY_BYTES if stored else MAX_REPLY_BYTES
     if size <= limit:
         return reply
     parts = reply.message.parts
     large = _too_large(parts, limit)
     name = await _kept([parts[index] for index in large], turn=turn, artifacts=artifacts)
     notice = f"It is kept as {name}." if name else f"It is lost. {CURE}"
-    room = limit // (2 * len(parts))
-    cut = tuple(_cut(part, notice, room) if index in large else part for index, part in enumerate(parts))
+    rest = size - sum(size_of(parts[index]) for index in large)
+    room = max(SMALL_BYTES, (limit - rest) // max(1, len(large)))
+    shorter = tuple(_cut(part, notice, room) if index in large else part for index, part in enumerate(parts))
     _log.warning("reply.cut", turn=turn, bytes=size, limit=limit, parts=len(large), kept_as=name or None)
     # What the provider's own parts refer to may be gone: a message of no provider is encoded without such references.
-    return reply.model_copy(update={"message": Message(role=reply.message.role, parts=cut)})
+    (message,) = cut([Message(role=reply.message.role, parts=shorter)], limit)
+    return reply.model_copy(update={"message": message})
 
 
 def _flat(reply: Reply) -> Reply:
@@ -104,33 +100,10 @@ def _too_large(parts: tuple[Part, ...], limit: int) -> set[int]:
 
 
 def _cut(part: Part, notice: str, room: int) -> Part:
-    bare = part.model_copy(update={"extra": {}})
-    if size_of(bare) <= min(room, SMALL_BYTES):  # only its `extra` was large
-        return bare
-    match part:
-        case Text() | Thinking():
-            return bare.model_copy(update={"text": _cut_text(part.text, notice, room)})
-        case ToolCall():
-            return bare.model_copy(
-                update={"arguments": {}, "unparsed": None, "provider_id": None, "extra": {TOO_LARGE: size_of(part)}}
-            )
-        case _:
-            return Text(text=f"\n[Left out, for it is too large: {_described(part)}. {notice}]\n")
-
-
-def _cut_text(text: str, notice: str, room: int) -> str:
-    (cut,) = bounded([Text(text=text)], max_chars=room, max_bytes=room, notice=Notice(text=notice))
-    return cut.text if isinstance(cut, Text) else ""
-
-
-def _described(part: Part) -> str:
-    match part:
-        case Image() | Document():
-            return described(part)
-        case ServerToolUse():
-            return f"what {part.name[:100]} gave ({size_of(part.data):,} bytes)"
-        case _:
-            return f"{part.kind} ({size_of(part):,} bytes)"
+    if isinstance(part, Text | Thinking):
+        return cut_part(part, room, Notice(text=notice))
+    made = cut_part(part, SMALL_BYTES, Notice(other=notice))
+    return made.model_copy(update={"text": f"{made.text}\n"}) if isinstance(made, Text) else made
 
 
 async def _kept(parts: list[Part], *, turn: int, artifacts: Artifacts | None) -> str:

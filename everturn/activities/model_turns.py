@@ -23,6 +23,7 @@ from everturn.activities.takeover import take_over
 from everturn.agent import Agent
 from everturn.artifacts import Artifacts
 from everturn.carryover import View, WorkerFacts
+from everturn.cutting import shortened
 from everturn.errors import (
     FAULTS,
     ConfigError,
@@ -43,12 +44,9 @@ from everturn.prices import cost_usd
 from everturn.providers import Request, ToolSpec, ask
 from everturn.records import Message, Reply, ToolResult, Usage
 from everturn.results import safe_error_text
-from everturn.sizes import MAX_DEPTH, too_deep
+from everturn.sizes import MAX_BESIDE_REPLY_BYTES, MAX_CAUSE_BYTES, MAX_DEPTH, size_of, too_deep
 from everturn.steps import TurnStarted
 from everturn.transcript import Transcript, filled, read_transcript
-
-MAX_OUTPUT_BYTES = 400_000
-"""An output crosses beside the text that it was read from."""
 
 MAX_HALF_TOLD = 10_000
 
@@ -295,17 +293,20 @@ async def _output(agent: Agent, reply: Reply) -> tuple[JsonValue, str | None]:
     if agent.output_adapter is None or reply.stop != "end" or reply.tool_calls:
         return None, None
     try:
-        if len(reply.text.encode("utf-8", "replace")) > MAX_OUTPUT_BYTES:
-            raise InvalidOutput(f"It has more than {MAX_OUTPUT_BYTES:,} bytes.")
+        if size_of(reply.text) > MAX_BESIDE_REPLY_BYTES:
+            raise InvalidOutput(f"It has more than {MAX_BESIDE_REPLY_BYTES:,} bytes.")
         output = await user_code.in_thread(partial(agent.read_output, reply.text))
+        if (size := size_of(output)) > MAX_BESIDE_REPLY_BYTES:  # a type can make much of a short text
+            raise InvalidOutput(f"It has {size:,} bytes as JSON; the limit is {MAX_BESIDE_REPLY_BYTES:,}.")
         if too_deep(output):
             raise InvalidOutput(f"It is nested more than {MAX_DEPTH} levels deep.")
         return output, None
     except InvalidOutput as error:
         _log.warning("output.refused", error=str(error))
-        return None, str(error)
+        return None, shortened(str(error), max_bytes=MAX_CAUSE_BYTES)
     except Exception as error:  # noqa: BLE001 - of the user's validators, which may also hang
-        return None, f"It could not be checked: {await safe_error_text(error)}"
+        why = f"It could not be checked: {await safe_error_text(error)}"
+        return None, shortened(why, max_bytes=MAX_CAUSE_BYTES)
 
 
 def _next_view(

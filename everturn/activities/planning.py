@@ -10,13 +10,12 @@ from collections.abc import Iterable, Sequence
 
 from everturn.agent import Agent
 from everturn.asking import question_of
-from everturn.bounds import size_of
 from everturn.payloads import TOO_DEEP, TOO_LARGE
 from everturn.plans import AwaitAnswer, Expiry, PlannedCall, RefuseCall, RunAgent, RunTool
 from everturn.providers.untrusted import TooDeep, parse
 from everturn.records import ToolCall
 from everturn.schemas import InvalidArguments
-from everturn.sizes import MAX_DEPTH
+from everturn.sizes import MAX_BESIDE_REPLY_BYTES, MAX_DEPTH, size_of
 from everturn.tools import Tool
 
 MAX_PLANNED_CALLS = 512
@@ -26,9 +25,8 @@ MAX_PLANNED_CALLS = 512
 AT_ONCE = 32
 """Calls whose arguments are checked and whose predicates are asked at the same time."""
 
-MAX_TEXT_CHARS, SHORT_TEXT_CHARS = 4_000, 120
-MAX_PLAN_BYTES = 300_000
-"""The plan goes to the workflow together with the reply. If it is larger than this, its texts are cut short."""
+TEXT_CHARS = (4_000, 120, 20)
+"""Of what a call is told: so many, unless the plan is too large to go to the workflow together with the reply."""
 
 
 async def plan_calls(
@@ -42,7 +40,7 @@ async def plan_calls(
     """`careful`: nothing of the user's runs, since workers were lost with this reply. What a predicate would have
     decided, a person does; and arguments are checked when the tool runs."""
     if conclude:
-        return _refused(calls, f"No more tool calls: the conversation has reached {conclude}.")
+        return _fitted(_refused(calls, f"No more tool calls: the conversation has reached {conclude}."))
     left = agent.limits.max_tool_calls if calls_left is None else calls_left
     most = MAX_PLANNED_CALLS if left is None else min(left, MAX_PLANNED_CALLS)
     taken, surplus = calls[:most], calls[most:]
@@ -58,8 +56,15 @@ async def plan_calls(
             return await _plan(agent, call, careful=careful)
 
     planned = await asyncio.gather(*map(plan, taken))
-    longest = MAX_TEXT_CHARS if size_of(planned) <= MAX_PLAN_BYTES else SHORT_TEXT_CHARS
-    return (*[_shortened(each, longest) for each in planned], *_refused(surplus, too_many))
+    return _fitted((*planned, *_refused(surplus, too_many)))
+
+
+def _fitted(plan: tuple[PlannedCall, ...]) -> tuple[PlannedCall, ...]:
+    for most in TEXT_CHARS:
+        plan = tuple(_shortened(each, most) for each in plan)
+        if size_of(plan) <= MAX_BESIDE_REPLY_BYTES:
+            return plan
+    return plan[:MAX_PLANNED_CALLS]  # a call without a plan does not run either, and the model is told
 
 
 def _shortened(plan: PlannedCall, most: int) -> PlannedCall:

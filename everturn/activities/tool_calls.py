@@ -22,13 +22,14 @@ from everturn.activities.retries import told_in_the_end
 from everturn.activities.takeover import take_over
 from everturn.agent import Agent
 from everturn.artifacts import READ_RESULT, Artifacts
-from everturn.bounds import INLINE_CHARS, MAX_RESULT_BYTES, Notice, bounded, fits, size_of
+from everturn.cutting import Notice, bounded, result_fits
 from everturn.errors import Retry
 from everturn.logs import get_logger
 from everturn.payloads import INVALID_EDIT, ToolRequest
 from everturn.records import ResultPart, Text, ToolResult
 from everturn.results import safe_error_text, to_json
 from everturn.schemas import InvalidArguments
+from everturn.sizes import INLINE_BYTES, MAX_RESULT_BYTES, larger, size_of
 from everturn.tools import Tool, ToolContext
 from everturn.user_code import NoThread, TookTooLong
 
@@ -103,7 +104,7 @@ class ToolCalls:
                 content, failed = await self._outcome(tool, request, beat)
             whole = _result(name, request, content, is_error=failed)
             result = await self._fitting(whole, request, until=started + tool.timeout.total_seconds())
-        if size_of(result) > INLINE_CHARS:  # a smaller one comes with the delta
+        if larger(result, INLINE_BYTES):  # a smaller one comes with the delta
             self._prefixes.remember_result(activity.info().workflow_run_id or "", result)
         _log.info("tool.finished", tool=name, failed=failed, seconds=round(time.monotonic() - started, 3))
         return result
@@ -141,7 +142,7 @@ class ToolCalls:
         max_chars = self._agents[request.agent].limits.max_result_chars
         most = MAX_RESULT_BYTES if request.room is None else request.room
         max_bytes = max(0, most - size_of(result.decision))
-        if fits(result.content, max_chars=max_chars, max_bytes=max_bytes):
+        if result_fits(result.content, max_chars=max_chars, max_bytes=max_bytes):
             return result
         notice = await self._keep(result, until=until) if self._artifacts else Notice()
         content = bounded(result.content, max_chars=max_chars, max_bytes=max_bytes, notice=notice)

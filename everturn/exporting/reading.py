@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import JsonValue
 from temporalio.service import RPCError, RPCStatusCode
 
-from everturn import fleet, history, steps
+from everturn import history, steps
 from everturn.carryover import CarryOver
 from everturn.client import Client
 from everturn.payloads import ModelRequest
@@ -59,8 +59,7 @@ class Exported:
     agent: str = ""
     model: str = ""
     status: str = "running"
-    """The outcome's; of one that has none yet its state, such as `awaiting_approval`, as a list says; or `failed`,
-    `terminated` and so on, as Temporal says."""
+    """`running`, the outcome's status, or `failed`, `terminated` and so on, as Temporal says."""
     started_at: datetime | None = None
     ended_at: datetime | None = None
     outcome: Outcome | None = None
@@ -96,7 +95,8 @@ async def read_conversation(client: Client, conversation_id: str) -> Exported:
                 raise client.unreachable(error) from error
     described = await client.temporal.get_workflow_handle(conversation_id).describe()
     exported.ended_at = described.close_time
-    exported.status = exported.outcome.status if exported.outcome else fleet.listed(described).status
+    temporal_status = described.status.name.lower() if described.status else "unknown"
+    exported.status = exported.outcome.status if exported.outcome else temporal_status
     return exported
 
 

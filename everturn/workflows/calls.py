@@ -18,11 +18,11 @@ from temporalio.exceptions import (
 )
 
 from everturn import names
-from everturn.bounds import MAX_RESULT_BYTES, size_of
 from everturn.carryover import Asked, OpenReply
 from everturn.payloads import INVALID_EDIT, DecisionCheck, ModelReply, ToolRequest
 from everturn.plans import AwaitAnswer, PlannedCall, RefuseCall, RunAgent, RunTool
 from everturn.records import Decision, Outcome, ToolCall, ToolResult
+from everturn.sizes import MAX_OUTCOME_BYTES, MAX_RESULT_BYTES, size_of
 from everturn.subagents import result_of
 from everturn.workflows import display, verdicts
 from everturn.workflows.cancelling import together
@@ -30,7 +30,6 @@ from everturn.workflows.chain import Chain
 from everturn.workflows.desk import Desk
 from everturn.workflows.hosts import Hosts, Start
 from everturn.workflows.policy import check_options, local_options, tool_options
-from everturn.workflows.progress import MAX_OUTCOME_BYTES
 from everturn.workflows.reading import Reading, Unreadable
 from everturn.workflows.room import Room
 from everturn.workflows.subagents import SubAgents

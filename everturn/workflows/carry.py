@@ -7,16 +7,18 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ActivityError
 
 from everturn import names
-from everturn.carryover import MAX_LAST_TEXT_CHARS, CarryOver, Earlier, InRun, OpenReply, Packed, WorkerFacts
+from everturn.carryover import CarryOver, Earlier, InRun, OpenReply, Packed, WorkerFacts
+from everturn.cutting import shortened
 from everturn.logs import workflow_log
 from everturn.packing import pack, unpack
-from everturn.payloads import ModelRequest
+from everturn.payloads import ModelRequest, Start
 from everturn.records import Message
+from everturn.sizes import MAX_HANDED_BYTES, MAX_LAST_TEXT_BYTES, MAX_OPEN_BYTES, MAX_PACKED_BYTES, size_of
 from everturn.workflows import verdicts
 from everturn.workflows.chain import Chain
 from everturn.workflows.controls import Controls
 from everturn.workflows.policy import model_options
-from everturn.workflows.progress import Progress, total_chars
+from everturn.workflows.progress import Progress
 from everturn.workflows.reading import Reading, Unreadable
 
 MAX_EVENTS = 2_000
@@ -27,17 +29,7 @@ MAX_UPDATES = 1_000
 
 MAX_HISTORY_BYTES = 8 * 1024 * 1024
 
-MAX_HANDED_CHARS = 32_000
-"""Of results that no model has seen: what is handed on is written into three events more."""
-
-MAX_OPEN_BYTES = 1_000_000
-"""Of all that is handed on while calls wait for people. If it is more, they wait in the run that they began in."""
-
-MAX_PACKED_CHARS = 48_000
-"""A transcript that packs into this travels with each run; a longer one stays in the histories of the earlier runs.
-What travels is written once a run, so this bounds what a run costs beyond its own events."""
-
-LIKELY_TOO_LONG = 20 * MAX_PACKED_CHARS
+LIKELY_TOO_LONG = 20 * MAX_PACKED_BYTES
 """Text hardly ever packs to a twentieth: beyond this, it is not even tried."""
 
 
@@ -59,7 +51,7 @@ async def keep_in_time(progress: Progress, reading: Reading) -> None:
 
 def held(earlier: Earlier | None) -> Earlier | None:
     """Earlier messages as a conversation holds them: what is too much to hand on stands in this run's history."""
-    if isinstance(earlier, Packed) and len(earlier.data) > MAX_PACKED_CHARS:
+    if isinstance(earlier, Packed) and len(earlier.data) > MAX_PACKED_BYTES:
         return InRun(run_id=workflow.info().run_id)
     return earlier
 
@@ -75,9 +67,15 @@ def due(*, updates: int) -> bool:
     )
 
 
-def fits(messages: list[Message], *, room: int) -> bool:
-    """Whether these can be handed over."""
-    return total_chars(messages) <= room
+async def fit_unseen(progress: Progress, reading: Reading, *, agent: str) -> None:
+    """What no model has seen is handed over, if it is little; else it becomes a part of the prefix."""
+    if size_of(progress.unseen) + size_of(progress.told) > MAX_HANDED_BYTES:
+        await extend_prefix(progress, reading, agent=agent)
+
+
+def may_be_open(handed: Start) -> bool:
+    """Whether this can be handed over while calls wait for people."""
+    return size_of(handed) <= MAX_OPEN_BYTES
 
 
 async def extend_prefix(progress: Progress, reading: Reading, *, agent: str) -> None:
@@ -129,7 +127,7 @@ def over(
         tool_calls=progress.tool_calls,
         usage=progress.usage,
         cost_usd=progress.cost_usd,
-        last_text=progress.last_text if reply else progress.last_text[:MAX_LAST_TEXT_CHARS],
+        last_text=progress.last_text if reply else shortened(progress.last_text, max_bytes=MAX_LAST_TEXT_BYTES),
         started_at=started_at,
         facts=facts,
         chain_id=chain.id,
@@ -162,4 +160,4 @@ def _earlier(progress: Progress) -> Earlier:
     if sum(len(message.model_dump_json()) for message in messages) > LIKELY_TOO_LONG:
         return here
     packed = pack(messages)
-    return Packed(data=packed) if len(packed) <= MAX_PACKED_CHARS else here
+    return Packed(data=packed) if len(packed) <= MAX_PACKED_BYTES else here

@@ -11,20 +11,24 @@ from typing import Any
 from temporalio import workflow
 
 from everturn import names
-from everturn.bounds import MAX_INPUT_CHARS, size_of
 from everturn.carryover import REMEMBERED_IDS, CarryOver, OpenReply
+from everturn.cutting import shortened
 from everturn.payloads import Answer, Approve, Control, Deny, MessageIn, Start, State
 from everturn.records import Decision, Message
+from everturn.sizes import (
+    MAX_INBOX_BYTES,
+    MAX_INPUT_BYTES,
+    MAX_NAME_CHARS,
+    MAX_REASON_BYTES,
+    fits,
+    how_many_fit,
+    known_id,
+    size_of,
+)
 from everturn.workflows.commands import Commands, Later
 from everturn.workflows.desk import LONGEST_SECONDS, MOST_REFUSED_EDITS, Desk, Taken, iso
 from everturn.workflows.held import Held
-from everturn.workflows.progress import MAX_DELTA_CHARS, total_chars
 from everturn.workflows.room import too_full_for
-
-LONGEST_REASON_CHARS = 4_000
-"""It is told to the model for each call that it cut short, and stands in the outcome."""
-
-LONGEST_MODEL_CHARS = 500
 
 
 class Controls:
@@ -54,7 +58,7 @@ class Controls:
         """Why the conversation is stalled; None while it is not."""
         self.cure: str | None = None
         self.paused = carry.paused
-        self._message_ids = dict.fromkeys(carry.message_ids)
+        self._message_ids = dict.fromkeys(map(known_id, carry.message_ids))
         self._on_change = on_change
         self._held = Held()
         if start.message:
@@ -138,9 +142,9 @@ class Controls:
         """Puts a message into the inbox; False if one with this id came before. `late`: the conversation is closing,
         and the message is for the run that takes it up again."""
         if message_id is not None:
-            if message_id in self._message_ids:
+            if (known := known_id(message_id)) in self._message_ids:
                 return False
-            self._message_ids[message_id] = None
+            self._message_ids[known] = None
             if len(self._message_ids) > REMEMBERED_IDS:
                 self._message_ids.pop(next(iter(self._message_ids)))
         (self.late if late else self.inbox).append(message)
@@ -152,25 +156,18 @@ class Controls:
 
     def take_messages(self) -> list[Message]:
         """As many as go into one model turn's payload, and at least one where there is any."""
-        size = count = 0
-        for message in self.inbox:
-            size += total_chars([message])
-            if count and size > MAX_DELTA_CHARS:
-                break
-            count += 1
+        count = max(1, how_many_fit(self.inbox, MAX_INBOX_BYTES))
         taken, self.inbox = self.inbox[:count], self.inbox[count:]
         return taken
 
     def _message_objection(self, said: MessageIn) -> str | None:
         if self.closing:
             return "The conversation is closing and takes no more messages; start another."
-        return self._problem_with(said)
+        return self._problem_with(said) or too_full_for(size_of(said)) or None
 
     def _problem_with(self, said: MessageIn) -> str | None:
-        if (size := len(said.model_dump_json())) > MAX_INPUT_CHARS:
-            return (
-                f"The message has {size:,} characters of JSON; the limit is {MAX_INPUT_CHARS:,}. Send a link instead."
-            )
+        if (size := size_of(said)) > MAX_INPUT_BYTES:
+            return f"The message has {size:,} bytes of JSON; the limit is {MAX_INPUT_BYTES:,}. Send a link instead."
         return None if said.text or said.parts else "A message needs text or parts."
 
     def _keep(self, said: MessageIn, _: Later) -> bool:
@@ -178,7 +175,7 @@ class Controls:
         message = said.as_message()
         if not self.closing or self._problem_with(said):
             return False
-        if total_chars([*self.inbox, *self.late, message]) > MAX_DELTA_CHARS:
+        if not fits([*self.inbox, *self.late, message], MAX_INBOX_BYTES):
             return False
         self.receive(message, said.message_id, late=True)
         return True
@@ -199,17 +196,17 @@ class Controls:
                 f"{self.desk.refused_edits} edits did not fit in this turn, and no more are tried: approve the call as "
                 "it is, deny it, or answer it."
             )
-        # In bytes: they go into the tool's payload twice, and beside the model's own into the policy's.
-        if (size := size_of(approval)) > MAX_INPUT_CHARS:
-            return f"It has {size:,} bytes of JSON; the limit is {MAX_INPUT_CHARS:,}."
+        # They go into the tool's payload twice, and beside the model's own into the policy's.
+        if (size := size_of(approval)) > MAX_INPUT_BYTES:
+            return f"It has {size:,} bytes of JSON; the limit is {MAX_INPUT_BYTES:,}."
         if approval.arguments is not None and (full := too_full_for(3 * size)):  # the tool's input has them twice
             return full
         return self.desk.objection(approval.call_id, approving=True, expected=approval.expected)
 
     def _objection(self, decision: Deny | Answer) -> str | None:
-        if (size := len(decision.model_dump_json())) > MAX_INPUT_CHARS:
-            return f"It has {size:,} characters of JSON; the limit is {MAX_INPUT_CHARS:,}."
-        return too_full_for(size_of(decision)) or self.desk.objection(decision.call_id)
+        if (size := size_of(decision)) > MAX_INPUT_BYTES:
+            return f"It has {size:,} bytes of JSON; the limit is {MAX_INPUT_BYTES:,}."
+        return too_full_for(size) or self.desk.objection(decision.call_id)
 
     def _take_approval(self, approval: Approve) -> dict[str, Any]:
         decision = Decision(
@@ -241,7 +238,7 @@ class Controls:
         return {"state": self.state}
 
     def _resume_objection(self, control: Control) -> str | None:
-        if control.model and (":" not in control.model or len(control.model) > LONGEST_MODEL_CHARS):
+        if control.model and (":" not in control.model or len(control.model) > MAX_NAME_CHARS):
             return f"There is no model {control.model[:100]!r}. Write provider:name, as in openai:gpt-5.5."
         if self.cause is None and not self.paused:
             return "There is nothing to resume: the conversation is neither stalled nor paused."
@@ -277,7 +274,7 @@ class Controls:
 
 
 def _cut(told: str) -> str:
-    return told[:LONGEST_REASON_CHARS]
+    return shortened(told, max_bytes=MAX_REASON_BYTES)
 
 
 def now() -> str:

@@ -15,12 +15,13 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
 from everturn import names
-from everturn.bounds import size_of
 from everturn.carryover import CarryOver, OpenReply, WorkerFacts
+from everturn.cutting import short_status
 from everturn.models import Limits
 from everturn.payloads import ModelReply, ModelRequest, Start, State, Status, TranscriptPage
 from everturn.plans import PlannedCall
 from everturn.records import Outcome
+from everturn.sizes import MAX_INBOX_BYTES, MAX_OUTCOME_BYTES, fits, size_of
 from everturn.workflows import carry, commands, display, starting, verdicts
 from everturn.workflows.board import Board
 from everturn.workflows.calls import Calls
@@ -29,7 +30,7 @@ from everturn.workflows.chain import Chain
 from everturn.workflows.controls import Controls
 from everturn.workflows.hosts import Hosts
 from everturn.workflows.policy import model_options, turn_group
-from everturn.workflows.progress import MAX_DELTA_CHARS, MAX_OUTCOME_BYTES, Progress
+from everturn.workflows.progress import Progress
 from everturn.workflows.reading import CURE, Reading, Unreadable
 from everturn.workflows.subagents import SubAgents
 
@@ -269,12 +270,11 @@ class ConversationWorkflow:
         the last one that is over, if another has begun."""
         if not carry.due(updates=self._controls.commands.updates):
             return
-        if not carry.fits(self._progress.unseen, room=carry.MAX_HANDED_CHARS):
-            await carry.extend_prefix(self._progress, self._reading, agent=self._start.agent)
+        await carry.fit_unseen(self._progress, self._reading, agent=self._start.agent)
         # A message that comes in now makes Temporal repeat this task, and so is in the inbox that is handed over.
         await workflow.wait_condition(workflow.all_handlers_finished)
         stop_if_cancelled()
-        if not (self._controls.may_move and carry.fits(self._controls.inbox, room=MAX_DELTA_CHARS)):
+        if not (self._controls.may_move and fits(self._controls.inbox, MAX_INBOX_BYTES)):
             return  # the next boundary will do
         self._progress.turn = self._progress.turn if turn is None else turn
         self._continue_as_new(started_at=self._started_at)
@@ -289,7 +289,7 @@ class ConversationWorkflow:
         await workflow.wait_condition(lambda: self._calls.settled or due())
         if not self._calls.settled:
             handed = self._handed(started_at=self._started_at, reply=self._calls.handed_on(limit=limit))
-            if size_of(handed) <= carry.MAX_OPEN_BYTES:
+            if carry.may_be_open(handed):
                 workflow.continue_as_new(handed)
 
     def _continue_as_new(self, *, started_at: float, owed: bool = True) -> NoReturn:
@@ -312,8 +312,7 @@ class ConversationWorkflow:
     async def _take_up_again(self) -> None:
         """What was said while it closed takes it up again as a new run, as it would have right after its end."""
         self._cut_short("the conversation was closed")
-        if not carry.fits(self._progress.unseen, room=carry.MAX_HANDED_CHARS):
-            await carry.extend_prefix(self._progress, self._reading, agent=self._start.agent)
+        await carry.fit_unseen(self._progress, self._reading, agent=self._start.agent)
         await workflow.wait_condition(workflow.all_handlers_finished)
         stop_if_cancelled()
         self._controls.inbox += self._controls.late
@@ -342,7 +341,8 @@ class ConversationWorkflow:
         self._cut_short(reason or "the conversation ended")
         self._ended = True
         self._show()
-        room = self._start.caller.room if self._start.caller else None
+        asked_for = self._start.caller.room if self._start.caller else None
+        room = MAX_OUTCOME_BYTES if asked_for is None else min(asked_for, MAX_OUTCOME_BYTES)
         text, output = progress.said(room)
         return Outcome(
             status=status,
@@ -353,7 +353,7 @@ class ConversationWorkflow:
             usage=progress.usage,
             cost_usd=progress.cost_usd,
             reason=reason,
-            tail=progress.tail(self._controls.inbox, most=MAX_OUTCOME_BYTES if room is None else room),
+            tail=progress.tail(self._controls.inbox, room=room - size_of(text) - size_of(output)),
         )
 
     # ------------------------------------------------------------ what others see
@@ -386,7 +386,7 @@ class ConversationWorkflow:
 
     @workflow.query(name=names.STATUS, description="What goes on, what waits for whom, tokens and cost.")
     def status(self, *_: Any) -> dict[str, Any]:
-        return self._status().as_json()
+        return short_status(self._status()).as_json()
 
     @workflow.query(name=names.TRANSCRIPT, description='A page of the messages: {"from": 0, "limit": 50}.')
     def transcript(self, *inputs: Any) -> dict[str, Any]:

@@ -12,9 +12,11 @@ from temporalio import workflow
 
 from everturn import names
 from everturn.carryover import Asked, OpenReply
+from everturn.cutting import shortened
 from everturn.payloads import WaitingCall
 from everturn.plans import AwaitAnswer, Expiry, PlannedCall, RunTool
 from everturn.records import Decision, ResultPart, Text, ToolCall
+from everturn.sizes import MAX_REASON_BYTES
 from everturn.workflows.commands import Later
 from everturn.workflows.held import Held
 
@@ -176,7 +178,7 @@ class Desk:
     def objection(self, call_id: str, *, approving: bool = False, expected: object = None) -> str | None:
         """Why a decision on this call can't be taken; None where it can."""
         if call_id == names.EVERY_CALL:
-            return None if any(self._addressed(call_id, approving)) else self._none_waits()
+            return None if any(self._addressed(call_id, approving)) else f"No call waits{self._who_waits()}"
         waiting = self.undecided.get(call_id)
         if waiting is None:
             if earlier := self._decisions.get(call_id):
@@ -190,7 +192,8 @@ class Desk:
         if approving and waiting.needs == "answer":
             return f"Call {call_id!r} ({waiting.call.name}) runs outside: answer or deny it."
         if expected is not None and expected != waiting.call.arguments:
-            return f"Call {call_id!r} has other arguments now: {waiting.call.arguments}. Look again, then decide."
+            arguments = shortened(str(waiting.call.arguments), max_bytes=MAX_REASON_BYTES)
+            return f"Call {call_id!r} has other arguments now: {arguments}. Look again, then decide."
         return None
 
     def decide(self, call_id: str, taken: Taken) -> tuple[str, ...]:
@@ -217,14 +220,9 @@ class Desk:
         """Those that a decision can still reach: not a call whose turn was cancelled in this very step."""
         return {call_id: waiting for call_id, waiting in self.waiting.items() if not waiting.decided.done()}
 
-    def _none_waits(self) -> str:
-        if waiting := self.undecided:
-            return f"No call waits for an approval. These wait for an answer: {', '.join(map(repr, waiting))}."
-        return f"No call waits for a decision now. `everturn show {workflow.info().workflow_id}` says what goes on."
-
     def _who_waits(self) -> str:
         waiting = self.undecided
-        return f"; these do: {', '.join(map(repr, waiting))}." if waiting else f". {self._none_waits()}"
+        return f"; these do: {', '.join(map(repr, waiting))}." if waiting else "; none does now."
 
 
 def _expired(waiting: Waiting, expiry: Expiry) -> Taken:

@@ -20,9 +20,10 @@ from everturn.records import Decision, Message
 SUMMARY_CHARS = 80
 MESSAGE_CHARS = 200
 ARGUMENTS_CHARS = 2_000
+CAUSE_CHARS = 1_000
 LATEST_LINES = 5
 SHOWN_CALLS = 5
-"""Calls that wait and are shown whole; of the others, only the number."""
+"""Calls that wait, or agents at work, that are shown whole, and calls of a message; of the others, only the number."""
 
 MARKS = {
     "running": "▶️",
@@ -77,7 +78,8 @@ def current_details(
     transcript."""
     blocks = [f"## {MARKS[status.state]} {inline(agent)}: {_words(status.state)}", _facts(status, model)]
     if status.cause:
-        blocks += [f"**Cause:** {inline(status.cause)}", f"**Cure:** {inline(status.cure or 'see the cause')}"]
+        cause, cure = shortened(status.cause, CAUSE_CHARS), shortened(status.cure or "see the cause", CAUSE_CHARS)
+        blocks += [f"**Cause:** {inline(cause)}", f"**Cure:** {inline(cure)}"]
     if status.state in ("stalled", "paused"):
         blocks += _signal("To go on", names.RESUME, {}), *_in_a_terminal(conversation_id, names.RESUME, {})
     for call in status.waiting[:SHOWN_CALLS]:
@@ -90,8 +92,10 @@ def current_details(
         blocks += [
             f"{len(status.waiting)} calls wait. {code(_json({'call_id': names.EVERY_CALL}))} decides on all of them."
         ]
-    for asked in status.agents:
+    for asked in status.agents[:SHOWN_CALLS]:
         blocks += [f"### {code(asked.agent)} is at work: look into conversation {code(asked.conversation_id)}"]
+    if more := status.agents[SHOWN_CALLS:]:
+        blocks += [f"{len(more)} more agents are at work."]
     if latest:
         blocks += ["### Latest messages", "\n".join(f"- {line}" for line in latest)]
     return "\n\n".join(blocks)
@@ -108,7 +112,8 @@ def _facts(status: Status, model: str) -> str:
 
 def _waiting(call: WaitingCall) -> Iterator[str]:
     until = f", until {call.expires_at}" if call.expires_at else ""
-    yield f"### {code(shortened(call.tool))} waits{until}: {inline(call.why or 'for an ' + call.needs)}"
+    why = call.why or f"for an {call.needs}"
+    yield f"### {code(shortened(call.tool))} waits{until}: {inline(shortened(why, CAUSE_CHARS))}"
     arguments = written(call.arguments, indent=2)
     yield block("json", arguments if len(arguments) <= ARGUMENTS_CHARS else f"{arguments[:ARGUMENTS_CHARS]} …")
     for why, name, payload in _decisions(call):
@@ -143,8 +148,10 @@ def lines(messages: Iterable[Message]) -> Iterator[str]:
         if results := message.tool_results:
             yield from (_said(result.name or "tool", result.text) for result in results)
         else:
-            calls = (code(call_summary(call.name, call.arguments)) for call in message.tool_calls)
-            yield " ".join([_said(message.author or message.role, message.text), *calls])
+            calls = message.tool_calls
+            shown = [code(call_summary(call.name, call.arguments)) for call in calls[:SHOWN_CALLS]]
+            more = [f"and {len(calls) - SHOWN_CALLS} more"] if len(calls) > SHOWN_CALLS else []
+            yield " ".join([_said(message.author or message.role, message.text), *shown, *more])
 
 
 def _said(who: str, text: str) -> str:

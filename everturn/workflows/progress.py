@@ -9,11 +9,12 @@ from itertools import chain, islice
 
 from pydantic import JsonValue
 
-from everturn.bounds import INLINE_CHARS, Notice, bounded, size_of
 from everturn.carryover import CarryOver, Earlier, View
+from everturn.cutting import cut, shortened, without_content
 from everturn.models import Limits
 from everturn.payloads import ModelReply
-from everturn.records import Document, Image, Message, Part, Text, ToolResult, Usage, cost_with, results_in
+from everturn.records import Message, Text, ToolResult, Usage, cost_with, results_in
+from everturn.sizes import INLINE_BYTES, MAX_DELTA_BYTES, MAX_PAGE_BYTES, fits, larger, size_of
 from everturn.workflows import display
 
 MAX_REPAIRS = 2
@@ -21,14 +22,6 @@ MAX_REPAIRS = 2
 
 MAX_HELD_CHARS = 256_000
 """Of what the model has seen, in the memory of the worker: the latest of it. All of it stands in the history."""
-
-MAX_PAGE_CHARS = 300_000
-"""Of the messages in one answer to the `transcript` query."""
-
-MAX_OUTCOME_BYTES = 1_900_000
-
-MAX_DELTA_CHARS = 400_000
-"""At most 1.6 MB in UTF-8; Temporal takes payloads of 2 MB, and retries a larger one for ever in silence."""
 
 
 @dataclass
@@ -110,44 +103,40 @@ class Progress:
 
     def delta(self) -> tuple[tuple[Message, ...], tuple[str, ...]]:
         """The messages since the last reply, and the ids of the calls whose results they leave out for their size."""
-        return self._sent(self.unseen, room=MAX_DELTA_CHARS)
+        return self._sent(self.unseen, room=MAX_DELTA_BYTES)
 
-    def said(self, room: int | None) -> tuple[str, JsonValue]:
+    def said(self, room: int) -> tuple[str, JsonValue]:
         """The last reply's text and output, as an outcome of so many bytes can carry them."""
-        if room is None or size_of(self.last_text) + size_of(self.output) <= room:
+        if size_of(self.last_text) + size_of(self.output) <= room:
             return self.last_text, self.output
         # An output that is cut is none, and its text is the same.
-        (text,) = bounded([Text(text=self.last_text)], max_chars=room, max_bytes=room, notice=Notice(text=""))
-        return text.text if isinstance(text, Text) else "", None
+        return shortened(self.last_text, max_bytes=room), None
 
-    def tail(self, inbox: list[Message], *, most: int) -> tuple[Message, ...]:
+    def tail(self, inbox: list[Message], *, room: int) -> tuple[Message, ...]:
         """What no model has seen, as an outcome can carry it beside its text and output: like a delta."""
-        room = (most - size_of(self.last_text) - size_of(self.output)) // 4
         return self._sent([*self.unseen, *inbox], room=max(0, room))[0]
 
     def page(self, start: int, limit: int) -> list[Message]:
         """The messages from position `start` on: as many as fit an answer, and at least one, cut where it has to be."""
         page: list[Message] = []
-        room = MAX_PAGE_CHARS
+        room = MAX_PAGE_BYTES
         first = start - self.held_from
         known: Iterable[str | Message] = chain(self.held, self.unseen)
         for one in islice(known, first, first + limit):
             message = Message.model_validate_json(one) if isinstance(one, str) else one
-            room -= total_chars([message])
-            if page and room < 0:
+            if page and not fits([message], room):
                 break
+            room -= size_of(message)
             page.append(message)
-        return _fitted(page, room=MAX_DELTA_CHARS)
+        return list(cut(page, MAX_DELTA_BYTES))
 
     def _sent(self, messages: list[Message], *, room: int) -> tuple[tuple[Message, ...], tuple[str, ...]]:
         named = tuple(
             call_id
             for call_id, result in results_in(messages).items()
-            if call_id in self.recorded and chars(result) > INLINE_CHARS
+            if call_id in self.recorded and larger(result, INLINE_BYTES)
         )
-        if named:
-            messages = [_without_content(message, named) for message in messages]
-        return tuple(_fitted(messages, room=room)), named
+        return cut(without_content(messages, named) if named else messages, room), named
 
     def take_reply(self, reply: ModelReply) -> None:
         self._take_in([*self.unseen, reply.message])
@@ -223,58 +212,3 @@ class Progress:
 
 def _said(text: str) -> Message:
     return Message(role="assistant", parts=(Text(text=text),))
-
-
-def _fitted(messages: list[Message], *, room: int) -> list[Message]:
-    """The messages, cut where they would not fit a payload: many large answers of people can come together."""
-    if total_chars(messages) <= room:
-        return messages
-    fitted = []
-    for message in messages:
-        parts = []
-        for part in message.parts:
-            parts.append(_cut(part, room))
-            room = max(0, room - chars(part))
-        fitted.append(message.model_copy(update={"parts": tuple(parts)}))
-    return fitted
-
-
-def _cut(part: Part, room: int) -> Part:
-    if chars(part) <= room:
-        return part
-    if isinstance(part, ToolResult):
-        decision = part.decision and part.decision.model_copy(update={"arguments": None, "note": None})
-        return part.model_copy(update={"content": (Text(text=_cut_text(part.text, room)),), "decision": decision})
-    return Text(text=_cut_text(part.text if isinstance(part, Text) else "", room))
-
-
-def _cut_text(text: str, room: int) -> str:
-    return f"{text[:room]}\n[Cut: too large. {min(room, len(text)):,} of {len(text):,} characters are shown.]"
-
-
-def total_chars(messages: Iterable[Message]) -> int:
-    return sum(chars(part) for message in messages for part in message.parts)
-
-
-def chars(part: Part) -> int:
-    """Of what a part can hold much of."""
-    match part:
-        case Text():
-            return len(part.text)
-        case Image() | Document():
-            return len(part.data or part.url or "")
-        case ToolResult():
-            decision = len(part.decision.model_dump_json()) if part.decision else 0
-            return decision + sum(map(chars, part.content))
-        case _:
-            return len(part.model_dump_json())
-
-
-def _without_content(message: Message, named: tuple[str, ...]) -> Message:
-    parts = tuple(
-        part.model_copy(update={"name": "", "content": (), "decision": None})
-        if isinstance(part, ToolResult) and part.call_id in named
-        else part
-        for part in message.parts
-    )
-    return Message(role=message.role, parts=parts)

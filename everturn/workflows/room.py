@@ -11,13 +11,7 @@ from contextlib import contextmanager
 
 from temporalio import workflow
 
-from everturn.bounds import MAX_RESULT_BYTES
-
-RUN_BYTES = 40_000_000
-"""Of Temporal's 50 MB. The rest is for what people send, and for the turn that follows."""
-
-TASK_BYTES = 2_500_000
-"""Of the 4 MB that the end of a workflow task may have, with all that it starts and all that ran within it."""
+from everturn.sizes import MAX_RESULT_BYTES, RUN_BYTES, TASK_BYTES
 
 SMALL_BYTES = 10_000
 """A decision of up to this size is taken even if the run is full."""

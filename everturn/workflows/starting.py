@@ -9,8 +9,10 @@ from typing import Any
 from temporalio import workflow
 
 from everturn.conversion import NoValue
+from everturn.cutting import cut
 from everturn.payloads import Start
 from everturn.records import Message, explain
+from everturn.sizes import MARGIN_BYTES, MAX_PAYLOAD_BYTES, size_of
 from everturn.workflows import commands
 
 MARKER = "unreadable start"
@@ -28,7 +30,8 @@ class Opening:
     def handed_on(self, inbox: Iterable[Message]) -> dict[str, Any]:
         """The same, with the messages that came meanwhile."""
         carry = self.handed["carry"]
-        more = [message.model_dump(mode="json") for message in inbox]
+        room = MAX_PAYLOAD_BYTES - MARGIN_BYTES - size_of(self.handed)
+        more = [message.model_dump(mode="json") for message in cut(tuple(inbox), max(0, room))]
         return {**self.handed, "carry": {**carry, "inbox": [*carry.get("inbox", ()), *more]}}
 
 

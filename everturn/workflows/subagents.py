@@ -15,11 +15,10 @@ from everturn.markdown import code, first_line, inline
 from everturn.payloads import AskedAgent, Caller, Control, Start
 from everturn.plans import RunAgent
 from everturn.records import Outcome, ToolCall
-from everturn.sizes import child_id
+from everturn.sizes import MAX_OUTCOME_BYTES, child_id
 from everturn.workflows.cancelling import stop_if_cancelled
 from everturn.workflows.desk import Desk
 from everturn.workflows.policy import sub_agent_options
-from everturn.workflows.progress import MAX_OUTCOME_BYTES
 from everturn.workflows.reading import Reading
 
 

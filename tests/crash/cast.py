@@ -22,7 +22,7 @@ TURN_CHARS = 4_000
 carry.MAX_EVENTS = int(os.environ.get(RUN_EVENTS, carry.MAX_EVENTS))
 
 # So that one long message fills a turn, and others wait in the inbox when a run goes on as the next.
-controls.MAX_DELTA_CHARS = TURN_CHARS
+controls.MAX_INBOX_BYTES = TURN_CHARS
 
 mutants.apply(os.environ.get(mutants.MUTANT, ""))
 

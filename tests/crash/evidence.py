@@ -87,7 +87,7 @@ class Evidence:
 async def gather(storm: Storm) -> list[Evidence]:
     """The evidence of every conversation that was started."""
     # As the workers had them, for the replay.
-    carry.MAX_EVENTS, controls.MAX_DELTA_CHARS = storm.plan.run_events, TURN_CHARS
+    carry.MAX_EVENTS, controls.MAX_INBOX_BYTES = storm.plan.run_events, TURN_CHARS
     effects: dict[str, dict[str, list[Effect]]] = {}
     for effect in storm.ledger.effects():
         conversation_id, _, rest = effect.key.partition(":")

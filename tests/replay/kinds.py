@@ -464,7 +464,7 @@ async def forked_and_large(client: Client, folder: Path) -> str:
     async with clerk(client, [call("note", {"text": "x"}), "One.", "Two."]) as agent:
         conversation = await client.start(agent, "1")
         await conversation.outcome()
-        with patch.object(state, "MAX_PACKED_CHARS", 0):
+        with patch.object(state, "MAX_PACKED_AT_START_BYTES", 0):
             fork = await conversation.fork(at_turn=2, id="forked-2")
         await fork.send("2")
         await fork.reply()

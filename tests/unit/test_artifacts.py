@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from everturn import Agent, Text, ToolContext, ToolFailed, ToolResult, tool
 from everturn.artifacts import READ_RESULT, Artifacts, name_of, owner_of, reader
-from everturn.bounds import Notice, bounded, chars_of, fits, size_of
+from everturn.cutting import Notice, bounded, chars_of, result_fits
 from everturn.errors import InvalidAgent, InvalidSetting
 from everturn.records import Image
+from everturn.sizes import size_of
 
 IDS = st.text(min_size=1, max_size=300)
 
@@ -197,7 +198,7 @@ def test_what_is_cut_fits_and_what_fits_is_left_alone(content: list[Any], max_ch
     notices = [part for part, was in zip(cut, content, strict=False) if part != was]
     assert size_of(cut) <= max_bytes + 300 * (len(content) + 1)
     assert chars_of(cut) <= max_chars + 200 * len(content)
-    if fits(content, max_chars=max_chars, max_bytes=max_bytes):
+    if result_fits(content, max_chars=max_chars, max_bytes=max_bytes):
         assert not notices
         assert list(cut) == content
     else:

@@ -70,7 +70,7 @@ async def test_a_reply_that_wants_tools_or_was_cut_off_has_no_output(scripted: C
 async def test_an_output_too_large_for_a_payload_is_left_to_the_text(
     scripted: Callable[..., ScriptedModel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(model_turns, "MAX_OUTPUT_BYTES", 5)
+    monkeypatch.setattr(model_turns, "MAX_BESIDE_REPLY_BYTES", 5)
     assert (await turn(scripted(['{"id": "81"}']), output=Order)).output is None
 
 

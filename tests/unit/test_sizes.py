@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from everturn.bounds import check_input
 from everturn.errors import Refused
 from everturn.payloads import Approve, MessageIn, Start
-from everturn.sizes import MAX_ID_BYTES, child_id, id_problem, too_deep
+from everturn.sizes import MAX_ID_BYTES, check_input, child_id, id_problem, too_deep
 
 
 def test_a_childs_id_says_who_asked_and_for_which_call() -> None:

@@ -29,7 +29,7 @@ def short_runs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     """A new run every few turns; the transcript travels along, or stays where it is."""
     monkeypatch.setattr(carry, "MAX_EVENTS", 40)
     if request.param != "packed":
-        monkeypatch.setattr(carry, "MAX_PACKED_CHARS", 0)
+        monkeypatch.setattr(carry, "MAX_PACKED_BYTES", 0)
 
 
 async def runs_of(client: Client, conversation: Conversation) -> list[str]:
@@ -189,7 +189,7 @@ async def test_messages_that_wait_in_the_inbox_go_along_to_the_next_run(
     client: Client, scripted: Scripted, cached_conversations: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(carry, "MAX_EVENTS", 14)
-    monkeypatch.setattr(controls, "MAX_DELTA_CHARS", 300)  # one of these messages fills a turn
+    monkeypatch.setattr(controls, "MAX_INBOX_BYTES", 300)  # one of these messages fills a turn
     said = [f"{number}: {'again ' * 40}" for number in range(4)]
     may_end = asyncio.Event()
 
@@ -281,7 +281,7 @@ async def test_what_earlier_runs_hold_is_kept_before_their_histories_are_deleted
     client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(carry, "MAX_EVENTS", 40)
-    monkeypatch.setattr(carry, "MAX_PACKED_CHARS", 0)
+    monkeypatch.setattr(carry, "MAX_PACKED_BYTES", 0)
 
     async def one_second(self: Namespace) -> float:
         return 1.0

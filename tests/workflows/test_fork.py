@@ -103,14 +103,14 @@ async def test_a_conversation_that_ended_with_its_reply_has_forks_that_wait(clie
 
 
 @pytest.mark.parametrize("packed_chars", [48_000, 0], ids=["packed", "in earlier runs"])
-@pytest.mark.parametrize("fork_chars", [1_000_000, 0], ids=["small", "large"])
+@pytest.mark.parametrize("fork_chars", [400_000, 0], ids=["small", "large"])
 async def test_any_turn_of_a_long_conversation_can_be_forked(
     client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch, packed_chars: int, fork_chars: int
 ) -> None:
     """Across its runs; and where the transcript is too large for a payload it is read from where it is."""
     monkeypatch.setattr(carry, "MAX_EVENTS", 40)
-    monkeypatch.setattr(carry, "MAX_PACKED_CHARS", packed_chars)
-    monkeypatch.setattr(state, "MAX_PACKED_CHARS", fork_chars)
+    monkeypatch.setattr(carry, "MAX_PACKED_BYTES", packed_chars)
+    monkeypatch.setattr(state, "MAX_PACKED_AT_START_BYTES", fork_chars)
     agent = agent_on(scripted(pages(12)), tools=[read_page])
     async with hosting(client, agent) as worker:
         conversation = await client.start(agent, "Read it all")
@@ -128,7 +128,7 @@ async def test_any_turn_of_a_long_conversation_can_be_forked(
 async def test_a_fork_of_a_long_conversation_brings_its_messages_into_its_own_history(
     client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(state, "MAX_PACKED_CHARS", 0)
+    monkeypatch.setattr(state, "MAX_PACKED_AT_START_BYTES", 0)
     agent = agent_on(scripted(pages(3)), tools=[read_page])
     async with hosting(client, agent):
         conversation = await client.start(agent, "Read it all")

@@ -83,7 +83,7 @@ async def test_a_revived_conversation_keeps_the_model_that_somebody_chose(
 async def test_a_revived_conversation_outlives_the_history_of_its_first_life(
     client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(state, "MAX_PACKED_CHARS", 0)
+    monkeypatch.setattr(state, "MAX_PACKED_AT_START_BYTES", 0)
     agent = agent_on(scripted(pages(5)), tools=[read_page])
     async with hosting(client, agent) as worker:
         conversation = await client.start(agent, "Read it all")
@@ -171,7 +171,7 @@ async def test_a_stalled_conversation_goes_on_without_the_histories_that_were_br
     client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(carry, "MAX_EVENTS", 40)
-    monkeypatch.setattr(carry, "MAX_PACKED_CHARS", 0)
+    monkeypatch.setattr(carry, "MAX_PACKED_BYTES", 0)
 
     async def one_second(self: Namespace) -> float:
         return 1.0

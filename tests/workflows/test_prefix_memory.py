@@ -93,7 +93,7 @@ async def test_what_the_model_is_asked_does_not_depend_on_what_workers_remember(
 ) -> None:
     monkeypatch.setattr(carry, "MAX_EVENTS", 40)
     if seed % 2:
-        monkeypatch.setattr(carry, "MAX_PACKED_CHARS", 0)  # earlier messages stay in the histories of earlier runs
+        monkeypatch.setattr(carry, "MAX_PACKED_BYTES", 0)  # earlier messages stay in the histories of earlier runs
 
     @tool
     def fetch(number: int, size: int) -> str:

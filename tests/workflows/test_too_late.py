@@ -155,7 +155,7 @@ async def test_a_cancellation_that_comes_together_with_a_longer_prefix_counts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(carry, "MAX_EVENTS", 5)
-    monkeypatch.setattr(carry, "MAX_HANDED_CHARS", 10)
+    monkeypatch.setattr(carry, "MAX_HANDED_BYTES", 10)
     messages = ModelTurns._messages
     sent: list[str] = []
 

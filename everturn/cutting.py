@@ -1,0 +1,244 @@
+"""Makes things fit: cuts what is too large for a payload or for a model, and says in its place what was there.
+
+`shortened` cuts one text. `bounded` cuts a tool's result, and `cut` messages, so that they have no more than so many
+bytes as written; see sizes.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from everturn.payloads import TOO_LARGE, Status
+from everturn.records import (
+    Document,
+    Image,
+    Message,
+    Opaque,
+    Part,
+    ResultPart,
+    ServerToolUse,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
+from everturn.sizes import MAX_CAUSE_BYTES, MAX_PAYLOAD_BYTES, MAX_RESULT_BYTES, fits, larger, size_of
+
+LEAST_BYTES = 400
+"""Of a part that is cut: its kind, its id, and the notice."""
+
+WHY_BYTES = (4_000, 400, 100)
+"""Of why each call waits: so many, unless very many calls do."""
+
+MAX_NAME_SHOWN = 200
+"""Characters of a name or an address, in a notice."""
+
+
+@dataclass(frozen=True)
+class Notice:
+    """What the model is told, beside the sizes, in the place of what is missing."""
+
+    text: str = "Ask for less, or for a part."
+    """Of a text that was cut; `{shown}` becomes the number of characters shown."""
+    other: str = "Ask for a smaller one."
+    """Of an image or document that was left out."""
+
+
+NOTHING = Notice(text="", other="")
+
+
+def shortened(
+    text: str,
+    *,
+    max_bytes: int,
+    max_chars: int | None = None,
+    notice: str = "",
+    before: int = 0,
+    total: int | None = None,
+) -> str:
+    """The text's beginning, with a notice: so many bytes as JSON, without the quotes around it, but for the notice if
+    not even that has room. `before`: so many characters of `total` are shown already."""
+    if (max_chars is None or len(text) <= max_chars) and _within(text, max_bytes):
+        return text
+    total = len(text) if total is None else total
+    room = max_bytes - size_of(_cut_notice(total, total, notice))
+    beginning = text if max_chars is None else text[: max(0, max_chars)]
+    while beginning and not _within(beginning, room):
+        beginning = beginning[: len(beginning) * max(0, room) // size_of(beginning)]
+    return beginning + _cut_notice(before + len(beginning), total, notice)
+
+
+def _within(text: str, max_bytes: int) -> bool:
+    return 6 * len(text) <= max_bytes or (len(text) <= max_bytes and size_of(text) - 2 <= max_bytes)
+
+
+def _cut_notice(shown: int, total: int, more: str) -> str:
+    more = more.replace("{shown}", str(shown))
+    return f"\n[Cut: {shown:,} of {total:,} characters are shown.{more and f' {more}'}]"
+
+
+# ---------------------------------------------------------------- a tool's result
+
+
+def result_fits(content: Sequence[ResultPart], *, max_chars: int, max_bytes: int = MAX_RESULT_BYTES) -> bool:
+    return chars_of(content) <= max_chars and size_of(content) <= max_bytes
+
+
+def bounded(
+    content: Sequence[ResultPart], *, max_chars: int, notice: Notice, max_bytes: int = MAX_RESULT_BYTES
+) -> tuple[ResultPart, ...]:
+    """The content, cut to what fits. After a text that was cut, there is no more text."""
+    total, shown, room = chars_of(content), 0, max_bytes
+    kept: list[ResultPart] = []
+    for part in content:
+        new: ResultPart = part
+        if not isinstance(part, Text):
+            if size_of(part) > room:
+                new = _left_out(part, notice.other)
+        elif max_chars < 0:
+            continue
+        else:
+            new = part if size_of(part) <= room else Text(text=part.text)
+            if len(part.text) <= max_chars and size_of(new) <= room:
+                shown, max_chars = shown + len(part.text), max_chars - len(part.text)
+            else:
+                left = room - size_of(Text(text=""))
+                text = shortened(
+                    part.text, max_bytes=left, max_chars=max_chars, notice=notice.text, before=shown, total=total
+                )
+                new, max_chars = Text(text=text), -1
+        kept.append(new)
+        room = max(0, room - size_of(new) - 1)
+    return tuple(kept)
+
+
+def chars_of(content: Sequence[ResultPart]) -> int:
+    return sum(len(part.text) for part in content if isinstance(part, Text))
+
+
+# ---------------------------------------------------------------- a status
+
+
+def short_status(status: Status) -> Status:
+    """The status as an answer to a query can carry it. The calls' arguments are whole: a reply holds them all."""
+    for most in WHY_BYTES:
+        status = status.model_copy(
+            update={
+                "cause": status.cause and shortened(status.cause, max_bytes=MAX_CAUSE_BYTES),
+                "cure": status.cure and shortened(status.cure, max_bytes=MAX_CAUSE_BYTES),
+                "waiting": tuple(
+                    call.model_copy(update={"why": shortened(call.why, max_bytes=most)}) for call in status.waiting
+                ),
+            }
+        )
+        if size_of(status.as_json()) <= MAX_PAYLOAD_BYTES:
+            return status
+    room = max(0, MAX_PAYLOAD_BYTES - size_of(status.model_copy(update={"agents": ()}).as_json()))
+    each = max(map(size_of, status.agents), default=1) + 1
+    return status.model_copy(update={"agents": status.agents[: room // each]})
+
+
+# ---------------------------------------------------------------- messages
+
+
+def cut(messages: Sequence[Message], room: int) -> tuple[Message, ...]:
+    """The messages in so many bytes: what comes first stays whole as far as that goes. None is left out, nor a result
+    of a call: what is left of them, if there are very many, may be more than the room."""
+    if fits(messages, room):
+        return tuple(messages)
+    sizes = [[size_of(part) for part in message.parts] for message in messages]
+    least = [[min(size, LEAST_BYTES) for size in of_message] for of_message in sizes]
+    left = room - sum(size_of(message.model_copy(update={"parts": ()})) + 1 for message in messages)
+    left -= sum(len(of_message) + sum(of_message) for of_message in least)
+    made = []
+    for message, of_parts, least_of_parts in zip(messages, sizes, least, strict=True):
+        parts = []
+        for part, size, kept in zip(message.parts, of_parts, least_of_parts, strict=True):
+            new = part if size <= kept + max(0, left) else cut_part(part, kept + max(0, left))
+            left -= max(0, (size if new is part else size_of(new)) - kept)
+            parts.append(new)
+        made.append(message.model_copy(update={"parts": tuple(parts)}))
+    return tuple(made)
+
+
+def cut_part(part: Part, room: int, notice: Notice = NOTHING) -> Part:
+    """The part in so many bytes, if they are as many as its notice takes. Never more than it had."""
+    if not larger(part, room):
+        return part
+    if part.extra:
+        bare = part.model_copy(update={"extra": {}})
+        if not larger(bare, room):
+            return bare
+    made = _cut_part(part, room, notice)
+    return made if size_of(made) < size_of(part) else part
+
+
+def _cut_part(part: Part, room: int, notice: Notice) -> Part:
+    match part:
+        case Text() | Thinking():
+            empty = type(part)(text="")
+            text = shortened(part.text, max_bytes=room - size_of(empty), notice=notice.text)
+            return empty.model_copy(update={"text": text})
+        case ToolCall() if len(part.call_id) <= MAX_NAME_SHOWN:
+            # As arguments that are no JSON object: they can't be read, and the model is told.
+            return part.model_copy(
+                update={"arguments": {}, "unparsed": None, "provider_id": None, "extra": {TOO_LARGE: size_of(part)}}
+            )
+        case ToolResult() if len(part.call_id) <= MAX_NAME_SHOWN:
+            return _cut_result(part, room, notice)
+        case _:
+            return _left_out(part, notice.other)
+
+
+def _cut_result(result: ToolResult, room: int, notice: Notice) -> ToolResult:
+    decision = result.decision and result.decision.model_copy(
+        update={"arguments": None, "note": None, "by": result.decision.by[:MAX_NAME_SHOWN]}
+    )
+    bare = result.model_copy(update={"content": (), "decision": decision, "extra": {}})
+    if size_of(bare) > room - LEAST_BYTES // 4:
+        bare = bare.model_copy(update={"name": "", "decision": None})  # its call has its name, too
+    left = room - size_of(bare) - len(',"content":[]')
+    content = bounded(result.content, max_chars=chars_of(result.content), max_bytes=left, notice=notice)
+    if size_of(content) - 2 > left:  # there are very many notices
+        text = f"{result.text}\n[Left out, for it is too large: {len(content)} parts.]"
+        content = (Text(text=shortened(text, max_bytes=left - size_of(Text(text="")), notice=notice.text)),)
+    return bare.model_copy(update={"content": content})
+
+
+def without_content(messages: Sequence[Message], named: Sequence[str]) -> tuple[Message, ...]:
+    """The messages without what the results of these calls say."""
+    return tuple(
+        message.model_copy(
+            update={
+                "parts": tuple(
+                    ToolResult(call_id=part.call_id, is_error=part.is_error)
+                    if isinstance(part, ToolResult) and part.call_id in named
+                    else part
+                    for part in message.parts
+                )
+            }
+        )
+        for message in messages
+    )
+
+
+def _left_out(part: Part, notice: str) -> Text:
+    more = notice and f" {notice}"
+    made = Text(text=f"\n[Left out, for it is too large: {described(part)}.{more}]")
+    return made if size_of(made) <= LEAST_BYTES + len(more) else Text(text=f"\n[Left out, for it is too large.{more}]")
+
+
+def described(part: Part) -> str:
+    """A part that is no text, in words."""
+    match part:
+        case Text():
+            return part.text
+        case Image() | Document():
+            named = f" {name[:MAX_NAME_SHOWN]!r}" if (name := getattr(part, "name", "")) else ""
+            size = f"{len(part.data):,} base64 characters" if part.data else part.url or "empty"
+            return f"{part.kind}{named} ({(part.media_type or 'of unknown type')[:100]}, {size[:MAX_NAME_SHOWN]})"
+        case ServerToolUse():
+            return f"what {part.name[:100]} gave ({size_of(part.data):,} bytes)"
+        case Opaque() | Thinking() | ToolCall() | ToolResult():
+            return f"{part.kind} ({size_of(part):,} bytes)"
