@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 import os
-import threading
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from datetime import timedelta
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from hypothesis import settings
-from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 
-from everturn import Agent, Client, Conversation, Model, Worker
-from everturn.conversion import data_converter
+from everturn import Client, Conversation
 from everturn.devserver import DevServer
 from everturn.testing import ScriptedModel
-from everturn.workflows import ConversationWorkflow, carry
+from everturn.workflows import carry
+
+# Their assertions say as much as those of a test.
+pytest.register_assert_rewrite("tests.support", "tests.providers", "tests.ui")
+
+from tests.support.histories import replay_all, started  # noqa: E402
 
 # How long an example takes is the machine's business.
 settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")
-
-WAIT_SECONDS = 30.0
-
-BUSY_SECONDS = 1.2
-"""Longer than what is sent meanwhile takes."""
 
 
 @pytest.fixture(autouse=True)
@@ -66,27 +59,13 @@ async def client(server: DevServer) -> AsyncIterator[Client]:
     await replay_all(client)
 
 
-async def replay_all(client: Client) -> None:
-    replayer = Replayer(
-        workflows=[ConversationWorkflow],
-        workflow_runner=UnsandboxedWorkflowRunner(),
-        data_converter=data_converter,
-    )
-    for conversation_id in _started.pop(client.task_queue, []):
-        history = await client.temporal.get_workflow_handle(conversation_id).fetch_history()
-        await replayer.replay_workflow(history)
-
-
-_started: dict[str, list[str]] = {}
-
-
 @pytest.fixture(autouse=True)
 def _remember_what_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
     start = Client._start
 
     async def remembering(self: Client, *args: Any, **options: Any) -> Conversation:
         conversation = await start(self, *args, **options)
-        _started.setdefault(self.task_queue, []).append(conversation.id)
+        started.setdefault(self.task_queue, []).append(conversation.id)
         return conversation
 
     monkeypatch.setattr(Client, "_start", remembering)
@@ -110,70 +89,3 @@ def scripted() -> Iterator[Callable[..., ScriptedModel]]:
 def cached_conversations(request: pytest.FixtureRequest) -> int:
     """With 0, a worker keeps no conversation in memory: every workflow task replays the history."""
     return int(request.param)
-
-
-def agent_on(model: ScriptedModel, *, tools: Sequence[Any] = (), name: str = "clerk", **options: Any) -> Agent:
-    return Agent(name, model=Model("scripted:demo", base_url=model.base_url), tools=tools, **options)
-
-
-def hosting(client: Client, *agents: Agent, **options: Any) -> Worker:
-    """A worker that does not wait for long, if a test leaves it with something that never ends."""
-    return Worker(client, agents=agents, **{"drain_timeout": timedelta(seconds=20), **options})
-
-
-async def eventually(
-    condition: Callable[[], Any | Awaitable[Any]], *, seconds: float = WAIT_SECONDS, what: str = ""
-) -> Any:
-    """The condition's value as soon as it is true; fails where it does not become so in time."""
-    deadline = time.monotonic() + seconds
-    while True:
-        value = condition()
-        if inspect.isawaitable(value):
-            value = await value
-        if value:
-            return value
-        assert time.monotonic() < deadline, f"not so within {seconds} s: {what or inspect.getsource(condition)}"
-        await asyncio.sleep(0.02)
-
-
-def busy_in(
-    monkeypatch: pytest.MonkeyPatch, owner: type, name: str, *, when: Callable[..., bool] = lambda *_: True
-) -> threading.Event:
-    """Keeps the worker busy in that method of a workflow, once: what comes in meanwhile, the next workflow task brings
-    together. Set as soon as the worker is in it."""
-    method, busy = getattr(owner, name), threading.Event()
-
-    def slowly(self: Any, *args: Any, **options: Any) -> Any:
-        if not busy.is_set() and when(*args):
-            busy.set()
-            time.sleep(BUSY_SECONDS)
-        return method(self, *args, **options)
-
-    monkeypatch.setattr(owner, name, slowly)
-    return busy
-
-
-async def completed_activities(client: Client, conversation: Conversation) -> int:
-    """How many activities of the latest run brought a result."""
-    history = await client.temporal.get_workflow_handle(conversation.id).fetch_history()
-    return sum(event.HasField("activity_task_completed_event_attributes") for event in history.events)
-
-
-async def nothing_runs(client: Client, conversation: Conversation) -> None:
-    """Returns once every activity that was begun has ended, whether the conversation has seen its end or not."""
-    handle = client.temporal.get_workflow_handle(conversation.id)
-
-    async def no_activity() -> bool:
-        return not (await handle.describe()).raw_description.pending_activities
-
-    await eventually(no_activity, what="no activity runs")
-
-
-async def waiting(conversation: Conversation, *, calls: int = 1) -> tuple[str, ...]:
-    """The ids of the calls that wait, once there are so many."""
-
-    async def enough() -> tuple[str, ...]:
-        status = await conversation.status()
-        return tuple(call.call_id for call in status.waiting) if len(status.waiting) >= calls else ()
-
-    return tuple(await eventually(enough, what=f"{calls} calls wait"))

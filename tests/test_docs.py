@@ -30,9 +30,9 @@ from everturn.devserver import DevServer
 from everturn.providers.catalog import PROVIDERS, address_variable
 from everturn.settings import PREFIX, Settings
 from everturn.testing import ScriptedModel, call
-from tests.pages import BLOCKS, PAGES, ROOT, Block, blocks_of, name_of
-from tests.readers import READERS
-from tests.shell import until
+from tests.support.doc_pages import BLOCKS, PAGES, ROOT, Block, blocks_of, name_of
+from tests.support.doc_readers import READERS
+from tests.support.waiting import until
 
 ARGUMENTS = {
     "get_weather": {"city": "Paris"},

@@ -23,7 +23,7 @@ import yaml
 from everturn.cli import app
 from everturn.exporting import write_sqlite
 from everturn.settings import PREFIX, Settings
-from tests.pages import BLOCKS, PAGES, ROOT, Block
+from tests.support.doc_pages import BLOCKS, PAGES, ROOT, Block
 
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 OPTIONS = {option for parameter in typer.main.get_command(app).params for option in parameter.opts}

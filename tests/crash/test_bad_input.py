@@ -22,9 +22,11 @@ from temporalio.service import RPCError
 from everturn import Client, Conversation, Limits, tool
 from everturn.errors import Ended, InvalidSetting, Refused, Stalled
 from everturn.testing import ScriptedModel, call, say
-from tests.conftest import agent_on, hosting, waiting
 from tests.crash import odd_things
-from tests.workflows.test_conversation import results_of
+from tests.support.agents import agent_on, hosting
+from tests.support.tools import refund
+from tests.support.transcripts import results_of
+from tests.support.waiting import waiting
 
 Scripted = Callable[..., ScriptedModel]
 
@@ -191,11 +193,6 @@ async def test_whatever_a_tool_returns_or_raises_becomes_a_result(
 
 
 # ---------------------------------------------------------------- signals, updates, starts
-
-
-@tool(needs_approval=True, effect="once")
-def refund(order_id: str, cents: int) -> str:
-    return f"{cents} back for {order_id}"
 
 
 async def raw_signal(client: Client, conversation_id: str, name: str, payloads: Payloads) -> None:

@@ -16,8 +16,8 @@ from everturn.errors import Stalled
 from everturn.providers.catalog import PROVIDERS
 from everturn.testing import ScriptedModel, call, cut, fail, garbage
 from everturn.testing.replay import read_histories
-from tests.conftest import eventually, waiting
 from tests.crash.workers import ROOT, WorkerProcess
+from tests.support.waiting import eventually, waiting
 
 MARK = "PLANTED"
 KEYS = {name: f"sk-{MARK}-{name.lower()}-0123456789" for provider in PROVIDERS.values() for name in provider.keys}

@@ -14,9 +14,10 @@ from temporalio.api.enums.v1 import EventType
 from everturn import Client, Conversation
 from everturn.devserver import DevServer
 from everturn.testing import ScriptedModel, call, say
-from tests.conftest import completed_activities, eventually, waiting
 from tests.crash.workers import WorkerProcess, workers
-from tests.workflows.test_conversation import results_of
+from tests.support.histories import completed_activities
+from tests.support.transcripts import results_of
+from tests.support.waiting import eventually, waiting
 
 RESUME_SECONDS = 10.0
 """By default, a lost worker is noticed within this."""

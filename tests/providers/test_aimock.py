@@ -16,8 +16,8 @@ from everturn.errors import ConnectionFailed, InvalidReply, ProviderError, RateL
 from everturn.providers import ToolSpec, ask, connections
 from everturn.providers.base import Delta, Request
 from everturn.records import Message, Reply, Text, ToolResult
-from tests.conftest import hosting
 from tests.providers import aimock
+from tests.support.agents import hosting
 
 PROTOCOLS = {
     "openai-chat": ("gpt-5.5", "/v1", "OPENAI_API_KEY"),

@@ -23,6 +23,7 @@ from everturn.records import (
     ToolCall,
     ToolResult,
 )
+from tests.providers.messages import result, results
 
 WEATHER = ToolSpec("weather", "The weather", {"type": "object", "properties": {"city": {"type": "string"}}})
 NEW, OLD = "anthropic:claude-opus-5", "anthropic:claude-haiku-4-5"
@@ -46,15 +47,6 @@ def sent(*messages: Message, **options: Any) -> list[dict[str, Any]]:
 
 def assistant(*parts: Part, provider: str = "anthropic") -> Message:
     return Message(role="assistant", parts=parts, provider=provider)
-
-
-def results(*parts: ToolResult) -> Message:
-    return Message(role="tool", parts=parts)
-
-
-def result(call_id: str, *content: Text | Image | Document | str, is_error: bool = False) -> ToolResult:
-    parts = tuple(Text(text=item) if isinstance(item, str) else item for item in content)
-    return ToolResult(call_id=call_id, content=parts, is_error=is_error)
 
 
 def text(words: str) -> dict[str, Any]:

@@ -18,16 +18,13 @@ from everturn.providers.failures import ErrorInReply
 from everturn.providers.sse import Decoder, Event
 from everturn.records import Message, Opaque, Part, Reply, ServerToolUse, Text, Thinking, ToolCall, Usage
 from tests.providers.drawn import unmarked
+from tests.providers.messages import assistant
 
 MODEL = Model("anthropic:m")
 
 
 def request(*messages: Message) -> Request:
     return Request(model=MODEL, messages=messages or (Message.user("?"),))
-
-
-def assistant(*parts: Part, provider: str = "") -> Message:
-    return Message(role="assistant", parts=parts, provider=provider)
 
 
 def reply(*blocks: dict[str, Any], stop: str | None = "end_turn", **more: Any) -> Reply:

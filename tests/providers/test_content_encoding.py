@@ -17,7 +17,7 @@ from everturn.providers import ask, connections, http, untrusted
 from everturn.providers.base import Request
 from everturn.providers.content_encoding import PIECE_BYTES, UnknownEncoding, Unreadable, decoder_of
 from everturn.records import Message
-from tests.providers.test_http import sends, server, streamed_or_not
+from tests.providers.sockets import sends, server, streamed_or_not
 
 REPLY = b'{"choices":[{"message":{"content":"ok"}}]}'
 EVENTS = b'data: {"choices":[{"delta":{"content":"ok"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'

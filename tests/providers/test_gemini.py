@@ -11,8 +11,9 @@ from everturn.errors import InvalidTool
 from everturn.models import Model, ModelSettings
 from everturn.providers.base import Request, ToolSpec
 from everturn.providers.gemini import encode
-from everturn.records import Document, Image, Message, Opaque, Part, ServerToolUse, Text, Thinking, ToolCall, ToolResult
+from everturn.records import Document, Image, Message, Opaque, ServerToolUse, Text, Thinking, ToolCall
 from everturn.servertools import CodeExecution, UnsupportedParameter, WebSearch, XSearch
+from tests.providers.messages import assistant, result, results
 
 WEATHER = ToolSpec("weather", "The weather", {"type": "object", "properties": {"city": {"type": "string"}}})
 NEW, OLD = "google:gemini-3-flash-preview", "google:gemini-2.5-flash"
@@ -34,19 +35,6 @@ def body_of(*messages: Message, **options: Any) -> dict[str, Any]:
 def sent(*messages: Message, **options: Any) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = body_of(*messages, **options)["contents"]
     return found
-
-
-def assistant(*parts: Part, provider: str = "") -> Message:
-    return Message(role="assistant", parts=parts, provider=provider)
-
-
-def results(*parts: ToolResult) -> Message:
-    return Message(role="tool", parts=parts)
-
-
-def result(call_id: str, *content: Text | Image | Document | str, is_error: bool = False) -> ToolResult:
-    parts = tuple(Text(text=item) if isinstance(item, str) else item for item in content)
-    return ToolResult(call_id=call_id, content=parts, is_error=is_error)
 
 
 def response(call_id: str, text: str, *, key: str = "output", **more: Any) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import Any
 
@@ -20,43 +19,16 @@ from everturn.errors import (
     Unavailable,
 )
 from everturn.models import Model, ModelSettings
-from everturn.providers import ask, connections, failures
+from everturn.providers import ask, failures
 from everturn.providers.base import Delta, Request
 from everturn.providers.catalog import resolve
 from everturn.records import Message, Reply, Text, ToolCall, ToolResult
+from tests.providers.sockets import Google
 
 CALL = {"content": {"parts": [{"functionCall": {"name": "f", "args": {}}, "thoughtSignature": "A+/="}]}}
 CALLED = {"candidates": [CALL | {"finishReason": "STOP"}]}
 HALF = {"candidates": [{"content": {"parts": [{"text": "It is "}]}}]}
 REST = {"candidates": [{"content": {"parts": [{"text": "fine."}]}, "finishReason": "STOP"}]}
-
-
-class Google:
-    """A server that answers one request after the other, and keeps what it was asked."""
-
-    def __init__(self, *answers: tuple[str, bytes]) -> None:
-        self.answers = [*answers]
-        self.heads: list[str] = []
-        self.bodies: list[dict[str, Any]] = []
-
-    async def __aenter__(self) -> Google:
-        self.server = await asyncio.start_server(self.serve, "127.0.0.1", 0)
-        self.base_url = f"http://127.0.0.1:{self.server.sockets[0].getsockname()[1]}"
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await connections.aclose()
-        self.server.close()
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
-        length = int(head.partition("content-length: ")[2].partition("\r\n")[0])
-        self.heads.append(head)
-        self.bodies.append(json.loads(await reader.readexactly(length)))
-        content_type, body = self.answers.pop(0)
-        writer.write(f"HTTP/1.1 200 OK\r\ncontent-type: {content_type}\r\nconnection: close\r\n\r\n".encode() + body)
-        await writer.drain()
-        writer.close()
 
 
 def events(*chunks: dict[str, Any]) -> tuple[str, bytes]:

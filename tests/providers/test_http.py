@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -28,10 +27,9 @@ from everturn.providers.base import Delta, Request
 from everturn.records import Message, ToolCall, Usage
 from everturn.testing import Reply, ScriptedModel, call, cut, fail, garbage, say, slow
 from everturn.tools import tool
+from tests.providers.sockets import head, sends, server, streamed_or_not
 
 KEY = "sk-secret-0123456789"
-
-streamed_or_not = pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 
 
 @pytest.fixture(autouse=True)
@@ -48,38 +46,6 @@ def request(base_url: str, *, stream: bool = True, **options: Any) -> Request:
 async def reply_to(script: Reply, *, stream: bool = True) -> Any:
     async with ScriptedModel([script]) as model:
         return await ask(request(model.base_url, stream=stream))
-
-
-@asynccontextmanager
-async def server(answer: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]) -> AsyncIterator[str]:
-    """Anything on a socket: for what a well-behaved server does not do. Yields the base URL."""
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            await answer(reader, writer)
-        finally:
-            writer.close()
-
-    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
-    async with listening:
-        yield f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/v1"
-
-
-def sends(
-    *pieces: bytes, pause: float = 0.0
-) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]:
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        for piece in pieces:
-            writer.write(piece)
-            await writer.drain()
-            await asyncio.sleep(pause)
-
-    return answer
-
-
-def head(content_type: str, status: str = "200 OK") -> bytes:
-    return f"HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nConnection: close\r\n\r\n".encode()
 
 
 @streamed_or_not

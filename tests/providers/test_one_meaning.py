@@ -16,7 +16,7 @@ from everturn.providers.http import PROTOCOLS
 from everturn.providers.sse import Event
 from everturn.records import Message, Opaque, Reply, ServerToolUse
 from everturn.servertools import CodeExecution
-from tests.providers.test_http import sends, server
+from tests.providers.sockets import sends, server
 
 TOOL = ToolSpec("weather", "", {"type": "object", "properties": {}})
 ASK = Message.user("?")

@@ -10,7 +10,8 @@ import pytest
 from everturn.models import Model, ModelSettings
 from everturn.providers.base import Request, ToolSpec
 from everturn.providers.openai_chat import encode
-from everturn.records import Image, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
+from everturn.records import Image, Message, Opaque, Text, Thinking, ToolCall
+from tests.providers.messages import assistant, result, results
 
 WEATHER = ToolSpec("weather", "The weather", {"type": "object", "properties": {"city": {"type": "string"}}})
 
@@ -32,19 +33,6 @@ def body_of(*messages: Message, **options: Any) -> dict[str, Any]:
 def sent(*messages: Message, **options: Any) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = body_of(*messages, **options)["messages"]
     return found
-
-
-def assistant(*parts: Part) -> Message:
-    return Message(role="assistant", parts=parts)
-
-
-def results(*parts: ToolResult) -> Message:
-    return Message(role="tool", parts=parts)
-
-
-def result(call_id: str, *content: Text | Image | str, is_error: bool = False) -> ToolResult:
-    parts = tuple(Text(text=item) if isinstance(item, str) else item for item in content)
-    return ToolResult(call_id=call_id, content=parts, is_error=is_error)
 
 
 PARIS = ToolCall(call_id="c1", name="weather", arguments={"city": "Paris"})

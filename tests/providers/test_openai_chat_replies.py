@@ -16,16 +16,13 @@ from everturn.providers.base import Delta, Request
 from everturn.providers.failures import ErrorInReply
 from everturn.providers.openai_chat import Assembler, decode
 from everturn.providers.sse import Event
-from everturn.records import Message, Part, Reply, Text, Thinking, ToolCall, Usage
+from everturn.records import Message, Reply, Text, Thinking, ToolCall, Usage
 from tests.providers.drawn import unmarked
+from tests.providers.messages import assistant
 
 
 def request(*messages: Message) -> Request:
     return Request(model=Model("openai-chat:m"), messages=messages)
-
-
-def assistant(*parts: Part) -> Message:
-    return Message(role="assistant", parts=parts)
 
 
 def reply(message: Any, *, finish: str | None = "stop", **more: Any) -> Reply:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from datetime import date
 from typing import Any
@@ -10,44 +9,17 @@ from typing import Any
 import pytest
 
 from everturn.errors import InvalidTool
-from everturn.models import Model, ModelSettings
-from everturn.providers.base import Request, ToolSpec
+from everturn.providers.base import ToolSpec
 from everturn.providers.openai_responses import encode
-from everturn.records import Document, Image, Message, Part, Text, ToolCall, ToolResult
+from everturn.records import Document, Image, Message, Text, ToolCall
 from everturn.servertools import CodeExecution, ServerTool, UnsupportedParameter, WebSearch, XSearch
+from tests.providers.messages import assistant
+from tests.providers.responses import body_of, request, result, sent
 
 WEATHER = ToolSpec("weather", "The weather", {"type": "object", "properties": {"city": {"type": "string"}}})
 PARIS = ToolCall(call_id="c1", name="weather", arguments={"city": "Paris"})
 ROME = ToolCall(call_id="c2", name="weather", arguments={"city": "Rome"})
 PICTURE = Image(data="AAAA", media_type="image/png")
-
-
-def request(*messages: Message, model: str = "openai:gpt-5.5", stream: bool = False, **options: Any) -> Request:
-    settings = options.pop("settings", {})
-    return Request(
-        model=Model(model), messages=messages, settings=ModelSettings(**{"stream": stream, **settings}), **options
-    )
-
-
-def body_of(*messages: Message, **options: Any) -> dict[str, Any]:
-    path, body = encode(request(*messages, **options))
-    assert path == "/responses"
-    assert json.loads(json.dumps(body)) == body
-    return body
-
-
-def sent(*messages: Message, **options: Any) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = body_of(*messages, **options)["input"]
-    return found
-
-
-def assistant(*parts: Part) -> Message:
-    return Message(role="assistant", parts=parts)
-
-
-def result(call_id: str, *content: Text | Image | Document | str, is_error: bool = False) -> Message:
-    parts = tuple(Text(text=item) if isinstance(item, str) else item for item in content)
-    return Message(role="tool", parts=(ToolResult(call_id=call_id, content=parts, is_error=is_error),))
 
 
 def test_a_plain_question_is_a_plain_body_that_stores_nothing() -> None:

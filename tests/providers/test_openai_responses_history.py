@@ -9,7 +9,8 @@ import pytest
 
 from everturn.providers.openai_responses import decode
 from everturn.records import Message, Opaque, Part, ServerToolUse, Text, Thinking, ToolCall
-from tests.providers.test_openai_responses import assistant, request, result, sent
+from tests.providers.messages import assistant
+from tests.providers.responses import request, result, sent
 
 REASONING = {"id": "rs_1", "type": "reasoning", "summary": [], "encrypted_content": "gAAA=="}
 CALL = {

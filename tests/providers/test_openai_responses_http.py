@@ -12,7 +12,7 @@ from everturn.models import Model, ModelSettings
 from everturn.providers import ask, connections
 from everturn.providers.base import Delta, Request
 from everturn.records import Message
-from tests.providers.test_http import head, sends, server
+from tests.providers.sockets import head, sends, server
 
 CALL = {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "weather", "arguments": "{}"}
 SAID = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hi \u2028."}]}

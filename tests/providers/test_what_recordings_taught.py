@@ -13,7 +13,7 @@ from everturn.providers import anthropic_messages, ask, gemini, openai_chat, ope
 from everturn.providers.base import Request, ToolSpec
 from everturn.providers.sse import Event
 from everturn.records import Message, Thinking
-from tests.providers.test_gemini_http import Google
+from tests.providers.sockets import Google
 
 TOOL = ToolSpec("weather", "", {"type": "object", "properties": {}})
 

@@ -16,8 +16,9 @@ from everturn.errors import Ended, NotFound, Refused, Stalled
 from everturn.events import ApprovalRequested
 from everturn.models import Approvals
 from everturn.testing import ScriptedModel, call, fail
-from tests.conftest import eventually, hosting, waiting
 from tests.crash.workers import workers
+from tests.support.agents import hosting
+from tests.support.waiting import eventually, waiting
 
 Kind = Callable[[Client, Path], Awaitable[str]]
 KINDS: dict[str, Kind] = {}

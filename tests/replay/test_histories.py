@@ -20,9 +20,9 @@ from everturn.errors import NotFound
 from everturn.testing import Diverged, record_history, replay_history
 from everturn.workflows.calls import Calls
 from everturn.workflows.conversation import ConversationWorkflow
-from tests.conftest import agent_on, hosting
 from tests.replay.kinds import KINDS
 from tests.replay.record import HISTORIES
+from tests.support.agents import agent_on, hosting
 
 FILES = sorted(HISTORIES.glob("*.json"))
 CURE = "If the change is meant, put it behind workflow.patched(): docs/howto/change-workflows-safely.md."

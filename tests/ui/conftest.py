@@ -6,7 +6,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Browser, async_playwright, expect
+from playwright.async_api import Browser, Page, async_playwright, expect
+
+from everturn import Client
+from tests.ui.inbox import looking, served
 
 CHROMIUM = Path("/usr/bin/chromium")
 
@@ -23,3 +26,9 @@ async def browser() -> AsyncIterator[Browser]:
         chromium = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield chromium
         await chromium.close()
+
+
+@pytest.fixture
+async def page(browser: Browser, client: Client) -> AsyncIterator[Page]:
+    async with served(client) as address, looking(browser, address) as page:
+        yield page

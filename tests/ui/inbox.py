@@ -1,4 +1,4 @@
-"""The inbox on a real port, for the tests beside."""
+"""The inbox on a real port, and a browser that looks at it, for the tests beside."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import uvicorn
+from playwright.async_api import Browser, Page
 
 from everturn import Client
 from everturn.web.app import Inbox
@@ -29,3 +30,20 @@ async def served(client: Client, *, port: int = 0, **options: Any) -> AsyncItera
             inbox.end_streams()
             server.should_exit = True
             await serving
+
+
+@asynccontextmanager
+async def looking(browser: Browser, address: str) -> AsyncIterator[Page]:
+    """A page of the inbox, in a browser profile of its own; whatever it complains about fails the test."""
+    context = await browser.new_context(locale="en-GB")
+    page = await context.new_page()
+    page.set_default_timeout(20_000)
+    complaints: list[str] = []
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("console", lambda line: complaints.append(line.text) if "Content Security" in line.text else None)
+    await page.goto(address)
+    try:
+        yield page
+    finally:
+        await context.close()
+    assert complaints == []

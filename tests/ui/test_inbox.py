@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,9 +14,11 @@ from everturn import Client, Conversation, tool
 from everturn.devserver import DevServer
 from everturn.testing import ScriptedModel, call, fail, say, slow
 from everturn.workflows import carry
-from tests.conftest import agent_on, eventually, hosting, waiting
+from tests.support.agents import agent_on, hosting
+from tests.support.tools import refund
+from tests.support.transcripts import results_of
+from tests.support.waiting import eventually, waiting
 from tests.ui.inbox import served
-from tests.workflows.test_conversation import results_of
 
 Scripted = Callable[..., ScriptedModel]
 
@@ -27,40 +28,12 @@ BIG = 2**63 - 1
 """Beyond what a browser's numbers hold."""
 
 
-@tool(needs_approval=True, effect="once")
-def refund(order_id: str, cents: int) -> str:
-    return f"{cents} back for {order_id}"
-
-
 @tool(effect="read")
 def echo(text: str) -> str:
     return text
 
 
 ONE = [call("refund", {"order_id": "81", "cents": BIG}, id="a"), "It is done."]
-
-
-@asynccontextmanager
-async def looking(browser: Browser, address: str) -> AsyncIterator[Page]:
-    """A page of the inbox, in a browser profile of its own; whatever it complains about fails the test."""
-    context = await browser.new_context(locale="en-GB")
-    page = await context.new_page()
-    page.set_default_timeout(20_000)
-    complaints: list[str] = []
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("console", lambda line: complaints.append(line.text) if "Content Security" in line.text else None)
-    await page.goto(address)
-    try:
-        yield page
-    finally:
-        await context.close()
-    assert complaints == []
-
-
-@pytest.fixture
-async def page(browser: Browser, client: Client) -> AsyncIterator[Page]:
-    async with served(client) as address, looking(browser, address) as page:
-        yield page
 
 
 async def choose(page: Page, conversation: Conversation) -> None:

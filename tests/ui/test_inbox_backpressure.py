@@ -16,7 +16,7 @@ from everturn import Client, Conversation
 from everturn.web import outbox, stream
 from everturn.web.app import Inbox
 from everturn.web.outbox import Outbox, Told
-from tests.conftest import eventually
+from tests.support.waiting import eventually
 from tests.ui.inbox import served
 
 TEXT_CHARS = 200_000

@@ -14,11 +14,10 @@ from playwright.async_api import Page, expect
 from everturn import Client, names, tool
 from everturn.printable import printable
 from everturn.testing import ScriptedModel, call
-from tests.conftest import agent_on, hosting, waiting
-from tests.ui.test_inbox import page  # noqa: F401 - the fixture
-from tests.unit.test_printable import HIDDEN
-from tests.workflows.test_conversation import results_of
-from tests.workflows.test_hostile_texts import EVIL, raw
+from tests.support.agents import agent_on, hosting
+from tests.support.hostile import EVIL, HIDDEN, raw
+from tests.support.transcripts import results_of
+from tests.support.waiting import waiting
 
 Scripted = Callable[..., ScriptedModel]
 
@@ -40,7 +39,7 @@ def refund(order: str, cents: int) -> str:
     return f"{cents} back for {order}"
 
 
-async def test_the_pages_function_is_the_same_as_ours(page: Page) -> None:  # noqa: F811
+async def test_the_pages_function_is_the_same_as_ours(page: Page) -> None:
     drawn = random.Random(81)
     letters = [*HIDDEN, *"a1文שم\u0645❤😀\u093e\U00010d01\u200c\u200d\u200e\u200f\ufe0f\n\t\\"]
     texts = ["".join(drawn.choices(letters, k=6)) for _ in range(3_000)]
@@ -60,7 +59,7 @@ async def test_the_pages_function_is_the_same_as_ours(page: Page) -> None:  # no
 
 
 async def test_a_call_is_shown_and_decided_on_as_what_it_is(
-    page: Page,  # noqa: F811
+    page: Page,
     client: Client,
     scripted: Scripted,
 ) -> None:
@@ -93,7 +92,7 @@ async def test_a_call_is_shown_and_decided_on_as_what_it_is(
     assert result.text.endswith(f"6 back for {EVIL}"), "the tool got what it was"
 
 
-async def test_what_strangers_signalled_and_said(page: Page, client: Client, scripted: Scripted) -> None:  # noqa: F811
+async def test_what_strangers_signalled_and_said(page: Page, client: Client, scripted: Scripted) -> None:
     told: dict[str, Any] = {"agent": EVIL, "message": f"# {EVIL}", "keep_open": 60}
     agent = agent_on(scripted([EVIL]))
     async with hosting(client, agent):

@@ -15,24 +15,21 @@ from typing import Any
 import httpx
 import pytest
 
-from everturn import Client, tool
+from everturn import Client
 from everturn.devserver import DevServer
 from everturn.errors import InvalidSetting
 from everturn.testing import ScriptedModel, call
 from everturn.web.auth import check_token
 from everturn.web.server import listen
-from tests.conftest import agent_on, hosting, waiting
+from tests.support.agents import agent_on, hosting
+from tests.support.tools import refund
+from tests.support.waiting import waiting
 from tests.ui.inbox import served
 
 Scripted = Callable[..., ScriptedModel]
 
 TOKEN = "t0ken-of-this-test-f00dcafe"
 JSON = {"content-type": "application/json"}
-
-
-@tool(needs_approval=True, effect="once")
-def refund(order_id: str, cents: int) -> str:
-    return f"{cents} back for {order_id}"
 
 
 REFUND = [call("refund", {"order_id": "81", "cents": 5}, id="a"), "It is done."]

@@ -13,7 +13,8 @@ from playwright.async_api import Browser, Page, expect
 from everturn import Client, tool
 from everturn.devserver import DevServer
 from everturn.testing import ScriptedModel, call, say
-from tests.conftest import WAIT_SECONDS, agent_on, hosting, waiting
+from tests.support.agents import agent_on, hosting
+from tests.support.waiting import WAIT_SECONDS, waiting
 
 SCRIPT = [
     [say("I look it up."), call("look_up", {"order_id": "81"})],

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pages import ROOT, blocks_of
+from tests.support.doc_pages import ROOT, blocks_of
 from tests.ui.tmux import Terminal
 
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,22 +25,11 @@ from everturn.formats import (
     to_openai_chat,
     to_openai_responses,
 )
-from everturn.records import Document, Image, Message, Part, Text, ToolCall, ToolResult
+from everturn.records import Document, Image, Message, Text, ToolCall, ToolResult
+from tests.providers.messages import assistant
+from tests.support.formats import FORMATS, Read, Write
 
-Write = Callable[..., list[dict[str, Any]]]
-Read = Callable[..., tuple[Message, ...]]
-
-FORMATS: dict[str, tuple[Read, Write]] = {
-    "openai_chat": (from_openai_chat, to_openai_chat),
-    "openai_responses": (from_openai_responses, to_openai_responses),
-    "anthropic_messages": (from_anthropic, to_anthropic),
-    "gemini_generate_content": (from_gemini, to_gemini),
-}
 every_format = pytest.mark.parametrize(("read", "write"), FORMATS.values(), ids=FORMATS)
-
-
-def assistant(*parts: Part) -> Message:
-    return Message(role="assistant", parts=parts)
 
 
 def answer(*results: ToolResult) -> Message:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from everturn.formats import from_anthropic, from_openai_responses, to_anthropic, to_openai_responses
-from tests.unit.test_formats import FORMATS
+from tests.support.formats import FORMATS
 
 CACHED = {"cache_control": {"type": "ephemeral"}}
 CITED = {"citations": {"enabled": True}, "context": "Of 2026."}

@@ -8,23 +8,15 @@ import os
 import shutil
 import subprocess
 import sys
-from base64 import b64encode
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from everturn import journal, private_folder
-from everturn.journal import Journal, Task, default_folder
+from everturn.journal import Journal, default_folder
 from everturn.private_folder import NotPrivate, PrivateFolder
-
-SCOPE = {"server": "s", "namespace": "n", "task_queue": "q"}
-NAME = "everturn-1-0123456789abcdef.jsonl"
-
-
-def task(name: str) -> Task:
-    return {"token": b64encode(name.encode()).decode(), "conversation": "c", "run": "r", "activity": "a"}
+from tests.support.journals import DAMAGED, NAME, SCOPE, left, task
 
 
 @pytest.fixture
@@ -40,16 +32,6 @@ def tokens(tasks: Any) -> list[str]:
 def orphans(folder: Path, scope: dict[str, str] = SCOPE) -> list[str]:
     with Journal(folder, scope=scope) as mine:
         return tokens(mine._orphans())
-
-
-def left(folder: Path, *lines: dict[str, Any] | str, scope: dict[str, str] = SCOPE, name: str = NAME) -> Path:
-    """The journal of a worker that died."""
-    file = folder / name
-    with file.open("x") as written:
-        written.write(json.dumps(journal._header(scope, os.fstat(written.fileno()).st_ino)) + "\n")
-        written.writelines(line if isinstance(line, str) else json.dumps(line) + "\n" for line in lines)
-    file.chmod(0o600)
-    return file
 
 
 def test_a_worker_that_ends_leaves_nothing(folder: Path) -> None:
@@ -194,62 +176,6 @@ def test_what_a_living_worker_runs_is_never_handed_back(folder: Path) -> None:
         # One server may have two names.
         left(folder, task("running"), scope={**SCOPE, "server": "alias"})
         assert orphans(folder, {**SCOPE, "server": "alias"}) == []
-
-
-def fifo(file: Path) -> None:
-    os.mkfifo(file)
-
-
-def directory(file: Path) -> None:
-    file.mkdir()
-
-
-def loop(file: Path) -> None:
-    file.symlink_to(file)
-
-
-def to_another(file: Path) -> None:
-    file.symlink_to(left(file.parent, task("x"), name=NAME.replace("0123", "cccc")))
-
-
-def sparse(file: Path) -> None:
-    left(file.parent, task("x"), name=file.name)
-    os.truncate(file, 8 * 1024**3)
-
-
-def unreadable(file: Path) -> None:
-    left(file.parent, task("x"), name=file.name).chmod(0)
-
-
-def holding(*lines: dict[str, Any] | str) -> Callable[[Path], None]:
-    return lambda file: left(file.parent, *lines, name=file.name) and None
-
-
-def beginning(content: bytes) -> Callable[[Path], Any]:
-    return lambda file: file.write_bytes(content)
-
-
-DAMAGED: dict[str, Callable[[Path], Any]] = {
-    "a pipe": fifo,
-    "a folder": directory,
-    "a link to itself": loop,
-    "8 GB of nothing": sparse,
-    "one that can't be read": unreadable,
-    "not UTF-8": beginning(b"\xff\xfe\x00"),
-    "not UTF-8 further on": lambda file: left(file.parent, task("x"), name=file.name).write_bytes(
-        file.read_bytes() + b"\xff\xfe\n"
-    ),
-    "an endless first line": beginning(b"{" * 100_000),
-    "a list": beginning(b"[]\n"),
-    "a number": beginning(b"1\n"),
-    "100,000 levels": beginning(b"[" * 100_000 + b"\n"),
-    "no token": holding({"conversation": "c", "run": "r", "activity": "a"}),
-    "no run": holding({name: value for name, value in task("x").items() if name != "run"}),
-    "no text": holding({**task("x"), "token": 5}, {"done": {}}, {"done": ["x"]}),
-    "bad base64": holding({**task("x"), "token": "no base64!"}, {**task("x"), "token": "a"}),
-    "lone surrogates": holding('{"token":"\\udc80","conversation":"c","run":"r","activity":"a"}\n'),
-    "deep lines": holding("[" * 100_000 + "\n"),
-}
 
 
 @pytest.mark.parametrize("damage", DAMAGED)

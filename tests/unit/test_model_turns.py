@@ -21,7 +21,7 @@ from everturn.namespace import Namespace
 from everturn.payloads import ModelReply, ModelRequest
 from everturn.records import Message
 from everturn.testing import ScriptedModel, call, say
-from tests.conftest import agent_on
+from tests.support.agents import agent_on
 
 
 class Order(BaseModel):

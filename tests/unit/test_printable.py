@@ -8,15 +8,7 @@ import unicodedata
 import pytest
 
 from everturn.printable import printable, printable_line
-
-HIDDEN = [
-    *map(chr, [*range(9), *range(0x0B, 0x20), *range(0x7F, 0xA0)]),  # C0, DEL, C1
-    *map(chr, [0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)]),  # of direction
-    *map(chr, [0xAD, 0x180E, 0x200B, 0x200C, 0x200D, 0x2060, 0x2061, 0x3164, 0xFEFF, 0xFE0F, 0xFFF9]),  # without width
-    *map(chr, [0x2028, 0x2029]),
-    *map(chr, [0xD800, 0xDBFF, 0xDC00, 0xDFFF]),
-    *map(chr, [0xE0001, 0xE0041, 0xE0100, 0x1D173]),
-]
+from tests.support.hostile import HIDDEN
 
 
 @pytest.mark.parametrize("character", HIDDEN, ids=lambda one: f"U+{ord(one):04X}")

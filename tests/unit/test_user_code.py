@@ -21,7 +21,7 @@ from everturn.results import MAX_ITEMS, safe_error_text, to_parts
 from everturn.schemas import InvalidArguments
 from everturn.tools import ToolContext
 from everturn.user_code import NoThread, Threads, TookTooLong
-from tests.conftest import eventually
+from tests.support.waiting import eventually
 
 CONTEXT = ToolContext()
 SOON = 0.05

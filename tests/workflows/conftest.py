@@ -12,7 +12,7 @@ import pytest
 
 from everturn.devserver import DevServer
 from everturn.testing import ScriptedModel
-from tests.shell import TOOLS, Shell
+from tests.support.shell import TOOLS, Shell
 
 
 @pytest.fixture

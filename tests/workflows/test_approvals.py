@@ -9,18 +9,17 @@ from typing import Any
 
 import pytest
 
-from everturn import Client, Conversation, tool
+from everturn import Client, tool
 from everturn.errors import Refused
 from everturn.testing import ScriptedModel, call
-from tests.conftest import agent_on, hosting, waiting
-from tests.workflows.test_conversation import results_of
+from tests.support.agents import agent_on, hosting
+from tests.support.operators import signal
+from tests.support.scripts import ONE
+from tests.support.tools import refund
+from tests.support.transcripts import results_of
+from tests.support.waiting import waiting
 
 Scripted = Callable[..., ScriptedModel]
-
-
-@tool(needs_approval=True, effect="once")
-def refund(order_id: str, cents: int) -> str:
-    return f"{cents} back for {order_id}"
 
 
 @tool(needs_approval=lambda arguments: arguments["cents"] > 100)
@@ -32,11 +31,6 @@ TWO = [
     [call("refund", {"order_id": "81", "cents": 5}, id="a"), call("refund", {"order_id": "82", "cents": 6}, id="b")],
     "Done.",
 ]
-ONE = [call("refund", {"order_id": "81", "cents": 5}, id="a"), "Done."]
-
-
-async def signal(conversation: Conversation, name: str, payload: Any) -> None:
-    await conversation._temporal.get_workflow_handle(conversation.id).signal(name, payload)
 
 
 async def test_an_approved_call_runs_and_its_result_says_who_approved(

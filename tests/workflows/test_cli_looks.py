@@ -13,7 +13,8 @@ from contextlib import closing
 from typing import Any
 
 from everturn.testing import call
-from tests.shell import Shell, until
+from tests.support.shell import Shell
+from tests.support.waiting import until
 
 AD_HOC = ["-m", "scripted:x", "--tool", "tools.py"]
 REFUND = [call("refund", {"order": "81", "cents": 5}), "It is done."]

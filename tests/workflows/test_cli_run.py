@@ -12,7 +12,8 @@ from uuid import uuid4
 import pytest
 
 from everturn.testing import call, fail
-from tests.shell import Shell, until
+from tests.support.shell import Shell
+from tests.support.waiting import until
 
 WEATHER = [[call("get_weather", {"city": "Paris"}), call("get_weather", {"city": "Rome"})], "Sunny in both."]
 REFUND = [call("refund", {"order": "81", "cents": 5}), "It is done."]

@@ -15,8 +15,9 @@ from everturn import Approvals, Client, Conversation, Image, Text, ToolCall, Too
 from everturn.errors import InvalidTool
 from everturn.payloads import WaitingCall
 from everturn.testing import ScriptedModel, call
-from tests.conftest import agent_on, eventually, hosting, waiting
-from tests.workflows.test_conversation import results_of
+from tests.support.agents import agent_on, hosting
+from tests.support.transcripts import results_of
+from tests.support.waiting import eventually, waiting
 
 Scripted = Callable[..., ScriptedModel]
 

@@ -11,8 +11,8 @@ import temporalio.worker._activity as sdk
 
 from everturn import Client, tool
 from everturn.testing import ScriptedModel, call, fail
-from tests.conftest import agent_on, hosting
-from tests.workflows.test_conversation import results_of
+from tests.support.agents import agent_on, hosting
+from tests.support.transcripts import results_of
 
 Scripted = Callable[..., ScriptedModel]
 

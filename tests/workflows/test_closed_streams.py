@@ -14,8 +14,8 @@ import pytest
 from everturn import Client
 from everturn.errors import Refused
 from everturn.testing import ScriptedModel
-from tests.conftest import agent_on, hosting
-from tests.shell import Shell
+from tests.support.agents import agent_on, hosting
+from tests.support.shell import Shell
 
 COMMANDS = [
     ["list"],

@@ -13,8 +13,10 @@ from everturn.errors import Stalled
 from everturn.models import Compaction
 from everturn.testing import ScriptedModel, call, fail, say
 from everturn.workflows import carry
-from tests.conftest import agent_on, hosting
-from tests.workflows.test_conversation import results_of
+from tests.support.agents import agent_on, hosting
+from tests.support.scripts import reader, tokens_of
+from tests.support.tools import note
+from tests.support.transcripts import results_of
 
 Scripted = Callable[..., ScriptedModel]
 SIZE = 3_000
@@ -23,51 +25,6 @@ SIZE = 3_000
 @tool
 def read_page(number: int) -> str:
     return f"page {number:04}: ".ljust(SIZE, "x")
-
-
-@tool
-def note(number: int) -> str:
-    return f"noted {number}"
-
-
-def tokens_of(messages: list[dict[str, Any]]) -> int:
-    return sum(len(str(message)) for message in messages) // 4
-
-
-def reader(turns: int, *, wordy: bool = False, window: int = 10**9) -> Callable[[list[dict[str, Any]]], Any]:
-    """Reads page after page; summarises when it is asked to; says how many pages it read so far."""
-
-    def script(messages: list[dict[str, Any]]) -> Any:
-        usage = {"prompt_tokens": tokens_of(messages), "completion_tokens": 10, "total_tokens": 0}
-        if tokens_of(messages) > window:
-            return fail(400, body={"error": {"message": "too long", "code": "context_length_exceeded"}})
-        if "replaced by a summary" in str(messages[-1]["content"]):
-            return say(f"SUMMARY after page {last_page(messages)}.", usage=usage)
-        page = last_page(messages) + 1
-        if page >= turns:
-            return say("Read.", usage=usage)
-        text = "so I go on " * 100 if wordy else ""
-        return [say(text, usage=usage), call("note" if wordy else "read_page", {"number": page}, id=f"c{page}")]
-
-    return script
-
-
-def last_page(messages: list[dict[str, Any]]) -> int:
-    import re
-
-    numbers = [
-        int(found)
-        for message in messages
-        for found in re.findall(
-            r"\"number\": ?(\d+)|after page (\d+)",
-            str(
-                [call["function"]["arguments"] for call in message.get("tool_calls") or ()] + [message.get("content")]
-            ).replace("\\", ""),
-        )
-        for found in found
-        if found
-    ]
-    return max(numbers, default=-1)
 
 
 async def read_it(

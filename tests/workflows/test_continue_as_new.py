@@ -9,17 +9,17 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from temporalio.api.common.v1 import WorkflowExecution
-from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
-from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import Client, Conversation, Limits, tool
 from everturn.namespace import Namespace
 from everturn.testing import ScriptedModel, call
 from everturn.workflows import carry, controls, progress
-from tests.conftest import agent_on, eventually, hosting, waiting
-from tests.workflows.test_conversation import results_of
-from tests.workflows.test_one_law import page, pages
+from tests.support.agents import agent_on, hosting
+from tests.support.histories import runs_of
+from tests.support.operators import delete
+from tests.support.scripts import page, pages
+from tests.support.transcripts import results_of
+from tests.support.waiting import eventually, waiting
 
 Scripted = Callable[..., ScriptedModel]
 
@@ -30,22 +30,6 @@ def short_runs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(carry, "MAX_EVENTS", 40)
     if request.param != "packed":
         monkeypatch.setattr(carry, "MAX_PACKED_BYTES", 0)
-
-
-async def runs_of(client: Client, conversation: Conversation) -> list[str]:
-    """The ids of its runs, the first one first."""
-    handle = client.temporal.get_workflow_handle(conversation.id)
-    runs: list[str] = []
-    described = await handle.describe()
-    history = await client.temporal.get_workflow_handle(conversation.id, run_id=described.run_id).fetch_history()
-    while True:
-        started = history.events[0].workflow_execution_started_event_attributes
-        runs.insert(0, started.original_execution_run_id)
-        if not started.continued_execution_run_id:
-            return runs
-        history = await client.temporal.get_workflow_handle(
-            conversation.id, run_id=started.continued_execution_run_id
-        ).fetch_history()
 
 
 @pytest.mark.parametrize("size", [10, 4096])
@@ -313,18 +297,3 @@ async def test_what_earlier_runs_hold_is_kept_before_their_histories_are_deleted
 async def _kept(client: Client, conversation: Conversation) -> bool:
     history = await client.temporal.get_workflow_handle(conversation.id).fetch_history()
     return any(b'"kind":"packed"' in event.SerializeToString() for event in history.events)
-
-
-async def delete(client: Client, conversation: Conversation, run_id: str) -> None:
-    execution = WorkflowExecution(workflow_id=conversation.id, run_id=run_id)
-    request = DeleteWorkflowExecutionRequest(namespace="default", workflow_execution=execution)
-    await client.temporal.workflow_service.delete_workflow_execution(request)
-    await eventually(lambda: _gone(client, conversation, run_id), seconds=100)
-
-
-async def _gone(client: Client, conversation: Conversation, run_id: str) -> bool:
-    try:
-        await client.temporal.get_workflow_handle(conversation.id, run_id=run_id).describe()
-    except RPCError as error:
-        return error.status is RPCStatusCode.NOT_FOUND
-    return False

@@ -9,17 +9,14 @@ from typing import Any
 
 import pytest
 
-from everturn import Client, Image, Limits, Message, ToolContext, ToolFailed, tool
+from everturn import Client, Image, Limits, ToolContext, ToolFailed, tool
 from everturn.errors import AlreadyStarted, Ended, NotFound, Refused, Stalled
-from everturn.records import ToolResult
 from everturn.testing import ScriptedModel, call, fail, say
-from tests.conftest import agent_on, eventually, hosting
+from tests.support.agents import agent_on, hosting
+from tests.support.transcripts import results_of
+from tests.support.waiting import eventually
 
 Scripted = Callable[..., ScriptedModel]
-
-
-def results_of(transcript: tuple[Message, ...]) -> list[ToolResult]:
-    return [result for message in transcript for result in message.tool_results]
 
 
 async def test_a_conversation_without_tools_is_one_turn(

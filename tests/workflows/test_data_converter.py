@@ -13,8 +13,8 @@ from everturn.conversion import Payloads, configured, data_converter
 from everturn.devserver import DevServer
 from everturn.errors import InvalidFile, InvalidSetting
 from everturn.testing import ScriptedModel, record_history, replay_history
-from tests.conftest import agent_on, hosting
-from tests.shell import Shell
+from tests.support.agents import agent_on, hosting
+from tests.support.shell import Shell
 
 CODEC = """
 import base64

@@ -18,10 +18,12 @@ from everturn.records import Decision
 from everturn.testing import ScriptedModel, call, fail
 from everturn.workflows import carry, controls, display
 from everturn.workflows.controls import Controls
-from tests.conftest import agent_on, busy_in, eventually, hosting, waiting
-from tests.workflows.test_approvals import ONE, refund, signal
-from tests.workflows.test_conversation import results_of
-from tests.workflows.test_reset import reset_to_the_last_workflow_task
+from tests.support.agents import agent_on, hosting
+from tests.support.operators import reset_to_the_last_workflow_task, signal
+from tests.support.scripts import ONE
+from tests.support.tools import refund
+from tests.support.transcripts import results_of
+from tests.support.waiting import busy_in, eventually, waiting
 
 Scripted = Callable[..., ScriptedModel]
 

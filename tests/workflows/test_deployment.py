@@ -16,7 +16,8 @@ from everturn import Client, Deployment, pollers, tool
 from everturn.deployment import Versioning
 from everturn.testing import ScriptedModel, call
 from everturn.workflows import carry
-from tests.conftest import agent_on, eventually, hosting, waiting
+from tests.support.agents import agent_on, hosting
+from tests.support.waiting import eventually, waiting
 
 
 @tool(needs_approval=True)

@@ -11,7 +11,8 @@ import pytest
 
 from everturn import Client, Worker
 from everturn.testing import ScriptedModel, say
-from tests.conftest import agent_on, eventually, hosting
+from tests.support.agents import agent_on, hosting
+from tests.support.waiting import eventually
 
 
 @pytest.mark.parametrize(("seconds", "asked"), [("60", 1), ("0", 2)], ids=["finished", "handed over"])

@@ -12,7 +12,7 @@ from everturn import Client
 from everturn.events import Replied
 from everturn.exporting import read_conversation, to_jsonl
 from everturn.testing import ScriptedModel, call, garbage, say
-from tests.conftest import agent_on, hosting
+from tests.support.agents import agent_on, hosting
 
 Scripted = Callable[..., ScriptedModel]
 

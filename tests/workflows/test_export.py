@@ -19,7 +19,8 @@ from everturn.exporting import read_conversation, to_jsonl, to_markdown, write_s
 from everturn.records import Message, Text
 from everturn.testing import ScriptedModel, call
 from everturn.workflows import carry
-from tests.conftest import agent_on, hosting, waiting
+from tests.support.agents import agent_on, hosting
+from tests.support.waiting import waiting
 
 Scripted = Callable[..., ScriptedModel]
 

@@ -18,7 +18,9 @@ from everturn.devserver import DevServer
 from everturn.errors import ConversationError
 from everturn.testing import ScriptedModel, call
 from everturn.workflows.controls import Controls
-from tests.conftest import agent_on, eventually, hosting, replay_all, waiting
+from tests.support.agents import agent_on, hosting
+from tests.support.histories import replay_all
+from tests.support.waiting import eventually, waiting
 
 UPSERTED = EventType.EVENT_TYPE_UPSERT_WORKFLOW_SEARCH_ATTRIBUTES
 

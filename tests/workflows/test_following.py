@@ -27,7 +27,8 @@ from everturn.testing import ScriptedModel, call
 from everturn.workflows import carry
 from everturn.workflows.controls import Controls
 from everturn.workflows.conversation import ConversationWorkflow
-from tests.conftest import agent_on, busy_in, eventually, hosting, waiting
+from tests.support.agents import agent_on, hosting
+from tests.support.waiting import busy_in, eventually, waiting
 
 Scripted = Callable[..., ScriptedModel]
 

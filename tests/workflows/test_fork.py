@@ -13,19 +13,15 @@ from everturn.errors import AlreadyStarted, NotFound, Refused
 from everturn.models import Compaction
 from everturn.testing import ScriptedModel, call
 from everturn.workflows import carry
-from tests.conftest import agent_on, eventually, hosting, waiting
-from tests.workflows.test_compaction import note, reader
-from tests.workflows.test_conversation import results_of
-from tests.workflows.test_one_law import page, pages
+from tests.support.agents import agent_on, hosting
+from tests.support.scripts import page, pages, reader
+from tests.support.tools import note, read_page
+from tests.support.transcripts import results_of
+from tests.support.waiting import eventually, waiting
 
 Scripted = Callable[..., ScriptedModel]
 
 KEEP_OPEN = timedelta(minutes=5)
-
-
-@tool
-def read_page(number: int) -> str:
-    return page(number, 10)
 
 
 def roles(transcript: tuple[Message, ...]) -> str:

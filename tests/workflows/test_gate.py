@@ -12,8 +12,10 @@ from everturn import Agent, Client, tool
 from everturn.gate import conflicts
 from everturn.testing import ScriptedModel, call
 from everturn.workflows import ConversationWorkflow
-from tests.conftest import agent_on, eventually, hosting, waiting
-from tests.workflows.test_approvals import ONE, refund
+from tests.support.agents import agent_on, hosting
+from tests.support.scripts import ONE
+from tests.support.tools import refund
+from tests.support.waiting import eventually, waiting
 
 Scripted = Callable[..., ScriptedModel]
 

@@ -16,13 +16,12 @@ from temporalio.api.sdk.v1 import WorkflowMetadata
 from everturn import Client, Conversation, names, tool
 from everturn.printable import printable
 from everturn.testing import ScriptedModel, call
-from tests.conftest import agent_on, eventually, hosting, waiting
-from tests.shell import Shell
+from tests.support.agents import agent_on, hosting
+from tests.support.hostile import EVIL, raw
+from tests.support.shell import Shell
+from tests.support.waiting import eventually, waiting
 
 Scripted = Callable[..., ScriptedModel]
-
-EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\x85\x7f\u202egnp.exe\u2066\u200b\ufeff\u2028\U000e0041"
-"""Moves the cursor, retitles the window, turns itself round, and hides."""
 
 
 @tool(needs_approval=True, effect="once")
@@ -43,11 +42,6 @@ async def hostile(client: Client, scripted: Scripted, shell: Shell, name: str) -
         if (await conversation.status()).state != "done":
             await conversation.deny("*")
             await conversation.outcome()
-
-
-def raw(text: str) -> list[str]:
-    """What would act on a terminal, or hide from who reads."""
-    return [f"U+{ord(one):04X}" for one in text if one not in "\n\t" and printable(one) != one]
 
 
 ALL = """

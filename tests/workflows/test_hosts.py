@@ -16,8 +16,9 @@ from everturn.activities import hosted
 from everturn.errors import Stalled
 from everturn.testing import ScriptedModel, call
 from everturn.workflows import hosts
-from tests.conftest import agent_on, eventually, hosting, waiting
-from tests.workflows.test_conversation import results_of
+from tests.support.agents import agent_on, hosting
+from tests.support.transcripts import results_of
+from tests.support.waiting import eventually, waiting
 
 Scripted = Callable[..., ScriptedModel]
 

@@ -13,8 +13,9 @@ from everturn import Client, ToolContext, tool
 from everturn.testing import ScriptedModel, call
 from everturn.tools import Tool
 from everturn.workflows import carry
-from tests.conftest import agent_on, hosting, waiting
-from tests.workflows.test_reset import reset_to_the_last_workflow_task
+from tests.support.agents import agent_on, hosting
+from tests.support.operators import reset_to_the_last_workflow_task
+from tests.support.waiting import waiting
 
 Scripted = Callable[..., ScriptedModel]
 

@@ -11,22 +11,17 @@ from typing import Any
 import pytest
 from temporalio.client import WorkflowFailureError
 
-from everturn import Agent, Client, Conversation, Limits, Message, Model, Text, ToolFailed, tool
+from everturn import Agent, Client, Limits, Message, Model, Text, ToolFailed, tool
 from everturn.artifacts import Artifacts
 from everturn.errors import InvalidAgent, Refused, Stalled
 from everturn.records import Image
 from everturn.testing import ScriptedModel, call, fail, say
-from tests.conftest import agent_on, hosting, nothing_runs, waiting
-from tests.workflows.test_conversation import results_of
+from tests.support.agents import agent_on, hosting
+from tests.support.histories import TWO_MIB, largest_payload
+from tests.support.transcripts import results_of
+from tests.support.waiting import nothing_runs, waiting
 
 Scripted = Callable[..., ScriptedModel]
-
-TWO_MIB = 2 * 1024 * 1024
-
-
-async def largest_payload(client: Client, conversation: Conversation) -> int:
-    history = await client.temporal.get_workflow_handle(conversation.id).fetch_history()
-    return max(event.ByteSize() for event in history.events)
 
 
 def pictures() -> list[Image | Text]:

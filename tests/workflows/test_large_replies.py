@@ -15,9 +15,9 @@ from everturn import Agent, Client, Image, Model, ModelSettings, Text, tool
 from everturn.artifacts import Artifacts
 from everturn.devserver import DevServer
 from everturn.testing import ScriptedModel, call
-from tests.conftest import agent_on, hosting
-from tests.workflows.test_conversation import results_of
-from tests.workflows.test_large import TWO_MIB, largest_payload
+from tests.support.agents import agent_on, hosting
+from tests.support.histories import TWO_MIB, largest_payload
+from tests.support.transcripts import results_of
 
 Scripted = Callable[..., ScriptedModel]
 

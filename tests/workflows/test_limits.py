@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from everturn import Client, Limits, tool
 from everturn.testing import ScriptedModel, call
-from tests.conftest import agent_on, hosting
+from tests.support.agents import agent_on, hosting
 
 Scripted = Callable[..., ScriptedModel]
 

@@ -10,7 +10,8 @@ import pytest
 
 from everturn import Client, Retry, ToolContext, tool
 from everturn.testing import ScriptedModel, call, fail
-from tests.conftest import agent_on, eventually, hosting, waiting
+from tests.support.agents import agent_on, hosting
+from tests.support.waiting import eventually, waiting
 
 Scripted = Callable[..., ScriptedModel]
 

@@ -13,7 +13,8 @@ from temporalio.service import RPCError, RPCStatusCode
 from everturn import Client, namespace, tool
 from everturn.devserver import DevServer
 from everturn.testing import ScriptedModel, call
-from tests.conftest import agent_on, hosting, waiting
+from tests.support.agents import agent_on, hosting
+from tests.support.waiting import waiting
 
 Failing = Callable[[int, RPCStatusCode], None]
 

@@ -8,7 +8,8 @@ import pytest
 
 from everturn import Agent, Client, Conversation, Model, ModelSettings
 from everturn.testing import ScriptedModel
-from tests.conftest import agent_on, eventually, hosting
+from tests.support.agents import agent_on, hosting
+from tests.support.waiting import eventually
 
 Scripted = Callable[..., ScriptedModel]
 

@@ -17,9 +17,12 @@ from everturn.activities.failures import retry_delay
 from everturn.errors import InvalidAgent, InvalidModel, Refused, Stalled
 from everturn.records import Decision, ToolCall
 from everturn.testing import ScriptedModel, call, fail
-from tests.conftest import agent_on, eventually, hosting, waiting
-from tests.workflows.test_approvals import ONE, refund, signal
-from tests.workflows.test_conversation import results_of
+from tests.support.agents import agent_on, hosting
+from tests.support.operators import signal
+from tests.support.scripts import ONE
+from tests.support.tools import refund
+from tests.support.transcripts import results_of
+from tests.support.waiting import eventually, waiting
 
 Scripted = Callable[..., ScriptedModel]
 

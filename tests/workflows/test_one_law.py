@@ -4,32 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
 from everturn import Client, Conversation, Limits, Worker, tool
 from everturn.activities.prefixes import Prefixes
 from everturn.payloads import ModelRequest
-from everturn.testing import ScriptedModel, call, say
-from tests.conftest import agent_on, hosting, waiting
-from tests.workflows.test_conversation import results_of
+from everturn.testing import ScriptedModel
+from tests.support.agents import agent_on, hosting
+from tests.support.scripts import page, pages
+from tests.support.transcripts import results_of
+from tests.support.waiting import waiting
 
 Scripted = Callable[..., ScriptedModel]
 
 TURNS = 200
-
-
-def pages(turns: int) -> Callable[[list[dict[str, Any]]], Any]:
-    def script(messages: list[dict[str, Any]]) -> Any:
-        turn = sum(message["role"] == "assistant" for message in messages)
-        return call("read_page", {"number": turn}) if turn < turns else say("Read.")
-
-    return script
-
-
-def page(number: int, size: int = 4096) -> str:
-    return (f"page {number:04}: " + "é…x" * size)[:size]
 
 
 async def measured(client: Client, conversation: Conversation) -> tuple[int, int]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from everturn import Client, Conversation, events, state, tool
+from everturn import Client, Conversation, events, state
 from everturn.carryover import REMEMBERED_IDS, InRun
 from everturn.errors import Stalled
 from everturn.history import first_step, read_steps
@@ -19,27 +19,15 @@ from everturn.namespace import Namespace
 from everturn.steps import Commanded
 from everturn.testing import ScriptedModel, call, fail, say, slow
 from everturn.workflows import carry
-from tests.conftest import agent_on, eventually, hosting, waiting
-from tests.workflows.test_approvals import refund
-from tests.workflows.test_compaction import note, reader
-from tests.workflows.test_continue_as_new import delete, runs_of
-from tests.workflows.test_one_law import page, pages
-from tests.workflows.test_reset import reset_to
-from tests.workflows.test_unreadable import complete
+from tests.support.agents import agent_on, hosting
+from tests.support.histories import runs_of
+from tests.support.operators import complete, delete, reset_to
+from tests.support.scripts import in_turn, page, pages, reader
+from tests.support.tools import note, read_page, refund
+from tests.support.waiting import eventually, waiting
 
 Scripted = Callable[..., ScriptedModel]
 REFUSED = fail(401, body={"error": {"message": "no such key"}})
-
-
-def in_turn(*replies: Any) -> Callable[[Any], Any]:
-    """One after the other, whatever is asked."""
-    left = list(replies)
-    return lambda _: left.pop(0)
-
-
-@tool
-def read_page(number: int) -> str:
-    return page(number, 10)
 
 
 # ---------------------------------------------------------------- revived

@@ -11,8 +11,9 @@ from pathlib import Path
 from everturn import Client, Worker, tool
 from everturn.journal import Journal, _header
 from everturn.testing import ScriptedModel, call
-from tests.conftest import agent_on, eventually, hosting
-from tests.unit.test_journal import DAMAGED, NAME
+from tests.support.agents import agent_on, hosting
+from tests.support.journals import DAMAGED, NAME
+from tests.support.waiting import eventually
 
 Scripted = Callable[..., ScriptedModel]
 

@@ -23,7 +23,8 @@ from everturn.payloads import Start
 from everturn.records import Message
 from everturn.testing import ScriptedModel, call, cut, fail, say
 from everturn.workflows import carry
-from tests.conftest import agent_on, eventually, hosting
+from tests.support.agents import agent_on, hosting
+from tests.support.waiting import eventually
 
 Scripted = Callable[..., ScriptedModel]
 Messages = list[dict[str, Any]]

@@ -6,44 +6,21 @@ import asyncio
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from temporalio.api.common.v1 import WorkflowExecution
-from temporalio.api.enums.v1 import EventType
-from temporalio.api.workflowservice.v1 import PauseActivityRequest, ResetWorkflowExecutionRequest
+from temporalio.api.workflowservice.v1 import PauseActivityRequest
 
 from everturn import Client, Conversation, tool
 from everturn.testing import ScriptedModel, call
 from everturn.workflows import carry
-from tests.conftest import agent_on, eventually, hosting, waiting
-from tests.workflows.test_approvals import ONE, refund
+from tests.support.agents import agent_on, hosting
+from tests.support.operators import reset_to, reset_to_the_last_workflow_task
+from tests.support.scripts import ONE
+from tests.support.tools import refund
+from tests.support.waiting import eventually, waiting
 
 Scripted = Callable[..., ScriptedModel]
-
-
-async def reset_to_the_last_workflow_task(client: Client, conversation: Conversation) -> None:
-    """What `temporal workflow reset --type LastWorkflowTask` does."""
-    await reset_to(client, conversation, task=-1)
-
-
-async def reset_to(client: Client, conversation: Conversation, *, task: int, run_id: str | None = None) -> None:
-    """To its workflow task of this number, from 0, or from the end for a negative one."""
-    handle = client.temporal.get_workflow_handle(conversation.id, run_id=run_id)
-    completed = [
-        event.event_id
-        async for event in handle.fetch_history_events()
-        if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
-    ]
-    await client.temporal.workflow_service.reset_workflow_execution(
-        ResetWorkflowExecutionRequest(
-            namespace=client.temporal.namespace,
-            workflow_execution=WorkflowExecution(workflow_id=conversation.id, run_id=run_id or ""),
-            workflow_task_finish_event_id=completed[task],
-            request_id=uuid4().hex,
-            reason="it stood still",
-        )
-    )
 
 
 async def idles(conversation: Conversation) -> bool:

@@ -7,18 +7,14 @@ from datetime import timedelta
 
 import pytest
 
-from everturn import Client, Limits, tool
+from everturn import Client, Limits
 from everturn.errors import AlreadyStarted, ConversationError, NotFound, Refused
 from everturn.testing import ScriptedModel
-from tests.conftest import agent_on, hosting
-from tests.workflows.test_one_law import page, pages
+from tests.support.agents import agent_on, hosting
+from tests.support.scripts import pages
+from tests.support.tools import read_page
 
 Scripted = Callable[..., ScriptedModel]
-
-
-@tool
-def read_page(number: int) -> str:
-    return page(number, 10)
 
 
 async def test_its_limits_are_its_agents_and_not_the_defaults(client: Client, scripted: Scripted) -> None:

@@ -13,8 +13,9 @@ from everturn.errors import Refused
 from everturn.records import ToolResult
 from everturn.testing import ScriptedModel, call
 from everturn.workflows import room
-from tests.conftest import agent_on, hosting, waiting
-from tests.workflows.test_conversation import results_of
+from tests.support.agents import agent_on, hosting
+from tests.support.transcripts import results_of
+from tests.support.waiting import waiting
 
 Scripted = Callable[..., ScriptedModel]
 

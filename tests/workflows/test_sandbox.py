@@ -8,7 +8,7 @@ from temporalio.worker import Worker
 
 import everturn
 from everturn import Client
-from tests.sandboxed import Mine, agent
+from tests.workflows.sandboxed import Mine, agent
 
 
 async def test_a_users_sandboxed_workflow_file_may_define_agents_and_tools(client: Client) -> None:

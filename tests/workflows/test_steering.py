@@ -15,9 +15,11 @@ from everturn import Approvals, Client, Limits, Model, Patience, ToolContext, to
 from everturn.errors import Ended, Refused, Stalled
 from everturn.records import Decision, ToolCall
 from everturn.testing import ScriptedModel, call, fail, say, slow
-from tests.conftest import agent_on, eventually, hosting, waiting
-from tests.workflows.test_approvals import ONE, refund
-from tests.workflows.test_conversation import results_of
+from tests.support.agents import agent_on, hosting
+from tests.support.scripts import ONE
+from tests.support.tools import refund
+from tests.support.transcripts import results_of
+from tests.support.waiting import eventually, waiting
 
 Scripted = Callable[..., ScriptedModel]
 

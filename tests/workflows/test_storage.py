@@ -17,8 +17,9 @@ from everturn.errors import InvalidSetting
 from everturn.storage import DirectoryDriver, open_storage
 from everturn.testing import ScriptedModel, call
 from everturn.workflows import ConversationWorkflow
-from tests.conftest import agent_on, eventually, hosting
-from tests.workflows.test_conversation import results_of
+from tests.support.agents import agent_on, hosting
+from tests.support.transcripts import results_of
+from tests.support.waiting import eventually
 
 Scripted = Callable[..., ScriptedModel]
 

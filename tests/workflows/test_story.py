@@ -8,7 +8,8 @@ from temporalio.api.enums.v1 import EventType
 
 from everturn import Client, tool
 from everturn.testing import ScriptedModel, call
-from tests.conftest import agent_on, hosting, waiting
+from tests.support.agents import agent_on, hosting
+from tests.support.waiting import waiting
 
 
 @tool(effect="read")

@@ -27,8 +27,9 @@ from everturn.history import read_steps
 from everturn.steps import TurnStarted as TurnStartedStep
 from everturn.testing import ScriptedModel, call, cut, fail, say, slow
 from everturn.workflows import carry
-from tests.conftest import agent_on, eventually, hosting
 from tests.crash.workers import workers
+from tests.support.agents import agent_on, hosting
+from tests.support.waiting import eventually
 
 Scripted = Callable[..., ScriptedModel]
 

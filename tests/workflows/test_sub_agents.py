@@ -17,9 +17,10 @@ from everturn.gate import conflicts
 from everturn.payloads import AskedAgent, Status
 from everturn.testing import ScriptedModel, call, fail
 from everturn.workflows import display
-from tests import conftest
-from tests.conftest import agent_on, eventually, hosting, waiting
-from tests.workflows.test_conversation import results_of
+from tests.support.agents import agent_on, hosting
+from tests.support.histories import started
+from tests.support.transcripts import results_of
+from tests.support.waiting import eventually, waiting
 
 Scripted = Callable[..., ScriptedModel]
 
@@ -45,7 +46,7 @@ async def editor_with(
 
 def child_of(client: Client, conversation: Conversation, call_id: str = "c1") -> Conversation:
     child = client.conversation(f"{conversation.id}.{call_id}")
-    conftest._started.setdefault(client.task_queue, []).append(child.id)  # to be replayed, too
+    started.setdefault(client.task_queue, []).append(child.id)  # to be replayed, too
     return child
 
 

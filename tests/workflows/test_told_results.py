@@ -8,18 +8,15 @@ from datetime import timedelta
 import pytest
 
 from everturn import Approvals, Client, Conversation, tool
-from everturn.events import Event, ToolCalled, ToolFinished
+from everturn.events import ToolCalled
 from everturn.testing import ScriptedModel, call
 from everturn.workflows import carry
-from tests.conftest import agent_on, eventually, hosting, waiting
-from tests.workflows.test_conversation import results_of
+from tests.support.agents import agent_on, hosting
+from tests.support.tools import ask_somebody, look
+from tests.support.transcripts import results_of, results_told, told
+from tests.support.waiting import eventually, waiting
 
 Scripted = Callable[..., ScriptedModel]
-
-
-@tool
-def look(number: int) -> str:
-    return f"saw {number}"
 
 
 @tool(needs_approval=True)
@@ -32,8 +29,6 @@ def tip(cents: int) -> str:
     return f"{cents} tipped"
 
 
-ask_somebody = {"name": "ask_somebody", "description": "Ask.", "parameters": {"type": "object"}}
-
 EVERY_KIND = [
     call("look", {"number": 1}, id="ran"),
     call("refund", {"cents": 1}, id="approved"),
@@ -43,16 +38,6 @@ EVERY_KIND = [
     call("look", {"number": "x"}, id="invalid"),
     call("tip", {"cents": 3}, id="expired"),
 ]
-
-
-async def told(conversation: Conversation, since: str | None = None) -> list[Event]:
-    return [event async for event in conversation.events(since, deltas=False)]
-
-
-def results_told(events: list[Event]) -> dict[str, str]:
-    finished = [event.result for event in events if isinstance(event, ToolFinished)]
-    assert len({result.call_id for result in finished}) == len(finished), "each once"
-    return {result.call_id: result.text for result in finished}
 
 
 @pytest.mark.parametrize("short_runs", [False, True], ids=["one run", "many runs"])

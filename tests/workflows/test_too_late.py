@@ -25,9 +25,11 @@ from everturn.testing import ScriptedModel, call, slow
 from everturn.transcript import Transcript
 from everturn.workflows import carry
 from everturn.workflows.controls import Controls
-from tests.conftest import agent_on, busy_in, completed_activities, eventually, hosting, nothing_runs, waiting
-from tests.workflows.test_conversation import results_of
-from tests.workflows.test_told_results import ask_somebody, look, results_told, told
+from tests.support.agents import agent_on, hosting
+from tests.support.histories import completed_activities
+from tests.support.tools import ask_somebody, look
+from tests.support.transcripts import results_of, results_told, told
+from tests.support.waiting import busy_in, eventually, nothing_runs, waiting
 
 Scripted = Callable[..., ScriptedModel]
 

@@ -11,8 +11,8 @@ import pytest
 from everturn import Client, Retry, ToolContext, tool
 from everturn.errors import InvalidTool
 from everturn.testing import ScriptedModel, call
-from tests.conftest import agent_on, hosting
-from tests.workflows.test_conversation import results_of
+from tests.support.agents import agent_on, hosting
+from tests.support.transcripts import results_of
 
 Scripted = Callable[..., ScriptedModel]
 

@@ -29,9 +29,11 @@ from everturn.errors import ConversationError, Stalled
 from everturn.records import Message
 from everturn.testing import ScriptedModel, call, slow
 from everturn.workflows import carry
-from tests import conftest
-from tests.conftest import agent_on, eventually, hosting, waiting
-from tests.workflows.test_conversation import results_of
+from tests.support.agents import agent_on, hosting
+from tests.support.histories import started
+from tests.support.operators import complete, running
+from tests.support.transcripts import results_of
+from tests.support.waiting import eventually, waiting
 
 Scripted = Callable[..., ScriptedModel]
 
@@ -40,25 +42,6 @@ Scripted = Callable[..., ScriptedModel]
 def _one_try(monkeypatch: pytest.MonkeyPatch) -> None:
     """The server waits 10 s before a workflow task is tried for the third time."""
     monkeypatch.setattr(guarding, "TRIES", 1)
-
-
-async def running(client: Client, conversation: Conversation, name: str) -> str:
-    """The id of the running activity of that name."""
-
-    async def found() -> str:
-        described = await client.temporal.get_workflow_handle(conversation.id).describe()
-        pending = described.raw_description.pending_activities
-        return next((one.activity_id for one in pending if one.activity_type.name == name), "")
-
-    return str(await eventually(found, what=f"{name} runs"))
-
-
-async def complete(client: Client, conversation: Conversation, name: str, result: Any) -> None:
-    """What `temporal activity complete --result` does."""
-    handle = client.temporal.get_async_activity_handle(
-        workflow_id=conversation.id, run_id=None, activity_id=await running(client, conversation, name)
-    )
-    await handle.complete(result)
 
 
 async def stalls(conversation: Conversation) -> tuple[str, str]:
@@ -186,7 +169,7 @@ async def test_a_signal_that_claims_what_nobody_stored_freezes_nobody(
         assert await conversation.reply() == "Bye."
         await conversation.close()
         await conversation.outcome()
-    conftest._started.clear()  # the replayer of the fixture has no storage
+    started.clear()  # the replayer of the fixture has no storage
 
 
 async def test_a_reply_in_another_storage_stalls_and_is_read_again_once_it_is_there(
@@ -213,7 +196,7 @@ async def test_a_reply_in_another_storage_stalls_and_is_read_again_once_it_is_th
         await conversation.outcome()
     assert len(model.requests) == 1
     never.set()
-    conftest._started.clear()
+    started.clear()
 
 
 async def test_a_worker_without_the_storage_leaves_the_task_to_one_that_has_it(
@@ -229,7 +212,7 @@ async def test_a_worker_without_the_storage_leaves_the_task_to_one_that_has_it(
             assert await conversation.reply() == "Bye."
         await conversation.close()
         await conversation.outcome()
-    conftest._started.clear()
+    started.clear()
 
 
 # ---------------------------------------------------------------- codecs
@@ -273,7 +256,7 @@ async def test_a_signal_that_the_codec_cannot_decode_freezes_nobody(
         assert await conversation.reply() == "Bye."
         await conversation.close()
         await conversation.outcome()
-    conftest._started.clear()
+    started.clear()
 
 
 # ---------------------------------------------------------------- depth

@@ -13,9 +13,10 @@ from everturn.devserver import DevServer
 from everturn.errors import Refused
 from everturn.testing import ScriptedModel, call
 from everturn.workflows import carry
-from tests.conftest import agent_on, hosting, waiting
-from tests.workflows.test_approvals import refund
-from tests.workflows.test_conversation import results_of
+from tests.support.agents import agent_on, hosting
+from tests.support.tools import refund
+from tests.support.transcripts import results_of
+from tests.support.waiting import waiting
 
 Scripted = Callable[..., ScriptedModel]
 

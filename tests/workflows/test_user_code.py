@@ -25,8 +25,9 @@ from everturn.errors import Stalled
 from everturn.testing import ScriptedModel, call, fail
 from everturn.user_code import Threads
 from everturn.workflows.progress import MAX_REPAIRS
-from tests.conftest import agent_on, eventually, hosting, waiting
-from tests.workflows.test_conversation import results_of
+from tests.support.agents import agent_on, hosting
+from tests.support.transcripts import results_of
+from tests.support.waiting import eventually, waiting
 
 Scripted = Callable[..., ScriptedModel]
 

@@ -21,10 +21,13 @@ from everturn.records import Decision
 from everturn.testing import ScriptedModel, call
 from everturn.web.past import Pasts, latest_run
 from everturn.workflows import ConversationWorkflow, carry, controls
-from tests.conftest import agent_on, busy_in, eventually, hosting, waiting
-from tests.workflows.test_approvals import ONE, refund, signal
-from tests.workflows.test_continue_as_new import runs_of
-from tests.workflows.test_conversation import results_of
+from tests.support.agents import agent_on, hosting
+from tests.support.histories import runs_of
+from tests.support.operators import signal
+from tests.support.scripts import ONE
+from tests.support.tools import refund
+from tests.support.transcripts import results_of
+from tests.support.waiting import busy_in, eventually, waiting
 
 Scripted = Callable[..., ScriptedModel]
 

@@ -15,7 +15,8 @@ from everturn.errors import Refused, Stalled
 from everturn.messages import message_in
 from everturn.records import Document, Thinking, ToolResult
 from everturn.testing import ScriptedModel, call, fail
-from tests.conftest import agent_on, eventually, hosting
+from tests.support.agents import agent_on, hosting
+from tests.support.waiting import eventually
 
 Scripted = Callable[..., ScriptedModel]
 

@@ -13,7 +13,8 @@ from everturn import Client, tool
 from everturn.devserver import DevServer, find_binary
 from everturn.errors import Ended
 from everturn.testing import ScriptedModel, call
-from tests.conftest import agent_on, hosting, waiting
+from tests.support.agents import agent_on, hosting
+from tests.support.waiting import waiting
 
 Scripted = Callable[..., ScriptedModel]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from everturn.devserver import DevServer, connect_or_start
-from tests.conftest import eventually
+from tests.support.waiting import eventually
 
 WORKER = Path(__file__).parents[2] / "worker.py"
 

@@ -1,0 +1,53 @@
+"""What the server recorded of a conversation: its runs, their events, their size."""
+
+from __future__ import annotations
+
+from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
+
+from everturn import Client, Conversation
+from everturn.conversion import data_converter
+from everturn.workflows import ConversationWorkflow
+
+TWO_MIB = 2 * 1024 * 1024
+
+started: dict[str, list[str]] = {}
+"""The ids of the conversations that a test began, by task queue: they are replayed at its end."""
+
+
+async def replay_all(client: Client) -> None:
+    """Replays what was started on the client's task queue, event by event."""
+    replayer = Replayer(
+        workflows=[ConversationWorkflow],
+        workflow_runner=UnsandboxedWorkflowRunner(),
+        data_converter=data_converter,
+    )
+    for conversation_id in started.pop(client.task_queue, []):
+        history = await client.temporal.get_workflow_handle(conversation_id).fetch_history()
+        await replayer.replay_workflow(history)
+
+
+async def completed_activities(client: Client, conversation: Conversation) -> int:
+    """How many activities of the latest run brought a result."""
+    history = await client.temporal.get_workflow_handle(conversation.id).fetch_history()
+    return sum(event.HasField("activity_task_completed_event_attributes") for event in history.events)
+
+
+async def runs_of(client: Client, conversation: Conversation) -> list[str]:
+    """The ids of its runs, the first one first."""
+    handle = client.temporal.get_workflow_handle(conversation.id)
+    runs: list[str] = []
+    described = await handle.describe()
+    history = await client.temporal.get_workflow_handle(conversation.id, run_id=described.run_id).fetch_history()
+    while True:
+        started = history.events[0].workflow_execution_started_event_attributes
+        runs.insert(0, started.original_execution_run_id)
+        if not started.continued_execution_run_id:
+            return runs
+        history = await client.temporal.get_workflow_handle(
+            conversation.id, run_id=started.continued_execution_run_id
+        ).fetch_history()
+
+
+async def largest_payload(client: Client, conversation: Conversation) -> int:
+    history = await client.temporal.get_workflow_handle(conversation.id).fetch_history()
+    return max(event.ByteSize() for event in history.events)

@@ -1,0 +1,80 @@
+"""Waits for conditions, never for a fixed time."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from everturn import Client, Conversation
+
+WAIT_SECONDS = 30.0
+
+BUSY_SECONDS = 1.2
+"""Longer than what is sent meanwhile takes."""
+
+
+async def eventually(
+    condition: Callable[[], Any | Awaitable[Any]], *, seconds: float = WAIT_SECONDS, what: str = ""
+) -> Any:
+    """The condition's value as soon as it is true; fails where it does not become so in time."""
+    deadline = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if inspect.isawaitable(value):
+            value = await value
+        if value:
+            return value
+        assert time.monotonic() < deadline, f"not so within {seconds} s: {what or inspect.getsource(condition)}"
+        await asyncio.sleep(0.02)
+
+
+async def waiting(conversation: Conversation, *, calls: int = 1) -> tuple[str, ...]:
+    """The ids of the calls that wait, once there are so many."""
+
+    async def enough() -> tuple[str, ...]:
+        status = await conversation.status()
+        return tuple(call.call_id for call in status.waiting) if len(status.waiting) >= calls else ()
+
+    return tuple(await eventually(enough, what=f"{calls} calls wait"))
+
+
+async def nothing_runs(client: Client, conversation: Conversation) -> None:
+    """Returns once every activity that was begun has ended, whether the conversation has seen its end or not."""
+    handle = client.temporal.get_workflow_handle(conversation.id)
+
+    async def no_activity() -> bool:
+        return not (await handle.describe()).raw_description.pending_activities
+
+    await eventually(no_activity, what="no activity runs")
+
+
+def busy_in(
+    monkeypatch: pytest.MonkeyPatch, owner: type, name: str, *, when: Callable[..., bool] = lambda *_: True
+) -> threading.Event:
+    """Keeps the worker busy in that method of a workflow, once: what comes in meanwhile, the next workflow task brings
+    together. Set as soon as the worker is in it."""
+    method, busy = getattr(owner, name), threading.Event()
+
+    def slowly(self: Any, *args: Any, **options: Any) -> Any:
+        if not busy.is_set() and when(*args):
+            busy.set()
+            time.sleep(BUSY_SECONDS)
+        return method(self, *args, **options)
+
+    monkeypatch.setattr(owner, name, slowly)
+    return busy
+
+
+def until(condition: Callable[[], Any], *, seconds: float = WAIT_SECONDS) -> Any:
+    """The same, for tests without an event loop."""
+    deadline = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < deadline, f"not so within {seconds} s: {inspect.getsource(condition)}"
+        time.sleep(0.05)
+    return value
