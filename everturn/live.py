@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, timedelta
@@ -44,10 +44,11 @@ class _Turn:
 
     turn: int
     activity_id: str
+    told_at: float
+    """When something was told of it last, by the clock."""
     attempt: int = 1
     text: str = ""
     thinking: str = ""
-    told_at: float = field(default_factory=time.monotonic)
     every: float = 0.0
     over: bool = False
     """No longer among the running activities: its end is on its way through the history."""
@@ -68,8 +69,6 @@ class _Turn:
                 self.every = streamed.every
                 for kind, text in streamed.behind(self.position):
                     events += self.say(kind, text)
-        if events:
-            self.told_at = time.monotonic()
         return events
 
     def say(self, kind: str, text: str) -> list[Event]:
@@ -111,7 +110,9 @@ class Live:
     client: Client
     conversation_id: str
     due: float | None = None
-    """When to look again, in `time.monotonic()`; None while nothing runs."""
+    """When to look again, by the clock; None while nothing runs."""
+    clock: Callable[[], float] = time.monotonic
+    awaiting_seconds: float = AWAITING_SECONDS
     _run_id: str = ""
     _stream: bool = False
     _turn: _Turn | None = None
@@ -126,8 +127,8 @@ class Live:
                 self._turn, self._tools = None, {}
             case steps.TurnStarted(request=request) if not request.summarise:
                 self._stream = request.stream
-                self._turn = _Turn(request.turn, step.activity_id)
-                self._look_in(AWAITING_SECONDS if request.stream else FIRST_LOOK_SECONDS)
+                self._turn = _Turn(request.turn, step.activity_id, told_at=self.clock())
+                self._look_in(self.awaiting_seconds if request.stream else FIRST_LOOK_SECONDS)
             case steps.TurnFinished(reply=reply) if self._turn:
                 said = _rest(self._turn, reply.message, step.attempt)
                 self._turn = None
@@ -173,6 +174,7 @@ class Live:
             for activity_id, (info, details) in glimpse.said.items():
                 if self._turn and self._turn.activity_id == activity_id:
                     found = self._turn.hear(info.attempt, details)
+                    self._turn.told_at = self.clock() if found else self._turn.told_at
                 else:
                     found = self._tools[activity_id].hear(details) if activity_id in self._tools else []
                 events += [_at(event, _when(info)) for event in found]
@@ -198,12 +200,13 @@ class Live:
             return
         # Right after a beat there is nothing new for a while; around the time of the next one it is worth looking; and
         # a long silence may last.
-        silent, every = time.monotonic() - self._turn.told_at, self._turn.every
-        again = DUE_SECONDS if silent < 1.5 * every else min(max(AWAITING_SECONDS, silent / 20), FIRST_LOOK_SECONDS)
+        silent, every = self.clock() - self._turn.told_at, self._turn.every
+        seldom = min(max(self.awaiting_seconds, silent / 20), FIRST_LOOK_SECONDS)
+        again = DUE_SECONDS if silent < 1.5 * every else seldom
         self._look_in(max(every - DUE_SECONDS - silent, again))
 
     def _look_in(self, seconds: float) -> None:
-        due = time.monotonic() + seconds
+        due = self.clock() + seconds
         self.due = due if self.due is None else min(self.due, due)
 
 
@@ -220,9 +223,9 @@ async def interleaved(
     try:
         while True:
             step = step or asyncio.ensure_future(anext(source))
-            if look is None and live.due is not None and live.due <= time.monotonic():
+            if look is None and live.due is not None and live.due <= live.clock():
                 look = asyncio.create_task(live.look())
-            timeout = None if look or live.due is None else live.due - time.monotonic()
+            timeout = None if look or live.due is None else live.due - live.clock()
             both: list[asyncio.Future[Any]] = [step, look] if look else [step]
             await asyncio.wait(both, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
             if look and look.done():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from functools import partial
 from itertools import cycle
@@ -19,7 +20,7 @@ QUIET_AFTER_KILL_SECONDS = 45.0
 """A worker has to be missed, and another one to start."""
 LONGEST_SECONDS = 300.0
 
-PLAN = Plan(seed=1, conversations=4, kills=0, restarts=0, workers=1, clients=0, run_events=15, resume=30.0)
+PLAN = Plan(seed=1, conversations=4, kills=0, restarts=0, workers=1, clients=0, run_events=15, resume=math.inf)
 
 PAYS = 3
 """The story whose payment is cut short, if a worker is killed."""

@@ -7,6 +7,7 @@ import warnings
 from typing import Any
 
 import pytest
+from anthropic.types import MessageCreateParams
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
@@ -104,8 +105,7 @@ def check(value: Any) -> None:
 
 @pytest.fixture(scope="module")
 def sdk() -> TypeAdapter[Any]:
-    types = pytest.importorskip("anthropic.types")
-    return TypeAdapter(types.MessageCreateParams)
+    return TypeAdapter(MessageCreateParams)
 
 
 @given(

@@ -6,9 +6,11 @@ import json
 from itertools import pairwise
 from typing import Any
 
+import pydantic
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from openai.types.responses import response_create_params as types
 
 from everturn.models import Model, ModelSettings
 from everturn.providers.base import Request, ToolSpec
@@ -16,9 +18,6 @@ from everturn.providers.openai_responses import decode, encode
 from everturn.records import Message, Text, Thinking, ToolCall, ToolResult
 from everturn.servertools import CodeExecution, WebSearch
 from tests.providers.drawn import drawn_out, options, said, texts, values
-
-types = pytest.importorskip("openai.types.responses.response_create_params", reason="the openai SDK is not installed")
-pydantic = pytest.importorskip("pydantic")
 
 arguments = st.one_of(values.map(json.dumps), texts)
 names = st.one_of(st.sampled_from(["weather", "functions.weather"]), st.text(min_size=1, max_size=80))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from typing import Any, cast
 
 import pytest
 from temporalio.api.workflow.v1 import PendingActivityInfo
 
-from everturn import live, steps
+from everturn import steps
 from everturn.events import Event, TextDelta, ThinkingDelta, TurnRetried
 from everturn.live import Glimpse, Live, interleaved
 from everturn.payloads import ModelReply, ModelRequest, Start, Streamed, ToolRequest
@@ -32,8 +32,8 @@ def turn_finished(text: str, *, thinking: str = "", turn: int = 1, attempt: int 
     return steps.TurnFinished(7, AT, request, ModelReply(message=message), attempt)
 
 
-def following(*steps: steps.Step) -> Live:
-    followed = Live(cast("Any", None), "order-81")
+def following(*steps: steps.Step, clock: Callable[[], float] = time.monotonic) -> Live:
+    followed = Live(cast("Any", None), "order-81", clock=clock)
     for step in (STARTED, *steps):
         assert followed.take("run", step) == []
     return followed
@@ -159,13 +159,13 @@ def test_a_waiting_conversation_is_not_looked_at() -> None:
     ids=["after a beat", "one is due", "it pauses", "it is silent", "nobody asked"],
 )
 def test_it_is_looked_for_when_there_may_be_more(stream: bool, told_ago: float, least: float, most: float) -> None:
-    followed = following(turn_started(stream=stream))
+    now = [1_000.0]
+    followed = following(turn_started(stream=stream), clock=lambda: now[0])
     heard(followed, ("text", "Once"))
-    assert followed._turn is not None
-    followed._turn.told_at = time.monotonic() - told_ago
+    now[0] += told_ago
     heard(followed, ("text", "Once"))
     assert followed.due is not None
-    assert least <= followed.due - time.monotonic() <= most
+    assert least <= round(followed.due - now[0], 6) <= most
 
 
 class Slowly(Live):
@@ -180,9 +180,8 @@ class Slowly(Live):
         return glimpse
 
 
-async def test_a_look_that_takes_long_holds_up_no_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "AWAITING_SECONDS", 0.0)
-    followed = Slowly(cast("Any", None), "order-81")
+async def test_a_look_that_takes_long_holds_up_no_step() -> None:
+    followed = Slowly(cast("Any", None), "order-81", awaiting_seconds=0.0)
     followed.prepare()
 
     async def happening() -> AsyncIterator[tuple[str, steps.Step]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -44,14 +43,12 @@ HAPPENED = [
 ]
 
 
-def test_everything_really_happens_in_under_a_minute(tmp_path: Path) -> None:
-    started = time.monotonic()
+def test_everything_really_happens(tmp_path: Path) -> None:
     done = demo(tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert [words for words in HAPPENED if words not in done.stdout] == []
     assert "/namespaces/default/workflows/october-books-" in done.stdout
     assert done.stderr == ""
-    assert time.monotonic() - started < 60
     # It leaves nothing behind but the folder of the workers' journals, for their successors.
     assert [left.name for left in tmp_path.iterdir() if not (left / "journals").is_dir()] == []
 

@@ -8,9 +8,8 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,21 +21,13 @@ from everturn.devserver import DevServer, connect_or_start
 from everturn.errors import InvalidSetting, Unreachable
 from everturn.names import SEARCH_ATTRIBUTES
 from everturn.settings import connect_options
+from tests.support.waiting import until
 
 
 @pytest.fixture(autouse=True)
 def no_other_temporal(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("TEMPORAL_ADDRESS", "TEMPORAL_PROFILE", "TEMPORAL_NAMESPACE"):
         monkeypatch.delenv(name, raising=False)
-
-
-def eventually(true: Callable[[], bool], *, seconds: float) -> bool:
-    deadline = time.monotonic() + seconds
-    while not true():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 def listens(port: int) -> bool:
@@ -191,15 +182,16 @@ def test_it_dies_with_a_parent_that_is_killed(parent: subprocess.Popen[str]) -> 
     port = port_of(parent)
     assert listens(port)
     parent.kill()
-    assert eventually(lambda: not listens(port), seconds=5)
+    until(lambda: not listens(port))
 
 
 def test_ctrl_c_reaches_the_parent_only(parent: subprocess.Popen[str]) -> None:
     """It still needs the server, to drain its worker, and stops it when it is done."""
     port = port_of(parent)
     os.killpg(parent.pid, signal.SIGINT)  # what a terminal does: to everybody in the foreground
-    assert not eventually(lambda: not listens(port), seconds=0.5)
-    assert parent.poll() is None
+    with pytest.raises(subprocess.TimeoutExpired):
+        parent.wait(0.5)
+    assert listens(port)
 
 
 async def test_a_named_temporal_is_used_and_nothing_is_started(monkeypatch: pytest.MonkeyPatch) -> None:

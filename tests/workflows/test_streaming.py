@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -24,6 +23,7 @@ from everturn.devserver import DevServer
 from everturn.errors import InvalidSetting
 from everturn.events import Event, Replied, TextDelta, ThinkingDelta, ToolProgress, TurnRetried, TurnStarted
 from everturn.history import read_steps
+from everturn.live import Live
 from everturn.steps import TurnStarted as TurnStartedStep
 from everturn.testing import ScriptedModel, call, cut, fail, say, slow
 from everturn.workflows import carry
@@ -156,23 +156,23 @@ async def test_who_comes_late_is_told_all_that_was_written(
 async def test_a_watcher_asks_no_more_than_it_has_to(
     client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    service, looks = client.temporal.workflow_service, list[float]()
-    describe = service.describe_workflow_execution
+    looks: list[bool] = []
+    look = Live.look
 
-    async def counted(*args: Any, **options: Any) -> Any:
-        looks.append(time.monotonic())
-        return await describe(*args, **options)
+    async def counted(self: Live) -> Any:
+        looks.append(self.due is not None and self.due <= self.clock())
+        return await look(self)
 
-    monkeypatch.setattr(service, "describe_workflow_execution", counted)
+    monkeypatch.setattr(Live, "look", counted)
     agent = agent_on(scripted([slow(STORY, per_chunk=0.03)]))
     async with hosting(client, agent):
         conversation = await client.start(agent, "Tell me a story", stream=True)
-        started = time.monotonic()
         await told(conversation.events())
-        assert len(looks) <= 2 + (time.monotonic() - started) / 0.05
+        assert looks
+        assert all(looks), "only when there may be more"
         looks.clear()
         await told(conversation.events())
-        assert len(looks) == 1, "only where it begins: nothing runs any more"
+        assert looks == [], "nothing runs any more"
 
 
 async def test_a_turn_that_is_tried_again_starts_its_text_over(

@@ -6,14 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from everturn.devserver import DevServer, connect_or_start
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, until
 
 WORKER = Path(__file__).parents[2] / "worker.py"
 
@@ -44,10 +43,8 @@ def test_it_works_until_sigterm_and_says_whether_it_is_well(environment: dict[st
     assert run("--check", environment=environment).returncode == 1
 
     with subprocess.Popen([sys.executable, WORKER], env=environment, stderr=subprocess.PIPE, text=True) as worker:
-        deadline = time.monotonic() + 30
-        while run("--check", environment=environment).returncode and time.monotonic() < deadline:
-            assert worker.poll() is None
-        assert run("--check", environment=environment).returncode == 0
+        until(lambda: worker.poll() is not None or not run("--check", environment=environment).returncode)
+        assert worker.poll() is None
         worker.send_signal(signal.SIGTERM)
         _, logged = worker.communicate(timeout=30)
 

@@ -1,0 +1,67 @@
+"""The tests themselves: each stands alone, and none says how long something may take."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+FILES = sorted((ROOT / "tests").rglob("*.py"))
+
+CLOCKS = {"monotonic", "perf_counter", "time"}
+
+WAITS = {"support/waiting.py", "ui/tmux.py"}
+"""They give up after a time: with an error that says what did not come about."""
+
+
+def name_of(file: Path) -> str:
+    return str(file.relative_to(ROOT / "tests"))
+
+
+def trees() -> Iterator[tuple[str, ast.AST]]:
+    for file in FILES:
+        yield name_of(file), ast.parse(file.read_text())
+
+
+def test_no_test_takes_anything_from_another_one() -> None:
+    """What several use is in tests/support, or in a module of its own beside them."""
+    taken = [
+        f"{name}:{one.lineno} imports from {one.module}"
+        for name, tree in trees()
+        for one in ast.walk(tree)
+        if isinstance(one, ast.ImportFrom) and re.search(r"^tests\..*\b(test_\w+|conftest)$", one.module or "")
+    ]
+    assert taken == []
+
+
+def test_no_test_says_how_long_something_may_take() -> None:
+    """A busy machine would make it a liar."""
+    timed = [
+        f"{name}:{compared.lineno}"
+        for name, tree in trees()
+        if name not in WAITS
+        for asserted in ast.walk(tree)
+        if isinstance(asserted, ast.Assert)
+        for compared in ast.walk(asserted.test)
+        if isinstance(compared, ast.Compare) and any(map(reads_a_clock, ast.walk(compared)))
+    ]
+    assert timed == []
+
+
+def reads_a_clock(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CLOCKS
+
+
+def test_what_is_skipped_says_why() -> None:
+    silent = [
+        f"{name}:{called.lineno}"
+        for name, tree in trees()
+        for called in ast.walk(tree)
+        if isinstance(called, ast.Call)
+        and isinstance(called.func, ast.Attribute)
+        and called.func.attr in {"skipif", "importorskip", "xfail"}
+        and not any(keyword.arg == "reason" for keyword in called.keywords)
+    ]
+    assert silent == []
