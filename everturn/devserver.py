@@ -36,7 +36,7 @@ _PRAGMAS: Final = ("journal_mode=WAL", "synchronous=NORMAL")
 # Not PR_SET_PDEATHSIG, which is Linux only and fires when the *thread* that started the server ends.
 _GUARD: Final = ("/bin/sh", "-c", "read -r _; kill -KILL 0")
 
-_READY_SECONDS: Final = 30.0
+READY_SECONDS: Final = 30.0
 _STOP_SECONDS: Final = 5.0
 
 
@@ -54,7 +54,9 @@ class DevServer:
         ui_port: int = 0,
         namespace: str = "default",
         dynamic_config: Mapping[str, str] | None = None,
+        ready_seconds: float = READY_SECONDS,
     ) -> None:
+        self._ready_seconds = ready_seconds
         self._dynamic_config = dynamic_config or {}
         self.db_filename = None if db_filename is None else Path(db_filename)
         self.port = port
@@ -198,14 +200,14 @@ class DevServer:
 
     async def _until_ready(self) -> None:
         try:
-            async with asyncio.timeout(_READY_SECONDS):
+            async with asyncio.timeout(self._ready_seconds):
                 while not await self._answers():
                     if not self.running:
                         raise Unreachable(f"The Temporal server ended while it started. {self._last_lines()}")
                     await asyncio.sleep(0.05)
         except TimeoutError:
             raise Unreachable(
-                f"The Temporal server did not answer within {_READY_SECONDS:.0f} s. {self._last_lines()}"
+                f"The Temporal server did not answer within {self._ready_seconds:.0f} s. {self._last_lines()}"
             ) from None
 
     async def _answers(self) -> bool:

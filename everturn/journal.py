@@ -79,13 +79,14 @@ def default_folder() -> Path:
 class Journal:
     """One file for each worker, locked as long as the worker lives. The kernel keeps what a killed process wrote."""
 
-    def __init__(self, folder: Path, *, scope: dict[str, str]) -> None:
+    def __init__(self, folder: Path, *, scope: dict[str, str], max_bytes: int = MAX_BYTES) -> None:
         self._path = folder
         self._scope = scope
         """Server, namespace and task queue: only a worker of the same ones is a successor."""
         self._folder: PrivateFolder | None = None
         self._file: FileIO | None = None
         self._size = 0
+        self._max_bytes = max_bytes
         self._name = ""
         self._identity = (0, 0)
         self._held: dict[str, Task] = {}
@@ -149,7 +150,7 @@ class Journal:
         if self._file is None:
             return
         try:
-            if self._size > MAX_BYTES:
+            if self._size > self._max_bytes:
                 self._write_anew(self._file)
             self._size += _written(self._file, [line])
         except OSError as error:

@@ -30,10 +30,18 @@ _log = get_logger("everturn.namespace")
 
 
 class Namespace:
-    def __init__(self, temporal: Client) -> None:
+    """What the server says of the namespace. A question that fails is asked again at once, after `pause_seconds` that
+    double, and later: no sooner than after `again_seconds`."""
+
+    def __init__(
+        self, temporal: Client, *, pause_seconds: float = FIRST_PAUSE_SECONDS, again_seconds: float = AGAIN_SECONDS
+    ) -> None:
         self._temporal = temporal
-        self._indexed = _Answer("search attributes", self._ask_indexed, without=False)
-        self._retention = _Answer[float | None]("retention", self._ask_retention, without=SHORTEST_RETENTION)
+        pauses = (pause_seconds, again_seconds)
+        self._indexed = _Answer("search attributes", self._ask_indexed, without=False, pauses=pauses)
+        self._retention = _Answer[float | None](
+            "retention", self._ask_retention, without=SHORTEST_RETENTION, pauses=pauses
+        )
 
     @property
     def known(self) -> bool:
@@ -60,16 +68,17 @@ class Namespace:
 
 
 class _Answer(Generic[T]):
-    def __init__(self, what: str, ask: Callable[[], Awaitable[T]], *, without: T) -> None:
+    def __init__(self, what: str, ask: Callable[[], Awaitable[T]], *, without: T, pauses: tuple[float, float]) -> None:
         self._what = what
         self._ask = ask
         self._value = without
+        self._pause_seconds, self._again_seconds = pauses
         self.known = False
         self._asked_at: float | None = None
 
     async def get(self) -> T:
         """The answer, or the value to go on with until there is one."""
-        waits = self._asked_at is not None and time.monotonic() - self._asked_at < AGAIN_SECONDS
+        waits = self._asked_at is not None and time.monotonic() - self._asked_at < self._again_seconds
         if not self.known and not waits:
             await self._try()
         return self._value
@@ -82,7 +91,7 @@ class _Answer(Generic[T]):
                 self._value, self.known = await self._ask(), True
             except RPCError as error:
                 if rpc.passes(error) and attempt < TRIES:
-                    await asyncio.sleep(FIRST_PAUSE_SECONDS * 2**attempt)
+                    await asyncio.sleep(self._pause_seconds * 2**attempt)
                     continue
                 # Some servers keep these calls to operators: they say no each time, and one line is enough.
                 say = _log.warning if first or rpc.passes(error) else _log.debug

@@ -27,7 +27,9 @@ class Event:
 
 @dataclass(slots=True)
 class Decoder:
-    """Bytes in, events out. A line, or the data of one event, over MAX_EVENT_BYTES raises InvalidReply."""
+    """Bytes in, events out. A line, or the data of one event, over `max_event_bytes` raises InvalidReply."""
+
+    max_event_bytes: int = MAX_EVENT_BYTES
 
     _rest: bytearray = field(default_factory=bytearray)
     """The bytes of the line that has not ended yet."""
@@ -44,8 +46,8 @@ class Decoder:
         if not self._started and not self._drop_bom():
             return []
         lines = self._take_lines()
-        if len(self._rest) > MAX_EVENT_BYTES:
-            raise _too_long()
+        if len(self._rest) > self.max_event_bytes:
+            raise self._too_long()
         return [event for line in lines if (event := self._line(line))]
 
     def end(self) -> list[Event]:
@@ -83,8 +85,8 @@ class Decoder:
         value = value.removeprefix(b" ")
         if name == b"data":
             self._data_bytes += len(value)
-            if self._data_bytes > MAX_EVENT_BYTES:
-                raise _too_long()
+            if self._data_bytes > self.max_event_bytes:
+                raise self._too_long()
             self._data.append(value.decode("utf-8", "replace"))
         elif name == b"event":
             self._name = value.decode("utf-8", "replace")
@@ -97,6 +99,5 @@ class Decoder:
         self._name = ""
         return event
 
-
-def _too_long() -> InvalidReply:
-    return InvalidReply(f"The stream holds an event of more than {MAX_EVENT_BYTES} bytes.")
+    def _too_long(self) -> InvalidReply:
+        return InvalidReply(f"The stream holds an event of more than {self.max_event_bytes} bytes.")

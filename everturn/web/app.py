@@ -22,7 +22,7 @@ from everturn.web.auth import Gate
 from everturn.web.fleet import Fleet
 from everturn.web.past import Pasts
 from everturn.web.posts import POSTS
-from everturn.web.stream import Stream
+from everturn.web.stream import STUCK_SECONDS, Stream
 
 PAGE: Final = Path(__file__).parent / "page"
 
@@ -50,9 +50,17 @@ class Inbox:
     """`app` is what a server serves. `by_header`: where a reverse proxy that we trust says who asks; without it, each
     person types a name, and anybody can type any. `end_streams` lets the pages go, so that a server can stop."""
 
-    def __init__(self, client: Client, *, token: str | None = None, by_header: str | None = None) -> None:
+    def __init__(
+        self,
+        client: Client,
+        *,
+        token: str | None = None,
+        by_header: str | None = None,
+        stuck_seconds: float = STUCK_SECONDS,
+    ) -> None:
         self._client = client
         self._by_header = by_header
+        self._stuck_seconds = stuck_seconds
         self._fleet = Fleet(client)
         self._pasts = Pasts(client)
         self._streams: set[Stream] = set()
@@ -97,6 +105,7 @@ class Inbox:
             hello={"by": name or self._client.by, "fixed": name is not None},
             conversation_id=request.query_params.get("conversation", ""),
             since=since,
+            stuck_seconds=self._stuck_seconds,
         )
 
         async def chunks() -> Any:

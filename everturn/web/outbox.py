@@ -24,7 +24,8 @@ class Told:
 
 
 class Outbox:
-    def __init__(self) -> None:
+    def __init__(self, *, max_chars: int = MAX_CHARS) -> None:
+        self._max_chars = max_chars
         self._items: list[Told] = []
         self._chars = 0
         self._list: Told | None = None
@@ -38,7 +39,7 @@ class Outbox:
 
     async def put(self, told: Told) -> None:
         """Returns once it is in: after those before it, and not before there is room."""
-        while self._chars >= MAX_CHARS:
+        while self._chars >= self._max_chars:
             self._room.clear()
             await self._room.wait()
         self._items.append(told)

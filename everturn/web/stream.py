@@ -34,13 +34,21 @@ class Stream:
     """`chunks` goes on until the page leaves, stops reading, or `end` is called."""
 
     def __init__(
-        self, client: Client, fleet: Fleet, *, hello: dict[str, Any], conversation_id: str, since: str
+        self,
+        client: Client,
+        fleet: Fleet,
+        *,
+        hello: dict[str, Any],
+        conversation_id: str,
+        since: str,
+        stuck_seconds: float = STUCK_SECONDS,
     ) -> None:
         self._client = client
         self._fleet = fleet
         self._hello = hello
         self._conversation_id = conversation_id
         self._since = since
+        self._stuck_seconds = stuck_seconds
         self._outbox = Outbox()
         self._watchers: list[asyncio.Task[None]] = []
         self._over = asyncio.Event()
@@ -91,7 +99,7 @@ class Stream:
     @contextlib.contextmanager
     def _impatient(self) -> Iterator[None]:
         """Ends the stream if the block, in which the page takes what it is given, lasts too long."""
-        timer = asyncio.get_running_loop().call_later(STUCK_SECONDS, self.end)
+        timer = asyncio.get_running_loop().call_later(self._stuck_seconds, self.end)
         try:
             yield
         finally:

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everturn.errors import InvalidReply
-from everturn.providers import sse
 from everturn.providers.sse import Decoder, Event
 
 STREAM = (
@@ -74,10 +73,9 @@ def test_an_event_without_data_is_no_event() -> None:
 
 
 @pytest.mark.parametrize("data", [b"data: " + b"x" * 200, b"data: xxxx\n" * 40], ids=["a line", "many lines"])
-def test_an_event_over_the_limit_is_refused(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sse, "MAX_EVENT_BYTES", 100)
+def test_an_event_over_the_limit_is_refused(data: bytes) -> None:
     with pytest.raises(InvalidReply, match="more than 100 bytes"):
-        Decoder().feed(data)
+        Decoder(max_event_bytes=100).feed(data)
 
 
 def test_a_long_line_in_small_pieces_takes_linear_time() -> None:

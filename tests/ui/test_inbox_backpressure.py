@@ -108,22 +108,20 @@ async def test_what_waits_for_it_is_bounded_and_all_of_it_comes_when_it_reads_on
 
 
 async def test_one_that_takes_nothing_for_long_is_let_go_and_goes_on_where_it_was(
-    client: Client, long: Conversation, streams: list[stream.Stream], monkeypatch: pytest.MonkeyPatch
+    client: Client, long: Conversation, streams: list[stream.Stream]
 ) -> None:
-    monkeypatch.setattr(stream, "STUCK_SECONDS", 0.3)
     heard = Heard()
-    async with served(client) as address:
+    async with served(client, stuck_seconds=0.3) as address:
         async with asking(address, long) as reader:
             await eventually(lambda: streams and all(one.done() for one in streams[0]._watchers or [None]))
             assert streams[0].waiting_chars == 0, "nothing is kept for it"
-            monkeypatch.setattr(stream, "STUCK_SECONDS", 60.0)
             while data := await reader.read(100_000):  # the stream ends as soon as it reads on
                 heard.feed(data)
         assert heard.cursor
         assert heard.digits == ALL[: len(heard.digits)] != ALL
-        async with asking(address, long, since=heard.cursor) as reader:
-            while len(heard.digits) < MESSAGES:
-                heard.feed(await reader.read(100_000))
+    async with served(client) as address, asking(address, long, since=heard.cursor) as reader:
+        while len(heard.digits) < MESSAGES:
+            heard.feed(await reader.read(100_000))
     assert heard.digits == ALL
 
 
@@ -137,9 +135,8 @@ async def test_of_several_lists_only_the_last_is_told_and_events_in_a_row_are_on
     assert await box.take() == [Told("", "[0,1,2]", "run/2"), Told("ended", "{}"), Told("fleet", "2")]
 
 
-async def test_who_puts_in_waits_for_room_and_not_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outbox, "MAX_CHARS", 10)
-    box, put = Outbox(), 0
+async def test_who_puts_in_waits_for_room_and_not_longer() -> None:
+    box, put = Outbox(max_chars=10), 0
 
     async def fill() -> None:
         nonlocal put

@@ -97,9 +97,8 @@ def test_half_a_last_line_is_passed_over(folder: Path) -> None:
     assert orphans(folder) == tokens([task("t")])
 
 
-def test_a_long_journal_is_written_anew_with_what_is_in_hand(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal, "MAX_BYTES", 700)
-    with Journal(folder, scope=SCOPE) as mine, mine.holding(task("long")):
+def test_a_long_journal_is_written_anew_with_what_is_in_hand(folder: Path) -> None:
+    with Journal(folder, scope=SCOPE, max_bytes=700) as mine, mine.holding(task("long")):
         (file,) = folder.iterdir()
         for number in range(100):
             with mine.holding(task(str(number))), file.open("rb") as written:

@@ -131,8 +131,7 @@ async def test_a_server_that_never_answers_is_given_up(tmp_path: Path, monkeypat
         return program
 
     monkeypatch.setattr(devserver, "find_binary", slow_one)
-    monkeypatch.setattr(devserver, "_READY_SECONDS", 0.5)
-    server = DevServer()
+    server = DevServer(ready_seconds=0.5)
     with pytest.raises(Unreachable, match=r"did not answer within 0 s\. Its last lines were:\nso slow"):
         await server.start()
     assert not server.running

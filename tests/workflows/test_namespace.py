@@ -12,6 +12,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import Client, namespace, tool
 from everturn.devserver import DevServer
+from everturn.namespace import Namespace
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
 from tests.support.waiting import waiting
@@ -22,7 +23,6 @@ Failing = Callable[[int, RPCStatusCode], None]
 @pytest.fixture
 def failing(client: Client, monkeypatch: pytest.MonkeyPatch) -> Failing:
     """Lets the first so many of the worker's questions fail, each kind for itself."""
-    monkeypatch.setattr(namespace, "FIRST_PAUSE_SECONDS", 0.001)
 
     def fail(times: int, status: RPCStatusCode) -> None:
         for service, name in (
@@ -56,7 +56,7 @@ async def test_one_question_that_fails_is_asked_again(client: Client, failing: F
     told = (await known.indexed(), await known.retention())
     assert told == (True, timedelta(days=1).total_seconds())
     failing(2, RPCStatusCode.UNAVAILABLE)
-    asked = Client(client.temporal).namespace
+    asked = Namespace(client.temporal, pause_seconds=0.001)
     assert (await asked.indexed(), await asked.retention()) == told
     assert asked.known
 
@@ -65,11 +65,10 @@ async def test_a_conversation_that_met_a_worker_without_an_answer_is_told_later(
     client: Client,
     scripted: Callable[..., ScriptedModel],
     failing: Failing,
-    monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Its status is written into the index from then on, and its histories are kept as long as need be until then."""
-    monkeypatch.setattr(namespace, "AGAIN_SECONDS", 0.0)
+    client.namespace = Namespace(client.temporal, pause_seconds=0.001, again_seconds=0.0)
     failing(namespace.TRIES * 3, RPCStatusCode.UNAVAILABLE)
     agent = agent_on(scripted([call("refund"), call("refund"), "Done."]), tools=[refund])
     with caplog.at_level(logging.WARNING):
@@ -86,11 +85,10 @@ async def test_a_conversation_that_met_a_worker_without_an_answer_is_told_later(
 
 
 async def test_a_server_that_keeps_the_question_to_operators_is_told_of_once(
-    client: Client, failing: Failing, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    client: Client, failing: Failing, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(namespace, "AGAIN_SECONDS", 0.0)
     failing(5, RPCStatusCode.PERMISSION_DENIED)
-    asked = Client(client.temporal).namespace
+    asked = Namespace(client.temporal, again_seconds=0.0)
     with caplog.at_level(logging.INFO):
         assert [await asked.indexed() for _ in range(6)] == [False] * 5 + [True]
     assert caplog.text.count("namespace.not_told") == 1
