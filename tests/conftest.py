@@ -13,11 +13,11 @@ from hypothesis import settings
 from everturn import Client, Conversation
 from everturn.devserver import DevServer
 from everturn.testing import ScriptedModel
-from everturn.workflows import carry
 
 # Their assertions say as much as those of a test.
 pytest.register_assert_rewrite("tests.support", "tests.providers", "tests.ui")
 
+from tests.support.bounds import Bounds, settable  # noqa: E402
 from tests.support.histories import replay_all, started  # noqa: E402
 
 # How long an example takes is the machine's business.
@@ -32,11 +32,9 @@ def _no_settings_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.delenv(name)
 
 
-@pytest.fixture(autouse=True)
-def _long_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever another test did to the bounds of a run."""
-    monkeypatch.setattr(carry, "MAX_EVENTS", 2_000)
-    monkeypatch.setattr(carry, "MAX_PACKED_BYTES", 48_000)
+@pytest.fixture
+def bounds(monkeypatch: pytest.MonkeyPatch) -> Bounds:
+    return settable(monkeypatch)
 
 
 @pytest.fixture(scope="session")

@@ -7,14 +7,13 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from playwright.async_api import Browser, Page, expect
 
 from everturn import Client, Conversation, tool
 from everturn.devserver import DevServer
 from everturn.testing import ScriptedModel, call, fail, say, slow
-from everturn.workflows import carry
 from tests.support.agents import agent_on, hosting
+from tests.support.bounds import Bounds
 from tests.support.tools import refund
 from tests.support.transcripts import results_of
 from tests.support.waiting import eventually, waiting
@@ -212,9 +211,9 @@ async def test_a_conversation_is_paused_and_closed(page: Page, client: Client, s
 
 
 async def test_long_conversations_show_their_latest_run_and_earlier_messages_on_demand(
-    page: Page, client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+    page: Page, client: Client, scripted: Scripted, bounds: Bounds
 ) -> None:
-    monkeypatch.setattr(carry, "MAX_EVENTS", 60)
+    bounds(events=60)
     turns = 75
     script = [*(call("echo", {"text": f"echo {turn}"}) for turn in range(turns)), "The end."]
     agent = agent_on(scripted(script), tools=[echo])

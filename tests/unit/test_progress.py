@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from everturn.carryover import CarryOver
 from everturn.payloads import ModelReply
 from everturn.records import Message, Text, ToolCall, ToolResult, Usage
-from everturn.workflows import progress
 from everturn.workflows.progress import MAX_HELD_CHARS, Progress
+from tests.support.bounds import Bounds
 
 
 def take_turn(state: Progress, number: int, result: str) -> None:
@@ -35,8 +33,8 @@ def test_a_message_over_the_bound_is_not_held_at_all() -> None:
     assert (state.position, [Message.model_validate_json(one).role for one in state.held]) == (4, ["assistant"])
 
 
-def test_a_page_begins_where_something_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "MAX_HELD_CHARS", 1_000)
+def test_a_page_begins_where_something_is_held(bounds: Bounds) -> None:
+    bounds(held_chars=1_000)
     state = Progress(unseen=[Message.user("?")])
     for number in range(20):
         take_turn(state, number, f"result {number}")

@@ -12,8 +12,8 @@ from everturn import Client, tool
 from everturn.errors import Stalled
 from everturn.models import Compaction
 from everturn.testing import ScriptedModel, call, fail, say
-from everturn.workflows import carry
 from tests.support.agents import agent_on, hosting
+from tests.support.bounds import Bounds
 from tests.support.scripts import reader, tokens_of
 from tests.support.tools import note
 from tests.support.transcripts import results_of
@@ -59,11 +59,11 @@ async def test_then_what_is_old_is_summarised_with_calls_and_results_kept_togeth
     client: Client,
     scripted: Scripted,
     cached_conversations: int,
-    monkeypatch: pytest.MonkeyPatch,
+    bounds: Bounds,
     short_runs: bool,
 ) -> None:
     if short_runs:
-        monkeypatch.setattr(carry, "MAX_EVENTS", 60)
+        bounds(events=60)
     compaction = Compaction(window_tokens=6_000, keep_messages=5)
     transcript, kinds, requests = await read_it(
         client, scripted(reader(40, wordy=True)), compaction, cached_conversations=cached_conversations

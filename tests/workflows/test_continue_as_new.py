@@ -13,8 +13,8 @@ import pytest
 from everturn import Client, Conversation, Limits, tool
 from everturn.namespace import Namespace
 from everturn.testing import ScriptedModel, call
-from everturn.workflows import carry, controls, progress
 from tests.support.agents import agent_on, hosting
+from tests.support.bounds import Bounds
 from tests.support.histories import runs_of
 from tests.support.operators import delete
 from tests.support.scripts import page, pages
@@ -25,11 +25,11 @@ Scripted = Callable[..., ScriptedModel]
 
 
 @pytest.fixture(params=["packed", "in earlier runs"])
-def short_runs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def short_runs(request: pytest.FixtureRequest, bounds: Bounds) -> None:
     """A new run every few turns; the transcript travels along, or stays where it is."""
-    monkeypatch.setattr(carry, "MAX_EVENTS", 40)
+    bounds(events=40)
     if request.param != "packed":
-        monkeypatch.setattr(carry, "MAX_PACKED_BYTES", 0)
+        bounds(packed_bytes=0)
 
 
 @pytest.mark.parametrize("size", [10, 4096])
@@ -79,10 +79,9 @@ async def test_a_worker_without_memory_finds_what_earlier_runs_hold(
 
 
 async def test_a_conversation_holds_little_of_what_was_said_and_loses_nothing(
-    client: Client, scripted: Scripted, cached_conversations: int, monkeypatch: pytest.MonkeyPatch
+    client: Client, scripted: Scripted, cached_conversations: int, bounds: Bounds
 ) -> None:
-    monkeypatch.setattr(carry, "MAX_EVENTS", 100)
-    monkeypatch.setattr(progress, "MAX_HELD_CHARS", 10_000)
+    bounds(events=100, held_chars=10_000)
 
     @tool
     def read_page(number: int) -> str:
@@ -170,10 +169,10 @@ async def test_messages_that_come_in_between_are_all_taken(
 
 
 async def test_messages_that_wait_in_the_inbox_go_along_to_the_next_run(
-    client: Client, scripted: Scripted, cached_conversations: int, monkeypatch: pytest.MonkeyPatch
+    client: Client, scripted: Scripted, cached_conversations: int, bounds: Bounds
 ) -> None:
-    monkeypatch.setattr(carry, "MAX_EVENTS", 14)
-    monkeypatch.setattr(controls, "MAX_INBOX_BYTES", 300)  # one of these messages fills a turn
+    bounds(events=14)
+    bounds(inbox_bytes=300)  # one of these messages fills a turn
     said = [f"{number}: {'again ' * 40}" for number in range(4)]
     may_end = asyncio.Event()
 
@@ -262,10 +261,9 @@ async def test_a_revived_conversation_knows_what_was_said_long_before(
 
 @pytest.mark.timeout(300)
 async def test_what_earlier_runs_hold_is_kept_before_their_histories_are_deleted(
-    client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+    client: Client, scripted: Scripted, bounds: Bounds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(carry, "MAX_EVENTS", 40)
-    monkeypatch.setattr(carry, "MAX_PACKED_BYTES", 0)
+    bounds(events=40, packed_bytes=0)
 
     async def one_second(self: Namespace) -> float:
         return 1.0

@@ -16,9 +16,10 @@ from everturn import Client, Conversation, ToolCall, events, rpc, tool
 from everturn.errors import Refused, Unreachable
 from everturn.records import Decision
 from everturn.testing import ScriptedModel, call, fail
-from everturn.workflows import carry, controls, display
+from everturn.workflows import display
 from everturn.workflows.controls import Controls
 from tests.support.agents import agent_on, hosting
+from tests.support.bounds import Bounds
 from tests.support.operators import reset_to_the_last_workflow_task, signal
 from tests.support.scripts import ONE
 from tests.support.tools import refund
@@ -253,9 +254,9 @@ async def test_what_can_not_be_withdrawn_may_still_be_carried_out_and_the_error_
 
 
 async def test_a_stall_that_is_resumed_again_and_again_never_uses_up_the_updates(
-    client: Client, scripted: Scripted, cached_conversations: int, monkeypatch: pytest.MonkeyPatch
+    client: Client, scripted: Scripted, cached_conversations: int, bounds: Bounds
 ) -> None:
-    monkeypatch.setattr(carry, "MAX_UPDATES", 3)
+    bounds(updates=3)
     failures = iter(range(7))
     agent = agent_on(scripted(lambda _: fail(401) if next(failures, None) is not None else "Hello."))
     async with hosting(client, agent, cached_conversations=cached_conversations):
@@ -272,9 +273,9 @@ async def test_a_stall_that_is_resumed_again_and_again_never_uses_up_the_updates
 
 
 async def test_edits_that_do_not_fit_are_tried_a_bounded_number_of_times_and_other_decisions_are_taken(
-    client: Client, scripted: Scripted, cached_conversations: int, monkeypatch: pytest.MonkeyPatch
+    client: Client, scripted: Scripted, cached_conversations: int, bounds: Bounds
 ) -> None:
-    monkeypatch.setattr(controls, "MOST_REFUSED_EDITS", 2)
+    bounds(refused_edits=2)
     agent = agent_on(scripted(ONE), tools=[refund])
     async with hosting(client, agent, cached_conversations=cached_conversations):
         conversation = await client.start(agent, "Refund 81")

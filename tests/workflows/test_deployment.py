@@ -15,8 +15,8 @@ from temporalio.service import RPCError
 from everturn import Client, Deployment, pollers, tool
 from everturn.deployment import Versioning
 from everturn.testing import ScriptedModel, call
-from everturn.workflows import carry
 from tests.support.agents import agent_on, hosting
+from tests.support.bounds import Bounds
 from tests.support.waiting import eventually, waiting
 
 
@@ -57,11 +57,11 @@ async def answered_by(client: Client, name: str) -> bool:
 async def test_a_pinned_conversation_goes_on_on_the_old_worker_and_others_move(
     client: Client,
     scripted: Callable[..., ScriptedModel],
-    monkeypatch: pytest.MonkeyPatch,
+    bounds: Bounds,
     versioning: Versioning,
     who: str,
 ) -> None:
-    monkeypatch.setattr(carry, "MAX_EVENTS", 8)  # it is to continue as a new run before it is answered
+    bounds(events=8)  # it is to continue as a new run before it is answered
     async with AsyncExitStack() as stack:
         for name in ("old", "new"):
             version = Deployment(name=client.task_queue, build_id=name, versioning=versioning)

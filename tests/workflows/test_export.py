@@ -18,8 +18,8 @@ from everturn.errors import InvalidFile, NotFound
 from everturn.exporting import read_conversation, to_jsonl, to_markdown, write_sqlite
 from everturn.records import Message, Text
 from everturn.testing import ScriptedModel, call
-from everturn.workflows import carry
 from tests.support.agents import agent_on, hosting
+from tests.support.bounds import Bounds
 from tests.support.waiting import waiting
 
 Scripted = Callable[..., ScriptedModel]
@@ -121,10 +121,9 @@ async def test_lines_and_markdown_hold_all_that_was_said(client: Client, scripte
 
 @pytest.mark.parametrize("room", [48_000, 0], ids=["packed", "in earlier runs"])
 async def test_it_is_whole_over_many_runs_while_it_still_runs(
-    client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, room: int
+    client: Client, scripted: Scripted, bounds: Bounds, tmp_path: Path, room: int
 ) -> None:
-    monkeypatch.setattr(carry, "MAX_EVENTS", 40)
-    monkeypatch.setattr(carry, "MAX_PACKED_BYTES", room)
+    bounds(events=40, packed_bytes=room)
     agent = agent_on(scripted([*(call("read_page", {"number": n}) for n in range(12)), "Read."]), tools=[read_page])
     async with hosting(client, agent):
         conversation = await client.start(agent, "Read it all.", keep_open=timedelta(minutes=5))

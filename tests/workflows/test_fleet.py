@@ -19,6 +19,7 @@ from everturn.errors import ConversationError
 from everturn.testing import ScriptedModel, call
 from everturn.workflows.controls import Controls
 from tests.support.agents import agent_on, hosting
+from tests.support.bounds import Bounds
 from tests.support.histories import replay_all
 from tests.support.waiting import eventually, waiting
 
@@ -84,9 +85,9 @@ async def test_a_status_is_written_only_when_it_changes(
 
 
 async def test_an_older_run_of_a_conversation_is_no_conversation_of_its_own(
-    client: Client, scripted: Callable[..., ScriptedModel], name: str, monkeypatch: pytest.MonkeyPatch
+    client: Client, scripted: Callable[..., ScriptedModel], name: str, bounds: Bounds
 ) -> None:
-    monkeypatch.setattr("everturn.workflows.carry.MAX_EVENTS", 20)
+    bounds(events=20)
 
     @tool
     def look_up(page: int) -> str:

@@ -24,10 +24,10 @@ from everturn.devserver import DevServer
 from everturn.errors import ConversationError, Ended, Refused, Unreachable
 from everturn.events import AnswerRequested, ApprovalRequested, Event
 from everturn.testing import ScriptedModel, call
-from everturn.workflows import carry
 from everturn.workflows.controls import Controls
 from everturn.workflows.conversation import ConversationWorkflow
 from tests.support.agents import agent_on, hosting
+from tests.support.bounds import Bounds
 from tests.support.waiting import busy_in, eventually, waiting
 
 Scripted = Callable[..., ScriptedModel]
@@ -160,9 +160,9 @@ async def test_a_conversation_whose_workflow_task_fails_says_so_to_who_sends_it_
 
 
 async def test_pauses_that_come_while_runs_change_all_reach_the_conversation(
-    client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+    client: Client, scripted: Scripted, bounds: Bounds
 ) -> None:
-    monkeypatch.setattr(carry, "MAX_EVENTS", 12)
+    bounds(events=12)
 
     woken = asyncio.Semaphore(0)
 

@@ -8,12 +8,12 @@ from datetime import timedelta
 
 import pytest
 
-from everturn import Client, Conversation, Limits, Message, state, tool
+from everturn import Client, Conversation, Limits, Message, tool
 from everturn.errors import AlreadyStarted, NotFound, Refused
 from everturn.models import Compaction
 from everturn.testing import ScriptedModel, call
-from everturn.workflows import carry
 from tests.support.agents import agent_on, hosting
+from tests.support.bounds import Bounds
 from tests.support.scripts import page, pages, reader
 from tests.support.tools import note, read_page
 from tests.support.transcripts import results_of
@@ -101,12 +101,10 @@ async def test_a_conversation_that_ended_with_its_reply_has_forks_that_wait(clie
 @pytest.mark.parametrize("packed_chars", [48_000, 0], ids=["packed", "in earlier runs"])
 @pytest.mark.parametrize("fork_chars", [400_000, 0], ids=["small", "large"])
 async def test_any_turn_of_a_long_conversation_can_be_forked(
-    client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch, packed_chars: int, fork_chars: int
+    client: Client, scripted: Scripted, bounds: Bounds, packed_chars: int, fork_chars: int
 ) -> None:
     """Across its runs; and where the transcript is too large for a payload it is read from where it is."""
-    monkeypatch.setattr(carry, "MAX_EVENTS", 40)
-    monkeypatch.setattr(carry, "MAX_PACKED_BYTES", packed_chars)
-    monkeypatch.setattr(state, "MAX_PACKED_AT_START_BYTES", fork_chars)
+    bounds(events=40, packed_bytes=packed_chars, begun_with_bytes=fork_chars)
     agent = agent_on(scripted(pages(12)), tools=[read_page])
     async with hosting(client, agent) as worker:
         conversation = await client.start(agent, "Read it all")
@@ -122,9 +120,9 @@ async def test_any_turn_of_a_long_conversation_can_be_forked(
 
 
 async def test_a_fork_of_a_long_conversation_brings_its_messages_into_its_own_history(
-    client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+    client: Client, scripted: Scripted, bounds: Bounds
 ) -> None:
-    monkeypatch.setattr(state, "MAX_PACKED_AT_START_BYTES", 0)
+    bounds(begun_with_bytes=0)
     agent = agent_on(scripted(pages(3)), tools=[read_page])
     async with hosting(client, agent):
         conversation = await client.start(agent, "Read it all")

@@ -12,11 +12,10 @@ import pytest
 from temporalio import activity
 
 from everturn import Client, Conversation, Limits, tool
-from everturn.activities import hosted
 from everturn.errors import Stalled
 from everturn.testing import ScriptedModel, call
-from everturn.workflows import hosts
 from tests.support.agents import agent_on, hosting
+from tests.support.bounds import Bounds
 from tests.support.transcripts import results_of
 from tests.support.waiting import eventually, waiting
 
@@ -24,15 +23,15 @@ Scripted = Callable[..., ScriptedModel]
 
 
 @pytest.fixture
-def soon_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def soon_told(bounds: Bounds) -> None:
     """Conversations are told at once that no worker was found."""
-    monkeypatch.setattr(hosted, "QUIETLY", timedelta(seconds=0.3))
+    bounds(quietly=timedelta(seconds=0.3))
 
 
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch, soon_told: None) -> None:
+def impatient(bounds: Bounds, soon_told: None) -> None:
     """And give up soon after."""
-    monkeypatch.setattr(hosts, "PATIENCE", timedelta(seconds=0.5))
+    bounds(host_patience=timedelta(seconds=0.5))
 
 
 async def _status(conversation: Conversation, state: str, cause: str) -> bool:
@@ -55,9 +54,9 @@ async def test_a_turn_goes_to_the_worker_that_hosts_its_agent_without_a_word(
     scripted: Scripted,
     cached_conversations: int,
     caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
+    bounds: Bounds,
 ) -> None:
-    monkeypatch.setattr(hosted, "QUIETLY", timedelta(minutes=1))  # the second worker may take its time to start
+    bounds(quietly=timedelta(minutes=1))  # the second worker may take its time to start
     model = scripted(["Sunny."] * 5)
     mine, theirs = agent_on(model, name="weather"), agent_on(model, name="bookkeeper")
     with caplog.at_level(logging.INFO):

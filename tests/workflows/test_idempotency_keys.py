@@ -7,13 +7,11 @@ from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
-import pytest
-
 from everturn import Client, ToolContext, tool
 from everturn.testing import ScriptedModel, call
 from everturn.tools import Tool
-from everturn.workflows import carry
 from tests.support.agents import agent_on, hosting
+from tests.support.bounds import Bounds
 from tests.support.operators import reset_to_the_last_workflow_task
 from tests.support.waiting import waiting
 
@@ -46,9 +44,9 @@ async def test_a_conversation_that_is_started_anew_under_its_old_id_has_keys_of_
 
 
 async def test_a_key_holds_the_first_run_of_the_conversation_through_all_its_runs(
-    client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch, cached_conversations: int
+    client: Client, scripted: Scripted, bounds: Bounds, cached_conversations: int
 ) -> None:
-    monkeypatch.setattr(carry, "MAX_EVENTS", 10)
+    bounds(events=10)
     keys: list[str] = []
     script = [*(call("refund", id=f"c{number}") for number in range(3)), "Done."]
     agent = agent_on(scripted(script), tools=[paying(keys)])

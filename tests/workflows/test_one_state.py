@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from everturn import Client, Conversation, events, state
+from everturn import Client, Conversation, events
 from everturn.carryover import REMEMBERED_IDS, InRun
 from everturn.errors import Stalled
 from everturn.history import first_step, read_steps
@@ -18,8 +18,8 @@ from everturn.models import Compaction
 from everturn.namespace import Namespace
 from everturn.steps import Commanded
 from everturn.testing import ScriptedModel, call, fail, say, slow
-from everturn.workflows import carry
 from tests.support.agents import agent_on, hosting
+from tests.support.bounds import Bounds
 from tests.support.histories import runs_of
 from tests.support.operators import complete, delete, reset_to
 from tests.support.scripts import in_turn, page, pages, reader
@@ -69,9 +69,9 @@ async def test_a_revived_conversation_keeps_the_model_that_somebody_chose(
 
 @pytest.mark.timeout(300)
 async def test_a_revived_conversation_outlives_the_history_of_its_first_life(
-    client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+    client: Client, scripted: Scripted, bounds: Bounds
 ) -> None:
-    monkeypatch.setattr(state, "MAX_PACKED_AT_START_BYTES", 0)
+    bounds(begun_with_bytes=0)
     agent = agent_on(scripted(pages(5)), tools=[read_page])
     async with hosting(client, agent) as worker:
         conversation = await client.start(agent, "Read it all")
@@ -156,10 +156,9 @@ async def test_a_turn_that_is_asked_again_after_a_summary_has_it_in_its_prefix(
 
 @pytest.mark.timeout(300)
 async def test_a_stalled_conversation_goes_on_without_the_histories_that_were_brought_along(
-    client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+    client: Client, scripted: Scripted, bounds: Bounds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(carry, "MAX_EVENTS", 40)
-    monkeypatch.setattr(carry, "MAX_PACKED_BYTES", 0)
+    bounds(events=40, packed_bytes=0)
 
     async def one_second(self: Namespace) -> float:
         return 1.0
@@ -224,9 +223,9 @@ async def _asks(conversation: Conversation) -> bool:
 
 @pytest.mark.timeout(300)
 async def test_a_handle_that_sent_more_than_a_run_remembers_gets_its_reply(
-    client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+    client: Client, scripted: Scripted, bounds: Bounds
 ) -> None:
-    monkeypatch.setattr(carry, "MAX_EVENTS", REMEMBERED_IDS)
+    bounds(events=REMEMBERED_IDS)
     agent = agent_on(scripted(lambda _: say("Read.")))
     async with hosting(client, agent):
         conversation = await client.start(agent, "Hi", keep_open=timedelta(minutes=5))

@@ -22,8 +22,8 @@ from everturn.packing import pack
 from everturn.payloads import Start
 from everturn.records import Message
 from everturn.testing import ScriptedModel, call, cut, fail, say
-from everturn.workflows import carry
 from tests.support.agents import agent_on, hosting
+from tests.support.bounds import Bounds
 from tests.support.waiting import eventually
 
 Scripted = Callable[..., ScriptedModel]
@@ -88,13 +88,13 @@ async def test_what_the_model_is_asked_does_not_depend_on_what_workers_remember(
     server: DevServer,
     client: Client,
     scripted: Scripted,
-    monkeypatch: pytest.MonkeyPatch,
+    bounds: Bounds,
     seed: int,
     max_prefix_bytes: int,
 ) -> None:
-    monkeypatch.setattr(carry, "MAX_EVENTS", 40)
+    bounds(events=40)
     if seed % 2:
-        monkeypatch.setattr(carry, "MAX_PACKED_BYTES", 0)  # earlier messages stay in the histories of earlier runs
+        bounds(packed_bytes=0)  # earlier messages stay in the histories of earlier runs
 
     @tool
     def fetch(number: int, size: int) -> str:

@@ -13,8 +13,8 @@ from temporalio.api.workflowservice.v1 import PauseActivityRequest
 
 from everturn import Client, Conversation, tool
 from everturn.testing import ScriptedModel, call
-from everturn.workflows import carry
 from tests.support.agents import agent_on, hosting
+from tests.support.bounds import Bounds
 from tests.support.operators import reset_to, reset_to_the_last_workflow_task
 from tests.support.scripts import ONE
 from tests.support.tools import refund
@@ -108,10 +108,10 @@ async def test_a_once_call_that_a_reset_leaves_done_stays_done(
 
 
 async def test_a_once_call_that_ran_in_a_run_behind_the_one_that_is_reset_waits_for_a_person(
-    client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+    client: Client, scripted: Scripted, bounds: Bounds
 ) -> None:
     """The first run of two is reset, and its new one continues as new before the call comes again."""
-    monkeypatch.setattr(carry, "MAX_EVENTS", 5)
+    bounds(events=5)
     paid, pay = payer()
 
     @tool(effect="read")

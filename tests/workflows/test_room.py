@@ -14,6 +14,7 @@ from everturn.records import ToolResult
 from everturn.testing import ScriptedModel, call
 from everturn.workflows import room
 from tests.support.agents import agent_on, hosting
+from tests.support.bounds import Bounds
 from tests.support.transcripts import results_of
 from tests.support.waiting import waiting
 
@@ -23,12 +24,9 @@ PICTURE = 140_000
 
 
 @pytest.fixture(autouse=True)
-def _small_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def _small_runs(bounds: Bounds) -> None:
     """A tenth of what Temporal takes: the tests need not move 50 MB."""
-    monkeypatch.setattr(room, "RUN_BYTES", 2_000_000)
-    monkeypatch.setattr(room, "TASK_BYTES", 250_000)
-    monkeypatch.setattr(room, "FAIR_BYTES", 25_000)
-    monkeypatch.setattr(room, "LEAST_BYTES", 1_000)
+    bounds(run_bytes=2_000_000, task_bytes=250_000, fair_bytes=25_000, least_bytes=1_000)
 
 
 @tool(effect="read")
@@ -78,9 +76,9 @@ async def test_what_agents_answer_has_to_fit_too(client: Client, scripted: Scrip
 
 
 async def test_an_answer_that_no_longer_fits_is_refused_and_a_shorter_one_taken(
-    client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+    client: Client, scripted: Scripted, bounds: Bounds
 ) -> None:
-    monkeypatch.setattr(room, "RUN_BYTES", 200_000)
+    bounds(run_bytes=200_000)
 
     @tool(runs_on="client")
     def ask(number: int) -> str: ...

@@ -26,9 +26,9 @@ from everturn.history import read_steps
 from everturn.live import Live
 from everturn.steps import TurnStarted as TurnStartedStep
 from everturn.testing import ScriptedModel, call, cut, fail, say, slow
-from everturn.workflows import carry
 from tests.crash.workers import workers
 from tests.support.agents import agent_on, hosting
+from tests.support.bounds import Bounds
 from tests.support.waiting import eventually
 
 Scripted = Callable[..., ScriptedModel]
@@ -229,9 +229,9 @@ async def test_a_fallback_starts_the_turn_and_its_text_over(
 
 
 async def test_streaming_goes_on_in_the_next_run_until_somebody_says_no(
-    client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+    client: Client, scripted: Scripted, bounds: Bounds
 ) -> None:
-    monkeypatch.setattr(carry, "MAX_EVENTS", 25)
+    bounds(events=25)
     agent = agent_on(scripted([STORY] * 7))
     async with hosting(client, agent):
         conversation = await client.start(agent, "0", keep_open=timedelta(minutes=1))
@@ -251,9 +251,9 @@ async def test_streaming_goes_on_in_the_next_run_until_somebody_says_no(
 
 
 async def test_one_follower_sees_the_text_of_every_run(
-    client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch, cached_conversations: int
+    client: Client, scripted: Scripted, bounds: Bounds, cached_conversations: int
 ) -> None:
-    monkeypatch.setattr(carry, "MAX_EVENTS", 12)
+    bounds(events=12)
 
     @tool
     def note(number: int) -> str:

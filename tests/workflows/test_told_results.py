@@ -10,8 +10,8 @@ import pytest
 from everturn import Approvals, Client, Conversation, tool
 from everturn.events import ToolCalled
 from everturn.testing import ScriptedModel, call
-from everturn.workflows import carry
 from tests.support.agents import agent_on, hosting
+from tests.support.bounds import Bounds
 from tests.support.tools import ask_somebody, look
 from tests.support.transcripts import results_of, results_told, told
 from tests.support.waiting import eventually, waiting
@@ -42,10 +42,10 @@ EVERY_KIND = [
 
 @pytest.mark.parametrize("short_runs", [False, True], ids=["one run", "many runs"])
 async def test_calls_of_every_kind_have_one_result_in_the_events(
-    client: Client, scripted: Scripted, cached_conversations: int, monkeypatch: pytest.MonkeyPatch, short_runs: bool
+    client: Client, scripted: Scripted, cached_conversations: int, bounds: Bounds, short_runs: bool
 ) -> None:
     if short_runs:
-        monkeypatch.setattr(carry, "MAX_EVENTS", 15)
+        bounds(events=15)
     agent = agent_on(
         scripted([EVERY_KIND, "Done."]),
         tools=[look, refund, tip, ask_somebody],

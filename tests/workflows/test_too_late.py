@@ -23,9 +23,9 @@ from everturn.events import ToolCalled
 from everturn.history import read_steps
 from everturn.testing import ScriptedModel, call, slow
 from everturn.transcript import Transcript
-from everturn.workflows import carry
 from everturn.workflows.controls import Controls
 from tests.support.agents import agent_on, hosting
+from tests.support.bounds import Bounds
 from tests.support.histories import completed_activities
 from tests.support.tools import ask_somebody, look
 from tests.support.transcripts import results_of, results_told, told
@@ -154,10 +154,10 @@ async def test_a_cancellation_that_comes_together_with_a_longer_prefix_counts(
     scripted: Scripted,
     cached_conversations: int,
     held: threading.Event,
+    bounds: Bounds,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(carry, "MAX_EVENTS", 5)
-    monkeypatch.setattr(carry, "MAX_HANDED_BYTES", 10)
+    bounds(events=5, handed_bytes=10)
     messages = ModelTurns._messages
     sent: list[str] = []
 

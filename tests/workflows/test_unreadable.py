@@ -28,8 +28,8 @@ from everturn.devserver import DevServer
 from everturn.errors import ConversationError, Stalled
 from everturn.records import Message
 from everturn.testing import ScriptedModel, call, slow
-from everturn.workflows import carry
 from tests.support.agents import agent_on, hosting
+from tests.support.bounds import Bounds
 from tests.support.histories import started
 from tests.support.operators import complete, running
 from tests.support.transcripts import results_of
@@ -314,10 +314,10 @@ async def test_a_run_that_cannot_read_what_it_was_handed_waits_for_code_that_can
 
 
 async def test_earlier_messages_that_other_code_packed_stall_the_turn_that_needs_them(
-    client: Client, scripted: Scripted, cached_conversations: int, monkeypatch: pytest.MonkeyPatch
+    client: Client, scripted: Scripted, cached_conversations: int, bounds: Bounds
 ) -> None:
     """After a rollback: as for what is not packed, but nobody looks into the pack before it is needed."""
-    monkeypatch.setattr(carry, "MAX_EVENTS", 12)  # the next run is due with the first resume
+    bounds(events=12)  # the next run is due with the first resume
     data = b64encode(zlib.compress(b'[{"role":"user","parts":[{"kind":"hologram"}]}]')).decode()
     carried = {"earlier": {"kind": "packed", "data": data}, "length": 1, "inbox": [Message.user("And?").model_dump()]}
     temporal, name = client.temporal, f"packed-{client.task_queue}"

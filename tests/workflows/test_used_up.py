@@ -12,8 +12,8 @@ from everturn import Client, Conversation
 from everturn.devserver import DevServer
 from everturn.errors import Refused
 from everturn.testing import ScriptedModel, call
-from everturn.workflows import carry
 from tests.support.agents import agent_on, hosting
+from tests.support.bounds import Bounds
 from tests.support.tools import refund
 from tests.support.transcripts import results_of
 from tests.support.waiting import waiting
@@ -31,9 +31,9 @@ async def client() -> AsyncIterator[Client]:
 
 
 async def test_commands_go_by_signal_once_the_updates_are_used_up(
-    client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+    client: Client, scripted: Scripted, bounds: Bounds
 ) -> None:
-    monkeypatch.setattr(carry, "MAX_OPEN_BYTES", 0)  # what is too large to be handed on waits where it is
+    bounds(open_bytes=0)  # what is too large to be handed on waits where it is
     calls = [call("refund", {"order_id": order, "cents": 5}, id=order) for order in ("81", "82", "83")]
     agent = agent_on(scripted([calls, "Done."]), tools=[refund])
     async with hosting(client, agent):

@@ -20,8 +20,9 @@ from everturn.models import Approvals
 from everturn.records import Decision
 from everturn.testing import ScriptedModel, call
 from everturn.web.past import Pasts, latest_run
-from everturn.workflows import ConversationWorkflow, carry, controls
+from everturn.workflows import ConversationWorkflow
 from tests.support.agents import agent_on, hosting
+from tests.support.bounds import Bounds
 from tests.support.histories import runs_of
 from tests.support.operators import signal
 from tests.support.scripts import ONE
@@ -33,9 +34,9 @@ Scripted = Callable[..., ScriptedModel]
 
 
 @pytest.fixture(autouse=True)
-def few_updates(monkeypatch: pytest.MonkeyPatch) -> None:
+def few_updates(bounds: Bounds) -> None:
     """A run is long after two updates."""
-    monkeypatch.setattr(carry, "MAX_UPDATES", 2)
+    bounds(updates=2)
 
 
 @pytest.fixture
@@ -118,9 +119,9 @@ async def test_edits_that_do_not_fit_can_be_tried_for_as_long_as_it_takes(
 
 
 async def test_the_edits_of_a_turn_are_counted_through_its_runs(
-    client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+    client: Client, scripted: Scripted, bounds: Bounds
 ) -> None:
-    monkeypatch.setattr(controls, "MOST_REFUSED_EDITS", 5)
+    bounds(refused_edits=5)
     agent = agent_on(scripted(ONE), tools=[refund])
     async with hosting(client, agent):
         conversation = await client.start(agent, "Refund 81")
@@ -341,9 +342,9 @@ async def test_a_deploy_is_checked_against_calls_that_were_planned_in_an_earlier
 
 
 async def test_what_is_too_large_to_be_handed_on_waits_where_it_is(
-    client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+    client: Client, scripted: Scripted, bounds: Bounds
 ) -> None:
-    monkeypatch.setattr(carry, "MAX_OPEN_BYTES", 1_000)
+    bounds(open_bytes=1_000)
     script = [call("refund", {"order_id": "8" * 1_000, "cents": 5}, id="a"), "Done."]
     agent = agent_on(scripted(script), tools=[refund])
     async with hosting(client, agent):
