@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -62,12 +63,14 @@ async def complete(client: Client, conversation: Conversation, name: str, result
     await handle.complete(result)
 
 
-async def delete(client: Client, conversation: Conversation, run_id: str) -> None:
-    """What `temporal workflow delete` does; returns once the run is gone."""
-    execution = WorkflowExecution(workflow_id=conversation.id, run_id=run_id)
-    request = DeleteWorkflowExecutionRequest(namespace=client.temporal.namespace, workflow_execution=execution)
-    await client.temporal.workflow_service.delete_workflow_execution(request)
-    await eventually(lambda: _gone(client, conversation, run_id), seconds=100)
+async def delete(client: Client, conversation: Conversation, *run_ids: str) -> None:
+    """What `temporal workflow delete` does; returns once the runs are gone."""
+    for run_id in run_ids:
+        execution = WorkflowExecution(workflow_id=conversation.id, run_id=run_id)
+        request = DeleteWorkflowExecutionRequest(namespace=client.temporal.namespace, workflow_execution=execution)
+        await client.temporal.workflow_service.delete_workflow_execution(request)
+    for run_id in run_ids:
+        await eventually(partial(_gone, client, conversation, run_id), seconds=100, what=f"run {run_id} is gone")
 
 
 async def _gone(client: Client, conversation: Conversation, run_id: str) -> bool:

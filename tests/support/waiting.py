@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from everturn import Client, Conversation
+from everturn.payloads import Status
 
 WAIT_SECONDS = 30.0
 
@@ -42,6 +43,18 @@ async def waiting(conversation: Conversation, *, calls: int = 1) -> tuple[str, .
         return tuple(call.call_id for call in status.waiting) if len(status.waiting) >= calls else ()
 
     return tuple(await eventually(enough, what=f"{calls} calls wait"))
+
+
+async def reaches(conversation: Conversation, state: str) -> Status:
+    """The conversation's status, once it is in that state."""
+    seen: list[Status] = []
+
+    async def there() -> bool:
+        seen[:] = [await conversation.status()]
+        return seen[0].state == state
+
+    await eventually(there, what=f"it is {state}")
+    return seen[0]
 
 
 async def nothing_runs(client: Client, conversation: Conversation) -> None:

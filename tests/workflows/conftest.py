@@ -10,7 +10,9 @@ from uuid import uuid4
 
 import pytest
 
+from everturn import Client
 from everturn.devserver import DevServer
+from everturn.namespace import Namespace
 from everturn.testing import ScriptedModel
 from tests.support.shell import TOOLS, Shell
 
@@ -35,6 +37,17 @@ def model(alone: Shell, scripted: Callable[..., ScriptedModel]) -> Callable[[Any
         alone.environment["SCRIPTED_BASE_URL"] = scripted(script).base_url
 
     return serve
+
+
+class _Forgetful(Namespace):
+    async def retention(self) -> float:
+        return 1.0
+
+
+@pytest.fixture
+def forgetful(client: Client) -> None:
+    """Workers believe that histories are deleted a second after their run, and keep what they need of them in time."""
+    client.namespace = _Forgetful(client.temporal)
 
 
 @pytest.fixture

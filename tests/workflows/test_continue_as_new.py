@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from everturn import Client, Conversation, Limits, tool
-from everturn.namespace import Namespace
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
@@ -261,14 +260,9 @@ async def test_a_revived_conversation_knows_what_was_said_long_before(
 
 @pytest.mark.timeout(300)
 async def test_what_earlier_runs_hold_is_kept_before_their_histories_are_deleted(
-    client: Client, scripted: Scripted, bounds: Bounds, monkeypatch: pytest.MonkeyPatch
+    client: Client, scripted: Scripted, bounds: Bounds, forgetful: None
 ) -> None:
     bounds(events=40, packed_bytes=0)
-
-    async def one_second(self: Namespace) -> float:
-        return 1.0
-
-    monkeypatch.setattr(Namespace, "retention", one_second)
 
     @tool
     def read_page(number: int) -> str:
@@ -281,8 +275,7 @@ async def test_what_earlier_runs_hold_is_kept_before_their_histories_are_deleted
         assert await conversation.reply() == "Read."
         runs = await runs_of(client, conversation)
         await eventually(lambda: _kept(client, conversation))
-        for run in runs[:-1]:
-            await delete(client, conversation, run)
+        await delete(client, conversation, *runs[:-1])
         worker.prefixes.clear()
         await conversation.send("And?")
         assert await conversation.reply() == "Read."

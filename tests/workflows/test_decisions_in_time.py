@@ -24,7 +24,7 @@ from tests.support.operators import reset_to_the_last_workflow_task, signal
 from tests.support.scripts import ONE
 from tests.support.tools import refund
 from tests.support.transcripts import results_of
-from tests.support.waiting import busy_in, eventually, waiting
+from tests.support.waiting import busy_in, eventually, reaches, waiting
 
 Scripted = Callable[..., ScriptedModel]
 
@@ -60,10 +60,6 @@ async def test_what_waits_is_written_down_once_however_many_calls_begin_to_wait(
 # ---------------------------------------------------------------- early
 
 
-async def stalls(conversation: Conversation) -> bool:
-    return (await conversation.status()).state == "stalled"
-
-
 @pytest.mark.parametrize(
     ("name", "payload", "said"),
     [
@@ -93,7 +89,7 @@ async def test_a_resume_by_signal_that_a_reset_applies_again_before_the_stall_is
     agent = agent_on(scripted([fail(401), "Hello."]))
     async with hosting(client, agent, cached_conversations=cached_conversations):
         conversation = await client.start(agent, "Hi")
-        await eventually(lambda: stalls(conversation))
+        await reaches(conversation, "stalled")
     await signal(conversation, "resume", {})
     await reset_to_the_last_workflow_task(client, conversation)
     async with hosting(client, agent, cached_conversations=cached_conversations):
@@ -187,7 +183,7 @@ async def test_what_was_reported_as_not_taken_is_not_carried_out_when_a_worker_c
         await conversation.approve("a", note="again")
         assert await conversation.reply() == "Done."
         await conversation.send("More")
-        await eventually(lambda: stalls(conversation))
+        await reaches(conversation, "stalled")
     (result,) = results_of(await conversation.transcript())
     assert result.decision is not None
     assert result.decision.note == "again"
@@ -263,7 +259,7 @@ async def test_a_stall_that_is_resumed_again_and_again_never_uses_up_the_updates
         conversation = await client.start(agent, "Hi", keep_open=timedelta(minutes=1))
         runs = set()
         for _ in range(7):
-            await eventually(lambda: stalls(conversation))
+            await reaches(conversation, "stalled")
             runs.add(await conversation.latest_run())
             await conversation.resume()
         assert await conversation.reply() == "Hello."

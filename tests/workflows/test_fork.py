@@ -17,7 +17,7 @@ from tests.support.bounds import Bounds
 from tests.support.scripts import page, pages, reader
 from tests.support.tools import note, read_page
 from tests.support.transcripts import results_of
-from tests.support.waiting import eventually, waiting
+from tests.support.waiting import eventually, reaches, waiting
 
 Scripted = Callable[..., ScriptedModel]
 
@@ -69,7 +69,7 @@ async def test_a_fork_behind_a_final_reply_waits_for_its_next_message(
         fork = await conversation.fork(at_turn=1, id=f"{conversation.id}-other")
         assert fork.id == f"{conversation.id}-other"
         assert await fork.reply() == "One."
-        await eventually(lambda: _is(fork, "idle"))
+        await reaches(fork, "idle")
         await fork.send("Or 2?")
         assert await fork.reply() == "Two."
         assert [one.text for one in await fork.transcript()] == ["1", "One.", "Or 2?", "Two."]
@@ -79,10 +79,6 @@ async def test_a_fork_behind_a_final_reply_waits_for_its_next_message(
         await fork.close()
         await conversation.close()
         assert (await fork.outcome()).text == (await conversation.outcome()).text == "Two."
-
-
-async def _is(conversation: Conversation, state: str) -> bool:
-    return (await conversation.status()).state == state
 
 
 async def test_a_conversation_that_ended_with_its_reply_has_forks_that_wait(client: Client, scripted: Scripted) -> None:

@@ -19,7 +19,7 @@ from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
 from tests.support.hostile import EVIL, raw
 from tests.support.shell import Shell
-from tests.support.waiting import eventually, waiting
+from tests.support.waiting import reaches, waiting
 
 Scripted = Callable[..., ScriptedModel]
 
@@ -231,16 +231,12 @@ async def test_a_stranger_who_signals_and_starts(client: Client, scripted: Scrip
         await handle.signal(names.APPROVE, {"call_id": EVIL, "note": EVIL, "by": EVIL})
         await handle.signal(EVIL, EVIL)
         conversation = client.conversation(handle.id)
-        await eventually(lambda: _is_paused(conversation))
+        await reaches(conversation, "paused")
         looks = (("show", handle.id), ("list",), ("show", handle.id, "--json"))
         assert r"\u202egnp.exe" in await asyncio.to_thread(told_by, shell, *looks)
         await handle.terminate()
         watched = told(await asyncio.to_thread(shell.run, "watch", handle.id))
         assert r"\u202egnp.exe" in watched
-
-
-async def _is_paused(conversation: Conversation) -> bool:
-    return (await conversation.status()).state == "paused"
 
 
 async def test_what_the_temporal_web_ui_shows_of_it(client: Client, hostile: Conversation) -> None:

@@ -22,7 +22,7 @@ from tests.support.operators import signal
 from tests.support.scripts import ONE
 from tests.support.tools import refund
 from tests.support.transcripts import results_of
-from tests.support.waiting import eventually, waiting
+from tests.support.waiting import eventually, reaches, waiting
 
 Scripted = Callable[..., ScriptedModel]
 
@@ -258,15 +258,11 @@ async def test_an_endless_reason_and_an_endless_wait_are_bounded(client: Client,
         conversation = await client.start(agent, "Go", keep_open=timedelta.max)
         await waiting(conversation)
         await signal(conversation, names.CANCEL_TURN, {"reason": "x" * 1_900_000})
-        await eventually(lambda: _idle(conversation))
+        await reaches(conversation, "idle")
         await conversation.close()
         outcome = await conversation.outcome()
     assert outcome.status == "cancelled"
     assert len(outcome.reason or "") < 5_000
-
-
-async def _idle(conversation: Any) -> bool:
-    return bool((await conversation.status()).state == "idle")
 
 
 async def test_a_local_tool_that_is_always_late_runs_out_of_patience(client: Client, scripted: Scripted) -> None:

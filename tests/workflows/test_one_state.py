@@ -15,7 +15,6 @@ from everturn.carryover import REMEMBERED_IDS, InRun
 from everturn.errors import Stalled
 from everturn.history import first_step, read_steps
 from everturn.models import Compaction
-from everturn.namespace import Namespace
 from everturn.steps import Commanded
 from everturn.testing import ScriptedModel, call, fail, say, slow
 from tests.support.agents import agent_on, hosting
@@ -156,14 +155,9 @@ async def test_a_turn_that_is_asked_again_after_a_summary_has_it_in_its_prefix(
 
 @pytest.mark.timeout(300)
 async def test_a_stalled_conversation_goes_on_without_the_histories_that_were_brought_along(
-    client: Client, scripted: Scripted, bounds: Bounds, monkeypatch: pytest.MonkeyPatch
+    client: Client, scripted: Scripted, bounds: Bounds, forgetful: None
 ) -> None:
     bounds(events=40, packed_bytes=0)
-
-    async def one_second(self: Namespace) -> float:
-        return 1.0
-
-    monkeypatch.setattr(Namespace, "retention", one_second)
     script, refusing = pages(10), [False]
     model = scripted(lambda messages: REFUSED if refusing[0] else script(messages))
     agent = agent_on(model, tools=[read_page])
@@ -175,8 +169,7 @@ async def test_a_stalled_conversation_goes_on_without_the_histories_that_were_br
         with pytest.raises(Stalled):
             await conversation.reply()
         await eventually(lambda: _brought_along(conversation))
-        for run in (await runs_of(client, conversation))[:-1]:
-            await delete(client, conversation, run)
+        await delete(client, conversation, *(await runs_of(client, conversation))[:-1])
         worker.prefixes.clear()
         refusing[0] = False
         await conversation.resume()

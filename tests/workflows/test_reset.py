@@ -11,20 +11,16 @@ import pytest
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import PauseActivityRequest
 
-from everturn import Client, Conversation, tool
+from everturn import Client, tool
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
 from tests.support.operators import reset_to, reset_to_the_last_workflow_task
 from tests.support.scripts import ONE
 from tests.support.tools import refund
-from tests.support.waiting import eventually, waiting
+from tests.support.waiting import eventually, reaches, waiting
 
 Scripted = Callable[..., ScriptedModel]
-
-
-async def idles(conversation: Conversation) -> bool:
-    return (await conversation.status()).state == "idle"
 
 
 async def test_a_conversation_that_is_reset_goes_on_with_its_transcript(
@@ -41,7 +37,7 @@ async def test_a_conversation_that_is_reset_goes_on_with_its_transcript(
         await waiting(conversation)
         await conversation.approve()
         assert await conversation.reply() == "Refunded."
-        await eventually(lambda: idles(conversation))  # the workflow task behind the reply is done, too
+        await reaches(conversation, "idle")  # the workflow task behind the reply is done, too
         await reset_to_the_last_workflow_task(client, conversation)
         await conversation.send("Bye")
         assert await conversation.reply() == "Bye."
@@ -100,7 +96,7 @@ async def test_a_once_call_that_a_reset_leaves_done_stays_done(
     async with hosting(client, agent, cached_conversations=cached_conversations):
         conversation = await client.start(agent, "Pay 81", keep_open=timedelta(minutes=1))
         assert await conversation.reply() == "Paid."
-        await eventually(lambda: idles(conversation))
+        await reaches(conversation, "idle")
         await reset_to_the_last_workflow_task(client, conversation)
         await conversation.send("And 82")
         assert await conversation.reply() == "Paid, too."

@@ -29,7 +29,7 @@ from tests.support.bounds import Bounds
 from tests.support.histories import completed_activities
 from tests.support.tools import ask_somebody, look
 from tests.support.transcripts import results_of, results_told, told
-from tests.support.waiting import busy_in, eventually, nothing_runs, waiting
+from tests.support.waiting import busy_in, eventually, nothing_runs, reaches, waiting
 
 Scripted = Callable[..., ScriptedModel]
 
@@ -134,7 +134,7 @@ async def test_results_that_come_together_with_a_cancellation_count_beside_a_cal
         if cancelled != "the turn":
             await handle.cancel()
         else:
-            await eventually(lambda: is_idle(conversation))
+            await reaches(conversation, "idle")
             await conversation.close()
         outcome = await conversation.outcome()
     assert outcome.status == "cancelled"
@@ -143,10 +143,6 @@ async def test_results_that_come_together_with_a_cancellation_count_beside_a_cal
     assert [result.text for result in worked] == ["worked 0", "worked 1", "worked 2"]
     assert "cut short" in asked.text
     await check_folds(client, conversation)
-
-
-async def is_idle(conversation: Conversation) -> bool:
-    return (await conversation.status()).state == "idle"
 
 
 async def test_a_cancellation_that_comes_together_with_a_longer_prefix_counts(

@@ -33,7 +33,7 @@ from tests.support.bounds import Bounds
 from tests.support.histories import started
 from tests.support.operators import complete, running
 from tests.support.transcripts import results_of
-from tests.support.waiting import eventually, waiting
+from tests.support.waiting import eventually, reaches, waiting
 
 Scripted = Callable[..., ScriptedModel]
 
@@ -45,12 +45,8 @@ def _one_try(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def stalls(conversation: Conversation) -> tuple[str, str]:
-    async def stalled() -> Any:
-        status = await conversation.status()
-        return (status.cause or "", status.cure or "") if status.state == "stalled" else None
-
-    cause, cure = await eventually(stalled, what="it stalls")
-    return cause, cure
+    status = await reaches(conversation, "stalled")
+    return status.cause or "", status.cure or ""
 
 
 OTHERS = {"message": {"role": "assistant", "parts": []}, "facts": {"limits": {"max_turns": -5}}}
