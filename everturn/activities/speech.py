@@ -28,10 +28,20 @@ class Speech:
     """The text and thoughts of one attempt. `every`: seconds between two beats, of which the first comes at once; None
     where nobody waits for them, and the ordinary beats do."""
 
-    def __init__(self, beat: Beat, *, attempt: int, every: float | None) -> None:
+    def __init__(
+        self,
+        beat: Beat,
+        *,
+        attempt: int,
+        every: float | None,
+        recent_chars: int = RECENT_CHARS,
+        max_chars: int = MAX_CHARS,
+    ) -> None:
         self._beat = beat
         self._attempt = attempt
         self._every = every
+        self._recent_chars = recent_chars
+        self._max_chars = max_chars
         self._new: list[Piece] = []
         self._pieces: list[Piece] = []
         self._at = 0
@@ -56,7 +66,7 @@ class Speech:
                 return None
             whole = time.monotonic() - self._whole_at >= 0.9 * INTERVAL_SECONDS
             self._whole_at = time.monotonic() if whole else self._whole_at
-            at, pieces = (self._at, self._pieces) if whole else _last(self._pieces, RECENT_CHARS, self._at)
+            at, pieces = (self._at, self._pieces) if whole else _last(self._pieces, self._recent_chars, self._at)
         every = INTERVAL_SECONDS if self._every is None else self._every
         return Streamed(attempt=self._attempt, every=every, at=at, pieces=tuple(pieces))
 
@@ -68,7 +78,7 @@ class Speech:
                 text = self._pieces.pop()[1] + text
             self._pieces.append((kind, text))
         del self._new[:count]
-        self._at, self._pieces = _last(self._pieces, MAX_CHARS, self._at)
+        self._at, self._pieces = _last(self._pieces, self._max_chars, self._at)
 
 
 def _last(pieces: list[Piece], chars: int, at: int) -> tuple[int, list[Piece]]:

@@ -13,11 +13,12 @@ import pytest
 
 from everturn.errors import InvalidReply, RateLimited
 from everturn.models import Model, ModelSettings
-from everturn.providers import ask, connections, http, untrusted
+from everturn.providers import ask, connections
 from everturn.providers.base import Request
 from everturn.providers.content_encoding import PIECE_BYTES, UnknownEncoding, Unreadable, decoder_of
 from everturn.records import Message
 from tests.providers.sockets import sends, server, streamed_or_not
+from tests.support.bounds import Bounds
 
 REPLY = b'{"choices":[{"message":{"content":"ok"}}]}'
 EVENTS = b'data: {"choices":[{"delta":{"content":"ok"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
@@ -82,8 +83,8 @@ async def test_layers_and_what_was_not_asked_for_are_refused_by_name(encoding: s
 
 @streamed_or_not
 @pytest.mark.parametrize("model", MODELS)
-async def test_a_bomb_is_refused_at_the_bound(model: str, stream: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "MAX_REPLY_BYTES", 1_000_000)
+async def test_a_bomb_is_refused_at_the_bound(model: str, stream: bool, bounds: Bounds) -> None:
+    bounds(reply_bytes=1_000_000)
     kind = "text/event-stream" if stream else "application/json"
     async with server(sends(head(kind, "gzip") + gzip.compress(b": \n" * 1_000_000))) as base_url:
         with pytest.raises(InvalidReply, match="longer than 1000000 bytes"):
@@ -91,10 +92,8 @@ async def test_a_bomb_is_refused_at_the_bound(model: str, stream: bool, monkeypa
 
 
 @pytest.mark.parametrize("encoding", ["gzip, gzip", "gzip", "deflate", "br"])
-async def test_an_error_whose_body_is_a_bomb_or_unreadable_is_still_that_error(
-    encoding: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(http, "MAX_ERROR_BYTES", 100_000)
+async def test_an_error_whose_body_is_a_bomb_or_unreadable_is_still_that_error(encoding: str, bounds: Bounds) -> None:
+    bounds(error_bytes=100_000)
     bomb = gzip.compress(gzip.compress(b" " * 10_000_000))
     async with server(sends(head("application/json", encoding, "429 Too Many Requests") + bomb)) as base_url:
         with pytest.raises(RateLimited) as raised:
@@ -143,8 +142,8 @@ def test_what_can_not_be_read_says_so() -> None:
         list(decoder_of({"content-encoding": "deflate"}).pieces(b"no zlib at all"))
 
 
-async def test_a_body_of_too_many_values_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(untrusted, "MAX_VALUES", 1_000)
+async def test_a_body_of_too_many_values_is_refused(bounds: Bounds) -> None:
+    bounds(json_values=1_000)
     for stream, kind, body in [
         (False, "application/json", b"[" + b"{}," * 2_000 + b"0]"),
         (True, "text/event-stream", b"data: [" + b"{}," * 2_000 + b"0]\n\n"),

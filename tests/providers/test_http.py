@@ -21,12 +21,13 @@ from everturn.errors import (
     Unavailable,
 )
 from everturn.models import Model, ModelSettings
-from everturn.providers import ToolSpec, ask, connections, generate, http
+from everturn.providers import ToolSpec, ask, connections, generate
 from everturn.providers.base import Delta, Request
 from everturn.records import Message, ToolCall, Usage
 from everturn.testing import Reply, ScriptedModel, call, cut, fail, garbage, say, slow
 from everturn.tools import tool
 from tests.providers.sockets import head, sends, server, streamed_or_not
+from tests.support.bounds import Bounds
 
 KEY = "sk-secret-0123456789"
 
@@ -154,9 +155,9 @@ async def test_a_connection_that_breaks_after_the_reply_is_whole_costs_nothing()
 
 
 async def test_a_server_that_stays_connected_after_its_last_word_is_not_waited_for(
-    monkeypatch: pytest.MonkeyPatch,
+    bounds: Bounds,
 ) -> None:
-    monkeypatch.setattr(http, "_END_SECONDS", 0.05)
+    bounds(end_seconds=0.05)
     events = b'data: {"choices":[{"delta":{"content":"all"}}]}\n\ndata: [DONE]\n\n'
     answered = asyncio.Event()
 
@@ -171,8 +172,8 @@ async def test_a_server_that_stays_connected_after_its_last_word_is_not_waited_f
 
 
 @streamed_or_not
-async def test_a_reply_without_end_is_refused(stream: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "MAX_REPLY_BYTES", 100_000)
+async def test_a_reply_without_end_is_refused(stream: bool, bounds: Bounds) -> None:
+    bounds(reply_bytes=100_000)
     content_type = "text/event-stream" if stream else "application/json"
     endless = sends(head(content_type), *[b": " + b" " * 60_000 + b"\n"] * 5)
     async with server(endless) as base_url:
@@ -180,8 +181,8 @@ async def test_a_reply_without_end_is_refused(stream: bool, monkeypatch: pytest.
             await ask(request(base_url, stream=stream))
 
 
-async def test_an_error_without_end_is_still_that_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "MAX_ERROR_BYTES", 100_000)
+async def test_an_error_without_end_is_still_that_error(bounds: Bounds) -> None:
+    bounds(error_bytes=100_000)
     async with server(sends(head("text/plain", "503 Busy"), *[b"x" * 60_000] * 5)) as base_url:
         with pytest.raises(Unavailable):
             await ask(request(base_url))

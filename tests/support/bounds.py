@@ -1,7 +1,8 @@
-"""The bounds of a conversation, set so low that a test meets them.
+"""The bounds that nobody passes in, set so low that a test meets them.
 
-A workflow is given facts and fetches none, so its bounds are constants of its code: they can't be passed in, and a new
-one would be a change that old histories have to replay under. What tests set is here, and nowhere else.
+A workflow is given facts and fetches none, so its bounds are constants of its code: a new one is a change that old
+histories have to replay under. Those of providers and activities are constants since no user has to choose them. What
+tests set of both is named here, and set nowhere else.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from everturn import state
-from everturn.activities import hosted
+from everturn import artifacts, client, guarding, packing, pollers, results, rpc, state, user_code
+from everturn.activities import beat, hosted, lost_tries, model_turns
+from everturn.providers import http, untrusted
 from everturn.workflows import carry, controls, hosts, progress, room
 
 Bounds = Callable[..., None]
@@ -41,6 +43,28 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     # How long it looks for a worker that has the agent, without a word and at all.
     "quietly": (hosted, "QUIETLY"),
     "host_patience": (hosts, "PATIENCE"),
+    # How much of a provider's answer is read, and how long its end is waited for.
+    "reply_bytes": (http, "MAX_REPLY_BYTES"),
+    "error_bytes": (http, "MAX_ERROR_BYTES"),
+    "json_values": (untrusted, "MAX_VALUES"),
+    "end_seconds": (http, "_END_SECONDS"),
+    # How much of what is stored is read.
+    "packed_objects": (packing, "MAX_OBJECTS"),
+    "artifact_bytes": (artifacts, "MAX_BYTES"),
+    "output_bytes": (model_turns, "MAX_BESIDE_REPLY_BYTES"),
+    # How long what users wrote may take.
+    "quick_seconds": (user_code, "QUICK_SECONDS"),
+    "clean_up_seconds": (user_code, "CLEAN_UP_SECONDS"),
+    "error_seconds": (results, "ERROR_SECONDS"),
+    "stand_in_seconds": (beat, "LONGEST_STAND_IN_SECONDS"),
+    # How often what its worker was lost in is tried.
+    "lost_tries": (lost_tries, "MOST"),
+    "lost_tries_of_a_tool": (lost_tries, "MOST_OF_A_TOOL"),
+    "unreadable_tries": (guarding, "TRIES"),
+    # How long a worker's word is waited for.
+    "answer_seconds": (rpc, "WORKER_TIMEOUT_SECONDS"),
+    "task_timeout": (client, "TASK_TIMEOUT"),
+    "recent_poll_seconds": (pollers, "RECENT_SECONDS"),
 }
 
 

@@ -11,7 +11,7 @@ import pytest
 import typer
 from temporalio.converter import StorageDriverClaim
 
-from everturn import artifacts, devserver, packing, storage
+from everturn import devserver, packing, storage
 from everturn.artifacts import Artifacts, name_of
 from everturn.cli import decide
 from everturn.cli.editor import NotEdited, arguments_of
@@ -23,6 +23,7 @@ from everturn.providers.catalog import resolve, without_password
 from everturn.providers.media import medium_of
 from everturn.records import Image, Message, Text, ToolResult
 from everturn.storage import DirectoryDriver
+from tests.support.bounds import Bounds
 
 LONG = 200_000
 """Characters: what is quadratic in them takes minutes, and so the test's time limit."""
@@ -78,13 +79,13 @@ def test_a_date_to_wait_for_that_is_none_counts_as_absent(offset: str) -> None:
     assert waited is None or waited == 0
 
 
-def test_packed_messages_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packed_messages_are_bounded(bounds: Bounds) -> None:
     messages = tuple(Message.user(f"{number}") for number in range(50))
     assert unpack(pack(messages)) == messages
     bomb = zlib.compress(b" " * (packing.MAX_UNPACKED_BYTES + 1) + b"[]", 9)
     with pytest.raises(ValueError, match="larger than any transcript"):
         unpack(b64encode(bomb).decode())
-    monkeypatch.setattr(packing, "MAX_OBJECTS", 60)
+    bounds(packed_objects=60)
     with pytest.raises(ValueError, match="more than any transcript has"):
         unpack(pack(messages))
 
@@ -111,12 +112,12 @@ async def test_a_stored_payload_is_a_file_of_a_payloads_size(tmp_path: Path) -> 
         await driver.retrieve(None, [StorageDriverClaim({"sha256": digest})])  # type: ignore[arg-type]
 
 
-def test_an_artifact_is_a_file_of_bounded_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_artifact_is_a_file_of_bounded_size(tmp_path: Path, bounds: Bounds) -> None:
     store = Artifacts.at(tmp_path)
     result = ToolResult(call_id="a", name="look", content=(Text(text="x" * 1000),))
     store.keep("c", result)
     assert store.read("c", "a") == result
-    monkeypatch.setattr(artifacts, "MAX_BYTES", 500)
+    bounds(artifact_bytes=500)
     with pytest.raises(OSError, match="the limit is 500"):
         store.read("c", "a")
     pipe(tmp_path / name_of("c", "b"))

@@ -207,12 +207,9 @@ async def test_the_watch_goes_on_whatever_happens(
     assert [record.getMessage().partition(" ")[0] for record in caplog.records] == ["journal.not_read"]
 
 
-def test_a_link_put_in_the_journals_place_is_not_written_through(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_link_put_in_the_journals_place_is_not_written_through(folder: Path, tmp_path: Path) -> None:
     (precious := tmp_path / "precious.txt").write_text("mine")
-    monkeypatch.setattr(journal, "MAX_BYTES", 0)
-    with Journal(folder, scope=SCOPE) as mine:
+    with Journal(folder, scope=SCOPE, max_bytes=0) as mine:
         (file,) = folder.iterdir()
         file.unlink()
         file.symlink_to(precious)

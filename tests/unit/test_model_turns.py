@@ -12,7 +12,6 @@ from temporalio.client import Client
 from temporalio.testing import ActivityEnvironment
 
 from everturn import prices
-from everturn.activities import model_turns
 from everturn.activities.beat import Heart
 from everturn.activities.model_turns import ModelTurns
 from everturn.activities.prefixes import Prefixes
@@ -22,6 +21,7 @@ from everturn.payloads import ModelReply, ModelRequest
 from everturn.records import Message
 from everturn.testing import ScriptedModel, call, say
 from tests.support.agents import agent_on
+from tests.support.bounds import Bounds
 
 
 class Order(BaseModel):
@@ -68,9 +68,9 @@ async def test_a_reply_that_wants_tools_or_was_cut_off_has_no_output(scripted: C
 
 
 async def test_an_output_too_large_for_a_payload_is_left_to_the_text(
-    scripted: Callable[..., ScriptedModel], monkeypatch: pytest.MonkeyPatch
+    scripted: Callable[..., ScriptedModel], bounds: Bounds
 ) -> None:
-    monkeypatch.setattr(model_turns, "MAX_BESIDE_REPLY_BYTES", 5)
+    bounds(output_bytes=5)
     assert (await turn(scripted(['{"id": "81"}']), output=Order)).output is None
 
 

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from temporalio.testing import ActivityEnvironment
 
-from everturn.activities import beat, speech
+from everturn.activities import beat
 from everturn.activities.beat import Beat
 from everturn.activities.speech import Speech
 from everturn.payloads import Streamed
 from everturn.providers import Delta
 
 
-def speaking(loop: asyncio.AbstractEventLoop, *, every: float | None = None) -> Speech:
-    return Speech(Beat(b"token", loop), attempt=1, every=every)
+def speaking(loop: asyncio.AbstractEventLoop, *, every: float | None = None, **bounds: int) -> Speech:
+    return Speech(Beat(b"token", loop), attempt=1, every=every, **bounds)
 
 
 @pytest.fixture
@@ -37,9 +37,8 @@ async def test_who_has_said_nothing_beats_as_ever(said: Speech) -> None:
     assert said._beat.details == ()
 
 
-async def test_a_beat_is_bounded_and_says_what_came_before_it(said: Speech, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(speech, "RECENT_CHARS", 5)
-    monkeypatch.setattr(speech, "MAX_CHARS", 12)
+async def test_a_beat_is_bounded_and_says_what_came_before_it() -> None:
+    said = speaking(asyncio.get_running_loop(), recent_chars=5, max_chars=12)
     for text in ("one two ", "three four "):
         said.take(Delta("thinking", "?"))
         said.take(Delta("text", text))

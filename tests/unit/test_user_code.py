@@ -21,6 +21,7 @@ from everturn.results import MAX_ITEMS, safe_error_text, to_parts
 from everturn.schemas import InvalidArguments
 from everturn.tools import ToolContext
 from everturn.user_code import NoThread, Threads, TookTooLong
+from tests.support.bounds import Bounds
 from tests.support.waiting import eventually
 
 CONTEXT = ToolContext()
@@ -100,9 +101,9 @@ async def test_what_blocks_is_left_behind_after_its_time(stuck: Callable[[], Any
 
 
 async def test_what_refuses_to_be_cancelled_is_left_behind_and_the_loop_can_close(
-    monkeypatch: pytest.MonkeyPatch,
+    bounds: Bounds,
 ) -> None:
-    monkeypatch.setattr(user_code, "CLEAN_UP_SECONDS", SOON)
+    bounds(clean_up_seconds=SOON)
     over = False
 
     async def refuses() -> None:
@@ -231,9 +232,9 @@ def test_an_iterator_that_ends_is_a_list() -> None:
 
 
 async def test_an_exception_whose_words_never_end_is_known_by_its_name(
-    stuck: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+    stuck: Callable[[], Any], bounds: Bounds
 ) -> None:
-    monkeypatch.setattr("everturn.results.ERROR_SECONDS", SOON)
+    bounds(error_seconds=SOON)
 
     class Silent(Exception):
         def __str__(self) -> str:
@@ -282,8 +283,8 @@ async def test_a_predicate_that_raises_anything_asks_a_person(error: BaseExcepti
     assert await refund.needs_decision({"cents": 1}) is True
 
 
-async def test_a_predicate_that_hangs_asks_a_person(stuck: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(user_code, "QUICK_SECONDS", SOON)
+async def test_a_predicate_that_hangs_asks_a_person(stuck: Callable[[], Any], bounds: Bounds) -> None:
+    bounds(quick_seconds=SOON)
 
     @tool(needs_approval=lambda _: stuck())
     def refund(cents: int) -> str: ...
@@ -301,9 +302,9 @@ async def test_a_predicate_that_hangs_asks_a_person(stuck: Callable[[], Any], mo
 
 @pytest.mark.parametrize("how", ["hangs", "exits"])
 async def test_a_validator_that_hangs_or_exits_refuses_the_arguments(
-    how: str, stuck: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+    how: str, stuck: Callable[[], Any], bounds: Bounds
 ) -> None:
-    monkeypatch.setattr(user_code, "QUICK_SECONDS", SOON)
+    bounds(quick_seconds=SOON)
 
     class Order(BaseModel):
         number: int

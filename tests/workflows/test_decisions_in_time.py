@@ -12,7 +12,7 @@ import pytest
 from temporalio.client import WorkflowHandle
 from temporalio.service import RPCError, RPCStatusCode
 
-from everturn import Client, Conversation, ToolCall, events, rpc, tool
+from everturn import Client, Conversation, ToolCall, events, tool
 from everturn.errors import Refused, Unreachable
 from everturn.records import Decision
 from everturn.testing import ScriptedModel, call, fail
@@ -163,8 +163,8 @@ COMMANDS: dict[str, Callable[[Conversation], Any]] = {
 
 
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rpc, "WORKER_TIMEOUT_SECONDS", 0.5)
+def impatient(bounds: Bounds) -> None:
+    bounds(answer_seconds=0.5)
 
 
 @pytest.mark.usefixtures("impatient")

@@ -12,7 +12,7 @@ import pytest
 from temporalio.api.workflowservice.v1 import SetWorkerDeploymentCurrentVersionRequest
 from temporalio.service import RPCError
 
-from everturn import Client, Deployment, pollers, tool
+from everturn import Client, Deployment, tool
 from everturn.deployment import Versioning
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
@@ -79,7 +79,7 @@ async def test_a_pinned_conversation_goes_on_on_the_old_worker_and_others_move(
 
 
 async def test_a_conversation_that_is_pinned_to_a_version_that_nobody_runs_is_stuck_and_not_idle(
-    client: Client, scripted: Callable[..., ScriptedModel], monkeypatch: pytest.MonkeyPatch
+    client: Client, scripted: Callable[..., ScriptedModel], bounds: Bounds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     version = Deployment(name=client.task_queue, build_id="old", versioning="pinned")
     agent = agent_on(scripted(["Hi."]), name=client.task_queue)
@@ -93,7 +93,7 @@ async def test_a_conversation_that_is_pinned_to_a_version_that_nobody_runs_is_st
         await conversation.reply()
         await eventually(lambda: _is(listed(), [("idle", "")]))
     # The server remembers a poller for minutes.
-    monkeypatch.setattr(pollers, "RECENT_SECONDS", -1.0)
+    bounds(recent_poll_seconds=-1.0)
     [(status, trouble)] = await listed()
     assert status == "stuck"
     assert f"pinned to worker version {client.task_queue}:old" in trouble

@@ -22,7 +22,7 @@ from temporalio.common import RawValue
 from temporalio.converter import JSONProtoPayloadConverter, PayloadCodec
 from temporalio.exceptions import ApplicationError
 
-from everturn import Client, Conversation, guarding, tool
+from everturn import Client, Conversation, tool
 from everturn.conversion import data_converter
 from everturn.devserver import DevServer
 from everturn.errors import ConversationError, Stalled
@@ -39,9 +39,9 @@ Scripted = Callable[..., ScriptedModel]
 
 
 @pytest.fixture(autouse=True)
-def _one_try(monkeypatch: pytest.MonkeyPatch) -> None:
+def _one_try(bounds: Bounds) -> None:
     """The server waits 10 s before a workflow task is tried for the third time."""
-    monkeypatch.setattr(guarding, "TRIES", 1)
+    bounds(unreadable_tries=1)
 
 
 async def stalls(conversation: Conversation) -> tuple[str, str]:

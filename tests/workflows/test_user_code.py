@@ -19,13 +19,14 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, field_validator
 
-from everturn import Client, Conversation, ToolContext, tool, user_code
+from everturn import Client, Conversation, ToolContext, tool
 from everturn.activities import lost_tries
 from everturn.errors import Stalled
 from everturn.testing import ScriptedModel, call, fail
 from everturn.user_code import Threads
 from everturn.workflows.progress import MAX_REPAIRS
 from tests.support.agents import agent_on, hosting
+from tests.support.bounds import Bounds
 from tests.support.transcripts import results_of
 from tests.support.waiting import eventually, waiting
 
@@ -70,9 +71,9 @@ async def test_a_predicate_that_raises_what_is_no_error_has_no_reply_paid_for_tw
 
 
 async def test_one_call_whose_predicate_hangs_is_no_delay_for_the_others_of_its_reply(
-    client: Client, scripted: Scripted, stuck: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+    client: Client, scripted: Scripted, stuck: Callable[[], Any], bounds: Bounds
 ) -> None:
-    monkeypatch.setattr(user_code, "QUICK_SECONDS", 0.3)
+    bounds(quick_seconds=0.3)
 
     @tool(needs_approval=lambda arguments: stuck() if arguments["number"] < 40 else False)
     def refund(number: int) -> str:
@@ -123,9 +124,9 @@ async def test_what_a_tool_does_to_itself_is_told_to_the_model(
 
 
 async def test_a_policy_that_hangs_stops_nobody_else_and_lets_nobody_decide(
-    client: Client, scripted: Scripted, stuck: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+    client: Client, scripted: Scripted, stuck: Callable[[], Any], bounds: Bounds
 ) -> None:
-    monkeypatch.setattr(user_code, "QUICK_SECONDS", 1.0)
+    bounds(quick_seconds=1.0)
     asked = threading.Event()
 
     def approvers(*_: Any) -> bool:
@@ -157,9 +158,9 @@ async def refused(conversation: Conversation) -> bool:
 
 @pytest.mark.parametrize("how", ["hangs", "exits"])
 async def test_a_validator_of_the_output_that_never_answers_has_the_reply_refused(
-    client: Client, scripted: Scripted, stuck: Callable[[], Any], monkeypatch: pytest.MonkeyPatch, how: str
+    client: Client, scripted: Scripted, stuck: Callable[[], Any], bounds: Bounds, how: str
 ) -> None:
-    monkeypatch.setattr(user_code, "QUICK_SECONDS", 0.3)
+    bounds(quick_seconds=0.3)
 
     class Label(BaseModel):
         text: str
@@ -258,10 +259,8 @@ async def test_a_worker_ends_though_a_tool_that_timed_out_still_blocks(
     refusing = False
 
 
-async def test_tries_that_fail_are_not_taken_for_lost_ones(
-    client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lost_tries, "MOST", 2)
+async def test_tries_that_fail_are_not_taken_for_lost_ones(client: Client, scripted: Scripted, bounds: Bounds) -> None:
+    bounds(lost_tries=2)
     failing = [fail(503, headers={"retry-after": "0.001"})] * 4
     agent = agent_on(scripted([*failing, "Done."]))
     async with hosting(client, agent):
@@ -269,9 +268,9 @@ async def test_tries_that_fail_are_not_taken_for_lost_ones(
 
 
 async def test_a_tool_that_blocks_the_loop_for_too_long_is_lost_and_not_kept_alive_for_ever(
-    client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+    client: Client, scripted: Scripted, bounds: Bounds
 ) -> None:
-    monkeypatch.setattr("everturn.activities.beat.LONGEST_STAND_IN_SECONDS", 1.0)
+    bounds(stand_in_seconds=1.0)
     attempts = []
 
     @tool
@@ -291,9 +290,9 @@ async def test_a_tool_that_blocks_the_loop_for_too_long_is_lost_and_not_kept_ali
 
 
 async def test_a_tool_that_holds_the_gil_is_not_run_for_ever(
-    client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+    client: Client, scripted: Scripted, bounds: Bounds
 ) -> None:
-    monkeypatch.setattr(lost_tries, "MOST_OF_A_TOOL", 1)
+    bounds(lost_tries_of_a_tool=1)
     tries = []
 
     @tool
@@ -422,9 +421,9 @@ async def test_a_tool_that_kills_its_workers_is_given_up_and_its_neighbours_are_
 
 
 async def test_a_local_tool_that_kills_its_workers_is_given_up(
-    client: Client, scripted: Scripted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    client: Client, scripted: Scripted, tmp_path: Path, bounds: Bounds
 ) -> None:
-    monkeypatch.setattr("everturn.client.TASK_TIMEOUT", timedelta(seconds=1))
+    bounds(task_timeout=timedelta(seconds=1))
     async with Supervisor(tmp_path, client, scripted([call("kill_here"), "Done."])) as supervised:
         conversation = await client.start("clerk", "Go")
         assert (await conversation.outcome()).text == "Done."
