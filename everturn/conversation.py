@@ -23,13 +23,13 @@ from everturn.forking import start_of_fork
 from everturn.history import first_step, read_steps
 from everturn.live import Live, interleaved
 from everturn.logs import get_logger
-from everturn.messages import Said, message_in
+from everturn.messages import Said, check_room, message_in
 from everturn.models import Model, check_provider
 from everturn.payloads import Status, WaitingCall
 from everturn.records import Message, Outcome, ResultPart, ToolCall, ToolResult
 from everturn.resets import reset_of
 from everturn.results import parts_of_blocks
-from everturn.sizes import check_input, known_id
+from everturn.sizes import LONG_MESSAGE_BYTES, check_input, known_id, size_of
 from everturn.state import State
 from everturn.steps import Finished, Step, ToolLost, TurnFailed
 from everturn.transcript import read_transcript
@@ -63,6 +63,8 @@ class Conversation:
         from now on (see `Client.start`); None leaves it as it is."""
         message_id = uuid4().hex if message_id is None else message_id
         payload = message_in(message, message_id=message_id, stream=stream)
+        if size_of(payload) > LONG_MESSAGE_BYTES:
+            check_room(payload, await self._describe())
         with self._explained():
             await self._handle.signal(names.MESSAGE, payload)
         self._sent.add(known_id(message_id))

@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
+from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionStatus
+
 from everturn import names
 from everturn.blocks import read_block
 from everturn.errors import Refused
 from everturn.payloads import MessageIn, Start
 from everturn.records import Document, Image, Message, Part, Record, Text, explain
-from everturn.sizes import check_input
+from everturn.sizes import MAX_UNREAD_BYTES, check_input, size_of
 
 Said = str | Message | Iterable[Part | str | Mapping[str, Any]]
 """A message: a text; parts (Text, Image, Document), or content blocks as dicts; or a user's Message."""
@@ -56,6 +58,18 @@ def message_in(message: Said, *, message_id: str, stream: bool | None = None) ->
     payload = checked(MessageIn, names.MESSAGE, **given, message_id=message_id, stream=stream)
     check_input(names.MESSAGE, payload)
     return payload
+
+
+def check_room(payload: MessageIn, described: WorkflowExecutionDescription) -> None:
+    """Raises Refused if what a conversation has not answered yet leaves too little of its run's history, which Temporal
+    bounds."""
+    size, so_far = size_of(payload), described.raw_description.workflow_execution_info.history_size_bytes
+    if described.status is WorkflowExecutionStatus.RUNNING and so_far + size > MAX_UNREAD_BYTES:
+        raise Refused(
+            f"Conversation {described.id!r} can't take a message of {size:,} bytes now: its run has {so_far:,} bytes, "
+            f"and the limit is {MAX_UNREAD_BYTES:,}.",
+            cure="Wait until it has answered, or send a link: short messages are taken.",
+        )
 
 
 def start_with(message: Said, *, may_be_empty: bool = False, **fields: Any) -> Start:

@@ -39,6 +39,13 @@ MAX_INPUT_BYTES = MAX_PAYLOAD_BYTES // 5
 """One message, decision or answer. A payload has to hold some together: edited arguments come twice in a tool's input,
 and a message beside what waited in a conversation that it revives."""
 
+MAX_UNREAD_BYTES = 25_000_000
+"""Of a run's history: with so many, it takes no long messages until it has answered. Each is written once more as the
+model is shown it."""
+
+LONG_MESSAGE_BYTES = 10_000
+"""Shorter ones are sent without a look at that."""
+
 MAX_INBOX_BYTES = MAX_PAYLOAD_BYTES * 3 // 10
 """The messages that go into one model turn together, or on to the next run."""
 
@@ -93,6 +100,9 @@ MAX_HANDED_BYTES = 32_000
 
 MAX_OPEN_BYTES = MAX_PAYLOAD_BYTES // 2
 """All that is handed on while calls wait for people. If it is more, they wait in the run that they began in."""
+
+MAX_OPEN_INBOX_BYTES = MAX_OPEN_BYTES * 2 // 5
+"""The inbox in that, if messages that came while calls waited have made the run full."""
 
 MAX_UNSEEN_BYTES = MAX_PAYLOAD_BYTES // 5
 """What no model has seen, in the start of a fork or of a conversation that is revived. If it is more, it becomes a part

@@ -12,7 +12,8 @@ from temporalio import workflow
 
 from everturn import names
 from everturn.carryover import REMEMBERED_IDS, CarryOver, OpenReply
-from everturn.cutting import shortened
+from everturn.cutting import cut, shortened
+from everturn.logs import workflow_log
 from everturn.payloads import Answer, Approve, Control, Deny, MessageIn, Start, State
 from everturn.records import Decision, Message
 from everturn.sizes import (
@@ -28,7 +29,7 @@ from everturn.sizes import (
 from everturn.workflows.commands import Commands, Later
 from everturn.workflows.desk import LONGEST_SECONDS, MOST_REFUSED_EDITS, Desk, Taken, iso
 from everturn.workflows.held import Held
-from everturn.workflows.room import too_full_for
+from everturn.workflows.room import left_in_run, too_full_for
 
 
 class Controls:
@@ -159,6 +160,19 @@ class Controls:
         count = max(1, how_many_fit(self.inbox, MAX_INBOX_BYTES))
         taken, self.inbox = self.inbox[:count], self.inbox[count:]
         return taken
+
+    def fit_inbox(self, room: int) -> bool:
+        """Whether the inbox can be handed to another run. If this one is full, which many long messages by signal can
+        make it, the latest of them are cut until it can: the model reads that they were."""
+        if fits(self.inbox, room):
+            return True
+        if left_in_run():
+            return False
+        self.inbox = list(cut(self.inbox, room))
+        if not fits(self.inbox, room):
+            return False  # so many that even what is left of them has to be answered first
+        workflow_log("inbox.cut", level="warning", messages=len(self.inbox), kept_bytes=room)
+        return True
 
     def _message_objection(self, said: MessageIn) -> str | None:
         if self.closing:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
 from temporalio import workflow
 from temporalio.common import RawValue
@@ -21,7 +21,7 @@ from everturn.models import Limits
 from everturn.payloads import ModelReply, ModelRequest, Start, State, Status, TranscriptPage
 from everturn.plans import PlannedCall
 from everturn.records import Outcome
-from everturn.sizes import MAX_INBOX_BYTES, MAX_OUTCOME_BYTES, fits, size_of
+from everturn.sizes import MAX_INBOX_BYTES, MAX_OPEN_INBOX_BYTES, MAX_OUTCOME_BYTES, size_of
 from everturn.workflows import carry, commands, display, starting, verdicts
 from everturn.workflows.board import Board
 from everturn.workflows.calls import Calls
@@ -274,10 +274,10 @@ class ConversationWorkflow:
         # A message that comes in now makes Temporal repeat this task, and so is in the inbox that is handed over.
         await workflow.wait_condition(workflow.all_handlers_finished)
         stop_if_cancelled()
-        if not (self._controls.may_move and fits(self._controls.inbox, MAX_INBOX_BYTES)):
+        if not (self._controls.may_move and self._controls.fit_inbox(MAX_INBOX_BYTES)):
             return  # the next boundary will do
         self._progress.turn = self._progress.turn if turn is None else turn
-        self._continue_as_new(started_at=self._started_at)
+        workflow.continue_as_new(self._handed(started_at=self._started_at))
 
     async def _continue_as_new_where_calls_wait(self, limit: str | None) -> None:
         """Goes on as a new run while nothing but people is waited for: they may take long, and try often."""
@@ -286,14 +286,13 @@ class ConversationWorkflow:
             free = self._controls.may_move and workflow.all_handlers_finished()
             return free and carry.due(updates=self._controls.commands.updates) and self._calls.only_wait
 
-        await workflow.wait_condition(lambda: self._calls.settled or due())
-        if not self._calls.settled:
+        for moment in (due, lambda: due() and self._controls.fit_inbox(MAX_OPEN_INBOX_BYTES)):
+            await workflow.wait_condition(lambda moment=moment: self._calls.settled or moment())  # type: ignore[misc]
+            if self._calls.settled:
+                return
             handed = self._handed(started_at=self._started_at, reply=self._calls.handed_on(limit=limit))
             if carry.may_be_open(handed):
                 workflow.continue_as_new(handed)
-
-    def _continue_as_new(self, *, started_at: float, owed: bool = True) -> NoReturn:
-        workflow.continue_as_new(self._handed(started_at=started_at, owed=owed))
 
     def _handed(self, *, started_at: float, owed: bool = True, reply: OpenReply | None = None) -> Start:
         """What the next run is started with."""
@@ -316,7 +315,7 @@ class ConversationWorkflow:
         await workflow.wait_condition(workflow.all_handlers_finished)
         stop_if_cancelled()
         self._controls.inbox += self._controls.late
-        self._continue_as_new(started_at=workflow.time(), owed=False)
+        workflow.continue_as_new(self._handed(started_at=workflow.time(), owed=False))
 
     # ------------------------------------------------------------ limits and the end
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from everturn import artifacts, client, guarding, packing, pollers, results, rpc, state, user_code
+from everturn import artifacts, client, guarding, messages, packing, pollers, results, rpc, state, user_code
 from everturn.activities import beat, hosted, lost_tries, model_turns
 from everturn.providers import http, untrusted
 from everturn.workflows import carry, controls, hosts, progress, room
@@ -24,6 +24,7 @@ Bounds = Callable[..., None]
 CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     # When a run is continued as a new one.
     "events": (carry, "MAX_EVENTS"),
+    "history_bytes": (carry, "MAX_HISTORY_BYTES"),
     "updates": (carry, "MAX_UPDATES"),
     # What it hands on.
     "packed_bytes": (carry, "MAX_PACKED_BYTES"),
@@ -34,6 +35,7 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     "begun_with_bytes": (state, "MAX_PACKED_AT_START_BYTES"),
     # What it takes in.
     "inbox_bytes": (controls, "MAX_INBOX_BYTES"),
+    "unread_bytes": (messages, "MAX_UNREAD_BYTES"),
     "refused_edits": (controls, "MOST_REFUSED_EDITS"),
     # How much a history may hold.
     "run_bytes": (room, "RUN_BYTES"),
