@@ -11,8 +11,8 @@ from __future__ import annotations
 import sys
 
 from everturn.errors import EverturnError
-from everturn.serving import check, end_process, run, serve
 from everturn.settings import Settings
+from everturn.worker.process import check, end_process, run, serve
 
 
 def main(arguments: list[str]) -> int:

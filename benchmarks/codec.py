@@ -15,8 +15,8 @@ from everturn.models import Model
 from everturn.providers.base import Request
 from everturn.providers.catalog import row_of
 from everturn.providers.http import PROTOCOLS
+from everturn.providers.json_values import write
 from everturn.providers.sse import Decoder
-from everturn.providers.untrusted import write
 from everturn.records import Message, Text, ToolCall, ToolResult
 
 MESSAGES = 200

@@ -5,7 +5,7 @@ from __future__ import annotations
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 
 from benchmarks.contestants.floor import Floor
-from everturn.conversion import data_converter
+from everturn.storage.data_converter import data_converter
 from everturn.workflows import ConversationWorkflow
 
 

@@ -19,8 +19,8 @@ from playwright.async_api import Page, async_playwright
 
 from everturn import Client, Worker
 from everturn.devserver import DevServer
+from everturn.loading import load_agents
 from everturn.testing import ScriptedModel
-from everturn.toolfiles import load_agents
 
 DOCS = Path(__file__).parent
 EXAMPLES = DOCS.parent / "examples"

@@ -11,26 +11,26 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from everturn.agent import Agent
-    from everturn.asking import ask_user
-    from everturn.client import Client
-    from everturn.conversation import Conversation
-    from everturn.deployment import Deployment
+    from everturn.client.client import Client
+    from everturn.client.conversation import Conversation
     from everturn.errors import EverturnError, Retry, ToolFailed
-    from everturn.hosting import Worker
     from everturn.models import Approvals, Limits, Model, ModelSettings, Patience
-    from everturn.providers import generate
+    from everturn.providers.generate import generate
     from everturn.records import Document, Image, Message, Outcome, Reply, Text, ToolCall, ToolResult, Usage
-    from everturn.servertools import CodeExecution, UnsupportedParameter, WebSearch, XSearch
-    from everturn.tooloptions import ToolOptions
-    from everturn.tools import Tool, ToolContext, tool
+    from everturn.tools.ask_user import ask_user
+    from everturn.tools.builtin import CodeExecution, UnsupportedParameter, WebSearch, XSearch
+    from everturn.tools.options import ToolOptions
+    from everturn.tools.tool import Tool, ToolContext, tool
+    from everturn.worker.deployment import Deployment
+    from everturn.worker.worker import Worker
 
 _HOMES = {
     "Agent": "agent",
     "Approvals": "models",
-    "Client": "client",
-    "CodeExecution": "servertools",
-    "Conversation": "conversation",
-    "Deployment": "deployment",
+    "Client": "client.client",
+    "CodeExecution": "tools.builtin",
+    "Conversation": "client.conversation",
+    "Deployment": "worker.deployment",
     "Document": "records",
     "EverturnError": "errors",
     "Image": "records",
@@ -43,20 +43,20 @@ _HOMES = {
     "Reply": "records",
     "Retry": "errors",
     "Text": "records",
-    "Tool": "tools",
+    "Tool": "tools.tool",
     "ToolCall": "records",
-    "ToolContext": "tools",
+    "ToolContext": "tools.tool",
     "ToolFailed": "errors",
-    "ToolOptions": "tooloptions",
+    "ToolOptions": "tools.options",
     "ToolResult": "records",
-    "UnsupportedParameter": "servertools",
+    "UnsupportedParameter": "tools.builtin",
     "Usage": "records",
-    "WebSearch": "servertools",
-    "Worker": "hosting",
-    "XSearch": "servertools",
-    "ask_user": "asking",
-    "generate": "providers",
-    "tool": "tools",
+    "WebSearch": "tools.builtin",
+    "Worker": "worker.worker",
+    "XSearch": "tools.builtin",
+    "ask_user": "tools.ask_user",
+    "generate": "providers.generate",
+    "tool": "tools.tool",
 }
 
 __all__ = [

@@ -12,13 +12,13 @@ from pydantic import BaseModel, Field, JsonValue, PydanticUserError, TypeAdapter
 
 from everturn.errors import InvalidAgent, InvalidTool
 from everturn.models import Approvals, Compaction, Limits, Model, ModelSettings, Patience, check_provider
-from everturn.outputs import Output
 from everturn.records import Decision, ToolCall
-from everturn.schemas import ModelArguments, SchemaArguments
-from everturn.servertools import ServerTool
 from everturn.spelling import known_options
-from everturn.tooloptions import ToolOptions
-from everturn.tools import NO_TIMEOUT, Tool, tool
+from everturn.tools.builtin import ServerTool
+from everturn.tools.options import ToolOptions
+from everturn.tools.output import Output
+from everturn.tools.schema import ModelArguments, SchemaArguments
+from everturn.tools.tool import NO_TIMEOUT, Tool, tool
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,64}")
 _DICT_KEYS = frozenset({"name", "description", "parameters", "type", *ToolOptions.model_fields})

@@ -1,4 +1,4 @@
-"""What happens in a conversation, for those who watch: typed events. See event_reader.py."""
+"""What happens in a conversation, for those who watch: typed events. See history/event_reader.py."""
 
 from __future__ import annotations
 

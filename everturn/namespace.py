@@ -12,7 +12,7 @@ from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from everturn import names, rpc
+from everturn import names, temporal_errors
 from everturn.logs import get_logger
 
 TRIES = 4
@@ -90,10 +90,10 @@ class _Answer(Generic[T]):
             try:
                 self._value, self.known = await self._ask(), True
             except RPCError as error:
-                if rpc.passes(error) and attempt < TRIES:
+                if temporal_errors.passes(error) and attempt < TRIES:
                     await asyncio.sleep(self._pause_seconds * 2**attempt)
                     continue
                 # Some servers keep these calls to operators: they say no each time, and one line is enough.
-                say = _log.warning if first or rpc.passes(error) else _log.debug
+                say = _log.warning if first or temporal_errors.passes(error) else _log.debug
                 say("namespace.not_told", what=self._what, error=str(error), goes_on_with=self._value)
             return

@@ -22,7 +22,7 @@ from pydantic import (
     model_validator,
 )
 
-from everturn.shapes import read_call
+from everturn.vendor_calls import read_call
 
 
 class Record(BaseModel):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from everturn import names, steps
+from everturn import names
 from everturn.carryover import (
     REMEMBERED_IDS,
     CarryOver,
@@ -18,6 +18,8 @@ from everturn.carryover import (
     WorkerFacts,
 )
 from everturn.cutting import cut, shortened
+from everturn.history import steps
+from everturn.history.transcript import Transcript, user_messages
 from everturn.packing import pack
 from everturn.payloads import Control, ModelReply, Start
 from everturn.records import Message, Usage, cost_with, results_in
@@ -30,7 +32,6 @@ from everturn.sizes import (
     known_id,
     size_of,
 )
-from everturn.transcript import Transcript, user_messages
 
 
 class State:

@@ -34,7 +34,7 @@ async def by_everturn(client: Client, contestant: Contestant, conversation_id: s
 @cache
 def everturn_client(client: Client, task_queue: str = "everturn") -> Any:
     from everturn import Client as EverturnClient
-    from everturn.conversion import data_converter
+    from everturn.storage.data_converter import data_converter
 
     config: dict[str, Any] = {**client.config(), "data_converter": data_converter}
     return EverturnClient(Client(**config), task_queue=task_queue, by="benchmark")

@@ -6,8 +6,8 @@ import os
 
 from benchmarks import work
 from everturn import Agent, Limits, tool
-from everturn.serving import serve as serve_agents
 from everturn.settings import Settings
+from everturn.worker.process import serve as serve_agents
 
 
 @tool(effect="read")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 from benchmarks.contestants.everturn import clerk
-from everturn.serving import serve as serve_agents
 from everturn.settings import Settings
+from everturn.worker.process import serve as serve_agents
 
 __all__ = ["clerk", "serve"]
 

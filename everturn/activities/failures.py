@@ -24,7 +24,7 @@ FIRST_DELAY_SECONDS = 0.5
 LONGEST_OWN_DELAY_SECONDS = 30.0
 
 FIRST_WAIT_SECONDS = 0.2
-"""Of Temporal, before it tries a failed activity again by itself, as policy.py has it. Each later one is twice that."""
+"""Of Temporal, before it tries a failed activity again by itself: see timeouts.py. Each later one is twice that."""
 
 INVALID_REPLIES = timedelta(minutes=1)
 """How long a reply that can't be read is asked for again: a server that does not speak the protocol is wrongly set up

@@ -12,7 +12,6 @@ from pydantic import JsonValue
 from pydantic_core import to_json
 from temporalio import activity
 
-from everturn.artifacts import Artifacts
 from everturn.cutting import Notice, cut, cut_part
 from everturn.logs import get_logger
 from everturn.payloads import TOO_DEEP
@@ -31,6 +30,7 @@ from everturn.records import (
     ToolResult,
 )
 from everturn.sizes import MAX_REPLY_BYTES, MAX_STORED_REPLY_BYTES, size_of, too_deep
+from everturn.storage.artifacts import Artifacts
 
 SMALL_BYTES = 2_000
 """A part of this size is left alone."""

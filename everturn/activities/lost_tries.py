@@ -22,7 +22,7 @@ from temporalio.service import RPCError
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from everturn import names
-from everturn.journal import RPC_TIMEOUT
+from everturn.activities.journal import RPC_TIMEOUT
 
 MOST_OF_A_TOOL = 5
 """Then the model is told. Two in company, three alone: nothing else was to blame for those."""

@@ -10,18 +10,17 @@ from functools import partial
 from pydantic import JsonValue
 from temporalio import activity
 
-from everturn import compaction, names, user_code
-from everturn.activities import failures, lost_tries
-from everturn.activities.beat import Beat, Heart
-from everturn.activities.hosted import agent_of
+from everturn import names
+from everturn.activities import compaction, failures, lost_tries
+from everturn.activities.heartbeat import Beat, Heart
+from everturn.activities.hosted_agents import agent_of
 from everturn.activities.large_replies import fitted
 from everturn.activities.planning import plan_calls
 from everturn.activities.prefixes import Prefixes, digest_of
 from everturn.activities.reply_details import short
-from everturn.activities.speech import Speech
+from everturn.activities.streaming import Speech
 from everturn.activities.takeover import take_over
 from everturn.agent import Agent
-from everturn.artifacts import Artifacts
 from everturn.carryover import View, WorkerFacts
 from everturn.cutting import shortened
 from everturn.errors import (
@@ -33,20 +32,22 @@ from everturn.errors import (
     InvalidSetting,
     ProviderError,
 )
-from everturn.history import read_steps
+from everturn.history.reader import read_steps
+from everturn.history.steps import TurnStarted
+from everturn.history.transcript import Transcript, filled, read_transcript
 from everturn.logs import get_logger
 from everturn.models import Model
 from everturn.namespace import Namespace
-from everturn.outputs import InvalidOutput
 from everturn.payloads import ModelReply, ModelRequest
 from everturn.plans import PlannedCall
 from everturn.prices import cost_usd
 from everturn.providers import Request, ToolSpec, ask
 from everturn.records import Message, Reply, ToolResult, Usage
-from everturn.results import safe_error_text
 from everturn.sizes import MAX_BESIDE_REPLY_BYTES, MAX_CAUSE_BYTES, MAX_DEPTH, size_of, too_deep
-from everturn.steps import TurnStarted
-from everturn.transcript import Transcript, filled, read_transcript
+from everturn.storage.artifacts import Artifacts
+from everturn.tools import user_code
+from everturn.tools.output import InvalidOutput
+from everturn.tools.results import safe_error_text
 
 MAX_HALF_TOLD = 10_000
 

@@ -9,14 +9,14 @@ import asyncio
 from collections.abc import Iterable, Sequence
 
 from everturn.agent import Agent
-from everturn.asking import question_of
 from everturn.payloads import TOO_DEEP, TOO_LARGE
 from everturn.plans import AwaitAnswer, Expiry, PlannedCall, RefuseCall, RunAgent, RunTool
-from everturn.providers.untrusted import TooDeep, parse
+from everturn.providers.json_values import TooDeep, parse
 from everturn.records import ToolCall
-from everturn.schemas import InvalidArguments
 from everturn.sizes import MAX_BESIDE_REPLY_BYTES, MAX_DEPTH, size_of
-from everturn.tools import Tool
+from everturn.tools.ask_user import question_of
+from everturn.tools.schema import InvalidArguments
+from everturn.tools.tool import Tool
 
 MAX_PLANNED_CALLS = 512
 """Of one reply. More are hardly a plan but a loop in the model: it is told so."""

@@ -10,8 +10,8 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from everturn.activities import failures
 from everturn.errors import Retry
 from everturn.logs import get_logger
-from everturn.results import safe_error_text
-from everturn.tools import Tool
+from everturn.tools.results import safe_error_text
+from everturn.tools.tool import Tool
 
 _log = get_logger("everturn.tool")
 

@@ -6,7 +6,7 @@ from temporalio import activity
 from temporalio.api.enums.v1 import TimeoutType
 from temporalio.service import RPCError
 
-from everturn.journal import RPC_TIMEOUT, release
+from everturn.activities.journal import RPC_TIMEOUT, release
 from everturn.logs import get_logger
 
 _log = get_logger("everturn.worker")

@@ -14,24 +14,24 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
 from everturn import names
-from everturn.activities import attempts, failures, lost_tries, undone
-from everturn.activities.beat import Beat, Heart
-from everturn.activities.hosted import NoLongerAvailable, request_of, tool_of
+from everturn.activities import attempts, before_reset, failures, lost_tries
+from everturn.activities.heartbeat import Beat, Heart
+from everturn.activities.hosted_agents import NoLongerAvailable, request_of, tool_of
 from everturn.activities.prefixes import Prefixes
 from everturn.activities.retries import told_in_the_end
 from everturn.activities.takeover import take_over
 from everturn.agent import Agent
-from everturn.artifacts import READ_RESULT, Artifacts
 from everturn.cutting import Notice, bounded, result_fits
 from everturn.errors import Retry
 from everturn.logs import get_logger
 from everturn.payloads import INVALID_EDIT, ToolRequest
 from everturn.records import ResultPart, Text, ToolResult
-from everturn.results import safe_error_text, to_json
-from everturn.schemas import InvalidArguments
 from everturn.sizes import INLINE_BYTES, MAX_RESULT_BYTES, larger, size_of
-from everturn.tools import Tool, ToolContext
-from everturn.user_code import NoThread, TookTooLong
+from everturn.storage.artifacts import READ_RESULT, Artifacts
+from everturn.tools.results import safe_error_text, to_json
+from everturn.tools.schema import InvalidArguments
+from everturn.tools.tool import Tool, ToolContext
+from everturn.tools.user_code import NoThread, TookTooLong
 
 _log = get_logger("everturn.tool")
 
@@ -98,7 +98,7 @@ class ToolCalls:
             if lost >= lost_tries.MOST_OF_A_TOOL:
                 return _result(name, request, _lost(tool, lost), is_error=True)
             if tool.effect == "once":
-                await undone.check(name, request)
+                await before_reset.check(name, request)
             async with self._alone.if_lost_before():
                 started = time.monotonic()
                 content, failed = await self._outcome(tool, request, beat)

@@ -19,8 +19,8 @@ from everturn.cli.decide import answer, approve, cancel_turn, close, deny, pause
 from everturn.cli.demo import demo
 from everturn.cli.doctor import doctor
 from everturn.cli.export import export
-from everturn.cli.fleet import list_
 from everturn.cli.fork import fork
+from everturn.cli.list import list_
 from everturn.cli.look import show, watch
 from everturn.cli.replay import replay
 from everturn.cli.run import run
@@ -29,8 +29,8 @@ from everturn.cli.shelf import models, tools
 from everturn.cli.web import web
 from everturn.errors import EverturnError
 from everturn.printable import printable_line
-from everturn.serving import end_process
 from everturn.utf8 import is_utf8
+from everturn.worker.process import end_process
 
 # Typer brings its own copy of click, or uses the one that is installed: this is the base of either's usage errors.
 _UsageError = cast("type[Exception]", typer.BadParameter.__base__)
@@ -89,7 +89,7 @@ def run_command(arguments: Sequence[str]) -> int:
     if wrong := [argument for argument in arguments if not is_utf8(argument)]:
         return _line(f"everturn: {wrong[0]!r} is not UTF-8.", status=2)
     try:
-        return app(list(arguments), prog_name="everturn", standalone_mode=False) or 0
+        return app([*arguments], prog_name="everturn", standalone_mode=False) or 0
     except SystemExit as ended:  # completion leaves so
         return ended.code if isinstance(ended.code, int) else 0
     except _UsageError as error:

@@ -13,7 +13,7 @@ from everturn.cli import completion
 from everturn.cli.options import AgentOption, ModelOption, SystemOption, ToolOption, YesOption
 
 if TYPE_CHECKING:
-    from everturn.cli.hosts import Wanted
+    from everturn.cli.connect import Wanted
 
 
 def chat(
@@ -28,8 +28,8 @@ def chat(
     ] = None,
 ) -> None:
     """Talk, message after message. Ctrl-C leaves, and `everturn chat --id ID` comes back."""
-    from everturn.cli.attic import remembered
-    from everturn.cli.hosts import Wanted
+    from everturn.cli.chat_files import remembered
+    from everturn.cli.connect import Wanted
 
     wanted = None
     if id and not (model or tool or system or agent):
@@ -43,9 +43,9 @@ async def _hosted(name: str) -> Wanted:
     """The agent of a conversation that runs on somebody else's worker. Raises NotFound and Unreachable."""
     from temporalio.service import RPCError, RPCStatusCode
 
-    from everturn.cli.hosts import Wanted, remote_client
+    from everturn.cli.connect import Wanted, remote_client
     from everturn.errors import NotFound
-    from everturn.history import first_step
+    from everturn.history.reader import first_step
 
     cure = "Start one with -m provider:name, or with --agent NAME."
     async with remote_client() as client:
@@ -59,9 +59,9 @@ async def _hosted(name: str) -> Wanted:
 
 
 async def _chat(wanted: Wanted, name: str, *, approve_all: bool) -> None:
-    from everturn.cli.attic import Attic
-    from everturn.cli.hosts import host
-    from everturn.cli.talk import Talk
+    from everturn.cli.chat_files import Attic
+    from everturn.cli.chat_session import Talk
+    from everturn.cli.connect import host
     from everturn.cli.terminal import Screen
 
     screen, attic = Screen(), Attic(name)

@@ -14,8 +14,8 @@ import typer
 from everturn.printable import printable_line
 
 if TYPE_CHECKING:
-    from everturn.client import Client
-    from everturn.fleet import Listed
+    from everturn.client.client import Client
+    from everturn.client.listing import Listed
 
 PATIENCE_SECONDS = 2.0
 LOOKED_AT = 200
@@ -71,7 +71,7 @@ async def _newest(client: Client) -> AsyncIterator[Listed]:
 
 
 def _asked(look: Callable[[Client], Awaitable[list[tuple[str, str]]]]) -> list[tuple[str, str]]:
-    from everturn.cli.hosts import remote_client
+    from everturn.cli.connect import remote_client
 
     async def ask() -> list[tuple[str, str]]:
         async with asyncio.timeout(PATIENCE_SECONDS), remote_client() as client:

@@ -15,7 +15,7 @@ from everturn.cli.options import IdArgument, JsonOption
 from everturn.cli.output import tell, tell_json
 
 if TYPE_CHECKING:
-    from everturn.conversation import Conversation
+    from everturn.client.conversation import Conversation
 
 CallArgument = Annotated[
     str,
@@ -42,7 +42,7 @@ def send(
 
 
 async def _send(conversation_id: str, text: str, message_id: str | None) -> bool:
-    from everturn.cli.hosts import remote_client
+    from everturn.cli.connect import remote_client
     from everturn.errors import Ended
 
     async with remote_client() as client:
@@ -164,7 +164,7 @@ def _tell(
 
 
 async def _with_conversation(conversation_id: str, how: Callable[[Conversation], Awaitable[Any]]) -> Any:
-    from everturn.cli.hosts import remote_client
+    from everturn.cli.connect import remote_client
     from everturn.errors import Ended
 
     async with remote_client() as client:

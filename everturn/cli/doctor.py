@@ -18,7 +18,7 @@ from everturn.errors import EverturnError
 
 if TYPE_CHECKING:
     from everturn.agent import Agent
-    from everturn.client import Client
+    from everturn.client.client import Client
     from everturn.settings import Settings
 
 TIMEOUT_SECONDS = 10.0
@@ -67,9 +67,9 @@ async def _gate(against: list[str]) -> list[Finding]:
     """One finding for each running conversation that these agents would not fit; or one that all fit."""
     from temporalio.service import RPCError
 
-    from everturn.client import Client
-    from everturn.gate import conflicts
-    from everturn.toolfiles import load_agents
+    from everturn.client.client import Client
+    from everturn.loading import load_agents
+    from everturn.worker.deploy_check import conflicts
 
     try:
         agents = [agent for spec in against for agent in load_agents(spec)]
@@ -86,7 +86,7 @@ async def _gate(against: list[str]) -> list[Finding]:
 
 
 def _settings() -> Settings:
-    from everturn.cli.hosts import quiet_logs
+    from everturn.cli.connect import quiet_logs
     from everturn.settings import Settings
 
     settings = Settings.load()
@@ -105,7 +105,7 @@ def _versions() -> Finding:
 async def _temporal(*, fix: bool) -> AsyncIterator[Finding]:
     from temporalio.service import RPCError
 
-    from everturn.client import Client
+    from everturn.client.client import Client
 
     try:
         async with asyncio.timeout(TIMEOUT_SECONDS):
@@ -188,7 +188,7 @@ async def _register(client: Client, lacking: list[str]) -> None:
 
 
 async def _workers(client: Client) -> Finding:
-    from everturn.cli.hosts import polling_workers
+    from everturn.cli.connect import polling_workers
 
     workers = await polling_workers(client)
     if workers:
@@ -201,7 +201,7 @@ async def _workers(client: Client) -> Finding:
 
 
 def _agents(settings: Settings) -> tuple[list[Agent], list[Finding]]:
-    from everturn.toolfiles import load_agents
+    from everturn.loading import load_agents
 
     if not settings.agents:
         return [], [Finding("agents", "note", "EVERTURN_AGENTS is not set here; only workers need it")]

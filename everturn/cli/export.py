@@ -56,7 +56,7 @@ def export(
 
 
 async def _read(ids: list[str]) -> list[Exported]:
-    from everturn.cli.hosts import remote_client
+    from everturn.cli.connect import remote_client
     from everturn.exporting import read_conversation
 
     async with remote_client() as client:

@@ -8,11 +8,11 @@ from contextlib import suppress
 from typing import Any
 
 from everturn import events, names
-from everturn.cli.desk import Desk
+from everturn.cli.approval_prompt import Desk
+from everturn.cli.narration import Live, Story
 from everturn.cli.render import folded, marked
-from everturn.cli.story import Live, Story
 from everturn.cli.terminal import Screen
-from everturn.conversation import Conversation
+from everturn.client.conversation import Conversation
 from everturn.errors import Ended
 
 RETRY_GLANCE_SECONDS = 2.0

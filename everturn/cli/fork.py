@@ -26,7 +26,7 @@ def fork(
 
 
 async def _fork(conversation_id: str, at_turn: int, new_id: str | None) -> str:
-    from everturn.cli.hosts import remote_client
+    from everturn.cli.connect import remote_client
 
     async with remote_client() as client:
         return (await client.conversation(conversation_id).fork(at_turn, id=new_id)).id

@@ -13,7 +13,7 @@ from everturn.cli.output import tell, tell_json
 
 if TYPE_CHECKING:
     from everturn.cli.terminal import Screen
-    from everturn.conversation import Conversation
+    from everturn.client.conversation import Conversation
     from everturn.payloads import Status
 
 
@@ -37,7 +37,7 @@ def watch(
 
 
 async def _show(conversation_id: str, *, as_json: bool) -> None:
-    from everturn.cli.hosts import remote_client
+    from everturn.cli.connect import remote_client
     from everturn.cli.render import transcript_lines
     from everturn.cli.terminal import Screen
 
@@ -89,8 +89,8 @@ def _print_status(conversation_id: str, status: Status, screen: Screen) -> None:
 
 
 async def _watch(conversation_id: str, since: str | None, *, as_json: bool) -> None:
-    from everturn.cli.hosts import remote_client
-    from everturn.cli.story import Story
+    from everturn.cli.connect import remote_client
+    from everturn.cli.narration import Story
     from everturn.cli.terminal import Screen
 
     screen, cursor = Screen(to_stdout=True), ""

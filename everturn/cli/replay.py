@@ -47,7 +47,7 @@ async def _replay(files: list[Path], conversation_id: str | None) -> list[dict[s
     logs.forward_core_logs()
     rows = [await _row(str(file), replay_history(file)) for file in files]
     if conversation_id:
-        from everturn.cli.hosts import remote_client
+        from everturn.cli.connect import remote_client
 
         async with remote_client() as client:
             for number, history in enumerate(await read_histories(client, conversation_id), 1):

@@ -14,9 +14,9 @@ from everturn.cli.options import AgentOption, JsonOption, ModelOption, SystemOpt
 from everturn.cli.output import hand_over, tell_json
 
 if TYPE_CHECKING:
-    from everturn.cli.hosts import Host, Wanted
+    from everturn.cli.connect import Host, Wanted
     from everturn.cli.terminal import Screen
-    from everturn.conversation import Conversation
+    from everturn.client.conversation import Conversation
     from everturn.records import Outcome
 
 
@@ -33,7 +33,7 @@ def run(
     as_json: JsonOption = False,
 ) -> None:
     """Hold a conversation until its final reply, which goes to standard output. All else goes to stderr."""
-    from everturn.cli.hosts import Wanted
+    from everturn.cli.connect import Wanted
 
     wanted = Wanted.of(model=model, tools=tool, system=system, agent=agent)
     text = _read_all() if prompt == "-" else prompt
@@ -56,7 +56,7 @@ def _read_all() -> str:
 
 
 async def _run(wanted: Wanted, text: str, name: str, *, approve_all: bool, as_json: bool) -> None:
-    from everturn.cli.hosts import host
+    from everturn.cli.connect import host
     from everturn.cli.terminal import Screen
 
     screen = Screen()

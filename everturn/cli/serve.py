@@ -22,7 +22,7 @@ def worker(
     ] = None,
 ) -> None:
     """Host agents until Ctrl-C or SIGTERM, then finish what is running."""
-    from everturn.serving import run, serve
+    from everturn.worker.process import run, serve
 
     run(serve(_settings(agents, task_queue)))
 
@@ -42,7 +42,7 @@ def up(
 async def _up(settings: Settings, *, port: int, ui_port: int, db: Path) -> None:
     from everturn.cli.terminal import Screen
     from everturn.devserver import connect_or_start
-    from everturn.serving import prepare
+    from everturn.worker.process import prepare
 
     prepare(settings)
     screen = Screen()
@@ -59,9 +59,9 @@ async def _up(settings: Settings, *, port: int, ui_port: int, db: Path) -> None:
 
 
 async def _work(agents: list[Agent], settings: Settings, options: dict[str, Any]) -> None:
-    from everturn.cli.hosts import require_namespace
-    from everturn.client import Client
-    from everturn.hosting import Worker
+    from everturn.cli.connect import require_namespace
+    from everturn.client.client import Client
+    from everturn.worker.worker import Worker
 
     if agents:
         client = await Client.connect(task_queue=settings.task_queue, **options)
@@ -81,7 +81,7 @@ async def _until_signal() -> None:
 
 
 def _load(specs: tuple[str, ...]) -> list[Agent]:
-    from everturn.toolfiles import load_agents
+    from everturn.loading import load_agents
 
     return [agent for spec in specs for agent in load_agents(spec)]
 

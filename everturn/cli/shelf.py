@@ -13,7 +13,7 @@ from everturn.cli.options import JsonOption
 from everturn.cli.output import tell_json
 
 if TYPE_CHECKING:
-    from everturn.tools import Tool
+    from everturn.tools.tool import Tool
 
 
 def tools(
@@ -21,7 +21,7 @@ def tools(
     as_json: JsonOption = False,
 ) -> None:
     """Show the tools that a file's functions become, as a model sees them."""
-    from everturn.toolfiles import load_tools
+    from everturn.loading import load_tools
 
     made = load_tools(file)
     if as_json:

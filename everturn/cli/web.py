@@ -39,7 +39,7 @@ async def _web(host: str, port: int, token: str | None, by_header: str | None) -
         raise EverturnError(
             f"The inbox needs {error.name}, which is not installed.", cure="pip install 'everturn[web]'"
         ) from None
-    from everturn.cli.hosts import remote_client, require_namespace
+    from everturn.cli.connect import remote_client, require_namespace
     from everturn.cli.terminal import Screen
     from everturn.settings import Settings
 

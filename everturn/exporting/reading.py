@@ -9,9 +9,10 @@ from typing import Literal
 from pydantic import JsonValue
 from temporalio.service import RPCError, RPCStatusCode
 
-from everturn import history, steps
 from everturn.carryover import CarryOver
-from everturn.client import Client
+from everturn.client.client import Client
+from everturn.history import steps
+from everturn.history.reader import read_steps
 from everturn.payloads import ModelRequest
 from everturn.records import Message, Outcome, Stop, Usage
 
@@ -88,7 +89,7 @@ async def read_conversation(client: Client, conversation_id: str) -> Exported:
     reader = _Reader(exported)
     for run_id in await _runs(client, conversation_id):
         try:
-            async for step in history.read_steps(client.temporal, conversation_id, run_id=run_id):
+            async for step in read_steps(client.temporal, conversation_id, run_id=run_id):
                 reader.take(step)
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:

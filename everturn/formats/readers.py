@@ -13,7 +13,7 @@ from typing import Any
 
 from everturn.models import Model
 from everturn.records import Document, Image, Message, Opaque, Part, Text, ToolResult, results_in
-from everturn.shapes import as_dict
+from everturn.vendor_calls import as_dict
 
 Json = dict[str, Any]
 

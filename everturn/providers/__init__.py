@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from everturn.providers.base import Delta, Request, ToolSpec
-from everturn.providers.generation import generate
+from everturn.providers.generate import generate
 
 if TYPE_CHECKING:
     from everturn.providers.http import ask

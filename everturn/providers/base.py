@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
 from everturn.errors import InvalidTool
 from everturn.models import Model, ModelSettings
 from everturn.records import Document, Image, Message, Opaque, Part, ServerToolUse, Thinking
-from everturn.servertools import ServerTool, UnsupportedParameter
-from everturn.tooloptions import ToolOptions
+from everturn.tools.builtin import ServerTool, UnsupportedParameter
+from everturn.tools.options import ToolOptions
 
 if TYPE_CHECKING:
-    from everturn.tools import Tool
+    from everturn.tools.tool import Tool
 
 T = TypeVar("T")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from everturn.models import Model
-from everturn.providers.untrusted import a_str, mended
+from everturn.providers.json_values import a_str, mended
 
 MODEL: Final = "model"
 SERVICE_TIER: Final = "service_tier"

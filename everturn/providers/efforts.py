@@ -3,7 +3,7 @@
 By provider, then by the model's name: the first row that matches counts. A model without a row is asked for what was
 set. Sources, 2026: models.dev (`reasoning_options`), the vendors' pages on reasoning, and their error texts, such as
 "Unsupported value: 'minimal' is not supported with the 'gpt-5.1' model". Anthropic's levels are in
-`anthropic_messages_options`, beside the budgets of its older models; so are the budgets of Gemini 2.5 in `gemini`.
+`anthropic_messages/options.py`, beside the budgets of its older models; those of Gemini 2.5 are in `gemini/request.py`.
 """
 
 from __future__ import annotations

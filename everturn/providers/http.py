@@ -16,7 +16,7 @@ from everturn.providers.base import Delta, OnDelta, Request
 from everturn.providers.catalog import Endpoint, ProtocolName, resolve
 from everturn.providers.connections import aclose, lent
 from everturn.providers.content_encoding import ACCEPTED, PIECE_BYTES, UnknownEncoding, Unreadable, decoder_of
-from everturn.providers.untrusted import TooManyValues, a_dict, parse, write
+from everturn.providers.json_values import TooManyValues, a_dict, parse, write
 from everturn.records import Reply
 
 __all__ = ["aclose", "ask"]

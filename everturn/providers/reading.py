@@ -7,8 +7,8 @@ from typing import Any, Final
 from everturn.errors import InvalidReply
 from everturn.models import Model
 from everturn.providers.failures import ErrorInReply
+from everturn.providers.json_values import parse
 from everturn.providers.sse import Event
-from everturn.providers.untrusted import parse
 
 MAX_CALLS: Final = 2048
 """In one reply; see MAX_PLANNED_CALLS too. With more, what the model would have to be told fits no payload."""

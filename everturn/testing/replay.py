@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from temporalio.client import WorkflowHistory
     from temporalio.converter import DataConverter
 
-    from everturn.client import Client
+    from everturn.client.client import Client
 
 SOMEBODY = "somebody"
 """Stands in recordings for the names of machines and processes."""
@@ -53,13 +53,13 @@ async def replay_history(history: Path | str | WorkflowHistory, *, data_converte
     """
     from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 
-    from everturn import conversion
-    from everturn.history import HistoryReader
+    from everturn.history.reader import HistoryReader
+    from everturn.storage.data_converter import configured
     from everturn.workflows import ConversationWorkflow
 
     place = str(history) if isinstance(history, Path | str) else history.workflow_id
     loaded = _load(Path(history)) if isinstance(history, Path | str) else history
-    converter = data_converter or conversion.configured()
+    converter = data_converter or configured()
     if loaded.events:
         await HistoryReader(converter).read(loaded.events[0])  # what can't be read is no divergence
     replayer = Replayer(

@@ -15,13 +15,13 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 from temporalio.service import RPCError
 
-from everturn.client import Client
+from everturn.client.client import Client
 from everturn.errors import AlreadyStarted, Ended, EverturnError, NotFound, Refused, Unreachable
 from everturn.events import CURSOR
 from everturn.web.auth import Gate
-from everturn.web.fleet import Fleet
-from everturn.web.past import Pasts
-from everturn.web.posts import POSTS
+from everturn.web.earlier_events import Pasts
+from everturn.web.listing import Fleet
+from everturn.web.requests import POSTS
 from everturn.web.stream import STUCK_SECONDS, Stream
 
 PAGE: Final = Path(__file__).parent / "page"

@@ -15,11 +15,11 @@ from typing import Any
 
 from temporalio.service import RPCError
 
-from everturn.client import Client
+from everturn.client.client import Client
 from everturn.errors import EverturnError, NotFound
-from everturn.web.fleet import Fleet
+from everturn.web.earlier_events import latest_run
+from everturn.web.listing import Fleet
 from everturn.web.outbox import Outbox, Told
-from everturn.web.past import latest_run
 
 BEAT_SECONDS = 15.0
 """Something is sent at least so often: proxies cut what is silent, and each side learns when the other has gone."""

@@ -22,17 +22,17 @@ from everturn.payloads import ModelReply, ModelRequest, Start, State, Status, Tr
 from everturn.plans import PlannedCall
 from everturn.records import Outcome
 from everturn.sizes import MAX_INBOX_BYTES, MAX_OPEN_INBOX_BYTES, MAX_OUTCOME_BYTES, size_of
-from everturn.workflows import carry, commands, display, starting, verdicts
-from everturn.workflows.board import Board
-from everturn.workflows.calls import Calls
-from everturn.workflows.cancelling import stop_if_cancelled
+from everturn.workflows import continue_as_new, handlers, start_input, tool_results, web_ui
+from everturn.workflows.activity_results import CURE, Reading, Unreadable
+from everturn.workflows.awaited_worker import Hosts
+from everturn.workflows.cancellation import stop_if_cancelled
 from everturn.workflows.chain import Chain
-from everturn.workflows.controls import Controls
-from everturn.workflows.hosts import Hosts
-from everturn.workflows.policy import model_options, turn_group
+from everturn.workflows.commands import Controls
 from everturn.workflows.progress import Progress
-from everturn.workflows.reading import CURE, Reading, Unreadable
 from everturn.workflows.subagents import SubAgents
+from everturn.workflows.timeouts import model_options, turn_group
+from everturn.workflows.tool_calls import Calls
+from everturn.workflows.visibility import Board
 
 OutcomeStatus = Literal["completed", "limit_reached", "cancelled", "failed"]
 
@@ -42,12 +42,12 @@ class ConversationWorkflow:
     @workflow.init
     def __init__(self, *inputs: Any) -> None:
         # Here and not in run(): a signal can come in before run() begins, and belongs behind what the start brings.
-        self._opening = starting.read(inputs)
+        self._opening = start_input.read(inputs)
         start = self._opening.start
         carry_over = start.carry or CarryOver()
         self._start = start.model_copy(update={"carry": None})  # it may be large, and lives as long as the run
         self._progress = Progress.from_carry(carry_over)
-        self._progress.earlier = carry.held(carry_over.earlier)
+        self._progress.earlier = continue_as_new.held(carry_over.earlier)
         self._controls = Controls(start, on_change=self._show)
         self._reading = Reading()
         self._agents = SubAgents(self._controls.desk, self._reading, tenant=self._start.tenant, on_change=self._show)
@@ -82,7 +82,7 @@ class ConversationWorkflow:
             workflow.continue_as_new(self._opening.handed_on(self._controls.inbox))
         if self._opening.problem:
             raise ApplicationError(self._opening.problem, type="InvalidStart", non_retryable=True)
-        self._keeper = asyncio.create_task(carry.keep_in_time(self._progress, self._reading))
+        self._keeper = asyncio.create_task(continue_as_new.keep_in_time(self._progress, self._reading))
         try:
             limit = await self._converse()
             if self._controls.late:
@@ -199,13 +199,13 @@ class ConversationWorkflow:
                 if self._controls.closing:
                     self._controls.abandoned = True  # nobody is going to resume it
                     return None
-                if fallback := verdicts.detail(error, "fallback"):
+                if fallback := tool_results.detail(error, "fallback"):
                     self._controls.model = fallback
-                elif verdicts.detail(error, "too_long") and not summarise:
+                elif tool_results.detail(error, "too_long") and not summarise:
                     await self._summarise()
                 else:
                     self._controls.model = first  # who resumes it has the whole line of fallbacks again
-                    await self._controls.stalled(verdicts.cause_of(error), verdicts.detail(error, "cure"))
+                    await self._controls.stalled(tool_results.cause_of(error), tool_results.detail(error, "cure"))
 
     async def _call_model(self, conclude: str | None, *, summarise: bool) -> ModelReply:
         progress = self._progress
@@ -224,7 +224,7 @@ class ConversationWorkflow:
             stream=self._controls.stream,
             calls_left=progress.calls_left(self._limits),
         )
-        summary = display.turn_summary(progress.turn, self._controls.model or progress.model, summarise=summarise)
+        summary = web_ui.turn_summary(progress.turn, self._controls.model or progress.model, summarise=summarise)
 
         async def start(hand_back_for: float | None) -> ModelReply:
             handle = workflow.start_activity(
@@ -268,9 +268,9 @@ class ConversationWorkflow:
     async def _continue_as_new_where_long(self, *, turn: int | None = None) -> None:
         """Goes on as a new run, at a turn boundary: replay takes time with every event, and runs in one piece. `turn`:
         the last one that is over, if another has begun."""
-        if not carry.due(updates=self._controls.commands.updates):
+        if not continue_as_new.due(updates=self._controls.commands.updates):
             return
-        await carry.fit_unseen(self._progress, self._reading, agent=self._start.agent)
+        await continue_as_new.fit_unseen(self._progress, self._reading, agent=self._start.agent)
         # A message that comes in now makes Temporal repeat this task, and so is in the inbox that is handed over.
         await workflow.wait_condition(workflow.all_handlers_finished)
         stop_if_cancelled()
@@ -284,19 +284,19 @@ class ConversationWorkflow:
 
         def due() -> bool:
             free = self._controls.may_move and workflow.all_handlers_finished()
-            return free and carry.due(updates=self._controls.commands.updates) and self._calls.only_wait
+            return free and continue_as_new.due(updates=self._controls.commands.updates) and self._calls.only_wait
 
         for moment in (due, lambda: due() and self._controls.fit_inbox(MAX_OPEN_INBOX_BYTES)):
             await workflow.wait_condition(lambda moment=moment: self._calls.settled or moment())  # type: ignore[misc]
             if self._calls.settled:
                 return
             handed = self._handed(started_at=self._started_at, reply=self._calls.handed_on(limit=limit))
-            if carry.may_be_open(handed):
+            if continue_as_new.may_be_open(handed):
                 workflow.continue_as_new(handed)
 
     def _handed(self, *, started_at: float, owed: bool = True, reply: OpenReply | None = None) -> Start:
         """What the next run is started with."""
-        handed = carry.over(
+        handed = continue_as_new.over(
             self._progress,
             self._controls,
             facts=self._facts,
@@ -311,7 +311,7 @@ class ConversationWorkflow:
     async def _take_up_again(self) -> None:
         """What was said while it closed takes it up again as a new run, as it would have right after its end."""
         self._cut_short("the conversation was closed")
-        await carry.fit_unseen(self._progress, self._reading, agent=self._start.agent)
+        await continue_as_new.fit_unseen(self._progress, self._reading, agent=self._start.agent)
         await workflow.wait_condition(workflow.all_handlers_finished)
         stop_if_cancelled()
         self._controls.inbox += self._controls.late
@@ -389,7 +389,7 @@ class ConversationWorkflow:
 
     @workflow.query(name=names.TRANSCRIPT, description='A page of the messages: {"from": 0, "limit": 50}.')
     def transcript(self, *inputs: Any) -> dict[str, Any]:
-        page = commands.read(TranscriptPage, inputs)
+        page = handlers.read(TranscriptPage, inputs)
         progress = self._progress
         start = max(page.start, progress.held_from)
         return {

@@ -15,7 +15,7 @@ from everturn.models import Limits
 from everturn.payloads import ModelReply
 from everturn.records import Message, Text, ToolResult, Usage, cost_with, results_in
 from everturn.sizes import INLINE_BYTES, MAX_DELTA_BYTES, MAX_PAGE_BYTES, fits, larger, size_of
-from everturn.workflows import display
+from everturn.workflows import web_ui
 
 MAX_REPAIRS = 2
 """Times that the model is asked to mend a final reply."""
@@ -39,7 +39,7 @@ class Progress:
     held: deque[str] = field(default_factory=deque)
     """The prefix's last messages, as JSON: short ones take an eighth of the memory that their records take."""
     held_chars: int = 0
-    lines: deque[str] = field(default_factory=lambda: deque(maxlen=display.LATEST_LINES))
+    lines: deque[str] = field(default_factory=lambda: deque(maxlen=web_ui.LATEST_LINES))
     """The prefix's last messages, in short."""
     unseen: list[Message] = field(default_factory=list)
     """The messages behind the prefix."""
@@ -78,9 +78,7 @@ class Progress:
             usage=carry.usage,
             cost_usd=carry.cost_usd,
             last_text=carry.last_text,
-            lines=deque(
-                display.lines([_said(carry.last_text)] if carry.last_text else []), maxlen=display.LATEST_LINES
-            ),
+            lines=deque(web_ui.lines([_said(carry.last_text)] if carry.last_text else []), maxlen=web_ui.LATEST_LINES),
             repairs=carry.repairs,
             view=carry.view,
             summary_due=carry.summary_due,
@@ -94,7 +92,7 @@ class Progress:
 
     def latest(self, count: int) -> list[str]:
         """The last messages in short, those that no model has seen included."""
-        return [*self.lines, *display.lines(self.unseen)][-count:]
+        return [*self.lines, *web_ui.lines(self.unseen)][-count:]
 
     @property
     def told(self) -> tuple[str, ...]:
@@ -161,7 +159,7 @@ class Progress:
     def _take_in(self, messages: list[Message]) -> None:
         """From now on, these are the end of the prefix."""
         self.position += len(messages)
-        self.lines.extend(display.lines(messages))
+        self.lines.extend(web_ui.lines(messages))
         written = [message.model_dump_json() for message in messages]
         self.held.extend(written)
         self.held_chars += sum(map(len, written))

@@ -16,10 +16,10 @@ from everturn.payloads import AskedAgent, Caller, Control, Start
 from everturn.plans import RunAgent
 from everturn.records import Outcome, ToolCall
 from everturn.sizes import MAX_OUTCOME_BYTES, child_id
-from everturn.workflows.cancelling import stop_if_cancelled
-from everturn.workflows.desk import Desk
-from everturn.workflows.policy import sub_agent_options
-from everturn.workflows.reading import Reading
+from everturn.workflows.activity_results import Reading
+from everturn.workflows.approvals import Desk
+from everturn.workflows.cancellation import stop_if_cancelled
+from everturn.workflows.timeouts import sub_agent_options
 
 
 class SubAgents:

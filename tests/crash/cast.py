@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from everturn import Agent, ToolContext, tool
-from everturn.workflows import carry, controls
+from everturn.workflows import commands, continue_as_new
 from tests.crash import mutants
 from tests.crash.ledger import Ledger
 
@@ -19,10 +19,10 @@ TURN_CHARS = 4_000
 """Of messages, in one turn. The replay agrees on it, too."""
 
 # Short runs, so that kills hit the change from one to the next too. All workers and the replay agree on it.
-carry.MAX_EVENTS = int(os.environ.get(RUN_EVENTS, carry.MAX_EVENTS))
+continue_as_new.MAX_EVENTS = int(os.environ.get(RUN_EVENTS, continue_as_new.MAX_EVENTS))
 
 # So that one long message fills a turn, and others wait in the inbox when a run goes on as the next.
-controls.MAX_INBOX_BYTES = TURN_CHARS
+commands.MAX_INBOX_BYTES = TURN_CHARS
 
 mutants.apply(os.environ.get(mutants.MUTANT, ""))
 

@@ -14,11 +14,11 @@ from typing import Any
 from temporalio.common import RetryPolicy
 
 from everturn.records import Decision, ToolResult
-from everturn.tools import Tool
-from everturn.workflows import calls, carry
-from everturn.workflows.calls import Calls
-from everturn.workflows.controls import Controls
-from everturn.workflows.desk import Taken
+from everturn.tools.tool import Tool
+from everturn.workflows import continue_as_new, tool_calls
+from everturn.workflows.approvals import Taken
+from everturn.workflows.commands import Controls
+from everturn.workflows.tool_calls import Calls
 
 MUTANT = "CRASH_TEST_MUTANT"
 
@@ -63,12 +63,12 @@ def _edits_ignored() -> None:
 
 def _inbox_dropped() -> None:
     """What waits in the inbox is not handed on when a run continues as a new one."""
-    over = carry.over
+    over = continue_as_new.over
 
     def wrong(*args: Any, **options: Any) -> Any:
         return over(*args, **options).model_copy(update={"inbox": ()})
 
-    carry.over = wrong
+    continue_as_new.over = wrong
 
 
 def _result_dropped() -> None:
@@ -126,12 +126,12 @@ def _message_twice() -> None:
 
 def _once_again() -> None:
     """A `once` call whose worker was lost is run again by itself."""
-    options = calls.tool_options
+    options = tool_calls.tool_options
 
     def wrong(plan: Any) -> dict[str, Any]:
         return options(plan) | {"retry_policy": RetryPolicy(initial_interval=timedelta(milliseconds=200))}
 
-    calls.tool_options = wrong
+    tool_calls.tool_options = wrong
 
 
 MUTANTS = {

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from temporalio.service import RPCError
 
-from everturn import Client, Conversation, rpc
+from everturn import Client, Conversation, temporal_errors
 from everturn.errors import Ended, EverturnError, NotFound, Refused, Stalled, Unreachable
 from everturn.events import AnswerRequested, ApprovalRequested
 from tests.crash.stories import Story
@@ -163,7 +163,7 @@ class People:
             case "answer":
                 await conversation.answer(call_id, answer_to(call_id))
             case "signal":
-                with rpc.explained(self.client.temporal, conversation.id):
+                with temporal_errors.explained(self.client.temporal, conversation.id):
                     await handle.signal("approve", {"call_id": call_id, "by": "signal"})
                 raise Refused("a signal is not answered: look whether it was taken")
             case "both":

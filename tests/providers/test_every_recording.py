@@ -27,7 +27,7 @@ from everturn.models import Model
 from everturn.providers import anthropic_messages, failures, openai_chat
 from everturn.providers.catalog import Endpoint, row_of
 from everturn.providers.failures import ErrorInReply
-from everturn.providers.untrusted import a_dict
+from everturn.providers.json_values import a_dict
 from everturn.records import Message, Reply, Text
 from tests.providers.benign import opaque, plain
 from tests.providers.recorded import (

@@ -12,7 +12,7 @@ from everturn.models import Model, ModelSettings
 from everturn.providers.base import Request, ToolSpec
 from everturn.providers.gemini import encode
 from everturn.records import Document, Image, Message, Opaque, ServerToolUse, Text, Thinking, ToolCall
-from everturn.servertools import CodeExecution, UnsupportedParameter, WebSearch, XSearch
+from everturn.tools.builtin import CodeExecution, UnsupportedParameter, WebSearch, XSearch
 from tests.providers.messages import assistant, result, results
 
 WEATHER = ToolSpec("weather", "The weather", {"type": "object", "properties": {"city": {"type": "string"}}})

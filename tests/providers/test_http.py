@@ -25,7 +25,7 @@ from everturn.providers import ToolSpec, ask, connections, generate
 from everturn.providers.base import Delta, Request
 from everturn.records import Message, ToolCall, Usage
 from everturn.testing import Reply, ScriptedModel, call, cut, fail, garbage, say, slow
-from everturn.tools import tool
+from everturn.tools.tool import tool
 from tests.providers.sockets import head, sends, server, streamed_or_not
 from tests.support.bounds import Bounds
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everturn.providers.ids import call_ids
+from everturn.providers.call_ids import call_ids
 from everturn.records import Message, ToolCall
 
 EARLIER = (Message(role="assistant", parts=(ToolCall(call_id="x", name="a"), ToolCall(call_id="call_1_0", name="b"))),)

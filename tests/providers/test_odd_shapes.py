@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from everturn.conversion import data_converter
 from everturn.errors import InvalidReply
 from everturn.models import Model, ModelSettings
 from everturn.payloads import ModelReply
@@ -21,9 +20,10 @@ from everturn.providers.base import Request
 from everturn.providers.catalog import row_of
 from everturn.providers.failures import ErrorInReply
 from everturn.providers.http import PROTOCOLS, WireProtocol, ask
+from everturn.providers.json_values import write
 from everturn.providers.sse import Event
-from everturn.providers.untrusted import write
 from everturn.records import Message, Reply, Text, ToolResult
+from everturn.storage.data_converter import data_converter
 from everturn.testing import ScriptedModel
 
 Chunk = dict[str, Any]

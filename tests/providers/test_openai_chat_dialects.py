@@ -26,7 +26,7 @@ from everturn.records import (
     ToolCall,
     ToolResult,
 )
-from everturn.servertools import CodeExecution, ServerTool, UnsupportedParameter, WebSearch, XSearch
+from everturn.tools.builtin import CodeExecution, ServerTool, UnsupportedParameter, WebSearch, XSearch
 
 WEATHER = ToolSpec("weather")
 QUESTION = Message.user("?")

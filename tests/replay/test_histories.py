@@ -18,8 +18,8 @@ from everturn import Client
 from everturn.devserver import DevServer
 from everturn.errors import NotFound
 from everturn.testing import Diverged, record_history, replay_history
-from everturn.workflows.calls import Calls
 from everturn.workflows.conversation import ConversationWorkflow
+from everturn.workflows.tool_calls import Calls
 from tests.replay.kinds import KINDS
 from tests.replay.record import HISTORIES
 from tests.support.agents import agent_on, hosting
@@ -48,7 +48,7 @@ async def test_an_activity_more_than_the_history_has_is_noticed(monkeypatch: pyt
         await workflow.execute_activity("check_the_weather", schedule_to_close_timeout=HEARTBEAT)
         return await turn(self, **options)
 
-    from everturn.workflows.policy import HEARTBEAT_TIMEOUT as HEARTBEAT
+    from everturn.workflows.timeouts import HEARTBEAT_TIMEOUT as HEARTBEAT
 
     monkeypatch.setattr(ConversationWorkflow, "_model_turn", with_one_more)
     with pytest.raises(Diverged, match=r"plain_reply\.json diverges: .*Nondeterminism"):

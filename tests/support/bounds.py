@@ -13,42 +13,45 @@ from typing import Any
 
 import pytest
 
-from everturn import artifacts, client, guarding, messages, packing, pollers, results, rpc, state, user_code
-from everturn.activities import beat, hosted, lost_tries, model_turns
-from everturn.providers import http, untrusted
-from everturn.workflows import carry, controls, hosts, progress, room
+from everturn import packing, state, temporal_errors
+from everturn.activities import heartbeat, hosted_agents, lost_tries, model_turns
+from everturn.client import client, messages, pollers
+from everturn.providers import http, json_values
+from everturn.storage import artifacts, unreadable
+from everturn.tools import results, user_code
+from everturn.workflows import awaited_worker, commands, continue_as_new, history_budget, progress
 
 Bounds = Callable[..., None]
 """`bounds(events=40)`: for as long as the test lasts, and while its histories are replayed."""
 
 CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     # When a run is continued as a new one.
-    "events": (carry, "MAX_EVENTS"),
-    "history_bytes": (carry, "MAX_HISTORY_BYTES"),
-    "updates": (carry, "MAX_UPDATES"),
+    "events": (continue_as_new, "MAX_EVENTS"),
+    "history_bytes": (continue_as_new, "MAX_HISTORY_BYTES"),
+    "updates": (continue_as_new, "MAX_UPDATES"),
     # What it hands on.
-    "packed_bytes": (carry, "MAX_PACKED_BYTES"),
-    "open_bytes": (carry, "MAX_OPEN_BYTES"),
-    "handed_bytes": (carry, "MAX_HANDED_BYTES"),
+    "packed_bytes": (continue_as_new, "MAX_PACKED_BYTES"),
+    "open_bytes": (continue_as_new, "MAX_OPEN_BYTES"),
+    "handed_bytes": (continue_as_new, "MAX_HANDED_BYTES"),
     "held_chars": (progress, "MAX_HELD_CHARS"),
     # What a fork or a revived conversation begins with.
     "begun_with_bytes": (state, "MAX_PACKED_AT_START_BYTES"),
     # What it takes in.
-    "inbox_bytes": (controls, "MAX_INBOX_BYTES"),
+    "inbox_bytes": (commands, "MAX_INBOX_BYTES"),
     "unread_bytes": (messages, "MAX_UNREAD_BYTES"),
-    "refused_edits": (controls, "MOST_REFUSED_EDITS"),
+    "refused_edits": (commands, "MOST_REFUSED_EDITS"),
     # How much a history may hold.
-    "run_bytes": (room, "RUN_BYTES"),
-    "task_bytes": (room, "TASK_BYTES"),
-    "fair_bytes": (room, "FAIR_BYTES"),
-    "least_bytes": (room, "LEAST_BYTES"),
+    "run_bytes": (history_budget, "RUN_BYTES"),
+    "task_bytes": (history_budget, "TASK_BYTES"),
+    "fair_bytes": (history_budget, "FAIR_BYTES"),
+    "least_bytes": (history_budget, "LEAST_BYTES"),
     # How long it looks for a worker that has the agent, without a word and at all.
-    "quietly": (hosted, "QUIETLY"),
-    "host_patience": (hosts, "PATIENCE"),
+    "quietly": (hosted_agents, "QUIETLY"),
+    "host_patience": (awaited_worker, "PATIENCE"),
     # How much of a provider's answer is read, and how long its end is waited for.
     "reply_bytes": (http, "MAX_REPLY_BYTES"),
     "error_bytes": (http, "MAX_ERROR_BYTES"),
-    "json_values": (untrusted, "MAX_VALUES"),
+    "json_values": (json_values, "MAX_VALUES"),
     "end_seconds": (http, "_END_SECONDS"),
     # How much of what is stored is read.
     "packed_objects": (packing, "MAX_OBJECTS"),
@@ -58,13 +61,13 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     "quick_seconds": (user_code, "QUICK_SECONDS"),
     "clean_up_seconds": (user_code, "CLEAN_UP_SECONDS"),
     "error_seconds": (results, "ERROR_SECONDS"),
-    "stand_in_seconds": (beat, "LONGEST_STAND_IN_SECONDS"),
+    "stand_in_seconds": (heartbeat, "LONGEST_STAND_IN_SECONDS"),
     # How often what its worker was lost in is tried.
     "lost_tries": (lost_tries, "MOST"),
     "lost_tries_of_a_tool": (lost_tries, "MOST_OF_A_TOOL"),
-    "unreadable_tries": (guarding, "TRIES"),
+    "unreadable_tries": (unreadable, "TRIES"),
     # How long a worker's word is waited for.
-    "answer_seconds": (rpc, "WORKER_TIMEOUT_SECONDS"),
+    "answer_seconds": (temporal_errors, "WORKER_TIMEOUT_SECONDS"),
     "task_timeout": (client, "TASK_TIMEOUT"),
     "recent_poll_seconds": (pollers, "RECENT_SECONDS"),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 
 from everturn import Client, Conversation
-from everturn.conversion import data_converter
+from everturn.storage.data_converter import data_converter
 from everturn.workflows import ConversationWorkflow
 
 TWO_MIB = 2 * 1024 * 1024

@@ -11,9 +11,9 @@ from pydantic import BaseModel
 from everturn.agent import Agent
 from everturn.errors import EverturnError, InvalidAgent, InvalidModel, InvalidTool
 from everturn.models import Limits, Model, ModelSettings, Patience
-from everturn.schemas import InvalidArguments
-from everturn.servertools import CodeExecution, WebSearch, XSearch
-from everturn.tools import tool
+from everturn.tools.builtin import CodeExecution, WebSearch, XSearch
+from everturn.tools.schema import InvalidArguments
+from everturn.tools.tool import tool
 
 
 class Widget: ...

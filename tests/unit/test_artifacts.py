@@ -11,11 +11,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from everturn import Agent, Text, ToolContext, ToolFailed, ToolResult, tool
-from everturn.artifacts import READ_RESULT, Artifacts, name_of, owner_of, reader
 from everturn.cutting import Notice, bounded, chars_of, result_fits
 from everturn.errors import InvalidAgent, InvalidSetting
 from everturn.records import Image
 from everturn.sizes import size_of
+from everturn.storage.artifacts import READ_RESULT, Artifacts, name_of, owner_of, reader
 
 IDS = st.text(min_size=1, max_size=300)
 

@@ -11,18 +11,19 @@ import pytest
 import typer
 from temporalio.converter import StorageDriverClaim
 
-from everturn import devserver, packing, storage
-from everturn.artifacts import Artifacts, name_of
+from everturn import devserver, packing
 from everturn.cli import decide
-from everturn.cli.editor import NotEdited, arguments_of
+from everturn.cli.argument_editor import NotEdited, arguments_of
 from everturn.models import Model
-from everturn.outputs import InvalidOutput, Output
 from everturn.packing import pack, unpack
 from everturn.providers import failures
 from everturn.providers.catalog import resolve, without_password
 from everturn.providers.media import medium_of
 from everturn.records import Image, Message, Text, ToolResult
-from everturn.storage import DirectoryDriver
+from everturn.storage import external
+from everturn.storage.artifacts import Artifacts, name_of
+from everturn.storage.external import DirectoryDriver
+from everturn.tools.output import InvalidOutput, Output
 from tests.support.bounds import Bounds
 
 LONG = 200_000
@@ -103,7 +104,7 @@ def pipe(path: Path) -> None:
 
 async def test_a_stored_payload_is_a_file_of_a_payloads_size(tmp_path: Path) -> None:
     driver, digest = DirectoryDriver(tmp_path), "ab" + "0" * 62
-    sparse(tmp_path / "ab" / digest, storage.MAX_STORED_BYTES + 1)
+    sparse(tmp_path / "ab" / digest, external.MAX_STORED_BYTES + 1)
     with pytest.raises(OSError, match="the limit is"):
         await driver.retrieve(None, [StorageDriverClaim({"sha256": digest})])  # type: ignore[arg-type]
     (tmp_path / "ab" / digest).unlink()

@@ -149,7 +149,7 @@ def test_what_nobody_expected_is_one_line_too(
     def break_down(path: Path) -> None:
         raise ZeroDivisionError("two\nlines")
 
-    monkeypatch.setattr("everturn.toolfiles.load_tools", break_down)
+    monkeypatch.setattr("everturn.loading.load_tools", break_down)
     status, line = status_and_line(capsys, "tools", "fine.py")
     assert status == 1
     assert "ZeroDivisionError: two lines" in line

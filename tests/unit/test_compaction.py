@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from everturn import compaction
+from everturn.activities import compaction
 from everturn.carryover import View
 from everturn.models import Compaction
 from everturn.records import Message, Text, ToolCall, ToolResult

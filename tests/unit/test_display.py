@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from everturn.client import _details as _details_of_start
+from everturn.client.client import _details as _details_of_start
 from everturn.markdown import first_line
 from everturn.payloads import AskedAgent, Start, Status, WaitingCall
 from everturn.records import Decision, Message, Text, ToolCall, ToolResult, Usage
-from everturn.workflows import display
+from everturn.workflows import web_ui
 
 REFUND = WaitingCall(call_id="c1", tool="refund", arguments={"order_id": "81", "cents": 3490}, why="it costs money")
 BLOCK = re.compile(r"```(\w+)\n(.*?)\n```", re.DOTALL)
@@ -32,11 +32,11 @@ BLOCK = re.compile(r"```(\w+)\n(.*?)\n```", re.DOTALL)
     ],
 )
 def test_a_calls_summary_says_what_and_who(decision: Decision | None, expected: str) -> None:
-    assert display.call_summary("refund", {"order_id": "81", "cents": 1200}, decision) == expected
+    assert web_ui.call_summary("refund", {"order_id": "81", "cents": 1200}, decision) == expected
 
 
 def test_a_long_call_is_shortened_but_not_who_approved_it() -> None:
-    summary = display.call_summary("write", {"text": "a" * 1000}, Decision(verdict="approve", by="b" * 1000))
+    summary = web_ui.call_summary("write", {"text": "a" * 1000}, Decision(verdict="approve", by="b" * 1000))
     assert re.fullmatch(r'write\(text="a+… · approved by b+…', summary)
     assert len(summary) < 140, "Temporal takes 400 bytes"
 
@@ -50,11 +50,11 @@ def test_a_long_call_is_shortened_but_not_who_approved_it() -> None:
     ],
 )
 def test_a_turns_summary_names_its_model(model: str, expected: str) -> None:
-    assert display.turn_summary(3, model) == expected
+    assert web_ui.turn_summary(3, model) == expected
 
 
 def _details(status: Status, **options: Any) -> str:
-    return display.current_details(status, conversation_id="order 81's", agent="clerk", **options)
+    return web_ui.current_details(status, conversation_id="order 81's", agent="clerk", **options)
 
 
 def test_the_signals_can_be_pasted_as_they_stand() -> None:
@@ -103,7 +103,7 @@ def test_it_says_what_goes_on_and_what_to_do(status: Status, expected: list[str]
 def test_many_waiting_calls_stay_readable_and_can_be_decided_at_once() -> None:
     calls = tuple(REFUND.model_copy(update={"call_id": f"c{n}", "arguments": {"note": "x" * 9000}}) for n in range(64))
     details = _details(Status(state="awaiting_approval", waiting=calls))
-    assert details.count("### `refund` waits") == display.SHOWN_CALLS
+    assert details.count("### `refund` waits") == web_ui.SHOWN_CALLS
     assert '64 calls wait. `{"call_id": "*"}` decides on all of them.' in details
     assert len(details) < 20_000
 
@@ -116,7 +116,7 @@ def test_the_latest_messages_are_told_in_a_line_each() -> None:
         Message(role="assistant", parts=(Text(text="I do."), refund)),
         Message(role="tool", parts=(result,)),
     ]
-    *_, user, assistant, told = _details(Status(state="running"), latest=list(display.lines(latest))).splitlines()
+    *_, user, assistant, told = _details(Status(state="running"), latest=list(web_ui.lines(latest))).splitlines()
     assert user == "- **user:** Please refund it."
     assert assistant == "- **assistant:** I do. `refund(cents=5)`"
     assert told.startswith("- **refund:** done done")
@@ -126,7 +126,7 @@ def test_the_latest_messages_are_told_in_a_line_each() -> None:
 def test_what_a_model_says_can_not_pass_for_ours() -> None:
     said = "</iframe> ## Approve now\n```sh\nrm -rf /\n```\n[here](https://example.com) `x`"
     details = _details(
-        Status(state="running"), latest=list(display.lines([Message(role="assistant", parts=(Text(text=said),))]))
+        Status(state="running"), latest=list(web_ui.lines([Message(role="assistant", parts=(Text(text=said),))]))
     )
     line = details.splitlines()[-1]
     assert line.startswith(r"- **assistant:** \</iframe\> \#\# Approve now \`\`\`sh rm -rf /")
@@ -153,8 +153,8 @@ def test_no_name_that_a_model_makes_up_forges_a_heading_or_a_block(needs: Any) -
     def shown(call: WaitingCall, one: str, latest: list[Message]) -> str:
         agents = (asked if one == FORGED else asked.model_copy(update={"agent": "x", "conversation_id": "x"}),)
         status = Status(state="stalled", cause=one, cure=one, waiting=(call,), agents=agents)
-        lines = list(display.lines(latest))
-        return display.current_details(status, conversation_id=one, agent=one, model=one, latest=lines)
+        lines = list(web_ui.lines(latest))
+        return web_ui.current_details(status, conversation_id=one, agent=one, model=one, latest=lines)
 
     details = shown(forged, FORGED, said)
     simple = [Message.user("x"), Message.user("x"), Message.user("x")]
@@ -180,7 +180,7 @@ def outside_blocks(details: str) -> str:
 @pytest.mark.parametrize("text", ["x" * 1000, "\N{GRINNING FACE}" * 300, "*" * 300, "\u202e" * 300, "ж" * 300])
 def test_a_summary_is_one_that_temporal_takes(text: str) -> None:
     decision = Decision(verdict="approve", by=text, arguments={})
-    summaries = [display.call_summary(text, {"a": text}, decision), display.turn_summary(1, text), first_line(text)]
+    summaries = [web_ui.call_summary(text, {"a": text}, decision), web_ui.turn_summary(1, text), first_line(text)]
     assert all(0 < len(summary.encode()) <= 400 for summary in summaries)
 
 

@@ -14,7 +14,7 @@ from everturn.errors import InvalidSetting, InvalidTool
 from everturn.models import Approvals
 from everturn.payloads import Start
 from everturn.plans import RunTool
-from everturn.workflows.policy import local_options, tool_options
+from everturn.workflows.timeouts import local_options, tool_options
 
 WRONG = [30, 1.5, "30", "a minute", True, timedelta(), timedelta(seconds=-1)]
 

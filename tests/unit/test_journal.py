@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from everturn import journal, private_folder
-from everturn.journal import Journal, default_folder
+from everturn import private_folder
+from everturn.activities import journal
+from everturn.activities.journal import Journal, default_folder
 from everturn.private_folder import NotPrivate, PrivateFolder
 from tests.support.journals import DAMAGED, NAME, SCOPE, left, task
 
@@ -44,7 +45,7 @@ def test_a_killed_workers_open_tasks_are_found_once_by_a_successor_of_the_same_q
     program = f"""
 import os, signal
 from pathlib import Path
-from everturn.journal import Journal
+from everturn.activities.journal import Journal
 with Journal(Path({str(folder)!r}), scope={SCOPE!r}) as mine:
     with mine.holding({task("ended")!r}):
         pass

@@ -11,9 +11,9 @@ from typing import Any, cast
 import pytest
 from temporalio.api.workflow.v1 import PendingActivityInfo
 
-from everturn import steps
+from everturn.client.streaming import Glimpse, Live, interleaved
 from everturn.events import Event, TextDelta, ThinkingDelta, TurnRetried
-from everturn.live import Glimpse, Live, interleaved
+from everturn.history import steps
 from everturn.payloads import ModelReply, ModelRequest, Start, Streamed, ToolRequest
 from everturn.records import Message, Text, Thinking, ToolResult
 

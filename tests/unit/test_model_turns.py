@@ -12,10 +12,10 @@ from temporalio.client import Client
 from temporalio.testing import ActivityEnvironment
 
 from everturn import prices
-from everturn.activities.beat import Heart
+from everturn.activities.heartbeat import Heart
+from everturn.activities.journal import Journal
 from everturn.activities.model_turns import ModelTurns
 from everturn.activities.prefixes import Prefixes
-from everturn.journal import Journal
 from everturn.namespace import Namespace
 from everturn.payloads import ModelReply, ModelRequest
 from everturn.records import Message

@@ -9,8 +9,8 @@ import pytest
 from pydantic import BaseModel, Field, field_validator
 
 from everturn.agent import Agent
-from everturn.outputs import InvalidOutput
-from everturn.providers.strict import fits_strict
+from everturn.providers.schema_strict import fits_strict
+from everturn.tools.output import InvalidOutput
 
 
 class Order(BaseModel):

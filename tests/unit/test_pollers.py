@@ -6,7 +6,7 @@ import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 from temporalio.api.taskqueue.v1 import PollerInfo
 
-from everturn.pollers import recent
+from everturn.client.pollers import recent
 
 NOON = 1_800_000_000
 

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from everturn.artifacts import Artifacts
-from everturn.cli.attic import Attic
+from everturn.cli.chat_files import Attic
+from everturn.cli.connect import Wanted
 from everturn.cli.export import _replace
-from everturn.cli.hosts import Wanted
 from everturn.devserver import DevServer
 from everturn.errors import InvalidSetting
 from everturn.exporting import Exported, write_sqlite
 from everturn.private_files import open_to_append, write_atomically
 from everturn.records import Text, ToolResult
-from everturn.storage import open_storage
+from everturn.storage.artifacts import Artifacts
+from everturn.storage.external import open_storage
 
 
 @pytest.fixture(autouse=True)

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
 from everturn.errors import InvalidTool
-from everturn.schemas import InvalidArguments, ModelArguments, Signature, UntypedParameter, read_signature
+from everturn.tools.schema import InvalidArguments, ModelArguments, Signature, UntypedParameter, read_signature
 
 if TYPE_CHECKING:
     from decimal import Decimal as OnlyForTypeCheckers

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from everturn import Agent, Client, Deployment, Worker
-from everturn.deployment import of_settings
 from everturn.errors import InvalidSetting
 from everturn.settings import Settings, connect_options, temporal_is_configured
+from everturn.worker.deployment import of_settings
 
 
 @pytest.fixture(autouse=True)

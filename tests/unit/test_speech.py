@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from temporalio.testing import ActivityEnvironment
 
-from everturn.activities import beat
-from everturn.activities.beat import Beat
-from everturn.activities.speech import Speech
+from everturn.activities import heartbeat
+from everturn.activities.heartbeat import Beat
+from everturn.activities.streaming import Speech
 from everturn.payloads import Streamed
 from everturn.providers import Delta
 
@@ -29,7 +29,7 @@ async def test_pieces_of_one_kind_are_one_piece_and_their_order_stays(said: Spee
     for kind, text in (("thinking", "a"), ("thinking", "b"), ("text", "c"), ("text", "d"), ("thinking", "e")):
         said.take(Delta(kind, text))  # type: ignore[arg-type]
     expected = (("thinking", "ab"), ("text", "cd"), ("thinking", "e"))
-    assert said.streamed() == Streamed(every=beat.INTERVAL_SECONDS, pieces=expected)
+    assert said.streamed() == Streamed(every=heartbeat.INTERVAL_SECONDS, pieces=expected)
 
 
 async def test_who_has_said_nothing_beats_as_ever(said: Speech) -> None:

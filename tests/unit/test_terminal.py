@@ -7,9 +7,9 @@ import io
 import pytest
 from rich.console import Console
 
-from everturn.cli.editor import NotEdited, arguments_of
+from everturn.cli.argument_editor import NotEdited, arguments_of
 from everturn.cli.render import first_line
-from everturn.cli.spoken import Spoken
+from everturn.cli.reply_text import Spoken
 from everturn.cli.terminal import Screen
 
 

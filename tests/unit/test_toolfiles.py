@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from everturn.errors import InvalidFile
-from everturn.toolfiles import load_agents, load_tools
+from everturn.loading import load_agents, load_tools
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +54,7 @@ def test_every_public_function_of_a_file_is_a_tool_in_order() -> None:
         from json import dumps
         from dataclasses import dataclass
         from helper import imported
-        from everturn.tools import tool
+        from everturn.tools.tool import tool
 
         @dataclass
         class Order:
@@ -85,7 +85,7 @@ def test_every_public_function_of_a_file_is_a_tool_in_order() -> None:
 
 
 def test_tools_of_another_file_are_not_this_files() -> None:
-    write("first.py", "from everturn.tools import tool\n@tool\ndef a() -> str: ...")
+    write("first.py", "from everturn.tools.tool import tool\n@tool\ndef a() -> str: ...")
     assert names(write("second.py", "from first import a\ndef b() -> str: ...")) == ["b"]
 
 
@@ -112,7 +112,10 @@ def test_a_file_is_run_once() -> None:
         ("def _f(): ...\n", "has no public function"),
         ("\n\ndef f(*args): ...\n", "shop.py, line 3: Tool 'f'"),
         ("def f(*args): ...\n", "Name the parameters. Or start its name with _"),
-        ("from everturn.tools import tool\n@tool(effect='x')\ndef f(): ...\n", "shop.py, line 2: Tool 'f' has effect="),
+        (
+            "from everturn.tools.tool import tool\n@tool(effect='x')\ndef f(): ...\n",
+            "shop.py, line 2: Tool 'f' has effect=",
+        ),
         ("x = 1\0\n", "null bytes"),
     ],
 )

@@ -15,12 +15,13 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, field_validator
 
-from everturn import tool, user_code
-from everturn.activities.beat import Beat
-from everturn.results import MAX_ITEMS, safe_error_text, to_parts
-from everturn.schemas import InvalidArguments
-from everturn.tools import ToolContext
-from everturn.user_code import NoThread, Threads, TookTooLong
+from everturn import tool
+from everturn.activities.heartbeat import Beat
+from everturn.tools import user_code
+from everturn.tools.results import MAX_ITEMS, safe_error_text, to_parts
+from everturn.tools.schema import InvalidArguments
+from everturn.tools.tool import ToolContext
+from everturn.tools.user_code import NoThread, Threads, TookTooLong
 from tests.support.bounds import Bounds
 from tests.support.waiting import eventually
 
@@ -179,7 +180,7 @@ async def test_idle_threads_end_with_their_pool() -> None:
 def test_a_process_ends_though_threads_and_tasks_are_stuck() -> None:
     program = """
 import asyncio, threading
-from everturn import user_code
+from everturn.tools.tool import user_code
 user_code.CLEAN_UP_SECONDS = 0.05
 async def refuses():
     while True:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from everturn import Client
-from everturn.conversion import Payloads, configured, data_converter
 from everturn.devserver import DevServer
 from everturn.errors import InvalidFile, InvalidSetting
+from everturn.storage.data_converter import Payloads, configured, data_converter
 from everturn.testing import ScriptedModel, record_history, replay_history
 from tests.support.agents import agent_on, hosting
 from tests.support.shell import Shell

@@ -16,8 +16,8 @@ from everturn import Client, Conversation, ToolCall, events, tool
 from everturn.errors import Refused, Unreachable
 from everturn.records import Decision
 from everturn.testing import ScriptedModel, call, fail
-from everturn.workflows import display
-from everturn.workflows.controls import Controls
+from everturn.workflows import web_ui
+from everturn.workflows.commands import Controls
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
 from tests.support.operators import reset_to_the_last_workflow_task, signal
@@ -39,13 +39,13 @@ async def test_what_waits_is_written_down_once_however_many_calls_begin_to_wait(
 ) -> None:
     """Each of 400 calls had all 400 written down again: the deadlock detector took that for a hang, for ever."""
     drawn: list[int] = []
-    details = display.current_details
+    details = web_ui.current_details
 
     def counting(status: Any, **options: Any) -> str:
         drawn.append(len(status.waiting))
         return details(status, **options)
 
-    monkeypatch.setattr(display, "current_details", counting)
+    monkeypatch.setattr(web_ui, "current_details", counting)
     calls = [call("file", {"document": "x" * 1000}, id=f"c{number}") for number in range(400)]
     agent = agent_on(scripted([calls, "Done."]), tools=[file])
     async with hosting(client, agent, cached_conversations=cached_conversations):

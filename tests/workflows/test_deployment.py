@@ -13,8 +13,8 @@ from temporalio.api.workflowservice.v1 import SetWorkerDeploymentCurrentVersionR
 from temporalio.service import RPCError
 
 from everturn import Client, Deployment, tool
-from everturn.deployment import Versioning
 from everturn.testing import ScriptedModel, call
+from everturn.worker.deployment import Versioning
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
 from tests.support.waiting import eventually, waiting

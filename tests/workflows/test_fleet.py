@@ -17,7 +17,7 @@ from everturn.cli.doctor import Finding, _search_attributes
 from everturn.devserver import DevServer
 from everturn.errors import ConversationError
 from everturn.testing import ScriptedModel, call
-from everturn.workflows.controls import Controls
+from everturn.workflows.commands import Controls
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
 from tests.support.histories import replay_all

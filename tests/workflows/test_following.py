@@ -18,13 +18,13 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import Client, Conversation, Limits, tool
-from everturn.causes import explained
-from everturn.conversion import data_converter
 from everturn.devserver import DevServer
 from everturn.errors import ConversationError, Ended, Refused, Unreachable
 from everturn.events import AnswerRequested, ApprovalRequested, Event
+from everturn.history.causes import explained
+from everturn.storage.data_converter import data_converter
 from everturn.testing import ScriptedModel, call
-from everturn.workflows.controls import Controls
+from everturn.workflows.commands import Controls
 from everturn.workflows.conversation import ConversationWorkflow
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds

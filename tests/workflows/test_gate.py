@@ -9,8 +9,8 @@ import pytest
 from temporalio import workflow
 
 from everturn import Agent, Client, tool
-from everturn.gate import conflicts
 from everturn.testing import ScriptedModel, call
+from everturn.worker.deploy_check import conflicts
 from everturn.workflows import ConversationWorkflow
 from tests.support.agents import agent_on, hosting
 from tests.support.scripts import ONE

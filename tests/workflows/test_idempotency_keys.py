@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from everturn import Client, ToolContext, tool
 from everturn.testing import ScriptedModel, call
-from everturn.tools import Tool
+from everturn.tools.tool import Tool
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
 from tests.support.operators import reset_to_the_last_workflow_task

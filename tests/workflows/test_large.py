@@ -12,9 +12,9 @@ import pytest
 from temporalio.client import WorkflowFailureError
 
 from everturn import Agent, Client, Limits, Message, Model, Text, ToolFailed, tool
-from everturn.artifacts import Artifacts
 from everturn.errors import InvalidAgent, Refused, Stalled
 from everturn.records import Image
+from everturn.storage.artifacts import Artifacts
 from everturn.testing import ScriptedModel, call, fail, say
 from tests.support.agents import agent_on, hosting
 from tests.support.histories import TWO_MIB, largest_payload

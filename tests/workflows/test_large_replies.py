@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from everturn import Agent, Client, Image, Model, ModelSettings, Text, tool
-from everturn.artifacts import Artifacts
 from everturn.devserver import DevServer
+from everturn.storage.artifacts import Artifacts
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
 from tests.support.histories import TWO_MIB, largest_payload

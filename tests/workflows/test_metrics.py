@@ -15,9 +15,9 @@ import pytest
 from everturn import Client
 from everturn.devserver import DevServer
 from everturn.errors import InvalidSetting
-from everturn.metrics import expose
 from everturn.settings import Settings
 from everturn.testing import ScriptedModel, call, fail
+from everturn.worker.metrics import expose
 
 AGENTS = """
 from everturn import Agent, Model, tool

@@ -13,9 +13,9 @@ import pytest
 from everturn import Client, Conversation, events
 from everturn.carryover import REMEMBERED_IDS, InRun
 from everturn.errors import Stalled
-from everturn.history import first_step, read_steps
+from everturn.history.reader import first_step, read_steps
+from everturn.history.steps import Commanded
 from everturn.models import Compaction
-from everturn.steps import Commanded
 from everturn.testing import ScriptedModel, call, fail, say, slow
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds

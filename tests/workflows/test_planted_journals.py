@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from everturn import Client, Worker, tool
-from everturn.journal import Journal, _header
+from everturn.activities.journal import Journal, _header
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
 from tests.support.journals import DAMAGED, NAME

@@ -14,7 +14,7 @@ from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 from everturn import Client, tool
 from everturn.devserver import DevServer
 from everturn.errors import InvalidSetting
-from everturn.storage import DirectoryDriver, open_storage
+from everturn.storage.external import DirectoryDriver, open_storage
 from everturn.testing import ScriptedModel, call
 from everturn.workflows import ConversationWorkflow
 from tests.support.agents import agent_on, hosting

@@ -17,14 +17,14 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.converter import PayloadCodec
 
 from everturn import Client, Conversation, ToolContext, tool
-from everturn.activities.speech import RECENT_CHARS
-from everturn.conversion import data_converter
+from everturn.activities.streaming import RECENT_CHARS
+from everturn.client.streaming import Live
 from everturn.devserver import DevServer
 from everturn.errors import InvalidSetting
 from everturn.events import Event, Replied, TextDelta, ThinkingDelta, ToolProgress, TurnRetried, TurnStarted
-from everturn.history import read_steps
-from everturn.live import Live
-from everturn.steps import TurnStarted as TurnStartedStep
+from everturn.history.reader import read_steps
+from everturn.history.steps import TurnStarted as TurnStartedStep
+from everturn.storage.data_converter import data_converter
 from everturn.testing import ScriptedModel, call, cut, fail, say, slow
 from tests.crash.workers import workers
 from tests.support.agents import agent_on, hosting

@@ -13,10 +13,10 @@ from pydantic import BaseModel
 
 from everturn import Agent, Client, Conversation, Limits, Worker, tool
 from everturn.errors import InvalidAgent, InvalidTool
-from everturn.gate import conflicts
 from everturn.payloads import AskedAgent, Status
 from everturn.testing import ScriptedModel, call, fail
-from everturn.workflows import display
+from everturn.worker.deploy_check import conflicts
+from everturn.workflows import web_ui
 from tests.support.agents import agent_on, hosting
 from tests.support.histories import started
 from tests.support.transcripts import results_of
@@ -122,7 +122,7 @@ async def test_approvals_within_are_taken_there_and_the_parent_says_where(
 
 def test_the_current_details_say_where_to_look() -> None:
     asked = AskedAgent(call_id="c1", agent="researcher", conversation_id="order-81.c1")
-    details = display.current_details(
+    details = web_ui.current_details(
         Status(state="running", agents=(asked,)), conversation_id="order-81", agent="editor"
     )
     assert "`researcher` is at work: look into conversation `order-81.c1`" in details

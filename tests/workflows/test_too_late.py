@@ -15,15 +15,16 @@ import pytest
 from temporalio import activity
 from temporalio.client import WorkflowHandle
 
-from everturn import Client, Conversation, steps, tool
+from everturn import Client, Conversation, tool
 from everturn.activities.model_turns import ModelTurns
 from everturn.activities.prefixes import digest_of
 from everturn.errors import Ended, Refused
 from everturn.events import ToolCalled
-from everturn.history import read_steps
+from everturn.history import steps
+from everturn.history.reader import read_steps
+from everturn.history.transcript import Transcript
 from everturn.testing import ScriptedModel, call, slow
-from everturn.transcript import Transcript
-from everturn.workflows.controls import Controls
+from everturn.workflows.commands import Controls
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
 from tests.support.histories import completed_activities

@@ -23,10 +23,10 @@ from temporalio.converter import JSONProtoPayloadConverter, PayloadCodec
 from temporalio.exceptions import ApplicationError
 
 from everturn import Client, Conversation, tool
-from everturn.conversion import data_converter
 from everturn.devserver import DevServer
 from everturn.errors import ConversationError, Stalled
 from everturn.records import Message
+from everturn.storage.data_converter import data_converter
 from everturn.testing import ScriptedModel, call, slow
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds

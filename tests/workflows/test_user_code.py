@@ -23,7 +23,7 @@ from everturn import Client, Conversation, ToolContext, tool
 from everturn.activities import lost_tries
 from everturn.errors import Stalled
 from everturn.testing import ScriptedModel, call, fail
-from everturn.user_code import Threads
+from everturn.tools.user_code import Threads
 from everturn.workflows.progress import MAX_REPAIRS
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
@@ -205,7 +205,7 @@ async def test_a_reply_that_can_not_be_planned_stalls_and_is_not_paid_for_again(
 async def test_a_call_for_which_no_thread_is_left_has_not_begun(
     client: Client, scripted: Scripted, stuck: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("everturn.hosting.Threads", lambda _: Threads(most=2))
+    monkeypatch.setattr("everturn.worker.worker.Threads", lambda _: Threads(most=2))
 
     @tool(timeout=SHORT, patience=SHORT)
     def hang() -> Any:

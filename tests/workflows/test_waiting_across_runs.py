@@ -12,14 +12,14 @@ import pytest
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 
 from everturn import Client, Conversation, ToolCall, ToolContext, events, tool
-from everturn.conversion import data_converter
 from everturn.errors import Refused
 from everturn.exporting.reading import read_conversation
-from everturn.gate import conflicts
 from everturn.models import Approvals
 from everturn.records import Decision
+from everturn.storage.data_converter import data_converter
 from everturn.testing import ScriptedModel, call
-from everturn.web.past import Pasts, latest_run
+from everturn.web.earlier_events import Pasts, latest_run
+from everturn.worker.deploy_check import conflicts
 from everturn.workflows import ConversationWorkflow
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds

@@ -11,8 +11,8 @@ import pytest
 from temporalio.client import WorkflowUpdateFailedError
 
 from everturn import Client, Image, Message, Text, tool
+from everturn.client.messages import message_in
 from everturn.errors import Refused, Stalled
-from everturn.messages import message_in
 from everturn.records import Document, Thinking, ToolResult
 from everturn.testing import ScriptedModel, call, fail
 from tests.support.agents import agent_on, hosting

@@ -16,7 +16,7 @@ from everturn.cli.terminal import Screen
 from everturn.errors import EverturnError, Stalled
 
 if TYPE_CHECKING:
-    from everturn.conversation import Conversation
+    from everturn.client.conversation import Conversation
 
 AGENT = "bookkeeper"
 TASK = (
@@ -28,7 +28,7 @@ LIMIT_SECONDS = 300
 
 async def play() -> bool:
     """Plays it, checks it, and tells; False where something did not happen."""
-    from everturn.cli.hosts import quiet_logs
+    from everturn.cli.connect import quiet_logs
 
     screen = Screen(to_stdout=True)
     quiet_logs(None)

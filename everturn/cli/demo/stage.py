@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from everturn.cli.samples import AGENT, INVOICES, MODEL, SCRIPTED, examples_folder
+from everturn.cli.demo.example import AGENT, INVOICES, MODEL, SCRIPTED, examples_folder
 from everturn.errors import EverturnError, InvalidFile
 from everturn.models import Model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from everturn.client import Client
+    from everturn.client.client import Client
 
 # Waits for the end of its input, then kills its process group: what we start must not outlive us, SIGKILL included.
 _GUARD = ("/bin/sh", "-c", "read -r _; kill -KILL 0")
@@ -109,7 +109,7 @@ async def stage() -> AsyncIterator[Stage]:
 
 
 async def _connect(stack: AsyncExitStack, folder: Path, environment: dict[str, str]) -> tuple[Client, str | None]:
-    from everturn.client import Client
+    from everturn.client.client import Client
     from everturn.devserver import connect_or_start
 
     endpoint = await stack.enter_async_context(connect_or_start(db_filename=folder / "temporal.db"))

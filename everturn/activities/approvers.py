@@ -1,0 +1,50 @@
+"""Whether a person may decide on a call: the agent's own policy, which runs here and not in the workflow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from temporalio import activity
+
+from everturn import names
+from everturn.activities.heartbeat import Heart
+from everturn.activities.hosted_agents import agent_of
+from everturn.agent import Agent
+from everturn.logs import get_logger
+from everturn.payloads import DecisionCheck
+from everturn.tools import user_code
+from everturn.tools.results import safe_error_text
+
+LONGEST_CHARS = 2_000
+"""Of its words."""
+
+_log = get_logger("everturn.decision")
+
+
+class Decisions:
+    def __init__(self, agents: Mapping[str, Agent], *, heart: Heart) -> None:
+        self._agents = agents
+        self._heart = heart
+
+    @activity.defn(name=names.CHECK_DECISION)
+    async def check_decision(self, check: DecisionCheck) -> str:
+        """Why the person may not decide; empty where they may. A policy that fails lets nobody decide."""
+        agent = agent_of(self._agents, check)
+        if agent.approvers is None:
+            return ""
+        try:
+            with self._heart.beating():
+                policy = partial(agent.approvers, check.call, check.decision)
+                verdict: str = await user_code.call(policy, seconds=user_code.QUICK_SECONDS, finish=_in_words)
+        except Exception as error:  # noqa: BLE001 - the policy's own, whatever it is
+            _log.error("approvers.failed", agent=agent.name, error=await safe_error_text(error))
+            return f"the policy failed with {type(error).__name__}"
+        return verdict
+
+
+def _in_words(verdict: Any) -> str:
+    if isinstance(verdict, str):
+        return verdict[:LONGEST_CHARS]
+    return "" if verdict else "not among the approvers"

@@ -1,0 +1,133 @@
+"""Whether a tool ran before a reset, in the part of the history that the reset undid.
+
+`temporal workflow reset` goes back to an earlier point of a history, in a new run. What came later stays in the old
+run, and what its tools did stays done: a payment is not taken back. So before a `once` tool runs in a conversation that
+was reset, the old run is read. An activity does that, since a workflow does no I/O.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+from temporalio import activity
+from temporalio.api.enums.v1 import EventType, WorkflowTaskFailedCause
+from temporalio.client import Client
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
+
+from everturn import names
+from everturn.history.reader import HistoryReader
+from everturn.history.steps import Finished, ToolFinished, ToolLost, ToolStarted, TurnStarted
+from everturn.payloads import ToolRequest
+
+RESET = WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_RESET_WORKFLOW
+REMEMBERED = 1000
+"""Runs whose beginning is known: it never changes."""
+
+_made_by_reset: OrderedDict[str, bool] = OrderedDict()
+
+
+@dataclass
+class _Undone:
+    """What is found in the old runs."""
+
+    runs: dict[str, str] = field(default_factory=dict)
+    """How each call of the tool ended there, by call_id, in words."""
+    last_turn: int = 0
+    gone: bool = False
+    """One of their histories is deleted."""
+
+
+async def check(tool: str, request: ToolRequest) -> None:
+    """Raises ApplicationError if this call may have run before a reset, as itself or as an earlier call of the tool."""
+    if request.again:
+        return
+    info = activity.info()
+    client, conversation, run = activity.client(), info.workflow_id or "", info.workflow_run_id or ""
+    try:
+        reset = run if await _by_reset(client, conversation, run) else request.reset_run
+        if not reset:
+            return
+        undone = _Undone()
+        await _look(client, conversation, reset, tool, undone, since=0, is_left=False, seen=set())
+    except RPCError as error:
+        why = f"the conversation was reset, and whether {tool} ran before can't be seen: {error.message.rstrip('.')}"
+        raise ApplicationError(why, type=names.NOT_CHECKED, non_retryable=True) from error
+    if undone.gone:
+        why = "the history of the run before is deleted, and it may have run there"
+    elif undone.runs and request.turn <= undone.last_turn:
+        calls = "; ".join(f"as call {call_id!r} {end}" for call_id, end in list(undone.runs.items())[-3:])
+        why = f"{tool} had run in what was undone ({calls})"
+    else:
+        return
+    raise ApplicationError(f"the conversation was reset, and {why}", type=names.RAN_BEFORE_RESET, non_retryable=True)
+
+
+async def _by_reset(client: Client, conversation: str, run: str) -> bool:
+    """Whether a reset made this run: its first event is a copy of the old run's, and names that one."""
+    if run not in _made_by_reset:
+        handle = client.get_workflow_handle(conversation, run_id=run)
+        async for event in handle.fetch_history_events(page_size=1):
+            began = event.workflow_execution_started_event_attributes
+            _made_by_reset[run] = began.original_execution_run_id not in ("", run)
+            break
+        while len(_made_by_reset) > REMEMBERED:
+            _made_by_reset.popitem(last=False)
+    return _made_by_reset.get(run, False)
+
+
+async def _look(
+    client: Client,
+    conversation: str,
+    run: str,
+    tool: str,
+    undone: _Undone,
+    *,
+    since: int,
+    is_left: bool,
+    seen: set[str],
+) -> None:
+    """Notes what the tool did in an old run, from event `since` on. Then reads the runs that this one was reset from,
+    and the one that continued it."""
+    if run in seen:
+        return
+    seen.add(run)
+    reader, left, open_calls = HistoryReader(client.data_converter), list[tuple[str, int]](), dict[str, str]()
+    next_run = ""
+    try:
+        async for event in client.get_workflow_handle(conversation, run_id=run).fetch_history_events():
+            failed = event.workflow_task_failed_event_attributes
+            was_reset = event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED and failed.cause == RESET
+            if was_reset and event.event_id >= since and failed.base_run_id != run:
+                left.append((failed.base_run_id, event.event_id))
+            if not is_left:
+                continue
+            match await reader.read(event):
+                case TurnStarted(request=request) if event.event_id >= since:
+                    undone.last_turn = max(undone.last_turn, request.turn)
+                case ToolStarted(request=request) as step if step.tool == tool:
+                    undone.last_turn = max(undone.last_turn, request.turn)
+                    open_calls[request.call_id] = "without a result"
+                case ToolFinished(request=request) as step if step.tool == tool:
+                    open_calls.pop(request.call_id, None)
+                    if event.event_id >= since:
+                        undone.runs[request.call_id] = f"in turn {request.turn}, with a result"
+                case ToolLost(request=request) as step if step.tool == tool and event.event_id < since:
+                    open_calls.pop(request.call_id, None)
+                case ToolLost(request=request, kind=kind) as step if step.tool == tool and kind in names.NEVER_BEGUN:
+                    open_calls.pop(request.call_id, None)
+                case Finished() as step:
+                    next_run = step.next_run_id
+                case _:
+                    pass
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            raise
+        undone.gone = True
+        return
+    undone.runs |= open_calls
+    for base, at in left:
+        await _look(client, conversation, base, tool, undone, since=at, is_left=True, seen=seen)
+    if next_run:
+        await _look(client, conversation, next_run, tool, undone, since=0, is_left=True, seen=seen)

@@ -1,0 +1,98 @@
+"""What this worker hosts. An activity for anything else is handed back, so that another worker of the queue takes it.
+
+So a queue may have workers that host different agents, and versions of them side by side in the middle of a deploy.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Protocol
+
+from temporalio import activity
+from temporalio.common import RawValue
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
+
+from everturn import names
+from everturn.activities import failures
+from everturn.agent import Agent
+from everturn.logs import get_logger
+from everturn.payloads import ToolRequest
+from everturn.tools.tool import Tool
+
+QUIETLY = timedelta(seconds=5)
+"""How long an activity is handed back before its conversation is told. About ten tries, which cost no history event."""
+
+FIRST_DELAY_SECONDS = 0.1
+LONGEST_DELAY_SECONDS = 2.0
+
+UNBOUNDED_SECONDS = 365 * 86_400.0
+
+CURE = "Start a worker that has it on this task queue: EVERTURN_AGENTS=FILE.py everturn worker."
+
+_log = get_logger("everturn.worker")
+
+
+class _Request(Protocol):
+    @property
+    def agent(self) -> str: ...
+    @property
+    def hand_back_for(self) -> float | None: ...
+
+
+class NoLongerAvailable(Exception):
+    """None of the agent's workers has the tool any more."""
+
+
+def agent_of(agents: Mapping[str, Agent], request: _Request) -> Agent:
+    """The agent that a request is for. If this worker does not host it, raises the error that hands it back."""
+    if agent := agents.get(request.agent):
+        return agent
+    raise _handed_back(f"the agent {request.agent!r}", agents, request.hand_back_for)
+
+
+def tool_of(agents: Mapping[str, Agent], name: str, request: ToolRequest) -> Tool:
+    """The agent's tool. If this worker lacks it, raises the error that hands the call back: another worker may have it.
+    After patience, raises NoLongerAvailable; a call that a person approved stalls instead."""
+    tool = agent_of(agents, request).tool(name)
+    if tool and tool.runs_on == "worker" and not tool.agent:
+        return tool
+    error = _handed_back(f"the tool {name!r} of agent {request.agent!r}", agents, request.hand_back_for)
+    if error.non_retryable and request.hand_back_for is not None and request.decision is None:
+        raise NoLongerAvailable
+    raise error
+
+
+def request_of(arguments: Sequence[RawValue]) -> ToolRequest:
+    """The input of an activity that this worker has no function for. If it is not a tool's, raises the error that hands
+    it back: a newer version of everturn may know it."""
+    try:
+        [value] = arguments
+        request: ToolRequest = activity.payload_converter().from_payload(value.payload, ToolRequest)
+    except Exception as error:  # whatever a converter raises for what is none of ours
+        name = activity.info().activity_type
+        raise _handed_back(f"the activity {name!r}", {}, UNBOUNDED_SECONDS) from error
+    return request
+
+
+def _handed_back(lack: str, agents: Mapping[str, Agent], seconds: float | None) -> ApplicationError:
+    """The error that hands the activity back; not retryable once it was handed back for so long."""
+    info = activity.info()
+    delay = min(FIRST_DELAY_SECONDS * 2 ** min(info.attempt - 1, 16), LONGEST_DELAY_SECONDS)
+    longest = QUIETLY if seconds is None else timedelta(seconds=seconds)
+    # A local activity never leaves its worker: the conversation has to send it to the queue.
+    again = not info.is_local and failures.spend(timedelta(seconds=delay), longest)
+    if info.attempt == 1 or not again:
+        say = _log.info if again else _log.warning
+        say("activity.handed_back", activity=info.activity_type, lacks=lack, hosts=sorted(agents))
+    return ApplicationError(
+        f"No worker on task queue {info.task_queue!r} has {lack}; the last one that was asked hosts "
+        f"{', '.join(sorted(agents)) or 'no agent'}.",
+        {"cure": CURE},
+        type=names.NOT_HOSTED,
+        non_retryable=not again,
+        next_retry_delay=timedelta(seconds=delay * (0.5 + random.random() / 2)),
+        # Temporal's own line on it would be a traceback; ours is the one above.
+        category=ApplicationErrorCategory.BENIGN,
+    )

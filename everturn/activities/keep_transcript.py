@@ -1,0 +1,46 @@
+"""Brings the messages of earlier runs into the current one, before Temporal deletes the histories that hold them."""
+
+from __future__ import annotations
+
+from temporalio import activity
+
+from everturn import names
+from everturn.activities import failures
+from everturn.activities.heartbeat import Heart
+from everturn.carryover import InRun, Packed
+from everturn.errors import ContextTooLong, ConversationError, InvalidSetting
+from everturn.history.reader import first_step
+from everturn.history.transcript import Transcript, read_earlier
+from everturn.packing import pack
+from everturn.sizes import MAX_PACKED_ALONE_BYTES
+
+
+class Keeping:
+    def __init__(self, heart: Heart) -> None:
+        self._heart = heart
+
+    @activity.defn(name=names.KEEP_TRANSCRIPT)
+    async def keep_transcript(self, earlier: InRun) -> Packed:
+        with self._heart.beating():
+            return await self._read(earlier)
+
+    async def _read(self, earlier: InRun) -> Packed:
+        info, client = activity.info(), activity.client()
+        transcript, conversation_id = Transcript(), info.workflow_id or ""
+        if started := await first_step(client, conversation_id, info.workflow_run_id):
+            transcript.take(started)  # it says how many messages came before this run
+        transcript.earlier = earlier
+        try:
+            packed = pack(await read_earlier(client, conversation_id, transcript))
+        except (ConversationError, InvalidSetting) as error:
+            raise failures.final(error) from None
+        # With external storage the SDK puts it elsewhere, and any size will do.
+        if len(packed) > MAX_PACKED_ALONE_BYTES and client.data_converter.external_storage is None:
+            raise failures.final(
+                ContextTooLong(
+                    f"The transcript of earlier runs has {len(packed):,} bytes packed; a payload takes "
+                    f"{MAX_PACKED_ALONE_BYTES:,}.",
+                    cure="Raise the namespace's retention, or switch external storage on.",
+                )
+            )
+        return Packed(data=packed)

@@ -1,0 +1,94 @@
+"""What a model says, put into the heartbeats of its turn while it says it.
+
+The history is not told: Temporal keeps the details of the last heartbeat beside it, and clients ask for them.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from itertools import groupby
+from operator import itemgetter
+from typing import Literal
+
+from everturn.activities.heartbeat import INTERVAL_SECONDS, Beat
+from everturn.payloads import Streamed
+from everturn.providers import Delta
+
+RECENT_CHARS = 4_000
+"""What a quick beat holds: many times what comes between two of them."""
+
+MAX_CHARS = 32_000
+"""What a beat holds at most: for those who come late, one goes out every INTERVAL_SECONDS."""
+
+Piece = tuple[Literal["text", "thinking"], str]
+
+
+class Speech:
+    """The text and thoughts of one attempt. `every`: seconds between two beats, of which the first comes at once; None
+    where nobody waits for them, and the ordinary beats do."""
+
+    def __init__(
+        self,
+        beat: Beat,
+        *,
+        attempt: int,
+        every: float | None,
+        recent_chars: int = RECENT_CHARS,
+        max_chars: int = MAX_CHARS,
+    ) -> None:
+        self._beat = beat
+        self._attempt = attempt
+        self._every = every
+        self._recent_chars = recent_chars
+        self._max_chars = max_chars
+        self._new: list[Piece] = []
+        self._pieces: list[Piece] = []
+        self._at = 0
+        """So many characters came before `_pieces`."""
+        self._silent = True
+        self._whole_at = 0.0
+        # A beat may come from a thread, in the place of a loop that is blocked.
+        self._lock = threading.Lock()
+        beat.speak = self.streamed
+
+    def take(self, delta: Delta) -> None:
+        self._new.append((delta.kind, delta.text))
+        if self._every is not None:
+            self._beat.within(0.0 if self._silent else self._every)
+            self._silent = False
+
+    def streamed(self) -> Streamed | None:
+        """What the next beat says: what is recent, and now and then all that a beat can hold."""
+        with self._lock:
+            self._gather()
+            if not self._pieces:
+                return None
+            whole = time.monotonic() - self._whole_at >= 0.9 * INTERVAL_SECONDS
+            self._whole_at = time.monotonic() if whole else self._whole_at
+            at, pieces = (self._at, self._pieces) if whole else _last(self._pieces, self._recent_chars, self._at)
+        every = INTERVAL_SECONDS if self._every is None else self._every
+        return Streamed(attempt=self._attempt, every=every, at=at, pieces=tuple(pieces))
+
+    def _gather(self) -> None:
+        count = len(self._new)
+        for kind, pieces in groupby(self._new[:count], key=itemgetter(0)):
+            text = "".join(text for _, text in pieces)
+            if self._pieces and self._pieces[-1][0] == kind:
+                text = self._pieces.pop()[1] + text
+            self._pieces.append((kind, text))
+        del self._new[:count]
+        self._at, self._pieces = _last(self._pieces, self._max_chars, self._at)
+
+
+def _last(pieces: list[Piece], chars: int, at: int) -> tuple[int, list[Piece]]:
+    """The pieces' last `chars` characters, and how many come before them; `at` came before all."""
+    kept: list[Piece] = []
+    for kind, text in reversed(pieces):
+        if chars <= 0:
+            at += len(text)
+            continue
+        kept.append((kind, text[-chars:]))
+        at += max(0, len(text) - chars)
+        chars -= len(text)
+    return at, kept[::-1]

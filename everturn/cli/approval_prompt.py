@@ -1,0 +1,190 @@
+"""Where whoever sits at the terminal decides on the calls that wait: one question at a time.
+
+A question goes away when somebody else decides, elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+from everturn import events, names
+from everturn.cli.argument_editor import NotEdited, arguments_of, edited
+from everturn.cli.render import arguments_block
+from everturn.cli.terminal import Screen
+from everturn.client.conversation import Conversation
+from everturn.errors import Refused, Unreachable
+from everturn.payloads import WaitingCall
+from everturn.printable import printable
+from everturn.records import ToolCall
+
+OUTCOME_UNKNOWN = "outcome unknown"
+
+QUICK_LOOKS_SECONDS = (0.05, 0.2, 0.5, 1.0, 2.0, 4.0)
+"""After an event: the events run ahead of the workflow, and a decision may turn out not to be that person's to take."""
+LOOK_SECONDS = 2.0
+"""While a question is open: a call that expires leaves no event."""
+
+Decide = Callable[[], Awaitable[object]]
+_Key = tuple[str, str, str]
+"""A call that waits once more has another `why` or `since`."""
+
+
+class Desk:
+    """`attend` asks for as long as it runs; `nudge` it where something may wait now, or no longer.
+
+    `approve_all`: nobody is asked. `prefix`: stands before a command in another terminal.
+    """
+
+    def __init__(self, conversation: Conversation, *, screen: Screen, approve_all: bool, prefix: str) -> None:
+        self._conversation = conversation
+        self._screen = screen
+        self._approve_all = approve_all
+        self._prefix = prefix
+        self._settled: set[_Key] = set()
+        """Those that wait still, though there is nothing more to do for them here."""
+        self._approved: set[str] = set()
+        """What --yes has approved once; if that did not help, somebody has to look."""
+        self._decided: set[str] = set()
+        """Calls on which an event says who decided."""
+        self._asked: WaitingCall | None = None
+        self._question: asyncio.Task[Decide | None] | None = None
+        self._waiting: tuple[WaitingCall, ...] = ()
+        self._nudged = asyncio.Event()
+        self._looks: list[float] = []
+
+    def take(self, event: events.Event) -> None:
+        match event:
+            case events.Decided():
+                self._decided.add(event.call_id)
+                self.nudge()
+            case events.ApprovalRequested() | events.AnswerRequested():
+                self.nudge()
+            case _:
+                pass
+
+    def nudge(self) -> None:
+        self._looks = [*QUICK_LOOKS_SECONDS]
+        self._nudged.set()
+
+    async def attend(self) -> None:
+        """Until it is cancelled."""
+        try:
+            while True:
+                await self._until_next_look()
+                with suppress(Unreachable):  # a worker that is gone comes back, and the question can wait
+                    self._waiting = (await self._conversation.status()).waiting
+                    self._settled &= set(map(_key, self._waiting))
+                await self._go_on()
+        finally:
+            await self._give_up()
+
+    async def _until_next_look(self) -> None:
+        seconds = self._looks.pop(0) if self._looks else LOOK_SECONDS if self._question else None
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._nudged.wait()
+        self._nudged.clear()
+
+    async def _go_on(self) -> None:
+        asked = self._asked
+        if asked and self._question and self._question.done():
+            await self._settle(asked, self._question)
+        elif asked and asked not in self._waiting:
+            await self._give_up()
+            if not {asked.call_id, names.EVERY_CALL} & self._decided:
+                self._screen.line(f"    {asked.tool} ({asked.call_id}) waits no longer.", style="yellow")
+        if self._question is None and (waits := self._next()):
+            await self._begin(waits)
+
+    def _next(self) -> WaitingCall | None:
+        return next((one for one in self._waiting if _key(one) not in self._settled), None)
+
+    async def _begin(self, waits: WaitingCall) -> None:
+        # Whether to run again what may have run already is not for a --yes to say.
+        doubtful = waits.why.startswith(OUTCOME_UNKNOWN) or waits.call_id in self._approved
+        if self._approve_all and waits.needs == "approval" and not doubtful:
+            self._approved.add(waits.call_id)
+            await self._decide(waits, lambda: self._conversation.approve(waits.call_id, expected=waits.arguments))
+        elif self._screen.can_ask:
+            self._asked = waits
+            self._question = asyncio.create_task(self._ask(waits))
+            self._question.add_done_callback(lambda _: self._nudged.set())
+        else:
+            self._settled.add(_key(waits))
+            self._tell_how(waits)
+
+    async def _settle(self, asked: WaitingCall, question: asyncio.Task[Decide | None]) -> None:
+        self._asked = self._question = None
+        if decide := question.result():
+            await self._decide(asked, decide)
+        else:
+            self._settled.add(_key(asked))
+
+    async def _decide(self, waits: WaitingCall, decide: Decide) -> None:
+        try:
+            await decide()
+            self._settled.add(_key(waits))
+        except Refused as refusal:
+            self._screen.line(f"    {refusal}", style="yellow")
+        self.nudge()
+
+    async def _give_up(self) -> None:
+        if self._question:
+            self._question.cancel()
+            await asyncio.wait({self._question})
+        self._asked = self._question = None
+
+    # ------------------------------------------------------------ the question
+
+    async def _ask(self, waits: WaitingCall) -> Decide | None:
+        """What to do, as the person says; None where there is nobody any more."""
+        call = ToolCall(call_id=waits.call_id, name=waits.tool, arguments=waits.arguments)
+        self._screen.idle()
+        self._screen.line(arguments_block(call))
+        try:
+            if waits.needs == "answer":
+                return await self._ask_for_answer(call)
+            if waits.why.startswith(OUTCOME_UNKNOWN):
+                self._screen.line("    It may have taken effect already. Yes runs it again.", style="yellow")
+            return await self._ask_for_approval(call)
+        except EOFError:
+            self._screen.line()
+            self._tell_how(waits)
+            return None
+
+    async def _ask_for_answer(self, call: ToolCall) -> Decide:
+        while not (said := await self._screen.ask("    your answer: ", fresh=True)):
+            pass
+        return lambda: self._conversation.answer(call.call_id, said)
+
+    async def _ask_for_approval(self, call: ToolCall) -> Decide:
+        written = printable(json.dumps(call.arguments, ensure_ascii=False, indent=2))
+        while True:
+            said = (await self._screen.ask("    approve? [y]es, [n]o, [e]dit: ", fresh=True)).lower()
+            if said in ("y", "yes"):
+                return lambda: self._conversation.approve(call.call_id, expected=call.arguments)
+            if said in ("n", "no"):
+                reason = await self._screen.ask("    why not? (the model is told; Enter for no reason) ")
+                return lambda: self._conversation.deny(call.call_id, reason=reason or None)
+            if said in ("e", "edit"):
+                try:
+                    written = await edited(self._screen, call.name, written)
+                    arguments = arguments_of(written)
+                except NotEdited as problem:
+                    self._screen.line(f"    {problem}", style="yellow")
+                    continue
+                return lambda: self._conversation.approve(call.call_id, arguments=arguments, expected=call.arguments)
+
+    def _tell_how(self, waits: WaitingCall) -> None:
+        place = f"{self._conversation.id} {waits.call_id}"
+        first = f"answer {place} CONTENT" if waits.needs == "answer" else f"approve {place}"
+        self._screen.line("    It waits for you. In another terminal:")
+        for way in (first, f"deny {place} --reason WHY"):
+            self._screen.line(f"      {self._prefix}everturn {way}")
+
+
+def _key(waits: WaitingCall) -> _Key:
+    return waits.call_id, waits.since, waits.why

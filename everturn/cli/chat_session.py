@@ -1,0 +1,195 @@
+"""A person and a conversation, in turns: what `everturn chat` does between its first prompt and its last."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+from rich.text import Text
+from temporalio.client import WorkflowExecutionStatus
+from temporalio.service import RPCError, RPCStatusCode
+
+from everturn import events
+from everturn.cli.connect import Host
+from everturn.cli.follow import Follower
+from everturn.cli.output import hand_over
+from everturn.cli.render import marked, transcript_lines
+from everturn.cli.terminal import Screen
+from everturn.client.conversation import Conversation
+from everturn.errors import EverturnError, Unreachable
+from everturn.records import Message
+
+KEEP_OPEN = timedelta(days=7)
+SHOWN_EXCHANGES = 2
+"""How much of an earlier conversation is shown when somebody comes back to it."""
+
+HELP = "Ctrl-C leaves, /quit or Ctrl-D closes, /resume [MODEL] goes on after a stall."
+PROMPT = Text.assemble(("▸", "bold cyan"), " ")
+
+
+class Talk:
+    def __init__(self, place: Host, name: str, screen: Screen, *, approve_all: bool) -> None:
+        self._place = place
+        self._screen = screen
+        self._approve_all = approve_all
+        self._conversation: Conversation = place.client.conversation(name)
+        self._follower: Follower | None = None
+        self._streaming = screen.live and sys.stdout.isatty()
+        self._said: list[str] = []
+        self.begun = False
+        """There is a conversation to come back to."""
+        self.closed = False
+        """There is no more."""
+
+    async def until_left(self, *, begun: Callable[[], None]) -> None:
+        """Talks until the person closes the conversation. `begun` is called once there is one."""
+        await self._greet()
+        while True:
+            try:
+                self._screen.line()
+                said = await self._screen.ask(PROMPT, earlier=self._said)
+            except EOFError:
+                self._screen.line("")
+                break
+            if said == "/quit":
+                break
+            if said.startswith("/resume"):
+                await self._resume(said.removeprefix("/resume").strip())
+            elif said.startswith("/"):
+                self._screen.line(HELP, style="dim")
+            elif said:
+                begun()
+                await self._say(said)
+        self.closed = await self._close()
+
+    async def _greet(self) -> None:
+        """Shows where the conversation was left, and waits for what still goes on."""
+        self._screen.idle()
+        self._screen.line(HELP, style="dim")
+        cursor = await self._cursor()
+        if cursor is None:
+            return
+        self.begun = True
+        messages = _last_of(await self._conversation.transcript())
+        self._screen.lines(transcript_lines(messages, width=self._screen.width))
+        status = await self._conversation.status()
+        match status.state:
+            case "idle":
+                pass
+            case "done":
+                self._screen.line("■ It is over. What you say takes it up again.", style="bold")
+            case "stalled":
+                self._screen.line(f"! stalled: {status.cause} {status.cure or ''} Then: /resume", style="red")
+            case "paused":
+                self._screen.line("◆ It is paused. /resume goes on.", style="yellow")
+            case _:
+                run_id = cursor.partition("/")[0]
+                self._follower = self._follow(since=f"{run_id}/0", seen=cursor)
+                await self._until_answered()
+
+    async def _say(self, text: str) -> None:
+        client, name = self._place.client, self._conversation.id
+        how: dict[str, Any] = {"keep_open": KEEP_OPEN, "message_id": uuid4().hex, "stream": self._streaming}
+        cursor = await self._cursor()
+        if cursor is None:
+            await client.start(self._place.agent, text, id=name, model=self._place.model, **how)
+        else:
+            await client.send(self._place.agent, text, id=name, **how)
+        self.begun = True
+        self._said.append(text)
+        if self._follower is None:
+            self._follower = self._follow(since=cursor or None)
+        self._follower.expect(text)
+        await self._until_answered()
+
+    async def _resume(self, model: str) -> None:
+        try:
+            if self._follower is None:
+                self._follower = self._follow(since=await self._cursor())
+            await self._conversation.resume(model=model or None)
+            await self._until_answered()
+        except EverturnError as error:
+            self._screen.line(f"! {error}", style="red")
+
+    async def _until_answered(self) -> None:
+        assert self._follower is not None
+        while True:
+            match await self._follower.next_stop():
+                case events.Stalled() as stall:
+                    self._screen.line(f"! stalled: {stall.cause} {stall.cure} Then: /resume", style="red")
+                    return
+                case events.Switched():
+                    self._screen.line("  /resume goes on.", style="dim")
+                    return
+                case events.Done() as done:
+                    self._follower = None
+                    if why := done.why or (done.outcome and done.outcome.reason):
+                        self._screen.line(f"■ {why}", style="bold")
+                    return
+                case events.Replied() as replied:
+                    if not self._streaming:
+                        _print(replied.message.text)
+                    if await self._rests():
+                        return
+
+    async def _rests(self) -> bool:
+        """Nothing more is to be answered; somebody else may have said something meanwhile."""
+        try:
+            return (await self._conversation.status()).state in ("idle", "done", "paused")
+        except Unreachable:
+            return True
+
+    async def _close(self) -> bool:
+        """True where nothing of the conversation is left to come back to."""
+        try:
+            if await self._cursor():
+                await self._conversation.close()
+                async with asyncio.timeout(5):
+                    await self._conversation.outcome()
+        except (EverturnError, TimeoutError) as error:
+            self._screen.line(f"! It could not be closed: {error or 'it takes too long'}", style="red")
+            return False
+        return True
+
+    async def _cursor(self) -> str | None:
+        """Behind all that has happened so far; empty where the conversation is over and would begin anew, None where
+        there is none."""
+        try:
+            described = await self._place.client.temporal.get_workflow_handle(self._conversation.id).describe()
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                return None
+            raise
+        if described.status is not WorkflowExecutionStatus.RUNNING:
+            return ""
+        return f"{described.run_id}/{described.history_length}"
+
+    def _follow(self, *, since: str | None, seen: str = "") -> Follower:
+        return Follower(
+            self._conversation,
+            screen=self._screen,
+            temporal=self._place.client.temporal,
+            approve_all=self._approve_all,
+            prefix=self._place.prefix,
+            since=since,
+            seen=seen,
+            show_messages=True,
+            streaming=self._streaming,
+        )
+
+
+def _last_of(messages: Sequence[Message]) -> Sequence[Message]:
+    """The messages from the last but one of the user's on."""
+    asked = [index for index, message in enumerate(messages) if message.role == "user"]
+    return messages[asked[-SHOWN_EXCHANGES:][0] :] if asked else messages
+
+
+def _print(text: str) -> None:
+    if sys.stdout.isatty():
+        Screen(to_stdout=True).line(marked("assistant", text))
+    else:
+        hand_over(text)

@@ -1,0 +1,183 @@
+"""Where a conversation of the command line runs: on agents hosted elsewhere, or on one that this process hosts."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from everturn.errors import EverturnError, KeyMissing, Unreachable
+
+if TYPE_CHECKING:
+    from everturn.agent import Agent
+    from everturn.cli.terminal import Screen
+    from everturn.client.client import Client
+    from everturn.devserver import Endpoint
+    from everturn.settings import Settings
+
+DRAIN_TIMEOUT = timedelta(seconds=2)
+"""Somebody pressed Ctrl-C and waits."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the options say: an agent made of these, or one that is hosted elsewhere by its name."""
+
+    model: str | None
+    tools: Sequence[Path]
+    system: str
+    agent: str | None
+
+    @classmethod
+    def of(cls, *, model: str | None, tools: Sequence[Path] | None, system: str, agent: str | None) -> Wanted:
+        """Raises typer.BadParameter where the options don't go together."""
+        if agent and (tools or system):
+            raise typer.BadParameter("it takes no --tool or --system: an agent has its own", param_hint="--agent")
+        if not agent and not model:
+            how = "-m provider:name (`everturn models` lists them), or a hosted agent by --agent NAME"
+            raise typer.BadParameter(f"which one? Name it with {how}", param_hint="--model")
+        return cls(model, tools or (), system, agent)
+
+
+@dataclass(frozen=True)
+class Host:
+    client: Client
+    agent: Agent | str
+    """Only its name, where it is hosted elsewhere."""
+    model: str | None
+    """The model to ask in place of the agent's own."""
+    prefix: str
+    """What to put before a command in another terminal, so that it finds this server."""
+    lasts: bool
+    """The server outlives this process."""
+
+
+@asynccontextmanager
+async def host(wanted: Wanted, conversation_id: str, *, screen: Screen, db: Path | None) -> AsyncIterator[Host]:
+    """Everything that a conversation needs. A server and a worker of our own end with the context."""
+    settings = _settings()
+    if wanted.agent:
+        async with remote_client() as client:
+            await require_worker(client)
+            yield Host(client, wanted.agent, wanted.model, prefix="", lasts=True)
+        return
+    agent = make_agent(wanted)
+    quiet_logs(screen)
+    from everturn.client.client import Client
+    from everturn.devserver import connect_or_start
+    from everturn.worker.worker import Worker
+
+    screen.busy("starting")
+    async with AsyncExitStack() as stack:
+        endpoint = await stack.enter_async_context(connect_or_start(db_filename=db))
+        # A queue of its own: other workers don't know this agent, and this one doesn't know theirs.
+        queue = f"{settings.task_queue}-{conversation_id}"
+        client = await Client.connect(task_queue=queue, **endpoint.options)
+        await require_namespace(client)
+        await stack.enter_async_context(Worker(client, agents=[agent], drain_timeout=DRAIN_TIMEOUT))
+        yield Host(client, agent, None, prefix=_prefix(endpoint), lasts=endpoint.server is None)
+
+
+@asynccontextmanager
+async def remote_client() -> AsyncIterator[Client]:
+    """A client of the Temporal that the environment names, or of the one at its usual address."""
+    settings = _settings()
+    quiet_logs(None)
+    from everturn.client.client import Client
+
+    yield await Client.connect(task_queue=settings.task_queue)
+
+
+async def polling_workers(client: Client) -> list[str]:
+    """The identities of the workers that poll the client's task queue for conversations."""
+    from everturn.client.pollers import polling
+
+    return [poller.identity for poller in await polling(client.temporal, client.task_queue)]
+
+
+async def require_namespace(client: Client) -> None:
+    """Raises Unreachable where Temporal does not know the namespace, or does not let us in: no worker could work."""
+    from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
+    from temporalio.service import RPCError
+
+    name = client.temporal.namespace
+    try:
+        await client.temporal.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=name))
+    except RPCError as error:
+        raise Unreachable(
+            f"Temporal does not let us into the namespace {name!r}: {error.message.rstrip('.')}.",
+            cure="Check TEMPORAL_NAMESPACE, and TEMPORAL_API_KEY if it needs one; `everturn doctor` looks too.",
+        ) from error
+
+
+async def require_worker(client: Client) -> None:
+    """Raises Unreachable where nobody would take a conversation: it would wait without a word."""
+    if not await polling_workers(client):
+        address = client.temporal.service_client.config.target_host
+        raise Unreachable(
+            f"No worker polls the task queue {client.task_queue!r} at {address}.",
+            cure="Start one that hosts the agent: EVERTURN_AGENTS=FILE.py everturn worker.",
+        )
+
+
+def make_agent(wanted: Wanted) -> Agent:
+    """The agent that the options describe, checked as far as it can be before anything starts."""
+    assert wanted.model is not None  # Wanted.of
+    from everturn.models import Model
+    from everturn.providers.catalog import resolve
+
+    try:
+        resolve(Model(wanted.model))
+    except KeyMissing as error:
+        # Here the worker is this process; "where the worker runs" would puzzle.
+        name = error.message.partition(": ")[2].partition(" ")[0]
+        raise EverturnError(
+            f"No key for {wanted.model!r}: {name} is not set.",
+            cure=f"Set {name}, or take another model: `everturn models` lists them.",
+        ) from None
+    from everturn.agent import Agent
+    from everturn.loading import load_tools
+
+    tools = [tool for path in wanted.tools for tool in load_tools(path)]
+    return Agent("assistant", model=wanted.model, instructions=wanted.system, tools=tools)
+
+
+def quiet_logs(screen: Screen | None) -> None:
+    """No log lines among those for people, unless the environment asks for them: only what is broken is shown."""
+    from everturn import logs
+
+    settings = _settings()
+    if {"EVERTURN_LOG", "EVERTURN_LOG_LEVEL"} & os.environ.keys():
+        logs.configure(format=settings.log, level=settings.log_level)
+    else:
+        logging.getLogger().handlers[:] = [_Broken(screen)]
+    logs.forward_core_logs()
+
+
+class _Broken(logging.Handler):
+    def __init__(self, screen: Screen | None) -> None:
+        super().__init__(logging.ERROR if screen else logging.CRITICAL)
+        self._screen = screen
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self._screen:
+            why = f": {record.exc_info[1]!r}" if record.exc_info and record.exc_info[1] else ""
+            message = record.getMessage().partition(" ({'")[0]
+            self._screen.line(f"! {record.name}: {message}{why}"[:500], style="red")
+
+
+def _settings() -> Settings:
+    from everturn.settings import Settings
+
+    return Settings.load()
+
+
+def _prefix(endpoint: Endpoint) -> str:
+    return f"TEMPORAL_ADDRESS={endpoint.address} " if endpoint.server else ""

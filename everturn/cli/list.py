@@ -1,0 +1,116 @@
+"""`everturn list`: the fleet."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from everturn.cli import completion
+from everturn.cli.options import JsonOption
+from everturn.cli.output import tell_json
+
+if TYPE_CHECKING:
+    from everturn.client.listing import Listed
+
+
+def list_(
+    status: Annotated[
+        str | None,
+        typer.Option(
+            "--status",
+            help="running, awaiting_approval, stalled, stuck, idle, done ...",
+            autocompletion=completion.states,
+        ),
+    ] = None,
+    agent: Annotated[
+        str | None,
+        typer.Option("--agent", metavar="NAME", help="Of this agent only.", autocompletion=completion.agents),
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many.")] = 50,
+    as_json: JsonOption = False,
+) -> None:
+    """List conversations, newest first, under a line with their counts. What has just changed may take a second."""
+    if status is not None:
+        status = _state(status)
+    counts, listed = asyncio.run(_list(status, agent, limit))
+    if as_json:
+        tell_json({"counts": counts, "conversations": [_as_json(one) for one in listed]})
+    else:
+        _print_table(counts, listed)
+
+
+def _state(given: str) -> str:
+    from everturn.client.listing import STATUSES
+
+    status = given.lower().replace("-", "_")
+    if status not in STATUSES:
+        raise typer.BadParameter(f"{given!r} is none of {', '.join(STATUSES)}", param_hint="--status")
+    return status
+
+
+async def _list(status: str | None, agent: str | None, limit: int) -> tuple[dict[str, int], list[Listed]]:
+    from everturn.cli.connect import remote_client
+
+    listed: list[Listed] = []
+    async with remote_client() as client:
+        async for one in client.conversations(status=status, agent=agent):
+            listed.append(one)
+            if len(listed) == limit:
+                break
+        counts = await client.count(agent)
+    return counts, listed
+
+
+def _as_json(one: Listed) -> dict[str, Any]:
+    return {
+        **vars(one),
+        "started_at": one.started_at.isoformat(),
+        "ended_at": one.ended_at.isoformat() if one.ended_at else None,
+    }
+
+
+def _print_table(counts: dict[str, int], listed: list[Listed]) -> None:
+    from rich.text import Text
+
+    from everturn.cli.render import STATE_STYLES, columns, folded, marked
+    from everturn.cli.terminal import Screen
+
+    screen = Screen(to_stdout=True)
+    if counts:
+        screen.line(_in_words(counts), style="bold")
+    if not listed:
+        Screen().line("There are no such conversations.")
+        return
+    rows = [
+        (
+            one.id,
+            Text(one.status, style=STATE_STYLES.get(one.status, "")),
+            one.agent,
+            one.model,
+            f"{one.tokens:,}",
+            _ago(one.started_at),
+        )
+        for one in listed
+    ]
+    screen.lines(columns(("ID", "STATUS", "AGENT", "MODEL", "TOKENS", "STARTED"), rows))
+    for one in listed:
+        if one.trouble:
+            screen.line(marked("trouble", folded(f"{one.id} is stuck: {one.trouble}.", 500)))
+
+
+def _in_words(counts: dict[str, int]) -> str:
+    """Who waits for a person comes first: `2 awaiting approval · 1 stalled · 14 done`."""
+    urgent = ("awaiting_approval", "awaiting_answer", "stalled", "stuck")
+    order = sorted(counts, key=lambda status: (status not in urgent, status == "done"))
+    return " · ".join(f"{counts[status]:,} {status.replace('_', ' ')}" for status in order)
+
+
+def _ago(moment: datetime) -> str:
+    seconds = int((datetime.now(UTC) - moment).total_seconds())
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds // size} {unit} ago"
+    return f"{max(seconds, 0)} s ago"

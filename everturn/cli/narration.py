@@ -1,0 +1,91 @@
+"""A conversation on the screen, event by event: what happened in lines, and replies as they are written."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import assert_never
+
+from everturn import events, names
+from everturn.cli.render import EventLines, folded
+from everturn.cli.reply_text import Spoken
+from everturn.cli.terminal import Screen
+
+Live = events.TextDelta | events.ThinkingDelta | events.ToolProgress | events.TurnRetried
+
+
+class Story:
+    """`streaming`: replies are shown as they come."""
+
+    def __init__(self, screen: Screen, *, streaming: bool) -> None:
+        self._screen = screen
+        self._streaming = streaming
+        self._lines = EventLines(width=screen.width, announce=not screen.live)
+        self._spoken = Spoken(screen)
+        self._running: dict[str, str] = {}
+        """Tools by call, with how far they are."""
+        self._phase = "waiting for a worker"
+        self._thought = ""
+
+    def take(self, event: events.Event) -> None:
+        """Notes what goes on, and shows nothing."""
+        match event:
+            case events.TurnStarted():
+                self._phase, self._thought = f"turn {event.turn} · thinking", ""
+                self._spoken = Spoken(self._screen)
+            case events.ToolCalled():
+                self._lines.take(event)
+            case events.ToolStarted():
+                self._running[event.call_id] = event.tool
+            case events.ToolFinished():
+                self._running.pop(event.result.call_id, None)
+            case events.ToolLost():
+                self._running.pop(event.call_id, None)
+            case events.ApprovalRequested() | events.AnswerRequested():
+                self._phase = "waiting for somebody to decide"
+            case events.Replied(final=True):
+                self._phase = "waiting for a message"
+            case events.MessageReceived() | events.Decided():
+                self._phase = "waiting for a worker"
+            case events.WorkerAwaited():
+                self._phase = "waiting for a worker that hosts it"
+            case events.Stalled():
+                self._phase = "stalled"
+            case events.Switched():
+                self._phase = "paused" if event.name == names.PAUSE else "waiting for a worker"
+            case _:
+                pass
+
+    def show(self, event: events.Event) -> None:
+        """Shows an event that was taken."""
+        self._tell(event)
+        self._screen.busy(self.doing)
+
+    def _tell(self, event: events.Event) -> None:
+        if isinstance(event, Live):
+            self._follow(event)
+        elif self._streaming and isinstance(event, events.Replied):
+            self._spoken.finish(event.message.text)
+        else:
+            self._screen.lines(self._lines.of(event))
+
+    def _follow(self, event: Live) -> None:
+        match event:
+            case events.TextDelta():
+                if self._streaming:
+                    self._spoken.add(event.text)
+            case events.ThinkingDelta():
+                self._thought = (self._thought + event.text)[-200:]
+            case events.ToolProgress():
+                self._running[event.call_id] = f"{event.tool}: {event.progress}"
+            case events.TurnRetried():
+                self._spoken.void()
+            case other:
+                assert_never(other)
+
+    @property
+    def doing(self) -> str:
+        """What goes on, for a spinner."""
+        running = Counter(self._running.values()).items()
+        tools = ", ".join(f"{tool} ×{count}" if count > 1 else tool for tool, count in running)
+        thought = f": … {folded(self._thought, 200)[-50:]}" if self._thought else ""
+        return folded(tools, 60) or self._phase + thought

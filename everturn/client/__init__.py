@@ -1,0 +1,1 @@
+"""Talking to conversations from outside: start, send, decide, follow, list."""

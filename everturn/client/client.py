@@ -1,0 +1,347 @@
+"""Starts conversations, finds them, and lists the fleet."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Self
+from uuid import uuid4
+
+import temporalio.client
+from temporalio.common import (
+    SearchAttributeKey,
+    SearchAttributePair,
+    TypedSearchAttributes,
+    WorkflowIDConflictPolicy,
+    WorkflowIDReusePolicy,
+)
+from temporalio.converter import ExternalStorage
+from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from everturn import durations, names, temporal_errors
+from everturn.agent import Agent
+from everturn.carryover import InRun
+from everturn.client import interpreter_exit, listing
+from everturn.client.conversation import Conversation
+from everturn.client.listing import Listed
+from everturn.client.messages import Said, said_in, start_with
+from everturn.errors import (
+    AlreadyStarted,
+    ConversationError,
+    Ended,
+    InvalidAgent,
+    InvalidSetting,
+    NotFound,
+    Refused,
+    Unreachable,
+)
+from everturn.history.transcript import read_transcript
+from everturn.markdown import code, first_line, inline
+from everturn.models import Limits, Model, check_provider
+from everturn.namespace import Namespace
+from everturn.payloads import Start
+from everturn.records import Outcome
+from everturn.settings import Settings, connect_options
+from everturn.sizes import MAX_ID_BYTES, MAX_KEYWORD_CHARS, id_problem, known_id
+from everturn.spelling import known_options, options_of
+from everturn.state import carry_over
+from everturn.storage.data_converter import configured, stored
+from everturn.utf8 import as_utf8, check_utf8
+
+TASK_TIMEOUT = timedelta(seconds=5)
+"""What a worker that is killed in a workflow task costs. Temporal's own default is 10 s."""
+
+MAX_LISTED_TOOLS = 40
+
+
+class Client:
+    """Make one with `await Client.connect()`. It may be shared by any number of tasks."""
+
+    @known_options("Client", InvalidSetting)
+    def __init__(
+        self, temporal: temporalio.client.Client, *, task_queue: str = names.TASK_QUEUE, by: str | None = None
+    ) -> None:
+        if isinstance(temporal, str):
+            raise InvalidSetting(
+                f"Client was given {temporal!r}, which is no connection.", cure="Write await Client.connect(...)."
+            )
+        interpreter_exit.runtime_is_used()
+        self.temporal = temporal
+        self.task_queue = task_queue
+        self.by = by or _whoever_runs_this()
+        """Who decides, in approvals and denials."""
+        self.namespace = Namespace(temporal)
+
+    @classmethod
+    @known_options("Client.connect", InvalidSetting, also=lambda: options_of(temporalio.client.Client.connect))
+    async def connect(
+        cls,
+        address: str | None = None,
+        *,
+        task_queue: str | None = None,
+        by: str | None = None,
+        storage: ExternalStorage | Path | str | None = None,
+        **options: Any,
+    ) -> Self:
+        """Connects to the Temporal server that the environment names (TEMPORAL_ADDRESS and its like; else
+        localhost:7233), or to `address`. `storage`: where large payloads go (None: EVERTURN_STORAGE, if set), the same
+        for all that share conversations; so is a `data_converter` (else EVERTURN_DATA_CONVERTER). `options` are
+        temporalio's own. Raises Unreachable and InvalidSetting."""
+        merged: dict[str, Any] = {**connect_options(), **options}
+        if "data_converter" not in merged:
+            merged["data_converter"] = configured()
+        if stores := storage or Settings.load().storage:
+            merged["data_converter"] = stored(merged["data_converter"], stores)
+        if address:
+            merged["target_host"] = check_utf8("address", address)
+        interpreter_exit.runtime_is_used()
+        try:
+            temporal = await temporalio.client.Client.connect(**merged)
+        except RuntimeError as error:
+            raise Unreachable(
+                f"No Temporal server answers at {merged['target_host']}.",
+                cure="Start one with `everturn up`, without TEMPORAL_ADDRESS; or set that to one that runs.",
+            ) from error
+        return cls(temporal, task_queue=task_queue or Settings.load().task_queue, by=by)
+
+    # ------------------------------------------------------------ conversations
+
+    @known_options("Client.start", InvalidSetting)
+    async def start(
+        self,
+        agent: Agent | str,
+        message: Said,
+        *,
+        id: str | None = None,  # noqa: A002 - the contract's name
+        keep_open: timedelta | None = None,
+        model: str | None = None,
+        limits: Limits | None = None,
+        message_id: str | None = None,
+        tenant: str | None = None,
+        stream: bool = False,
+    ) -> Conversation:
+        """Starts a conversation, on whichever worker hosts the agent. Raises AlreadyStarted where `id` runs.
+
+        Without `keep_open` it is done with its final reply; with it, it idles that long for the next message. With
+        `stream`, its text reaches those who follow its events 0.2 s after it is written; else in steps of 1.5 s.
+        `tenant`: for whom it is; kept in the workflow's memo, and shown in the Web UI.
+        """
+        check_utf8("id", id or "")
+        start = start_with(
+            message,
+            may_be_empty=keep_open is not None,
+            agent=_name(agent),
+            message_id=message_id,
+            keep_open=_seconds(keep_open),
+            model=model and check_provider(Model(model)).name,
+            limits=limits,
+            tenant=tenant,
+            stream=stream,
+        )
+        return await self._start(start, id or f"{start.agent}-{uuid4().hex[:12]}", agent)
+
+    @known_options("Client.send", InvalidSetting)
+    async def send(
+        self,
+        agent: Agent | str,
+        message: Said,
+        *,
+        id: str,  # noqa: A002 - the contract's name
+        keep_open: timedelta | None = None,
+        message_id: str | None = None,
+        stream: bool | None = None,
+    ) -> Conversation:
+        """Delivers a message to the conversation `id`: starts it where there is none, and revives it with its
+        transcript, model and limits where it is done. With a `message_id`, it is safe to repeat. `stream`: as in
+        `start`, from now on; None leaves it as it is."""
+        conversation = self.conversation(id)
+        said = said_in(message)
+        start = start_with(
+            said,
+            agent=_name(agent),
+            message_id=message_id,
+            keep_open=_seconds(keep_open),
+            stream=bool(stream),
+        )
+        while True:
+            try:
+                await conversation.send(said, message_id=message_id, stream=stream)
+            except Ended:
+                state = await conversation.state()
+                if message_id is not None and known_id(message_id) in state.message_ids:
+                    return conversation
+                with temporal_errors.explained(self.temporal, id):
+                    transcript = await read_transcript(self.temporal, id, state.transcript)
+                carry = carry_over(state, transcript, origin=InRun(run_id=state.run_id))
+                if await conversation.latest_run() != state.run_id:
+                    continue  # somebody else was quicker: the transcript has become longer
+                kept = {name: getattr(state.start, name) for name in ("model", "limits", "tenant")}
+                revived = start.model_copy(update={**kept, "carry": carry})
+            except NotFound:
+                revived = start
+            else:
+                return conversation
+            try:
+                return await self._start(revived, id, agent)
+            except AlreadyStarted:
+                continue  # somebody else was quicker: it runs now, and takes the message
+
+    @known_options("Client.run", InvalidSetting)
+    async def run(
+        self,
+        agent: Agent | str,
+        message: Said,
+        *,
+        id: str | None = None,  # noqa: A002 - the contract's name
+        model: str | None = None,
+        limits: Limits | None = None,
+    ) -> Outcome:
+        """Starts a conversation and waits for its outcome. Raises Stalled where a person has to help first; the
+        conversation stays, and its id is in the message."""
+        conversation = await self.start(agent, message, id=id, model=model, limits=limits)
+        with suppress(Ended):  # outcome() says how
+            await conversation.reply()
+        return await conversation.outcome()
+
+    def conversation(self, id: str) -> Conversation:  # noqa: A002 - the contract's name
+        """A handle on a conversation, which need not exist yet."""
+        return Conversation(self, check_utf8("id", id))
+
+    async def conversations(self, *, status: str | None = None, agent: str | None = None) -> AsyncIterator[Listed]:
+        """The fleet, newest first. `status` is a state of the contract, such as 'awaiting_approval', or 'stuck' for one
+        that no worker can take on: its `trouble` says why. Temporal's index lags: what has just changed may take a
+        second to show. Raises ConversationError where the namespace lacks everturn's search attributes."""
+        for what, wanted in (("status", status), ("agent", agent)):
+            check_utf8(what, wanted or "")
+        with self._searching():
+            versions = listing.Versions(self.temporal)
+            async for execution in self.temporal.list_workflows(listing.query(status=status, agent=agent)):
+                one = await versions.look(listing.listed(execution), execution)
+                if status in (None, one.status):
+                    yield one
+
+    async def count(self, agent: str | None = None) -> dict[str, int]:
+        """How many conversations there are by status, as in `conversations`, without the zeros; of one agent only,
+        where it is named. Temporal's index lags: what has just changed may take a second to show."""
+        check_utf8("agent", agent or "")
+        with self._searching():
+            return await listing.count(self.temporal, agent=agent)
+
+    @contextmanager
+    def _searching(self) -> Iterator[None]:
+        try:
+            yield
+        except RPCError as error:
+            if error.status is RPCStatusCode.INVALID_ARGUMENT:
+                raise ConversationError(
+                    f"The namespace {self.temporal.namespace!r} can't be searched so: {error.message}.",
+                    cure="`everturn doctor --fix` registers everturn's search attributes.",
+                ) from error
+            raise self.unreachable(error) from error
+
+    # ------------------------------------------------------------ underneath
+
+    async def indexed(self) -> bool:
+        """Whether the namespace has all of everturn's search attributes; without an answer, none are written."""
+        return await self.namespace.indexed()
+
+    def unreachable(self, error: RPCError) -> Unreachable:
+        return temporal_errors.unreachable(self.temporal, error)
+
+    async def _start(
+        self, start: Start, conversation_id: str, agent: Agent | str = "", *, new: bool = False
+    ) -> Conversation:
+        """`new`: there must be no conversation of this id, not even one that is over."""
+        if problem := id_problem(conversation_id):
+            raise Refused(problem, cure=f"Take one of 1 to {MAX_ID_BYTES:,} bytes.")
+        message = start.as_message().text
+        reuse = WorkflowIDReusePolicy.REJECT_DUPLICATE if new else WorkflowIDReusePolicy.ALLOW_DUPLICATE
+        check_utf8("id", conversation_id)
+        try:
+            await self.temporal.start_workflow(
+                names.CONVERSATION,
+                start,
+                id=conversation_id,
+                task_queue=self.task_queue,
+                task_timeout=TASK_TIMEOUT,
+                id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+                id_reuse_policy=reuse,
+                search_attributes=_first_attributes(start, agent) if await self.indexed() else None,
+                static_summary=first_line(message or _origin(start) or start.agent),
+                static_details=_details(start, agent),
+                memo={"tenant": start.tenant} if start.tenant else None,
+            )
+        except WorkflowAlreadyStartedError:
+            raise AlreadyStarted(
+                f"There is a conversation {conversation_id!r} already."
+                if new
+                else f"Conversation {conversation_id!r} runs already.",
+                cure="Send to it with client.send(), or take another id.",
+            ) from None
+        except RPCError as error:
+            raise self.unreachable(error) from error
+        return self.conversation(conversation_id)
+
+
+def _origin(start: Start) -> str:
+    """What a fork is one of; empty for what is none."""
+    carry = start.carry
+    if carry is None or carry.origin is None or start.message:
+        return ""
+    return f"fork of {carry.origin.conversation_id} at turn {carry.turn}"
+
+
+def _first_attributes(start: Start, agent: Agent | str) -> TypedSearchAttributes:
+    first = {names.EVERTURN_STATUS: "running", names.EVERTURN_AGENT: start.agent}
+    if model := _expected_model(start, agent):
+        first[names.EVERTURN_MODEL] = model
+    return TypedSearchAttributes(
+        [
+            SearchAttributePair(SearchAttributeKey.for_keyword(name), value[:MAX_KEYWORD_CHARS])
+            for name, value in first.items()
+        ]
+    )
+
+
+def _expected_model(start: Start, agent: Agent | str) -> str:
+    """The one that will be asked; empty where only the worker knows it."""
+    return start.model or (agent.model.name if isinstance(agent, Agent) else "")
+
+
+def _details(start: Start, agent: Agent | str) -> str:
+    """Markdown for the Web UI."""
+    model = _expected_model(start, agent)
+    facts = [f"Agent **{inline(start.agent)}**"] + ([f"model **{inline(model)}**"] if model else [])
+    facts += [f"for **{inline(start.tenant)}**"] if start.tenant else []
+    tools = agent.tools if isinstance(agent, Agent) else ()
+    listed = [f"- {code(tool.name)}{', after an approval' if tool.needs_approval is True else ''}" for tool in tools]
+    return "\n\n".join([", ".join(facts), *(["Tools:\n\n" + "\n".join(listed[:MAX_LISTED_TOOLS])] if listed else [])])
+
+
+def _seconds(keep_open: timedelta | None) -> float | None:
+    """Raises InvalidSetting for what is no duration."""
+    if keep_open is None:
+        return None
+    if why := durations.problem(keep_open):
+        raise InvalidSetting(f"A conversation can't be kept open for keep_open={keep_open!r}.", cure=why)
+    return keep_open.total_seconds()
+
+
+def _name(agent: Agent | str) -> str:
+    if isinstance(agent, Agent):
+        return agent.name
+    if isinstance(agent, str):
+        return agent
+    raise InvalidAgent(f"{agent!r} is no agent.", cure="Give an Agent, or the name of one that a worker hosts.")
+
+
+def _whoever_runs_this() -> str:
+    try:
+        return as_utf8(f"{getpass.getuser()}@{socket.gethostname()}")
+    except (OSError, KeyError):  # containers run as numbers that have no name
+        return socket.gethostname()

@@ -1,0 +1,390 @@
+"""A handle on one conversation: talk to it, decide on its calls, follow it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import AbstractContextManager, aclosing
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from pydantic import JsonValue
+from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionStatus
+from temporalio.service import RPCError, RPCStatusCode
+
+from everturn import names, temporal_errors
+from everturn.client import listing, updates
+from everturn.client.messages import Said, check_room, message_in
+from everturn.client.streaming import Live, interleaved
+from everturn.client.tools import call_tool, run_tools
+from everturn.content_blocks import says_error
+from everturn.errors import Ended, Stalled, Unreachable
+from everturn.events import Event
+from everturn.history.event_reader import EventReader
+from everturn.history.fork import start_of_fork
+from everturn.history.reader import first_step, read_steps
+from everturn.history.resets import reset_of
+from everturn.history.steps import Finished, Step, ToolLost, TurnFailed
+from everturn.history.transcript import read_transcript
+from everturn.logs import get_logger
+from everturn.models import Model, check_provider
+from everturn.payloads import Status, WaitingCall
+from everturn.records import Message, Outcome, ResultPart, ToolCall, ToolResult
+from everturn.sizes import LONG_MESSAGE_BYTES, check_input, known_id, size_of
+from everturn.state import State
+from everturn.tools.results import parts_of_blocks
+
+if TYPE_CHECKING:
+    from everturn.client.client import Client
+
+_log = get_logger("everturn.conversation")
+
+WORKER_TIMEOUT = timedelta(seconds=temporal_errors.WORKER_TIMEOUT_SECONDS)
+
+
+class Conversation:
+    """One conversation, by its id. Any process may have any number of handles on the same one."""
+
+    def __init__(self, client: Client, conversation_id: str) -> None:
+        self.id = conversation_id
+        self._client = client
+        self._temporal = client.temporal
+        self._sent: set[str] = set()
+        """What was sent from here. The server may have it and not show it yet: reply() waits until it does."""
+
+    def __repr__(self) -> str:
+        return f"<Conversation {self.id!r}>"
+
+    # ------------------------------------------------------------ talking
+
+    async def send(self, message: Said, *, message_id: str | None = None, stream: bool | None = None) -> None:
+        """Says something more. Returns once the server has it, whether or not a worker runs; the conversation takes it
+        at its next turn boundary. With a `message_id`, it is safe to repeat. `stream`: whether its text is streamed
+        from now on (see `Client.start`); None leaves it as it is."""
+        message_id = uuid4().hex if message_id is None else message_id
+        payload = message_in(message, message_id=message_id, stream=stream)
+        if size_of(payload) > LONG_MESSAGE_BYTES:
+            check_room(payload, await self._describe())
+        with self._explained():
+            await self._handle.signal(names.MESSAGE, payload)
+        self._sent.add(known_id(message_id))
+
+    async def reply(self) -> str:
+        """The text of the final reply to all that was said so far; waits for it.
+
+        Raises Stalled where a person has to help first, and Ended where the conversation ended without a reply. Waits
+        for approvals as long as they take.
+        """
+        described = await self._describe()
+        state = State()
+        async for run, step in self._follow_runs(described.run_id):
+            state.take(step)
+            self._warn_of(step)
+            if run == described.run_id and step.id < described.history_length:
+                continue  # this is how it stood before; events up to there are known to follow
+            if state.finished and state.finished.next_run_id:
+                described = await self._describe() if state.finished.alike else described
+                continue
+            if state.finished:
+                return self._outcome(state).text
+            if not (state.ids_forgotten or self._sent <= state.message_ids.keys()):
+                continue
+            if state.answered:
+                return state.last_text
+            if state.stall and state.stall_is_known:
+                raise self._stalled(state)
+            if state.cancelled:
+                raise Ended(f"The turn of conversation {self.id!r} was cancelled.", cure="Say something new.")
+        raise Ended(f"The history of conversation {self.id!r} breaks off.")
+
+    async def outcome(self) -> Outcome:
+        """How the conversation ended; waits for the end, through stalls and approvals."""
+        state = State()
+        async for _, step in self._follow_runs((await self._describe()).run_id):
+            state.take(step)
+            self._warn_of(step)
+        return self._outcome(state)
+
+    def _warn_of(self, step: Step) -> None:
+        """Says what a program that waits here waits for."""
+        match step:
+            case TurnFailed(awaited=True) | ToolLost(awaited=True):
+                _log.warning("worker.awaited", conversation=self.id, cause=step.cause, cure=step.cure)
+            case _:
+                pass
+
+    # ------------------------------------------------------------ looking
+
+    async def status(self) -> Status:
+        """What goes on and what waits for whom. Asks a worker, unless the conversation is over."""
+        described = await self._describe()
+        if described.status is not WorkflowExecutionStatus.RUNNING:
+            return await self._final_status()
+        try:
+            with self._explained("status query"):
+                answer: dict[str, Any] = await self._handle.query(names.STATUS, rpc_timeout=WORKER_TIMEOUT)
+        except Unreachable:
+            if trouble := (await listing.Versions(self._temporal).look(listing.listed(described), described)).trouble:
+                raise Unreachable(f"Conversation {self.id!r} is stuck: {trouble}.") from None
+            raise
+        return Status.model_validate(answer)
+
+    async def transcript(self) -> tuple[Message, ...]:
+        """The messages so far, in order. Reads the history: needs no worker."""
+        state = await self.state()
+        with self._explained():
+            return tuple(await read_transcript(self._temporal, self.id, state.transcript))
+
+    async def events(self, since: str | None = None, *, deltas: bool = True) -> AsyncIterator[Event]:
+        """What happened and what happens, until the conversation is over; text is told while it is written.
+
+        `since`: the cursor of the last event that you have seen. The events start behind it, and the text of a turn
+        that runs from its beginning. Without it, they start with the conversation's beginning, as far back as the
+        namespace keeps it, or with the last time that it was revived. `deltas=False`: without TextDelta,
+        ThinkingDelta, ToolProgress and TurnRetried.
+
+            async for event in conversation.events():
+                match event:
+                    case TextDelta(text=text):
+                        page.append(text)
+                    case TurnStarted() | TurnRetried():
+                        page.start_over()
+                    case Replied(message=message):
+                        page.replace(message.text)
+
+        A watcher costs the server one waiting request (the long poll of the history), no history event, and no
+        worker's time. Deltas cost one small request (DescribeWorkflowExecution) each 1.5 s, and only while a model
+        turn or a tool runs. Where `stream` was asked for, it is about ten a second while the model writes, and two
+        while a tool runs.
+        """
+        reader, cursor = EventReader(since), since or ""
+        steps = self._follow_revivals(reader.run_id) if since else self._follow_all()
+        async with aclosing(interleaved(steps, Live(self._temporal, self.id) if deltas else None)) as told:
+            async for run, step, live in told:
+                for event in live:
+                    yield event.model_copy(update={"cursor": cursor})
+                if step is None:
+                    continue
+                for event in reader.read(step, run_id=run):
+                    cursor = event.cursor
+                    yield event
+
+    async def cursor(self) -> str:
+        """Now, for `events(since=)`."""
+        described = await self._describe()
+        return f"{described.run_id}/{described.history_length}"
+
+    # ------------------------------------------------------------ branching off
+
+    async def fork(self, at_turn: int, id: str | None = None) -> Conversation:  # noqa: A002 - the contract's name
+        """A new conversation that has said and heard what this one had by the end of that turn, results included.
+
+        It goes on from there by itself; behind a final reply it idles for its next message, as long as this one would,
+        or for a week where this one ended with that reply. This one, whether it runs or is over, stays as it is.
+        Effects that the calls of later turns had are not undone, and the fork's model knows nothing of them: it may
+        ask for the same again. Turns, tokens and cost go on counting from there; the time starts anew.
+
+        Turns count from 1, through all that was revived or forked before. Raises Refused for a turn that has no reply,
+        or whose calls have no results yet, NotFound where its history is gone, AlreadyStarted where there is a
+        conversation `id`, over or not.
+        """
+        described = await self._describe()
+        with self._explained():
+            start = await start_of_fork(self._temporal, self.id, described.run_id, turn=at_turn)
+        return await self._client._start(start, id or f"{self.id}-turn-{at_turn}-{uuid4().hex[:8]}", new=True)
+
+    # ------------------------------------------------------------ deciding
+
+    async def approve(
+        self,
+        call_id: str = names.EVERY_CALL,
+        arguments: dict[str, JsonValue] | None = None,
+        note: str | None = None,
+        *,
+        expected: dict[str, JsonValue] | None = None,
+    ) -> tuple[str, ...]:
+        """Lets a call run, with `arguments` in place of the model's where given; returns the ids of the calls.
+
+        `expected`: the arguments that you saw; the decision is refused where the call has others now.
+
+        Raises Refused, with the reason, where the conversation does not take it, and Unreachable where no worker does
+        within 10 s; it is then withdrawn, and not carried out later, unless the message says otherwise. So does all
+        that decides or steers.
+        """
+        return await self._decide(names.APPROVE, call_id=call_id, arguments=arguments, note=note, expected=expected)
+
+    async def deny(self, call_id: str = names.EVERY_CALL, reason: str | None = None) -> tuple[str, ...]:
+        """Lets a call not run; the model is told, and why."""
+        return await self._decide(names.DENY, call_id=call_id, reason=reason)
+
+    async def answer(
+        self, call_id: str, content: JsonValue = None, *, parts: Iterable[ResultPart] = (), is_error: bool = False
+    ) -> tuple[str, ...]:
+        """Gives the result in the tool's place: a text or JSON, content blocks, or `parts` such as images."""
+        if not parts and (blocks := parts_of_blocks(content)) is not None:
+            parts, is_error = blocks, is_error or says_error(content)
+        given: dict[str, Any] = {"parts": tuple(parts)} if parts else {"content": content}
+        return await self._decide(names.ANSWER, call_id=call_id, is_error=is_error, **given)
+
+    async def call_tool(self, call: ToolCall | WaitingCall, function: Callable[..., Any]) -> ToolResult | None:
+        """Runs a waiting call here, with a function or `@tool`, and answers it; returns the result that was given.
+
+        None where somebody else had answered first, or the call no longer waits. As on a worker: the arguments are
+        validated against the function's schema, a sync function runs in a thread, and what it raises (ToolFailed too)
+        is told to the model. `call` is that of an AnswerRequested event, or one of `status().waiting`. A result of more
+        than 200,000 characters, or 380 KB with images, is cut with a notice. Raises InvalidTool.
+        """
+        return await call_tool(self, call, function)
+
+    async def run_tools(self, functions: Iterable[Callable[..., Any]]) -> str:
+        """`reply()`, and until then runs here what waits for an answer of one of these tools, many at a time.
+
+        One process at a time, or a call may run more than once; the first answer counts.
+        """
+        return await run_tools(self, functions)
+
+    async def pause(self, reason: str | None = None) -> None:
+        """Holds the conversation before its next model turn."""
+        await self._update(names.PAUSE, {"reason": reason})
+
+    async def resume(self, *, model: str | None = None) -> None:
+        """Goes on after a pause or a stall, with another `model` where given. Raises InvalidModel."""
+        await self._update(names.RESUME, {"model": model and check_provider(Model(model)).name})
+
+    async def cancel_turn(self, reason: str | None = None) -> None:
+        """Stops the model call and the tools that run; the conversation is then ready for the next message."""
+        await self._update(names.CANCEL_TURN, {"reason": reason})
+
+    async def close(self, reason: str | None = None) -> None:
+        """Ends the conversation: the reply at hand is finished, and what waits is denied. What is said before that end
+        has come takes it up again, as a new run."""
+        await self._update(names.CLOSE, {"reason": reason})
+
+    # ------------------------------------------------------------ underneath
+
+    @property
+    def _handle(self) -> Any:
+        return self._temporal.get_workflow_handle(self.id)
+
+    async def _decide(self, name: str, **payload: Any) -> tuple[str, ...]:
+        answer = await self._update(name, payload)
+        return tuple(answer["call_ids"])
+
+    async def _update(self, name: str, payload: dict[str, Any]) -> dict[str, Any]:
+        given = {key: value for key, value in payload.items() if value is not None or key == "content"}
+        check_input(name, given)
+        with self._explained(name):
+            return await updates.send(self._temporal, self.id, name, {**given, "by": self._client.by})
+
+    async def _describe(self) -> WorkflowExecutionDescription:
+        with self._explained():
+            described: WorkflowExecutionDescription = await self._handle.describe()
+        return described
+
+    def _explained(self, what: str = "request") -> AbstractContextManager[None]:
+        return temporal_errors.explained(self._temporal, self.id, what)
+
+    async def _runs(self) -> list[str]:
+        """The runs that the conversation is made of, oldest first, as far back as the namespace still has them.
+
+        From the latest one back: one that an operator reset still says that another followed it.
+        """
+        described = await self._describe()
+        run, first = described.run_id, described.raw_description.workflow_execution_info.first_run_id
+        runs: list[str] = []
+        with self._explained():
+            while run:
+                try:
+                    started = await first_step(self._temporal, self.id, run)
+                except RPCError as error:
+                    if runs and error.status is RPCStatusCode.NOT_FOUND:
+                        break  # its retention is over: what is left begins with the run after it
+                    raise
+                runs.insert(0, run)
+                run = started.previous_run_id if started and run != first else ""
+        return runs
+
+    async def latest_run(self) -> str:
+        return (await self._describe()).run_id
+
+    async def _follow_runs(self, run_id: str, *, past: bool = False) -> AsyncIterator[tuple[str, Step]]:
+        """Each step with its run's id, from this run on through every one that the conversation continues as, resets
+        included; `past`: also those of a run that had come to its end."""
+        run = run_id
+        while run:
+            next_run = ""
+            with self._explained():
+                async for step in read_steps(self._temporal, self.id, run_id=run, follow=True):
+                    if not isinstance(step, Finished):
+                        yield run, step
+                        continue
+                    next_run, alike = step.next_run_id, 0
+                    if not next_run and (past or step.outcome is None):
+                        next_run, alike = await reset_of(self._temporal, self.id, run)
+                    yield run, replace(step, next_run_id=next_run, alike=alike)
+            run = next_run
+
+    async def _follow_all(self) -> AsyncIterator[tuple[str, Step]]:
+        """As `_follow_runs`, from the conversation's beginning, or from the last time that it was revived."""
+        runs = await self._runs()
+        with self._explained():
+            for run in runs[:-1]:
+                async for step in read_steps(self._temporal, self.id, run_id=run):
+                    yield run, step
+        async for run, step in self._follow_runs(runs[-1]):
+            yield run, step
+
+    async def _follow_revivals(self, run_id: str) -> AsyncIterator[tuple[str, Step]]:
+        """As `_follow_runs`; and where the conversation is over and was revived by then, on through that."""
+        run, first = run_id, run_id
+        while first:
+            async for run, step in self._follow_runs(first, past=True):
+                yield run, step
+            first = await self._revival_of(run)
+
+    async def _revival_of(self, last_run: str) -> str:
+        """The first run of what revived the conversation that ended with that run; empty where nothing did."""
+        run = ""
+        while True:
+            with self._explained():
+                described = await self._temporal.get_workflow_handle(self.id, run_id=run or None).describe()
+                first = described.raw_description.workflow_execution_info.first_run_id
+                started = await first_step(self._temporal, self.id, first) if last_run != described.run_id else None
+            origin = started.start.carry.origin if started and started.start.carry else None
+            if origin is None or origin.conversation_id:
+                return ""  # it is the latest; or what came later was started anew, or forked, under this id
+            if origin.run_id == last_run:
+                return first
+            run = origin.run_id
+
+    async def state(self) -> State:
+        """What it has come to, by the history of its latest run."""
+        state = State(run_id=(await self._describe()).run_id)
+        with self._explained():
+            async for step in read_steps(self._temporal, self.id, run_id=state.run_id):
+                state.take(step)
+        return state
+
+    async def _final_status(self) -> Status:
+        state = await self.state()
+        outcome = state.finished.outcome if state.finished else None
+        if outcome is None:
+            return Status(state="done", turn=state.turn, cause=state.finished.why if state.finished else None)
+        return Status(
+            state="done", turn=outcome.turns, usage=outcome.usage, cost_usd=outcome.cost_usd, cause=outcome.reason
+        )
+
+    def _outcome(self, state: State) -> Outcome:
+        finished = state.finished
+        if finished is None or finished.outcome is None:
+            why = finished.why if finished else "its history breaks off"
+            raise Ended(f"Conversation {self.id!r} ended without an outcome: {why}")
+        return finished.outcome
+
+    def _stalled(self, state: State) -> Stalled:
+        assert state.stall is not None
+        return Stalled(
+            f"Conversation {self.id!r} is stalled in turn {state.turn}: {state.stall.cause}",
+            cure=f"{state.stall.cure} Then: `everturn resume {self.id}`.".strip(),
+        )

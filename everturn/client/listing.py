@@ -1,0 +1,172 @@
+"""Lists and counts conversations by what Temporal's visibility store says, which lags by a second or so."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final, get_args
+
+import temporalio.client
+from temporalio.client import WorkflowExecution, WorkflowExecutionStatus
+from temporalio.common import SearchAttributeKey
+from temporalio.service import RPCError, RPCStatusCode
+
+from everturn import names
+from everturn.client.pollers import polling
+from everturn.payloads import State
+
+STATES: Final[tuple[str, ...]] = get_args(State)
+
+STUCK: Final = "stuck"
+"""The status of one that can't take its next step, whatever state its last one left in the index."""
+
+STATUSES: Final = (*STATES, STUCK)
+"""Those that can be asked for."""
+
+_PROBLEMS: Final = SearchAttributeKey.for_keyword_list("TemporalReportedProblems")
+"""Temporal's own: set once a workflow task has failed five times in a row."""
+
+_VERSION: Final = SearchAttributeKey.for_keyword("TemporalWorkerDeploymentVersion")
+_BEHAVIOR: Final = SearchAttributeKey.for_keyword("TemporalWorkflowVersioningBehavior")
+
+# A run that went on as a new one is no conversation of its own: the newest run stands for the chain.
+_CONVERSATIONS: Final = f"WorkflowType = '{names.CONVERSATION}' AND ExecutionStatus != 'ContinuedAsNew'"
+
+_UNFINISHED: Final = f"({names.EVERTURN_STATUS} IS NULL OR {names.EVERTURN_STATUS} != 'done')"
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A conversation in a list. Fields are empty where the namespace lacks everturn's search attributes."""
+
+    id: str
+    status: str
+    """A state, such as 'awaiting_approval'; for one that could not say how it ended Temporal's: 'terminated' ... And
+    'stuck' for one whose workflow task fails again and again, or whose worker version nobody runs."""
+    agent: str
+    model: str
+    """`provider:name`."""
+    tokens: int
+    """Input and output, so far."""
+    started_at: datetime
+    """When its latest run began."""
+    ended_at: datetime | None
+    """None while it runs."""
+    trouble: str = ""
+    """Why it is 'stuck', and what to do."""
+
+
+def query(*, status: str | None = None, agent: str | None = None) -> str:
+    """In Temporal's list filter language."""
+    wanted = [_CONVERSATIONS]
+    if agent is not None:
+        wanted.append(f"{names.EVERTURN_AGENT} = {_quoted(agent)}")
+    if status == STUCK:
+        wanted += ["ExecutionStatus = 'Running'", f"({_PROBLEMS.name} IS NOT NULL OR {_BEHAVIOR.name} = 'Pinned')"]
+    elif status is not None:
+        wanted.append(f"{names.EVERTURN_STATUS} = {_quoted(status)}")
+        if status != "done":
+            # One that was terminated could not change its state any more.
+            wanted.append("ExecutionStatus = 'Running'")
+    return " AND ".join(wanted)
+
+
+def listed(execution: WorkflowExecution) -> Listed:
+    attributes = execution.typed_search_attributes
+    closed = execution.status not in (None, WorkflowExecutionStatus.RUNNING)
+    temporal_status = execution.status.name.lower() if execution.status else "unknown"
+    state = attributes.get(SearchAttributeKey.for_keyword(names.EVERTURN_STATUS)) or temporal_status
+    problems = () if closed else attributes.get(_PROBLEMS) or ()
+    causes = [problem.removeprefix("cause=") for problem in problems if problem.startswith("cause=")]
+    trouble = (
+        f"its workflow task fails again and again ({', '.join(causes) or 'no cause is known'}): the worker's log says "
+        "why, and mended code takes it on"
+    )
+    return Listed(
+        id=execution.id,
+        status=temporal_status if closed and state != "done" else STUCK if problems else state,
+        trouble=trouble if problems else "",
+        agent=attributes.get(SearchAttributeKey.for_keyword(names.EVERTURN_AGENT)) or "",
+        model=attributes.get(SearchAttributeKey.for_keyword(names.EVERTURN_MODEL)) or "",
+        tokens=attributes.get(SearchAttributeKey.for_int(names.EVERTURN_TOKENS)) or 0,
+        started_at=execution.start_time,
+        ended_at=execution.close_time,
+    )
+
+
+class Versions:
+    """Which worker versions somebody runs; each is asked for once."""
+
+    def __init__(self, temporal: temporalio.client.Client) -> None:
+        self._temporal = temporal
+        self._polled: dict[str, set[str]] = {}
+        """By task queue."""
+
+    async def look(self, one: Listed, execution: WorkflowExecution) -> Listed:
+        """The same, or that it is stuck: it is pinned to a version that no worker runs."""
+        version = execution.typed_search_attributes.get(_VERSION)
+        pinned = execution.typed_search_attributes.get(_BEHAVIOR) == "Pinned"
+        if one.ended_at or one.trouble or not pinned or not version:
+            return one
+        if version in await self._versions(execution.task_queue):
+            return one
+        trouble = (
+            f"it is pinned to worker version {version}, which no worker of {execution.task_queue!r} runs: start one"
+        )
+        return replace(one, status=STUCK, trouble=trouble)
+
+    async def _versions(self, task_queue: str) -> set[str]:
+        if task_queue not in self._polled:
+            found = [poller.deployment_options for poller in await polling(self._temporal, task_queue)]
+            self._polled[task_queue] = {f"{one.deployment_name}:{one.build_id}" for one in found}
+        return self._polled[task_queue]
+
+
+async def count(
+    temporal: temporalio.client.Client, *, agent: str | None = None, problems: bool = True
+) -> dict[str, int]:
+    """How many conversations there are of each status that `listed` would give them, without the zeros. Those that are
+    pinned to a version without workers count by their last state: the index does not know. `problems`: the server keeps
+    _PROBLEMS, as those do since 1.29.
+
+    Temporal groups counts by its own ExecutionStatus only ("'GROUP BY' clause is not supported for search attribute
+    EverturnStatus", server 1.32), so each state is a count of its own. Raises RPCError, INVALID_ARGUMENT where an
+    agent is asked for and the namespace has no search attribute for it.
+    """
+    everything = query(agent=agent)
+    stuck, well = f"{_PROBLEMS.name} IS NOT NULL", f" AND {_PROBLEMS.name} IS NULL" if problems else ""
+    queries = [query(status=state, agent=agent) + ("" if state == "done" else well) for state in STATES]
+    if problems:
+        queries.append(f"{everything} AND ExecutionStatus = 'Running' AND {stuck}")
+    try:
+        of_state, others = await asyncio.gather(
+            asyncio.gather(*map(temporal.count_workflows, queries)),
+            temporal.count_workflows(f"{everything} AND {_UNFINISHED} GROUP BY ExecutionStatus"),
+        )
+    except RPCError as error:
+        if error.status is RPCStatusCode.INVALID_ARGUMENT and problems:
+            return await count(temporal, agent=agent, problems=False)
+        if error.status is not RPCStatusCode.INVALID_ARGUMENT or agent is not None:
+            raise
+        # Without everturn's search attributes, Temporal's own words have to do, as in a list.
+        return _by_temporal(await temporal.count_workflows(f"{everything} GROUP BY ExecutionStatus"))
+    counts = {status: found.count for status, found in zip(STATUSES, of_state, strict=False)}
+    rest = _by_temporal(others)
+    # Those that run and have no state yet are running, too.
+    stateless = rest.pop("running", 0) - sum(number for state, number in counts.items() if state != "done")
+    counts["running"] += max(stateless, 0)
+    return {status: number for status, number in {**counts, **rest}.items() if number}
+
+
+def _by_temporal(found: temporalio.client.WorkflowExecutionCount) -> dict[str, int]:
+    """By names like WorkflowExecutionStatus's: 'TimedOut' is 'timed_out'."""
+    return {_snake(str(group.group_values[0])): group.count for group in found.groups}
+
+
+def _snake(name: str) -> str:
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")
+
+
+def _quoted(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"

@@ -1,0 +1,145 @@
+"""What a person says, as it is sent: read from what programs have at hand, or refused with the reason.
+
+What a conversation would pass over, or a model never see, is refused here: nothing that was said is dropped in silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionStatus
+
+from everturn import names
+from everturn.content_blocks import read_block
+from everturn.errors import Refused
+from everturn.payloads import MessageIn, Start
+from everturn.records import Document, Image, Message, Part, Record, Text, explain
+from everturn.sizes import MAX_UNREAD_BYTES, check_input, size_of
+
+Said = str | Message | Iterable[Part | str | Mapping[str, Any]]
+"""A message: a text; parts (Text, Image, Document), or content blocks as dicts; or a user's Message."""
+
+R = TypeVar("R", bound=Record)
+
+_BESIDE = ("cache_control", "citations", "context")
+"""Of a content block: what its own provider reads, and no other."""
+
+
+def said_in(message: Said, *, may_be_empty: bool = False) -> Message:
+    """The message as a user's. Raises Refused for one that says nothing, or too much, or what can't be sent."""
+    said = _as_message(message)
+    if not may_be_empty or said.parts:
+        if not said.parts:
+            raise Refused("The message has no parts.", cure="Give it a text, an image or a document.")
+        if all(isinstance(part, Text) and not part.text.strip() for part in said.parts):
+            raise Refused("The message is empty.", cure="Say something.")
+        if not said.provider and (part := next((part for part in said.parts if part.extra), None)):
+            raise Refused(
+                f"The message's {part.kind} has extra={_short(part.extra)}, which only one provider could read.",
+                cure='Say which: Message(role="user", parts=..., provider="anthropic").',
+            )
+    check_input("message", said)
+    return said
+
+
+def content_of(message: Message) -> str | tuple[Part, ...]:
+    """As payloads hold it: a text, where it is nothing else."""
+    if len(message.parts) == 1 and isinstance(text := message.parts[0], Text) and not text.extra:
+        return text.text
+    return message.parts
+
+
+def message_in(message: Said, *, message_id: str, stream: bool | None = None) -> MessageIn:
+    """The payload of `message`. Raises Refused for what a conversation would pass over."""
+    said = said_in(message)
+    content = content_of(said)
+    given: dict[str, Any] = {"text" if isinstance(content, str) else "parts": content, "provider": said.provider}
+    payload = checked(MessageIn, names.MESSAGE, **given, message_id=message_id, stream=stream)
+    check_input(names.MESSAGE, payload)
+    return payload
+
+
+def check_room(payload: MessageIn, described: WorkflowExecutionDescription) -> None:
+    """Raises Refused if what a conversation has not answered yet leaves too little of its run's history, which Temporal
+    bounds."""
+    size, so_far = size_of(payload), described.raw_description.workflow_execution_info.history_size_bytes
+    if described.status is WorkflowExecutionStatus.RUNNING and so_far + size > MAX_UNREAD_BYTES:
+        raise Refused(
+            f"Conversation {described.id!r} can't take a message of {size:,} bytes now: its run has {so_far:,} bytes, "
+            f"and the limit is {MAX_UNREAD_BYTES:,}.",
+            cure="Wait until it has answered, or send a link: short messages are taken.",
+        )
+
+
+def start_with(message: Said, *, may_be_empty: bool = False, **fields: Any) -> Start:
+    """The input of a conversation that begins with this message. Raises Refused."""
+    said = said_in(message, may_be_empty=may_be_empty)
+    content = content_of(said) if said.parts else ()
+    return checked(Start, "start", message=content, provider=said.provider, **fields)
+
+
+def checked(payload: type[R], what: str, **fields: Any) -> R:
+    """The record, whose errors are refusals in words and not pydantic's."""
+    try:
+        return payload(**fields)
+    except ValueError as error:
+        raise Refused(f"The {what} can't be sent: {explain(error)}.") from None
+
+
+def _as_message(message: Said) -> Message:
+    if isinstance(message, str):
+        return Message.user(message) if message else Message(role="user", parts=())
+    if isinstance(message, Message):
+        if message.role != "user":
+            raise Refused(
+                f"The message is the {message.role}'s, and a conversation is sent what its user says.",
+                cure="Send Message.user(...), or the text alone.",
+            )
+        _ = [_as_part(part) for part in message.parts]
+        return message
+    if isinstance(message, Mapping) or not isinstance(message, Iterable) or isinstance(message, Record):
+        return Message.user([_as_part(message)])
+    return Message.user([_as_part(item) for item in message])
+
+
+def _as_part(item: Any) -> Text | Image | Document:
+    if isinstance(item, str):
+        return Text(text=item)
+    if isinstance(item, Text | Image | Document):
+        return item
+    if isinstance(item, Mapping) and isinstance(item.get("kind"), str):
+        return _own(item)
+    part = read_block(item)
+    if part is None:
+        raise Refused(
+            f"A part of the message can't be sent: {_short(item)}.",
+            cure="Give texts, Image(data= or url=) and Document(data= or url=). What a provider keeps under a file id "
+            "is no other model's to read: give its data or its address.",
+        )
+    beside = {name: item[name] for name in _BESIDE if name in item} if isinstance(item, Mapping) else {}
+    return part.model_copy(update={"extra": part.extra | beside})
+
+
+def _own(item: Mapping[str, Any]) -> Text | Image | Document:
+    """A part of ours, written as JSON."""
+    kinds: dict[str, type[Text | Image | Document]] = {"text": Text, "image": Image, "document": Document}
+    record = kinds.get(str(item["kind"]))
+    if record is None:
+        raise Refused(
+            f"A user's message has no parts of the kind {item['kind']!r}.", cure=f"It has {', '.join(kinds)}."
+        )
+    if unknown := sorted(item.keys() - record.model_fields.keys()):
+        raise Refused(
+            f"A part of the message has what a {item['kind']} has not: {', '.join(map(repr, unknown))}.",
+            cure=f"It has {', '.join(record.model_fields)}.",
+        )
+    try:
+        return record.model_validate(dict(item))
+    except ValueError as error:
+        raise Refused(f"A part of the message can't be sent: {explain(error)}.") from None
+
+
+def _short(value: Any) -> str:
+    written = repr(value)
+    return written if len(written) <= 100 else f"{written[:99]}…"

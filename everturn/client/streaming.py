@@ -1,0 +1,268 @@
+"""What the activities that run say of themselves: text while it is written, progress of tools.
+
+It stands in the details of their heartbeats, which Temporal keeps beside the history and gives to whoever asks. So it
+is asked for only while a model turn or a tool runs, and as often as the worker says that there is more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, timedelta
+from typing import Any
+
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.workflow.v1 import PendingActivityInfo
+from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionRequest
+from temporalio.client import Client
+from temporalio.service import RPCError
+
+from everturn.events import Event, TextDelta, ThinkingDelta, ToolProgress, TurnRetried
+from everturn.history import steps
+from everturn.payloads import Streamed
+from everturn.records import Message, Thinking
+
+FIRST_LOOK_SECONDS = 0.5
+LOOK_SECONDS = 1.5
+"""Between two looks where nobody asked for streaming."""
+
+AWAITING_SECONDS = 0.1
+"""Between two looks for text that is streamed: before it comes, and where it pauses."""
+
+LOOK_TIMEOUT = timedelta(seconds=5)
+
+DUE_SECONDS = 0.025
+"""Between two looks for a beat that is due."""
+
+
+@dataclass
+class _Turn:
+    """A model turn that runs, and what was told of it."""
+
+    turn: int
+    activity_id: str
+    told_at: float
+    """When something was told of it last, by the clock."""
+    attempt: int = 1
+    text: str = ""
+    thinking: str = ""
+    every: float = 0.0
+    over: bool = False
+    """No longer among the running activities: its end is on its way through the history."""
+
+    @property
+    def position(self) -> int:
+        return len(self.text) + len(self.thinking)
+
+    def start_over(self, attempt: int) -> TurnRetried:
+        self.attempt, self.text, self.thinking = attempt, "", ""
+        return TurnRetried(turn=self.turn, attempt=attempt)
+
+    def hear(self, attempt: int, details: Any) -> list[Event]:
+        events: list[Event] = [self.start_over(attempt)] if attempt > self.attempt else []
+        with suppress(ValueError):
+            streamed = Streamed.model_validate(details)
+            if streamed.attempt == self.attempt:
+                self.every = streamed.every
+                for kind, text in streamed.behind(self.position):
+                    events += self.say(kind, text)
+        return events
+
+    def say(self, kind: str, text: str) -> list[Event]:
+        if not text:
+            return []
+        if kind == "thinking":
+            self.thinking += text
+            return [ThinkingDelta(turn=self.turn, text=text)]
+        self.text += text
+        return [TextDelta(turn=self.turn, text=text)]
+
+
+@dataclass
+class _Tool:
+    started: steps.ToolStarted
+    progress: Any = None
+
+    def hear(self, details: Any) -> list[Event]:
+        if details is None or details == self.progress:
+            return []
+        self.progress, request = details, self.started.request
+        tool = self.started.tool
+        return [ToolProgress(turn=request.turn, call_id=request.call_id, tool=tool, progress=details)]
+
+
+@dataclass(frozen=True)
+class Glimpse:
+    """Of the activities that were `asked` for, those that run: each with its second heartbeat detail."""
+
+    run_id: str
+    asked: frozenset[str]
+    said: dict[str, tuple[PendingActivityInfo, Any]] = field(default_factory=dict)
+
+
+@dataclass
+class Live:
+    """One conversation's running activities. Give it every step; `look` whenever `due` says so."""
+
+    client: Client
+    conversation_id: str
+    due: float | None = None
+    """When to look again, by the clock; None while nothing runs."""
+    clock: Callable[[], float] = time.monotonic
+    awaiting_seconds: float = AWAITING_SECONDS
+    _run_id: str = ""
+    _stream: bool = False
+    _turn: _Turn | None = None
+    _tools: dict[str, _Tool] = field(default_factory=dict)
+
+    def take(self, run_id: str, step: steps.Step) -> list[Event]:
+        """What is to be told before the step's own events: the rest of a text that was shown in part."""
+        self._run_id = run_id
+        said: list[Event] = []
+        match step:
+            case steps.Started():
+                self._turn, self._tools = None, {}
+            case steps.TurnStarted(request=request) if not request.summarise:
+                self._stream = request.stream
+                self._turn = _Turn(request.turn, step.activity_id, told_at=self.clock())
+                self._look_in(self.awaiting_seconds if request.stream else FIRST_LOOK_SECONDS)
+            case steps.TurnFinished(reply=reply) if self._turn:
+                said = _rest(self._turn, reply.message, step.attempt)
+                self._turn = None
+            case steps.TurnFailed():
+                self._turn = None
+            case steps.ToolStarted():
+                self._tools[step.activity_id] = _Tool(step)
+                self._look_in(FIRST_LOOK_SECONDS)
+            case steps.ToolFinished(request=request) | steps.ToolLost(request=request):
+                ended = [key for key, tool in self._tools.items() if tool.started.request.call_id == request.call_id]
+                for key in ended:
+                    del self._tools[key]
+        if not self._tools and (self._turn is None or self._turn.over):
+            self.due = None
+        return [_at(event, step.at.isoformat(timespec="milliseconds")) for event in said]
+
+    async def look(self) -> Glimpse:
+        """What the activities that run now have said last."""
+        turn = [self._turn.activity_id] if self._turn else []
+        glimpse = Glimpse(self._run_id, asked=frozenset([*turn, *self._tools]))
+        request = DescribeWorkflowExecutionRequest(
+            namespace=self.client.namespace,
+            execution=WorkflowExecution(workflow_id=self.conversation_id, run_id=self._run_id),
+        )
+        try:
+            described = await self.client.workflow_service.describe_workflow_execution(request, timeout=LOOK_TIMEOUT)
+        except RPCError:
+            # Only a look: whoever reads the history meets what is really wrong.
+            return replace(glimpse, asked=frozenset())
+        for info in described.pending_activities:
+            if info.activity_id in glimpse.asked:
+                glimpse.said[info.activity_id] = (info, await self._details(info))
+        return glimpse
+
+    def hear(self, glimpse: Glimpse) -> list[Event]:
+        """What is new in it. It may be older than the last step: what is not known to run any more says nothing."""
+        events: list[Event] = []
+        if glimpse.run_id == self._run_id:
+            gone = glimpse.asked - glimpse.said.keys()
+            self._tools = {key: tool for key, tool in self._tools.items() if key not in gone}
+            if self._turn and self._turn.activity_id in gone:
+                self._turn.over = True
+            for activity_id, (info, details) in glimpse.said.items():
+                if self._turn and self._turn.activity_id == activity_id:
+                    found = self._turn.hear(info.attempt, details)
+                    self._turn.told_at = self.clock() if found else self._turn.told_at
+                else:
+                    found = self._tools[activity_id].hear(details) if activity_id in self._tools else []
+                events += [_at(event, _when(info)) for event in found]
+        self._plan()
+        return events
+
+    async def _details(self, info: PendingActivityInfo) -> Any:
+        """The second of the heartbeat details; None where there is none, or none that can be read."""
+        with suppress(Exception):  # codecs raise all kinds, and it is only a look
+            details = await self.client.data_converter.decode(info.heartbeat_details.payloads)
+            return details[1] if len(details) > 1 else None
+        return None
+
+    def _plan(self) -> None:
+        """Says when to look again."""
+        self.due = None
+        if self._tools:
+            self._look_in(FIRST_LOOK_SECONDS if self._stream else LOOK_SECONDS)
+        if not self._turn or self._turn.over:
+            return
+        if not self._stream:
+            self._look_in(LOOK_SECONDS)
+            return
+        # Right after a beat there is nothing new for a while; around the time of the next one it is worth looking; and
+        # a long silence may last.
+        silent, every = self.clock() - self._turn.told_at, self._turn.every
+        seldom = min(max(self.awaiting_seconds, silent / 20), FIRST_LOOK_SECONDS)
+        again = DUE_SECONDS if silent < 1.5 * every else seldom
+        self._look_in(max(every - DUE_SECONDS - silent, again))
+
+    def _look_in(self, seconds: float) -> None:
+        due = self.clock() + seconds
+        self.due = due if self.due is None else min(self.due, due)
+
+
+async def interleaved(
+    source: AsyncIterator[tuple[str, steps.Step]], live: Live | None
+) -> AsyncGenerator[tuple[str, steps.Step | None, list[Event]]]:
+    """Each step as it comes, with what is to be told before it; and between them, without a step, what is live."""
+    if live is None:
+        async for run_id, taken in source:
+            yield run_id, taken, []
+        return
+    step: asyncio.Future[tuple[str, steps.Step]] | None = None
+    look: asyncio.Task[Glimpse] | None = None
+    try:
+        while True:
+            step = step or asyncio.ensure_future(anext(source))
+            if look is None and live.due is not None and live.due <= live.clock():
+                look = asyncio.create_task(live.look())
+            timeout = None if look or live.due is None else live.due - live.clock()
+            both: list[asyncio.Future[Any]] = [step, look] if look else [step]
+            await asyncio.wait(both, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+            if look and look.done():
+                glimpse, look = look.result(), None
+                if told := live.hear(glimpse):
+                    yield "", None, told
+            elif step.done():
+                try:
+                    run_id, taken = step.result()
+                except StopAsyncIteration:
+                    return
+                step = None
+                yield run_id, taken, live.take(run_id, taken)
+    finally:
+        left = [task for task in (step, look) if task]
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+
+
+def _rest(turn: _Turn, message: Message, attempt: int) -> list[Event]:
+    """What was not shown of a reply of which a part was."""
+    if not turn.position:
+        return []
+    thinking = "".join(part.text for part in message.parts if isinstance(part, Thinking))
+    events: list[Event] = []
+    if attempt > turn.attempt or not message.text.startswith(turn.text):
+        events.append(turn.start_over(max(attempt, turn.attempt + 1)))
+    if thinking.startswith(turn.thinking):
+        events += turn.say("thinking", thinking[len(turn.thinking) :])
+    return events + turn.say("text", message.text[len(turn.text) :])
+
+
+def _when(info: PendingActivityInfo) -> str:
+    at = info.last_heartbeat_time if info.HasField("last_heartbeat_time") else info.last_started_time
+    return at.ToDatetime(tzinfo=UTC).isoformat(timespec="milliseconds")
+
+
+def _at(event: Event, at: str) -> Event:
+    return event.model_copy(update={"at": at})

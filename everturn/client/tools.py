@@ -1,0 +1,120 @@
+"""Runs tool calls where the client is, and answers them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from everturn.cutting import Notice, bounded
+from everturn.errors import Ended, InvalidTool, Refused, Unreachable
+from everturn.events import AnswerRequested
+from everturn.payloads import Status, WaitingCall
+from everturn.records import ResultPart, Text, ToolCall, ToolResult
+from everturn.sizes import MAX_INPUT_BYTES
+from everturn.tools.results import safe_error_text
+from everturn.tools.tool import Tool, ToolContext, tool
+
+if TYPE_CHECKING:
+    from everturn.client.conversation import Conversation
+
+MAX_ANSWER_CHARS = 200_000
+MAX_ANSWER_BYTES = MAX_INPUT_BYTES - 20_000
+"""The rest is for what an answer has beside its parts."""
+
+RETRY_SECONDS = 1.0
+
+
+async def call_tool(
+    conversation: Conversation, call: ToolCall | WaitingCall, function: Callable[..., Any]
+) -> ToolResult | None:
+    """See `Conversation.call_tool`."""
+    made = as_tool(function)
+    name = call.tool if isinstance(call, WaitingCall) else call.name
+    status = await _status(conversation)
+    context = ToolContext(conversation_id=conversation.id, call_id=call.call_id, chain_id=status.chain_id)
+    content, is_error = await _run(made, call, context)
+    result = ToolResult(call_id=call.call_id, name=name, content=content, is_error=is_error)
+    return result if await _answered(conversation, result) else None
+
+
+def as_tool(function: Callable[..., Any]) -> Tool:
+    made = function if isinstance(function, Tool) else tool(function)
+    if made.function is None:
+        raise InvalidTool(
+            f"Tool {made.name!r} has no function that could be run here.", cure="Give the function that runs its calls."
+        )
+    return made
+
+
+async def _run(made: Tool, call: ToolCall | WaitingCall, context: ToolContext) -> tuple[tuple[ResultPart, ...], bool]:
+    """What the model is told, and whether it is an error: as on a worker."""
+    try:
+        content: tuple[ResultPart, ...] = await made.run(call.arguments, context)
+    except Exception as error:  # noqa: BLE001 - a tool may raise anything, and the model may know what to do
+        return (Text(text=await safe_error_text(error)),), True
+    return bounded(content, max_chars=MAX_ANSWER_CHARS, max_bytes=MAX_ANSWER_BYTES, notice=Notice()), False
+
+
+async def _answered(conversation: Conversation, result: ToolResult) -> bool:
+    """Answers the call; False where somebody else did, or nobody wants it any more. The tool has run: its result is not
+    thrown away because no worker takes it just now."""
+    while True:
+        try:
+            return bool(await conversation.answer(result.call_id, parts=result.content, is_error=result.is_error))
+        except Ended:
+            return False
+        except Refused:
+            # A call is in the history a moment before the conversation waits for its answer.
+            if not any(one.call_id == result.call_id for one in (await _status(conversation)).waiting):
+                return False
+        except Unreachable:
+            await asyncio.sleep(RETRY_SECONDS)
+
+
+async def _status(conversation: Conversation) -> Status:
+    while True:
+        try:
+            return await conversation.status()
+        except Unreachable:
+            await asyncio.sleep(RETRY_SECONDS)
+
+
+async def run_tools(conversation: Conversation, functions: Iterable[Callable[..., Any]]) -> str:
+    """See `Conversation.run_tools`."""
+    tools = {made.name: made for made in map(as_tool, functions)}
+    reply = asyncio.create_task(conversation.reply())
+    serving = asyncio.create_task(_serve(conversation, tools))
+    try:
+        await asyncio.wait((reply, serving), return_when=asyncio.FIRST_COMPLETED)
+        if serving.done():
+            await serving  # it failed, or the conversation is over
+        return await reply
+    except ExceptionGroup as failures:  # of the calls: the first one is why the others were cancelled
+        raise failures.exceptions[0] from None
+    finally:
+        reply.cancel()
+        serving.cancel()
+        await asyncio.gather(reply, serving, return_exceptions=True)
+
+
+async def _serve(conversation: Conversation, tools: dict[str, Tool]) -> None:
+    """Runs every call that waits for an answer, once, until the conversation is over."""
+    begun: set[str] = set()
+    async with asyncio.TaskGroup() as running:
+        async for call in _waiting_calls(conversation):
+            made = tools.get(call.tool if isinstance(call, WaitingCall) else call.name)
+            if made and call.call_id not in begun:
+                begun.add(call.call_id)
+                running.create_task(call_tool(conversation, call, made))
+
+
+async def _waiting_calls(conversation: Conversation) -> AsyncIterator[ToolCall | WaitingCall]:
+    """Those that wait now, and then those to come; a call may be among both."""
+    now = await conversation.cursor()
+    for waiting in (await _status(conversation)).waiting:
+        if waiting.needs == "answer":
+            yield waiting
+    async for event in conversation.events(since=now, deltas=False):
+        if isinstance(event, AnswerRequested):
+            yield event.call

@@ -1,0 +1,186 @@
+"""Commands on their way to a conversation: taken, refused, or truthfully said to be still under way.
+
+An update that no worker has taken yet stays with the server, and would be carried out whenever a worker comes: long
+after somebody was told that it had failed. So an update that is given up is first withdrawn by a signal. The server
+takes a signal without a worker, and hands it to the next worker before the updates that wait, whatever any clock says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import timedelta
+from typing import Any, NoReturn
+from uuid import uuid4
+
+from temporalio.api.enums.v1 import PendingWorkflowTaskState
+from temporalio.client import (
+    Client,
+    WorkflowExecutionDescription,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
+)
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
+
+from everturn import names, temporal_errors
+from everturn.errors import Refused, Unreachable
+from everturn.history.reader import first_step
+from everturn.payloads import Status, WaitingCall
+
+RESEND_SECONDS = 0.05
+"""The pause before an update is sent again, if the server refused the workflow task that it was in."""
+
+STARTED = PendingWorkflowTaskState.PENDING_WORKFLOW_TASK_STATE_STARTED
+
+REQUEST_TIMEOUT = timedelta(seconds=5)
+GLANCE_TIMEOUT = timedelta(milliseconds=500)
+SETTLE_SECONDS = 8.0
+"""How long to wait for the end of a workflow task that a worker has begun: until then, the update may be taken."""
+
+
+async def send(client: Client, conversation_id: str, name: str, payload: dict[str, Any]) -> dict[str, Any]:
+    """The conversation's answer. Raises Refused; Unreachable, which says what becomes of the command; and RPCError."""
+    handle = client.get_workflow_handle(conversation_id)
+    deadline = time.monotonic() + temporal_errors.WORKER_TIMEOUT_SECONDS
+    while True:
+        # A new id each time: for an old one, the server would give the first update's result again.
+        update = _Update(client, conversation_id, name, uuid4().hex)
+        try:
+            answer: dict[str, Any] = await handle.execute_update(
+                name, payload, id=update.id, rpc_timeout=timedelta(seconds=temporal_errors.WORKER_TIMEOUT_SECONDS)
+            )
+            return answer
+        except WorkflowUpdateFailedError as error:
+            raise _refusal(error) from None
+        except WorkflowUpdateRPCTimeoutOrCancelledError as error:
+            if isinstance(error.__cause__, asyncio.CancelledError):
+                raise error.__cause__ from None  # it is this task that was cancelled
+            return await update.give_up(temporal_errors.no_worker(conversation_id, name))
+        except RPCError as error:
+            if temporal_errors.run_closed_first(error):
+                continue
+            if temporal_errors.updates_used_up(error):
+                return await _by_signal(client, conversation_id, name, payload)
+            if temporal_errors.task_turned_down(error) and time.monotonic() < deadline:
+                await asyncio.sleep(RESEND_SECONDS)
+                continue
+            if not (temporal_errors.passes(error) or temporal_errors.task_turned_down(error)):
+                raise  # the server has not taken it
+            return await update.give_up(temporal_errors.in_our_words(error, client, conversation_id, name))
+
+
+async def _by_signal(client: Client, conversation_id: str, name: str, payload: dict[str, Any]) -> dict[str, Any]:
+    """Sends a signal in place of an update; its answer is made from the status before and after it."""
+    addressed = _addressed(await _status(client, conversation_id), name, payload)
+    if name in names.DECISIONS and not addressed:
+        raise Refused(
+            f"No call {payload['call_id']!r} waits.", cure=f"`everturn show {conversation_id}` says what does."
+        )
+    await client.get_workflow_handle(conversation_id).signal(name, payload, rpc_timeout=REQUEST_TIMEOUT)
+    try:
+        after = await _status(client, conversation_id)
+    except RPCError as error:
+        raise Unreachable(
+            f"The {name} for conversation {conversation_id!r} was sent as a signal, and no worker answers now: it is "
+            "under way, and taken when one comes.",
+            cure=f"Look with `everturn show {conversation_id}`.",
+        ) from error
+    still = _addressed(after, name, payload)
+    if addressed and all(call in still for call in addressed):
+        raise Refused(f"The conversation did not take the {name}.", cure="Its worker's log says why: signal.ignored.")
+    return {"call_ids": [call.call_id for call in addressed], "state": after.state}
+
+
+def _addressed(status: Status, name: str, payload: dict[str, Any]) -> list[WaitingCall]:
+    wanted = payload.get("call_id")
+    return [
+        call
+        for call in status.waiting
+        if wanted in (names.EVERY_CALL, call.call_id) and not (name == names.APPROVE and call.needs == "answer")
+    ]
+
+
+async def _status(client: Client, conversation_id: str) -> Status:
+    handle = client.get_workflow_handle(conversation_id)
+    timeout = timedelta(seconds=temporal_errors.WORKER_TIMEOUT_SECONDS)
+    return Status.model_validate(await handle.query(names.STATUS, rpc_timeout=timeout))
+
+
+class _Update:
+    def __init__(self, client: Client, conversation_id: str, name: str, id: str) -> None:  # noqa: A002
+        self.id = id
+        self._client = client
+        self._conversation_id = conversation_id
+        self._name = name
+        self._handle = client.get_workflow_handle(conversation_id)
+
+    async def give_up(self, why: Exception) -> dict[str, Any]:
+        """The answer, if there is one after all; raises Refused, or Unreachable with what is certain."""
+        over = False
+        try:
+            await self._handle.signal(names.WITHDRAW, {"update_id": self.id}, rpc_timeout=REQUEST_TIMEOUT)
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                self._uncertain(why)
+            over = True
+        until = time.monotonic() + SETTLE_SECONDS
+        while True:
+            try:
+                described = await self._handle.describe(rpc_timeout=REQUEST_TIMEOUT)
+                if (answer := await self._answer(described)) is not None:
+                    return answer
+            except RPCError:
+                self._uncertain(why)
+            # A worker that begins with a workflow task from now on sees that it was withdrawn.
+            begun = described.raw_description.pending_workflow_task.state == STARTED
+            if over or not begun:
+                raise Unreachable(
+                    f"{_message(why)} The {self._name} was withdrawn: it will not be carried out later.",
+                    cure=getattr(why, "cure", ""),
+                ) from None
+            if time.monotonic() > until:
+                self._uncertain(why)
+            await asyncio.sleep(RESEND_SECONDS)
+
+    def _uncertain(self, why: Exception) -> NoReturn:
+        raise Unreachable(
+            f"{_message(why)} The {self._name} may still be under way, and be carried out later: look with "
+            f"`everturn show {self._conversation_id}`.",
+            cure=getattr(why, "cure", ""),
+        ) from None
+
+    async def _answer(self, described: WorkflowExecutionDescription) -> dict[str, Any] | None:
+        """What the conversation answered; None if it was not taken by now, in this run or the one before."""
+        run: str | None = described.run_id
+        for _ in range(2):
+            if run is None:
+                break
+            handle = self._client.get_workflow_handle(self._conversation_id, run_id=run)
+            try:
+                answer: dict[str, Any] = await handle.get_update_handle(self.id, workflow_run_id=run).result(
+                    rpc_timeout=GLANCE_TIMEOUT
+                )
+                return answer
+            except WorkflowUpdateFailedError as error:
+                if isinstance(error.cause, ApplicationError) and error.cause.type == names.WITHDRAWN:
+                    return None
+                raise _refusal(error) from None
+            except WorkflowUpdateRPCTimeoutOrCancelledError as error:
+                if isinstance(error.__cause__, asyncio.CancelledError):
+                    raise error.__cause__ from None
+                return None  # it waits for a worker
+            except RPCError as error:
+                if error.status is not RPCStatusCode.NOT_FOUND:
+                    raise
+                started = await first_step(self._client, self._conversation_id, run)
+                run = (started and started.previous_run_id) or None
+        return None
+
+
+def _refusal(error: WorkflowUpdateFailedError) -> Refused:
+    return Refused(str(getattr(error.cause, "message", error.cause)))
+
+
+def _message(why: Exception) -> str:
+    return str(getattr(why, "message", why))

@@ -1,0 +1,124 @@
+"""Content blocks as dicts, as the providers, MCP and LangChain have them: read into the parts that they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import Any
+from urllib.parse import urlsplit
+
+from pydantic import TypeAdapter
+
+from everturn.formats.readers import anthropic_part, gemini_part, media, openai_part
+from everturn.records import Document, Image, ResultPart, Text
+from everturn.vendor_calls import as_dict
+
+Json = dict[str, Any]
+
+_TEXTS = frozenset({"text", "input_text", "output_text"})
+_TYPES = _TEXTS | {"image", "image_url", "input_image", "document", "file", "input_file", "audio", "input_audio"}
+_TYPES |= {"resource"}
+_GEMINI = ("inlineData", "inline_data", "fileData", "file_data")
+_BESIDE_TEXT = frozenset({"type", "text", "annotations", "cache_control", "citations", "logprobs", "_meta"})
+_BESIDE_URL = frozenset({"type", "url", "mimeType", "mime_type", "media_type", "detail", "name", "id", "cache_control"})
+_RESULT = frozenset({"content", "isError", "structuredContent", "_meta"})
+
+_OWN: TypeAdapter[ResultPart] = TypeAdapter(ResultPart)
+
+
+def parts_in(value: Any) -> list[Any] | None:
+    """What a block, a list of blocks or MCP's result says: parts, and as they are the items of a list that are none.
+
+    None for a value that is something else: JSON, as far as we know.
+    """
+    if isinstance(value, list | tuple):
+        found = [part if (part := read_block(item)) is not None else item for item in value]
+        shown = any(isinstance(part, Image | Document) for part in found)
+        said = bool(found) and all(isinstance(part, Text) for part in found)
+        return found if shown or said else None
+    if (part := read_block(value)) is not None:
+        return [part]
+    result = _fields(value, ("content", "isError"))
+    if result.keys() <= _RESULT and isinstance(result.get("content"), list):
+        return parts_in(result["content"])
+    return None
+
+
+def says_error(value: Any) -> bool:
+    """Whether it is a result of MCP's that says so of itself."""
+    return _fields(value, ("content", "isError")).get("isError") is True and parts_in(value) is not None
+
+
+def read_block(value: Any) -> Text | Image | Document | None:
+    """The part in a content block, a dict or an object of an SDK's; None for anything else."""
+    if isinstance(value, Text | Image | Document):
+        return value
+    block = _fields(value, ("type", *_GEMINI))
+    try:
+        part = _read(block)
+    except ValueError:  # it looks like a block and is none: a picture without data, say
+        return None
+    return part if isinstance(part, Text | Image | Document) else None
+
+
+def _fields(value: Any, marks: tuple[str, ...]) -> Json:
+    """A mapping's, and of other objects only those of an SDK's that have one of the marks. Empty for anything else."""
+    if isinstance(value, Mapping):
+        return value if isinstance(value, dict) else dict(value)
+    is_sdks = hasattr(value, "model_dump") and not isinstance(value, type)
+    return as_dict(value) if is_sdks and any(getattr(value, mark, None) is not None for mark in marks) else {}
+
+
+def _read(block: Json) -> Any:
+    kind = block.get("type")
+    if isinstance(block.get("kind"), str) and "type" not in block:  # our own, as JSON
+        return _OWN.validate_python(block) if block["kind"] in {"image", "document"} else None
+    if any(isinstance(block.get(name), Mapping) for name in _GEMINI) and "type" not in block:
+        camel = {"inline_data": "inlineData", "file_data": "fileData", "mime_type": "mimeType", "file_uri": "fileUri"}
+        return gemini_part(
+            {camel.get(name, name): _renamed(inner, camel) for name, inner in block.items() if inner is not None}
+        )
+    if not isinstance(kind, str) or kind not in _TYPES:
+        return None
+    if kind in _TEXTS:
+        text = block.get("text")
+        return Text(text=text) if isinstance(text, str) and block.keys() <= _BESIDE_TEXT else None
+    if kind == "resource":
+        return _resource(block.get("resource"))
+    if kind == "input_audio" and isinstance(audio := block.get("input_audio"), Mapping):
+        return media(f"audio/{audio.get('format') or 'wav'}", data=_text(audio, "data"))
+    if isinstance(block.get("source"), Mapping):
+        return anthropic_part(block)
+    return _flat(block, kind) or openai_part(block)
+
+
+def _flat(block: Json, kind: str) -> Image | Document | None:
+    """MCP's `{"type": "image", "data", "mimeType"}`, and LangChain's with `base64`, `mime_type` or `url`."""
+    data, url = _text(block, "data", "base64"), _text(block, "url")
+    media_type = _text(block, "mimeType", "mime_type", "media_type")
+    if data and media_type:
+        named = {"name": name} if kind != "image" and (name := _text(block, "name", "filename")) else {}
+        return media(media_type, data=data, **({} if media_type.startswith("image/") else named))
+    if url and kind == "image" and block.keys() <= _BESIDE_URL:
+        return Image(url=url, media_type=media_type)
+    return None
+
+
+def _resource(resource: Any) -> Text | Image | Document | None:
+    """MCP's embedded resource."""
+    if not isinstance(resource, Mapping):
+        return None
+    if isinstance(resource.get("text"), str):
+        return Text(text=resource["text"])
+    media_type = _text(resource, "mimeType") or "application/octet-stream"
+    name = PurePosixPath(urlsplit(str(resource.get("uri"))).path).name
+    named = {} if media_type.startswith("image/") else {"name": name}
+    return media(media_type, data=_text(resource, "blob"), **named)
+
+
+def _text(fields: Mapping[str, Any], *names: str) -> str | None:
+    return next((value for name in names if isinstance(value := fields.get(name), str) and value), None)
+
+
+def _renamed(value: Any, names: Mapping[str, str]) -> Any:
+    return {names.get(name, name): inner for name, inner in value.items()} if isinstance(value, Mapping) else value

@@ -1,0 +1,1 @@
+"""A conversation's event history, read: steps, the transcript, events, forks."""

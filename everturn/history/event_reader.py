@@ -1,0 +1,226 @@
+"""Makes the events of a conversation of the steps of its history."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from everturn import names
+from everturn.carryover import OpenReply, planned
+from everturn.errors import ConversationError
+from everturn.events import (
+    CURSOR,
+    AnswerRequested,
+    ApprovalReminder,
+    ApprovalRequested,
+    Compacted,
+    Decided,
+    Done,
+    Event,
+    FellBack,
+    MessageReceived,
+    Replied,
+    Stalled,
+    Switched,
+    ToolCalled,
+    ToolFinished,
+    ToolLost,
+    ToolStarted,
+    TurnStarted,
+    WorkerAwaited,
+)
+from everturn.history import steps
+from everturn.payloads import INVALID_EDIT, UNREADABLE_RESULT, ModelReply
+from everturn.plans import AwaitAnswer, PlannedCall, RefuseCall, RunTool
+from everturn.records import Message, Outcome, ToolCall, results_in
+from everturn.sizes import known_id
+
+
+class EventReader:
+    """Makes events of steps. Give it every step of a conversation, from the first of the run that `since` names on.
+
+    A cursor is `run/step.n`: the n-th event of that step; without n, the last one. Raises ConversationError for what is
+    no cursor."""
+
+    def __init__(self, since: str | None = None) -> None:
+        found = CURSOR.fullmatch(since) if since else None
+        if since and not found:
+            raise ConversationError(f"{since!r} is no cursor.", cure="Take the `cursor` of an event as it is.")
+        self.run_id = found["run"] if found else ""
+        """Where to begin; empty for the first run of all."""
+        self._seen = (int(found["step"]), int(found["n"] or sys.maxsize)) if found else (0, 0)
+        self._open: dict[str, int] = {}
+        """The calls whose results are not told yet, and their turns."""
+        self._calls: dict[str, tuple[ToolCall, PlannedCall]] = {}
+        """The calls of the last reply: what a lost run means depends on their plans."""
+        self._asks: list[ApprovalRequested | AnswerRequested] = []
+        """To be told when the calls do wait: a decision that comes before that would be refused."""
+        self._follows = self._seen[0] > 0
+        """It has read a run before the one at hand, or whoever comes back here has."""
+        self._message_ids: set[str] = set()
+        """Of what was said: the same message may be sent again, and is not taken again."""
+        self._alike = 0
+        """After a reset: so many events of the run stood in the one before, and are told."""
+
+    def read(self, step: steps.Step, *, run_id: str) -> list[Event]:
+        """The events of a step, after `since`: none, one, or a reply and its calls."""
+        events = [
+            event.model_copy(update={"cursor": f"{run_id}/{step.id}.{n}"}) for n, event in enumerate(self._events(step))
+        ]
+        if isinstance(step, steps.Finished):
+            self._alike = step.alike
+        elif step.id <= self._alike:
+            return []
+        if run_id != self.run_id:
+            return events
+        return [event for n, event in enumerate(events) if (step.id, n) > self._seen]
+
+    def _events(self, step: steps.Step) -> list[Event]:
+        at = step.at.isoformat(timespec="milliseconds")
+        untold = self._untold(step, at)
+        match step:
+            case steps.Started(start=start):
+                before = self._message_ids if self._alike else ()  # a reset takes them once more
+                carried = start.carry.message_ids if start.carry else ()
+                first = () if start.message_id is None else (start.message_id,)
+                self._message_ids = {*before, *map(known_id, (*carried, *first))}
+                if start.carry and start.carry.open:
+                    self._take_up(start.carry.open, start.carry.turn)
+                self._follows = True
+            case steps.Finished(alike=alike) if alike:
+                # The calls that were open there are in the next run again, if they were not undone.
+                self._open, self._calls, self._asks = {}, {}, []
+            case steps.Said(said=said) if said.message_id is not None:
+                if (known := known_id(said.message_id)) in self._message_ids:
+                    return []
+                self._message_ids.add(known)
+            case steps.TurnFinished(request=request, reply=reply):
+                self._calls = planned(reply.message.tool_calls, reply.plan)
+                self._open |= dict.fromkeys((call.call_id for call in reply.message.tool_calls), request.turn)
+                self._asks = _asks(request.turn, self._calls)
+            case steps.ToolLost():
+                self._asks += self._asks_again(step)
+            case steps.TakenIn():
+                asks, self._asks = self._asks, []
+                return [ask.model_copy(update={"at": at}) for ask in asks]
+        return [*untold, *_events(step, at)]
+
+    def _take_up(self, left: OpenReply, turn: int) -> None:
+        """The calls that waited when the run before ended. Who has read that run knows that they do."""
+        self._calls = left.planned
+        self._open |= dict.fromkeys(self._calls, turn)
+        if not self._follows:
+            whys = {one.call_id: one.why + one.refused for one in left.waits}
+            self._asks = [_ask(turn, call, plan, whys[call_id]) for call_id, (call, plan) in left.planned.items()]
+
+    def _untold(self, step: steps.Step, at: str) -> list[ToolFinished]:
+        """Results that no activity brought: those of calls that were answered, denied, refused, expired or cut short.
+        They are found in what comes next: the next turn's delta, the next run's start, or the outcome."""
+        match step:
+            case steps.ToolFinished(result=result):
+                self._open.pop(result.call_id, None)
+                return []
+            case steps.Started(start=start) if carry := start.carry:
+                # Not by what was open: who comes back here has not read the run before.
+                left = carry.open or OpenReply()
+                messages = (*carry.unseen, Message(role="tool", parts=left.results))
+                told = {*carry.told, *left.told}
+                self._open = {one: carry.turn for one in results_in(messages) if one not in told}
+            case steps.TurnStarted(request=request) | steps.Extended(request=request):
+                messages = request.delta
+            case steps.Finished(outcome=Outcome(tail=tail)):
+                messages = tail
+            case _:
+                return []
+        results = [one for call_id, one in results_in(messages).items() if call_id in self._open]
+        return [ToolFinished(turn=self._open.pop(one.call_id), result=one, at=at) for one in results]
+
+    def _asks_again(self, lost: steps.ToolLost) -> list[ApprovalRequested]:
+        """What a person is asked after a call was lost; nothing if the model is told instead."""
+        call, plan = self._calls.get(lost.request.call_id, (None, None))
+        once = isinstance(plan, RunTool) and plan.effect == "once"
+        if lost.awaited or lost.stalled:
+            return []
+        if call is None or not (once or lost.kind in (INVALID_EDIT, UNREADABLE_RESULT)):
+            return []
+        why = lost.cause if lost.kind == INVALID_EDIT else f"outcome unknown: {lost.cause}"
+        return [ApprovalRequested(turn=lost.request.turn, call=call, why=why)]
+
+
+def _events(step: steps.Step, at: str) -> list[Event]:
+    match step:
+        case steps.Started(start=start) if start.message:
+            return [MessageReceived(message=Message.user(start.message), at=at)]
+        case steps.Said(said=said):
+            return [MessageReceived(message=said.as_message(), at=at)]
+        case steps.Commanded(name=name, payload=payload):
+            return [_command(name, payload, at)]
+        case steps.TurnStarted(request=request):
+            return [TurnStarted(turn=request.turn, at=at)]
+        case steps.TurnFinished(request=request, reply=reply) if request.summarise:
+            return [Compacted(turn=request.turn, summary=reply.message.text, at=at)]
+        case steps.TurnFinished(request=request, reply=reply):
+            trimmed: list[Event] = [Compacted(turn=request.turn, at=at)] if reply.view else []
+            return _reply(request.turn, reply, at) + trimmed
+        case steps.TurnFailed(request=request, cause=cause, fallback=str(model)) if model:
+            return [FellBack(turn=request.turn, cause=cause, model=model, at=at)]
+        case steps.Reminded(call_id=call_id):
+            return [ApprovalReminder(call_id=call_id, at=at)]
+        case steps.TurnFailed(awaited=True) | steps.ToolLost(awaited=True):
+            return [WorkerAwaited(turn=step.request.turn, cause=step.cause, cure=step.cure, at=at)]
+        case steps.TurnFailed(passing=True):
+            return []
+        case steps.ToolLost(stalled=True):
+            return [Stalled(turn=step.request.turn, cause=step.cause, cure=step.cure, at=at)]
+        case steps.TurnFailed(request=request, cause=cause, cure=cure):
+            return [Stalled(turn=request.turn, cause=cause, cure=cure, at=at)]
+        case steps.ToolStarted(tool=tool, request=call):
+            there = step.conversation_id
+            return [ToolStarted(turn=call.turn, call_id=call.call_id, tool=tool, conversation_id=there, at=at)]
+        case steps.ToolLost(tool=tool, request=call, cause=cause):
+            return [ToolLost(turn=call.turn, call_id=call.call_id, tool=tool, cause=cause, at=at)]
+        case steps.ToolFinished(request=call, result=result):
+            return [ToolFinished(turn=call.turn, result=result, at=at)]
+        case steps.Finished(alike=alike, why=why) if alike:
+            return [Switched(name="reset", reason=why or None, at=at)]
+        case steps.Finished(outcome=outcome, why=why, next_run_id=""):
+            return [Done(outcome=outcome, why=why, at=at)]
+        case _:
+            return []
+
+
+def _command(name: str, payload: dict[str, Any], at: str) -> Event:
+    by, reason = str(payload.get("by") or ""), payload.get("reason") or payload.get("note")
+    if name in names.DECISIONS:
+        edited = payload.get("arguments") if isinstance(payload.get("arguments"), dict) else None
+        call_id = str(payload.get("call_id", ""))
+        return Decided(call_id=call_id, verdict=name, by=by, note=reason, arguments=edited, at=at)
+    return Switched(name=name, by=by, reason=reason, at=at)
+
+
+def _reply(turn: int, reply: ModelReply, at: str) -> list[Event]:
+    replied = Replied(
+        turn=turn, message=reply.message, usage=reply.usage, final=reply.final, details=reply.details, at=at
+    )
+    events: list[Event] = [replied]
+    plans = {plan.call_id: plan for plan in reply.plan}
+    for call in reply.message.tool_calls:
+        plan = plans.get(call.call_id)
+        refused = plan.text if isinstance(plan, RefuseCall) else None
+        events.append(ToolCalled(turn=turn, call=call, refused=refused, at=at))
+    return events
+
+
+def _asks(turn: int, calls: dict[str, tuple[ToolCall, PlannedCall]]) -> list[ApprovalRequested | AnswerRequested]:
+    asks: list[ApprovalRequested | AnswerRequested] = []
+    for call, plan in calls.values():
+        if isinstance(plan, RunTool) and plan.approval:
+            asks.append(_ask(turn, call, plan, plan.approval))
+        if isinstance(plan, AwaitAnswer):
+            asks.append(_ask(turn, call, plan, plan.why))
+    return asks
+
+
+def _ask(turn: int, call: ToolCall, plan: PlannedCall, why: str) -> ApprovalRequested | AnswerRequested:
+    asking = AnswerRequested if isinstance(plan, AwaitAnswer) else ApprovalRequested
+    return asking(turn=turn, call=call, why=why)

@@ -1,0 +1,148 @@
+"""Where a conversation is forked: what had been said and counted behind one of its turns, from its history alone."""
+
+from __future__ import annotations
+
+from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
+
+from everturn.carryover import InRun
+from everturn.errors import NotFound, Refused
+from everturn.history.reader import first_step, read_steps
+from everturn.history.steps import Kept, Started, Step, ToolFinished, TurnFinished
+from everturn.history.transcript import read_transcript
+from everturn.payloads import ModelReply, Start
+from everturn.state import State, carry_over
+
+IDLE_SECONDS = 7 * 24 * 3600.0
+"""How long a fork waits for its first message, where the conversation itself would not have waited for another."""
+
+
+async def start_of_fork(client: Client, conversation_id: str, run_id: str, *, turn: int) -> Start:
+    """The input of a conversation that goes on behind that turn. Raises Refused where nothing can go on from there,
+    and NotFound where its history is gone. `run_id` is of the latest run."""
+    if not isinstance(turn, int) or turn < 1:
+        raise Refused(f"Conversation {conversation_id!r} has no turn {turn!r}.", cure="Turns count from 1.")
+    origin = await _run_of(client, InRun(run_id=run_id, conversation_id=conversation_id), turn)
+    here, point = origin.run_id, _Point(turn)
+    while here:
+        origin, here = origin.model_copy(update={"run_id": here}), ""
+        async for step in read_steps(client, origin.conversation_id, run_id=origin.run_id):
+            if point.reached:
+                point.bring_along(step)
+                continue
+            point.take(step)
+            here = getattr(step, "next_run_id", "")
+        if point.reached:
+            return await _start(client, origin, point)
+    raise Refused(f"Conversation {conversation_id!r} can't be forked at turn {turn}: {point.missing}.", cure=point.cure)
+
+
+class _Point:
+    """The fold up to the end of one turn: its reply and, if that has calls, their results."""
+
+    def __init__(self, turn: int) -> None:
+        self.state = State()
+        """As it was with the turn's reply. Its transcript goes on to the results."""
+        self._turn = turn
+        self._summary = False
+        """The turn was no turn of the conversation: the model wrote a summary."""
+        self._last = 0
+        """The last turn that has a reply."""
+
+    def take(self, step: Step) -> None:
+        match step:
+            case TurnFinished(request=request) if self.reply is None or request.summarise:
+                self.state.take(step)
+                self._last = request.turn
+                if request.turn == self._turn:
+                    self._summary = request.summarise
+            case ToolFinished():
+                self.state.take(step)
+            case _ if self.reply is None:
+                self.state.take(step)
+                if isinstance(step, Started):
+                    self._last = self.state.turn
+            case _:
+                self.state.transcript.take(step)
+
+    def bring_along(self, step: Step) -> None:
+        """What comes after the turn says no more than where the messages of earlier runs are now."""
+        if isinstance(step, Kept):
+            self.state.transcript.take(step)
+
+    @property
+    def reply(self) -> ModelReply | None:
+        """The turn's own."""
+        return self.state.reply if self.state.turn == self._turn else None
+
+    @property
+    def reached(self) -> bool:
+        return self.reply is not None and (not self.reply.plan or self.results() is not None)
+
+    def results(self) -> int | None:
+        """The position of the message with the results of the reply's calls. It is written down with the next turn or
+        with the end; None until then. A summary may stand between the reply and this."""
+        transcript = self.state.transcript
+        for index in range(max(0, self.state.position - transcript.base), len(transcript.messages)):
+            if transcript.messages[index].role == "tool":
+                return transcript.base + index
+        return None
+
+    @property
+    def missing(self) -> str:
+        if self.reply:
+            calls = ", ".join(repr(call.call_id) for call in self.reply.message.tool_calls)
+            return f"not all of its calls have results yet ({calls})"
+        if self._summary:
+            return "in that turn the model only wrote a summary"
+        if self._turn <= self._last:
+            return "that turn was cut short before the model replied"
+        return f"its last reply is that of turn {self._last}" if self._last else "the model has not replied yet"
+
+    @property
+    def cure(self) -> str:
+        if self.reply:
+            return f"Wait for turn {self._turn + 1}, or fork at turn {self._turn - 1}."
+        return f"Fork at one from 1 to {self._last}." if self._last else "Wait for the first reply."
+
+
+async def _run_of(client: Client, latest: InRun, turn: int) -> InRun:
+    """The run in which the turn began: back from run to run, and to what was revived or forked."""
+    run = latest
+    while True:
+        started = await _first_step(client, run)
+        carry = started.start.carry if started else None
+        if started is None or carry is None or carry.turn < turn:
+            return run
+        before = InRun(run_id=started.previous_run_id) if started.previous_run_id else carry.origin
+        if before is None:
+            raise NotFound(f"Turn {turn} of conversation {latest.conversation_id!r} was in none of its runs.")
+        run = InRun(run_id=before.run_id, conversation_id=before.conversation_id or run.conversation_id)
+
+
+async def _first_step(client: Client, run: InRun) -> Started | None:
+    try:
+        return await first_step(client, run.conversation_id, run.run_id)
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            raise
+        raise NotFound(
+            f"The history of conversation {run.conversation_id!r} is gone from run {run.run_id} back: it has outlived "
+            "the namespace's retention.",
+            cure="Fork at a later turn.",
+        ) from None
+
+
+async def _start(client: Client, origin: InRun, point: _Point) -> Start:
+    assert point.reply is not None
+    state, start, final = point.state, point.state.start, point.reply.final
+    results = point.results() if point.reply.plan else None
+    end = state.position if results is None else results + 1
+    transcript = await read_transcript(client, origin.conversation_id, state.transcript)
+    # Who forks says what comes next: what people had said to the other conversation by then is not asked again.
+    new = {"owed": not final, "inbox": (), "message_ids": ()}
+    handed = carry_over(state, transcript[:end], origin=origin).model_copy(update=new)
+    idle = IDLE_SECONDS if final and start.keep_open is None else start.keep_open
+    return start.model_copy(
+        update={"message": (), "message_id": None, "provider": "", "keep_open": idle, "carry": handed}
+    )

@@ -1,0 +1,386 @@
+"""A conversation's event history, read as steps.
+
+One reader, three uses: a worker that lacks a conversation's prefix, live events for clients, and export. It needs no
+worker, no query and no second store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from temporalio.api.common.v1 import Payloads
+from temporalio.api.enums.v1 import EventType
+from temporalio.api.failure.v1 import Failure
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.api.update.v1 import Request
+from temporalio.client import Client
+from temporalio.converter import DataConverter
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError
+
+from everturn import names
+from everturn.carryover import Packed
+from everturn.errors import InvalidSetting
+from everturn.history.causes import explained
+from everturn.history.steps import (
+    Commanded,
+    Extended,
+    Finished,
+    Kept,
+    Reminded,
+    Said,
+    Started,
+    Step,
+    TakenIn,
+    ToolFinished,
+    ToolLost,
+    ToolStarted,
+    TurnFailed,
+    TurnFinished,
+    TurnStarted,
+)
+from everturn.payloads import (
+    UNREADABLE_RESULT,
+    Answer,
+    Approve,
+    Control,
+    Deny,
+    MessageIn,
+    ModelReply,
+    ModelRequest,
+    Start,
+    ToolRequest,
+)
+from everturn.records import Outcome, Record, ToolResult
+from everturn.storage.unreadable import strict
+from everturn.subagents import result_of
+from everturn.temporal_errors import passes
+
+R = TypeVar("R", bound=Record)
+
+RECONNECT_SECONDS = 0.5
+
+TRANSIENT = (EventType.EVENT_TYPE_WORKFLOW_TASK_SCHEDULED, EventType.EVENT_TYPE_WORKFLOW_TASK_STARTED)
+
+_PLAIN = (b"json/plain", b"json/protobuf", b"binary/null", b"binary/plain", b"binary/protobuf")
+"""Encodings that need no codec."""
+
+COMMANDS: dict[str, type[Record]] = {
+    names.APPROVE: Approve,
+    names.DENY: Deny,
+    names.ANSWER: Answer,
+    **dict.fromkeys((names.PAUSE, names.RESUME, names.CANCEL_TURN, names.CLOSE), Control),
+}
+"""What people decide and steer with. A signal of another name, or that is no such record, changes nothing."""
+
+UNREADABLE = (ApplicationError, ValueError, KeyError, RuntimeError, RecursionError)
+"""What decoding raises for payloads that are not ours to read: no JSON, no such encoding, no codec."""
+
+
+_UNANSWERED = {
+    EventType.Value(f"EVENT_TYPE_{name.upper()}"): (f"{name}_event_attributes", cause)
+    for name, cause in {
+        "start_child_workflow_execution_failed": "its conversation could not be started: the id runs already",
+        "child_workflow_execution_failed": "its conversation failed",
+        "child_workflow_execution_canceled": "its conversation was cancelled",
+        "child_workflow_execution_timed_out": "its conversation ran into its workflow time-out",
+        "child_workflow_execution_terminated": "its conversation was terminated",
+    }.items()
+}
+"""How an agent's conversation ends without an outcome: the event, the attribute that says which, and why."""
+
+
+class HistoryReader:
+    """Turns one run's events into steps. Feed it every event from the first on, in order."""
+
+    def __init__(self, converter: DataConverter) -> None:
+        self._converter = converter
+        self._turns: dict[int, ModelRequest] = {}
+        self._tools: dict[int, tuple[str, ToolRequest]] = {}
+        self._reminders: dict[int, str] = {}
+        self._keeping: set[int] = set()
+        self._extending: dict[int, ModelRequest] = {}
+        self._attempts: dict[int, int] = {}
+        self._admitted: dict[str, Request] = {}
+        """Updates that a reset applied again and the conversation has not accepted yet, by their ids."""
+        self._turn = 0
+        """The last one that has a reply."""
+        self._agents: dict[str, int] = {}
+        """The agents' conversations that were begun, by their ids."""
+
+    async def read(self, event: HistoryEvent) -> Step:
+        """The step that this event is."""
+        at = event.event_time.ToDatetime(tzinfo=UTC)
+        return await self._step(event, at) or Step(event.event_id, at)
+
+    async def _step(self, event: HistoryEvent, at: datetime) -> Step | None:
+        match event.event_type:
+            case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
+                started = event.workflow_execution_started_event_attributes
+                start = await self._record(started.input, Start)
+                start = start or Start.model_construct(agent="")
+                self._turn = start.carry.turn if start.carry else 0
+                return Started(event.event_id, at, start, started.continued_execution_run_id)
+            case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
+                signal = event.workflow_execution_signaled_event_attributes
+                return await self._command(event.event_id, at, signal.signal_name, signal.input)
+            case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED:
+                accepted = event.workflow_execution_update_accepted_event_attributes
+                request = self._admitted.pop(accepted.protocol_instance_id, accepted.accepted_request)
+                return await self._command(event.event_id, at, request.input.name, request.input.args)
+            case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ADMITTED:
+                # After a reset: Temporal applies the updates of before again, and writes each only here.
+                admitted = event.workflow_execution_update_admitted_event_attributes.request
+                self._admitted[admitted.meta.update_id] = admitted
+            case EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
+                return TakenIn(event.event_id, at)
+            case EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
+                return await self._scheduled(event, at)
+            case EventType.EVENT_TYPE_ACTIVITY_TASK_STARTED:
+                # Comes with the activity's end: a retry writes nothing.
+                begun = event.activity_task_started_event_attributes
+                self._attempts[begun.scheduled_event_id] = begun.attempt
+                return None
+            case EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED:
+                return await self._completed(event, at)
+            case EventType.EVENT_TYPE_ACTIVITY_TASK_FAILED:
+                failed = event.activity_task_failed_event_attributes
+                return await self._failed(event.event_id, at, failed.scheduled_event_id, failed.failure)
+            case EventType.EVENT_TYPE_ACTIVITY_TASK_TIMED_OUT:
+                late = event.activity_task_timed_out_event_attributes
+                return await self._failed(event.event_id, at, late.scheduled_event_id, late.failure)
+            case EventType.EVENT_TYPE_MARKER_RECORDED:
+                return await self._local(event, at)
+            case EventType.EVENT_TYPE_TIMER_STARTED | EventType.EVENT_TYPE_TIMER_FIRED:
+                return await self._timer(event, at)
+            case EventType.EVENT_TYPE_START_CHILD_WORKFLOW_EXECUTION_INITIATED:
+                return await self._agent_asked(event, at)
+            case EventType.EVENT_TYPE_ACTIVITY_TASK_CANCEL_REQUESTED:
+                # The conversation has gone on without it, and what it may still bring is none of its transcript.
+                self._forget(event.activity_task_cancel_requested_event_attributes.scheduled_event_id)
+            case EventType.EVENT_TYPE_REQUEST_CANCEL_EXTERNAL_WORKFLOW_EXECUTION_INITIATED:
+                cancelled = event.request_cancel_external_workflow_execution_initiated_event_attributes
+                self._forget(self._agents.get(cancelled.workflow_execution.workflow_id, 0))
+            case EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_COMPLETED:
+                return await self._agent_answered(event, at)
+            case unanswered if unanswered in _UNANSWERED:
+                attributes, cause = _UNANSWERED[unanswered]
+                tool = self._tools.pop(getattr(event, attributes).initiated_event_id, None)
+                return ToolLost(event.event_id, at, *tool, cause, "") if tool else None
+            case _:
+                return await self._finished(event, at)
+        return None
+
+    def _forget(self, scheduled_id: int) -> None:
+        for unfinished in (self._turns, self._tools, self._extending):
+            unfinished.pop(scheduled_id, None)
+
+    async def _command(self, event_id: int, at: datetime, name: str, payloads: Payloads) -> Step | None:
+        try:
+            return await self._sent(event_id, at, name, payloads)
+        except InvalidSetting:
+            # Nobody may have stored it. If somebody did, what the conversation made of it is as large, and said so.
+            return None
+
+    async def _sent(self, event_id: int, at: datetime, name: str, payloads: Payloads) -> Step | None:
+        if len(payloads.payloads) > 1:
+            return None
+        if name == names.MESSAGE:
+            said = await self._record(payloads, MessageIn)
+            return Said(event_id, at, said) if said and (said.text or said.parts) else None
+        record = COMMANDS.get(name)
+        if record is None:
+            return None
+        try:
+            values = await self._decode(payloads, None)
+            payload = values[0] if values and values[0] is not None else {}
+            record.model_validate(payload)
+        except UNREADABLE:
+            return None  # as the conversation itself passed over it
+        return Commanded(event_id, at, name, payload)
+
+    async def _scheduled(self, event: HistoryEvent, at: datetime) -> Step | None:
+        scheduled = event.activity_task_scheduled_event_attributes
+        if scheduled.activity_type.name == names.CALL_MODEL:
+            if request := await self._record(scheduled.input, ModelRequest):
+                self._turns[event.event_id] = request
+                return TurnStarted(event.event_id, at, request, scheduled.activity_id)
+        elif scheduled.activity_type.name == names.KEEP_TRANSCRIPT:
+            self._keeping.add(event.event_id)
+        elif scheduled.activity_type.name == names.EXTEND_PREFIX:
+            if request := await self._record(scheduled.input, ModelRequest):
+                self._extending[event.event_id] = request
+        elif tool_request := await self._record(scheduled.input, ToolRequest):
+            self._tools[event.event_id] = (scheduled.activity_type.name, tool_request)
+            return ToolStarted(event.event_id, at, scheduled.activity_type.name, tool_request, scheduled.activity_id)
+        return None
+
+    async def _completed(self, event: HistoryEvent, at: datetime) -> Step | None:
+        completed = event.activity_task_completed_event_attributes
+        if turn := self._turns.pop(completed.scheduled_event_id, None):
+            reply = await self._record(completed.result, ModelReply)
+            attempt = self._attempts.pop(completed.scheduled_event_id, 1)
+            if reply is None:
+                why = f"The reply of turn {turn.turn} can't be read."
+                return TurnFailed(event.event_id, at, turn, why, "Read it with the code that wrote it, then resume.")
+            self._turn = turn.turn
+            return TurnFinished(event.event_id, at, turn, reply, attempt)
+        if extension := self._extending.pop(completed.scheduled_event_id, None):
+            return Extended(event.event_id, at, extension)
+        if completed.scheduled_event_id in self._keeping:
+            packed = await self._record(completed.result, Packed)
+            return Kept(event.event_id, at, packed) if packed else None
+        if tool := self._tools.pop(completed.scheduled_event_id, None):
+            name, request = tool
+            result = await self._record(completed.result, ToolResult)
+            if result is None or result.call_id != request.call_id:
+                return ToolLost(
+                    event.event_id, at, name, request, f"The result of {name} can't be read", UNREADABLE_RESULT
+                )
+            return ToolFinished(event.event_id, at, name, request, result)
+        return None
+
+    async def _failed(self, event_id: int, at: datetime, scheduled_id: int, failure: Failure) -> Step | None:
+        told = await explained(self._converter, failure)
+        if turn := self._turns.pop(scheduled_id, None):
+            awaited = told.not_hosted and turn.hand_back_for is None
+            passing = awaited or (told.too_long and not turn.summarise)
+            return TurnFailed(event_id, at, turn, told.cause, told.cure, told.fallback, passing, awaited)
+        if tool := self._tools.pop(scheduled_id, None):
+            awaited = told.not_hosted and tool[1].hand_back_for is None
+            stalled = told.not_hosted and not awaited
+            return ToolLost(event_id, at, *tool, told.cause, told.kind, told.cure, awaited, stalled)
+        return None
+
+    async def _local(self, event: HistoryEvent, at: datetime) -> Step | None:
+        """A tool that ran as a local activity: its one event is a marker."""
+        details = event.marker_recorded_event_attributes.details
+        result = await self._record(details["result"], ToolResult) if "result" in details else None
+        if result is None:
+            return None
+        request = ToolRequest(agent="", turn=self._turn, call_id=result.call_id)
+        return ToolFinished(event.event_id, at, result.name, request, result)
+
+    async def _agent_asked(self, event: HistoryEvent, at: datetime) -> Step | None:
+        child = event.start_child_workflow_execution_initiated_event_attributes
+        start = await self._record(child.input, Start)
+        if start is None or start.caller is None:
+            return None
+        request = ToolRequest(agent=start.agent, turn=start.caller.turn, call_id=start.caller.call_id)
+        self._tools[event.event_id] = (start.agent, request)
+        self._agents[child.workflow_id] = event.event_id
+        return ToolStarted(event.event_id, at, start.agent, request, conversation_id=child.workflow_id)
+
+    async def _agent_answered(self, event: HistoryEvent, at: datetime) -> Step | None:
+        completed = event.child_workflow_execution_completed_event_attributes
+        tool = self._tools.pop(completed.initiated_event_id, None)
+        outcome = await self._record(completed.result, Outcome)
+        if tool is None:
+            return None
+        agent, request = tool
+        if outcome is None:
+            cause = f"The outcome of {agent}'s conversation can't be read"
+            return ToolLost(event.event_id, at, agent, request, cause, UNREADABLE_RESULT)
+        return ToolFinished(event.event_id, at, agent, request, result_of(request.call_id, agent, outcome), outcome)
+
+    async def _timer(self, event: HistoryEvent, at: datetime) -> Step | None:
+        if event.event_type == EventType.EVENT_TYPE_TIMER_STARTED:
+            written = [event.user_metadata.summary] if event.user_metadata.HasField("summary") else []
+            summary = str((await self._converter.decode(written))[0]) if written else ""
+            if summary.startswith(names.REMINDER):
+                self._reminders[event.event_id] = summary.removeprefix(names.REMINDER)
+            return None
+        fired = event.timer_fired_event_attributes.started_event_id
+        call_id = self._reminders.pop(fired, None)
+        return Reminded(event.event_id, at, call_id) if call_id else None
+
+    async def _finished(self, event: HistoryEvent, at: datetime) -> Step | None:
+        match event.event_type:
+            case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED:
+                completed = event.workflow_execution_completed_event_attributes
+                return Finished(event.event_id, at, await self._record(completed.result, Outcome))
+            case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED:
+                failure = event.workflow_execution_failed_event_attributes.failure
+                return Finished(event.event_id, at, None, (await explained(self._converter, failure)).cause)
+            case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW:
+                run_id = event.workflow_execution_continued_as_new_event_attributes.new_execution_run_id
+                return Finished(event.event_id, at, None, next_run_id=run_id)
+            case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED:
+                reason = event.workflow_execution_terminated_event_attributes.reason
+                return Finished(event.event_id, at, None, f"it was terminated: {reason or 'no reason given'}")
+            case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED:
+                return Finished(event.event_id, at, None, "it was cancelled")
+            case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT:
+                return Finished(event.event_id, at, None, "it ran into its workflow time-out")
+            case _:
+                return None
+
+    async def _record(self, payloads: Payloads, record: type[R]) -> R | None:
+        """The first payload as a record; None where it is not one: such input changed nothing when it came."""
+        try:
+            values = await self._decode(payloads, [record])
+        except UNREADABLE as error:
+            if record is not MessageIn:  # which anybody may send
+                _check_encoding(payloads, error)
+            return None
+        return values[0] if values and isinstance(values[0], record) else None
+
+    async def _decode(self, payloads: Payloads, types: list[type] | None) -> list[Any]:
+        if not payloads.payloads:
+            return []
+        try:
+            return await self._converter.decode(payloads.payloads, types)
+        except ApplicationError:
+            raise
+        except Exception as error:
+            if not any(payload.external_payloads for payload in payloads.payloads):
+                raise
+            # Not the sender's doing: the input may be fine, and we can't see it.
+            raise InvalidSetting(
+                f"A payload of this conversation is in external storage, and can't be had from there: {error}.",
+                cure="Set EVERTURN_STORAGE (or connect(storage=)) as it is set where the conversation runs.",
+            ) from error
+
+
+def _check_encoding(payloads: Payloads, error: Exception) -> None:
+    """Raises InvalidSetting for what was written by a data converter that this process lacks, or with another key."""
+    for payload in payloads.payloads:
+        encoding = payload.metadata.get("encoding", b"")
+        if encoding not in _PLAIN:
+            raise InvalidSetting(
+                f"Payloads of this conversation can't be read: they are {encoding.decode(errors='replace')!r} "
+                f"({str(error)[:200] or type(error).__name__}).",
+                cure="Set EVERTURN_DATA_CONVERTER (or connect(data_converter=)) as it is set where they are written.",
+            ) from error
+
+
+async def read_steps(
+    client: Client, conversation_id: str, *, run_id: str | None = None, follow: bool = False
+) -> AsyncIterator[Step]:
+    """The steps of a run, from its first event on, one for each event. With `follow`, goes on as new ones come, until
+    the run is over, and past restarts of the server."""
+    reader, last = HistoryReader(strict(client.data_converter)), 0
+    while True:
+        handle = client.get_workflow_handle(conversation_id, run_id=run_id)
+        try:
+            async for event in handle.fetch_history_events(wait_new_event=follow):
+                if event.event_id > last:
+                    # A long poll shows workflow tasks that are not in the history yet: their ids are used again.
+                    last = last if event.event_type in TRANSIENT else event.event_id
+                    yield await reader.read(event)
+            return
+        except RPCError as error:
+            if not (follow and passes(error)):
+                raise
+            await asyncio.sleep(RECONNECT_SECONDS)
+
+
+async def first_step(client: Client, conversation_id: str, run_id: str | None = None) -> Started | None:
+    """What a run was started with, the latest one without `run_id`; None where its history begins with something
+    else."""
+    async for step in read_steps(client, conversation_id, run_id=run_id):
+        return step if isinstance(step, Started) else None
+    return None

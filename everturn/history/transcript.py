@@ -1,0 +1,151 @@
+"""The transcript: by definition, the fold over the model turns of a conversation's history."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
+
+from everturn.carryover import CarryOver, Earlier, InRun, OpenReply
+from everturn.errors import ConversationError, NotFound
+from everturn.history.reader import read_steps
+from everturn.history.steps import (
+    Extended,
+    Finished,
+    Kept,
+    Started,
+    Step,
+    ToolFinished,
+    ToolStarted,
+    TurnFinished,
+    TurnStarted,
+)
+from everturn.packing import unpack
+from everturn.payloads import ModelRequest
+from everturn.records import Message, ToolCall, ToolResult, explain, results_in
+
+
+class Transcript:
+    """The fold: each turn puts its delta at its position, and its reply behind. A turn that is asked again thus takes
+    the place of the one before. Holds one run's messages; those of earlier runs are to be had by `read_transcript`."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.base = 0
+        """So many messages came before this run's."""
+        self.earlier: Earlier | None = None
+        """Where those are."""
+        self._seen = 0
+        """So many messages the model has seen, or said; counted through all runs."""
+        self._results: dict[str, ToolResult] = {}
+        self._open: tuple[ToolCall, ...] = ()
+        """The calls of the last reply, until the message with their results follows it."""
+        self._begun: set[str] = set()
+        """Those of them that may have taken effect."""
+
+    def take(self, step: Step) -> None:
+        match step:
+            case Started(start=start):
+                carry = start.carry or CarryOver()
+                self.messages, self.base, self.earlier = list(carry.unseen), carry.length, carry.earlier
+                self._seen = carry.length
+                left = carry.open or OpenReply()
+                self._results = results_in(carry.unseen) | {one.call_id: one for one in left.results}
+                self._open, self._begun = left.calls, {one.call_id for one in left.waits if one.doubtful}
+            case Kept():
+                self.earlier = step.messages
+            case ToolStarted(request=call):
+                self._begun.add(call.call_id)
+            case ToolFinished():
+                self._results[step.result.call_id] = step.result
+            case TurnStarted():
+                self._put(step.request.position, filled(step.request, self._results))
+            case Extended():
+                self._put(step.request.position, filled(step.request, self._results))
+                self._seen = self.base + len(self.messages)
+            case TurnFinished() if step.reply.message.parts or not step.request.summarise:
+                still_open = self._open if step.request.summarise else step.reply.message.tool_calls
+                self._put(step.request.position + len(step.request.delta), [step.reply.message])
+                self._seen, self._open = self.base + len(self.messages), still_open
+            case Finished(outcome=None, next_run_id="") if self._open:
+                # It was terminated, say: nobody wrote down what its last calls brought.
+                known = self.results([call.call_id for call in self._open])
+                parts = tuple(
+                    known.get(call.call_id) or ToolResult.cut_short(call, step.why, running=call.call_id in self._begun)
+                    for call in self._open
+                )
+                self._put(self._seen, [Message(role="tool", parts=parts)])
+            case Finished() if step.outcome:
+                # A result that stands in its tool's own event is not written into the outcome again.
+                bare = [one.call_id for one in results_in(step.outcome.tail).values() if not one.content]
+                # All that the model has not seen: some may be here already, by the run's start or by a turn cut short.
+                self._put(self._seen, _filled(step.outcome.tail, tuple(self.results(bare)), self._results))
+
+    def _put(self, position: int, messages: list[Message]) -> None:
+        self.messages[position - self.base :] = messages
+        self._open = ()
+
+    def results(self, call_ids: Sequence[str]) -> dict[str, ToolResult]:
+        """The results of these calls, as far as they are known."""
+        return {call_id: self._results[call_id] for call_id in call_ids if call_id in self._results}
+
+
+def filled(request: ModelRequest, results: dict[str, ToolResult]) -> list[Message]:
+    """The delta of a request, with the results that it only names put in."""
+    return _filled(request.delta, request.named, results)
+
+
+def _filled(messages: Sequence[Message], named: Sequence[str], results: dict[str, ToolResult]) -> list[Message]:
+    if not named:
+        return list(messages)
+    return [
+        message.model_copy(
+            update={
+                "parts": tuple(
+                    results[part.call_id] if isinstance(part, ToolResult) and part.call_id in named else part
+                    for part in message.parts
+                )
+            }
+        )
+        for message in messages
+    ]
+
+
+async def read_transcript(client: Client, conversation_id: str, transcript: Transcript) -> list[Message]:
+    """A run's messages behind those of the runs before it. Raises NotFound if one of those is no longer there, and
+    ConversationError if what stands for them can't be read."""
+    return [*await read_earlier(client, conversation_id, transcript), *transcript.messages]
+
+
+async def read_earlier(client: Client, conversation_id: str, transcript: Transcript) -> list[Message]:
+    """The messages of the runs before this one. Raises NotFound and ConversationError."""
+    parts: list[list[Message]] = []
+    while isinstance(earlier := transcript.earlier, InRun):
+        length, conversation_id = transcript.base, earlier.conversation_id or conversation_id
+        transcript = Transcript()
+        try:
+            async for step in read_steps(client, conversation_id, run_id=earlier.run_id):
+                transcript.take(step)
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise
+            raise NotFound(
+                f"The history of conversation {conversation_id!r} is gone from run {earlier.run_id} back: it has "
+                "outlived the namespace's retention."
+            ) from None
+        parts.append(transcript.messages[: length - transcript.base])
+    if earlier:
+        try:
+            parts.append(list(unpack(earlier.data)))
+        except ValueError as error:
+            raise ConversationError(
+                f"The earlier messages of conversation {conversation_id!r} can't be read: {explain(error)}.",
+                cure="If a newer version of the code wrote them, use that one.",
+            ) from None
+    return [message for part in reversed(parts) for message in part]
+
+
+def user_messages(messages: Sequence[Message]) -> int:
+    """How many of them people said."""
+    return sum(message.role == "user" and not message.author for message in messages)

@@ -1,0 +1,328 @@
+"""Anthropic Messages: settings and tools in its words, and what its models can't do.
+
+The models differ in a closed list of old ones; what is not listed is taken for one of the newest. Names that are no
+Claude's belong to other servers with this protocol, and are asked for whatever was set.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from everturn.errors import InvalidTool
+from everturn.models import ModelSettings
+from everturn.providers.base import Request, ToolSpec, refuse_server_tool, tool_options, warn_unsupported
+from everturn.providers.json_values import write
+from everturn.tools.builtin import CodeExecution, ServerTool, WebSearch
+from everturn.tools.options import ToolOptions
+
+MAX_TOKENS: Final = 32_000
+"""max_tokens where nobody set it, for the API requires one: room for long files and thoughts, and the most that every
+model since Claude 4 takes. Claude 3 takes less."""
+
+_CLAUDE = re.compile(r"claude-")
+_END = r"(?!\d|-\d{1,2}(?!\d))"  # so that 4-1 is not 4-10, nor 4 any 4-6; dates of 8 digits may follow
+_CLAUDE_3 = re.compile(r"claude-(?:[123]|instant)")
+_CLAUDE_3_SHORT = re.compile(r"claude-(?:[12]|instant|3-(?:haiku|opus|sonnet))")
+_THINKS_BY_BUDGET = re.compile(rf"{_CLAUDE_3.pattern}|claude-(?:opus|sonnet|haiku)-4(?:-[015])?{_END}")
+_TAKES_NO_XHIGH = re.compile(rf"claude-(?:opus|sonnet)-4-6{_END}")
+_NO_FORMAT = re.compile(rf"{_CLAUDE_3.pattern}|claude-(?:opus|sonnet)-4(?:-0)?{_END}")
+_ALWAYS_THINKS = re.compile(r"claude-(?:fable|mythos)")
+
+_BUDGETS: Final = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16_384, "xhigh": 32_768, "max": 32_768}
+_MIN_BUDGET: Final = 1024
+
+_SERVER_TOOLS: Final = ("WebSearch", "CodeExecution")
+
+
+@dataclass(frozen=True, slots=True)
+class _Model:
+    """What may be asked of a model."""
+
+    max_tokens: int = MAX_TOKENS
+    budget: bool = False
+    """Whether it thinks by a budget of tokens; newer ones refuse that, and set their own by an effort."""
+    xhigh: bool = True
+    sampling: bool = True
+    """Whether it takes a temperature."""
+    format: bool = True
+    """Whether it can be held to a JSON schema."""
+    always_thinks: bool = False
+    """Whether thinking can't be switched off; tools can't be forced on these either."""
+
+
+def _model(name: str) -> _Model:
+    if not _CLAUDE.search(name):
+        return _Model()
+    budget = bool(_THINKS_BY_BUDGET.search(name))
+    xhigh = not _TAKES_NO_XHIGH.search(name)
+    return _Model(
+        max_tokens=4096 if _CLAUDE_3_SHORT.search(name) else 8192 if _CLAUDE_3.search(name) else MAX_TOKENS,
+        budget=budget,
+        xhigh=xhigh,
+        sampling=budget or not xhigh,
+        format=not _NO_FORMAT.search(name),
+        always_thinks=bool(_ALWAYS_THINKS.search(name)),
+    )
+
+
+def options(request: Request, *, thoughtless: bool) -> dict[str, Any]:
+    """The fields of the body that settings make.
+
+    `thoughtless`: the transcript ends within a turn that began without a thought of this provider's.
+    Warns of what the model can't do (UnsupportedParameter), and leaves it out.
+    """
+    model, settings = _model(request.model.model), request.settings
+    body: dict[str, Any] = {"max_tokens": settings.max_output_tokens or model.max_tokens}
+    choice = _tool_choice(request, model)
+    thinking = _thinking(request, model, max_tokens=body["max_tokens"], choice=choice, thoughtless=thoughtless)
+    body |= {"thinking": thinking} if thinking else {}
+    output: dict[str, Any] = {}
+    if thinking and thinking["type"] == "adaptive":
+        output["effort"] = _effort(settings, model)
+    if request.output_schema is not None and (schema := _format(request, model)):
+        output["format"] = {"type": "json_schema", "schema": schema}
+    body |= {"output_config": output} if output else {}
+    body |= _temperature(request, model, thinking)
+    if settings.stop:
+        body["stop_sequences"] = list(settings.stop)
+    return body | ({"tool_choice": choice} if choice else {})
+
+
+def tools(request: Request) -> list[dict[str, Any]]:
+    """The tools. Raises InvalidTool for one that Anthropic does not have, or two of one name."""
+    found = [
+        *(_tool(tool, request) for tool in request.tools),
+        *(_server_tool(tool, request) for tool in request.server_tools),
+        *map(dict, request.raw_tools),
+    ]
+    names = Counter(str(tool["name"]) for tool in found if tool.get("name"))
+    if twice := [name for name, count in names.items() if count > 1]:
+        raise InvalidTool(
+            f"{request.model.name!r} is given two tools named {twice[0]!r}.",
+            cure="Give one another name; server-side tools have names of Anthropic's: web_search, code_execution.",
+        )
+    return found
+
+
+def _tool(tool: ToolSpec, request: Request) -> dict[str, Any]:
+    about = {"description": tool.description} if tool.description else {}
+    more = tool_options(request.model, tool, *ToolOptions.model_fields, callers=("direct", "code_execution"))
+    return {"name": tool.name, **about, "input_schema": {"type": "object", **tool.parameters}, **more}
+
+
+def _server_tool(tool: ServerTool, request: Request) -> dict[str, Any]:
+    # The first versions: every model takes them, and none needs a beta header. Later ones come as raw dicts.
+    match tool:
+        case WebSearch():
+            return {"type": "web_search_20250305", "name": "web_search", **dict(_search(tool, request))}
+        case CodeExecution():
+            return {"type": "code_execution_20250825", "name": "code_execution"}
+        case _:
+            raise refuse_server_tool(request.model, tool, supported=_SERVER_TOOLS)
+
+
+def _search(tool: WebSearch, request: Request) -> Iterator[tuple[str, Any]]:
+    if tool.allowed_domains:
+        yield "allowed_domains", list(tool.allowed_domains)
+    if tool.blocked_domains and tool.allowed_domains:
+        warn_unsupported(request.model, "WebSearch(blocked_domains=) beside allowed_domains")
+    elif tool.blocked_domains:
+        yield "blocked_domains", list(tool.blocked_domains)
+    if tool.max_uses is not None:
+        yield "max_uses", tool.max_uses
+    if tool.user_location:
+        yield "user_location", {"type": "approximate", **tool.user_location}
+    if tool.context_size is not None:
+        warn_unsupported(request.model, "WebSearch(context_size=)")
+
+
+def _tool_choice(request: Request, model: _Model) -> dict[str, Any]:
+    settings = request.settings
+    if not (request.tools or request.server_tools or request.raw_tools):
+        return {}
+    wanted = "none" if request.conclude else settings.tool_choice
+    if wanted not in {None, "auto", "none"} and model.always_thinks:
+        warn_unsupported(request.model, f"tool_choice={wanted!r}")
+        wanted = "auto"
+    choice: dict[str, Any]
+    match wanted:
+        case "none":
+            return {"type": "none"}
+        case None | "auto":
+            choice = {"type": "auto"} if wanted or settings.parallel_calls is False else {}
+        case "required":
+            choice = {"type": "any"}
+        case name:
+            choice = {"type": "tool", "name": name}
+    return choice | ({"disable_parallel_tool_use": True} if settings.parallel_calls is False else {})
+
+
+def _thinking(
+    request: Request, model: _Model, *, max_tokens: int, choice: Mapping[str, Any], thoughtless: bool
+) -> dict[str, Any]:
+    effort = request.settings.reasoning_effort
+    asked = f"reasoning_effort={effort!r}"
+    if effort is None:
+        return {}
+    if effort == "none":
+        if model.always_thinks:
+            warn_unsupported(request.model, asked)
+        return {} if model.always_thinks or model.budget else {"type": "disabled"}
+    if not model.budget:
+        return {"type": "adaptive"}
+    # Those who think by a budget refuse it beside a forced call, and in a turn that began without a thought. The
+    # forced call stays: a program may lean on it.
+    budget = min(_BUDGETS[effort], max_tokens // 2)
+    if _CLAUDE_3.search(request.model.model) and "3-7" not in request.model.model:
+        warn_unsupported(request.model, asked)
+    elif choice.get("type") in {"any", "tool"}:
+        warn_unsupported(request.model, f"{asked} beside tool_choice={request.settings.tool_choice!r}")
+    elif thoughtless:
+        warn_unsupported(request.model, f"{asked} in a turn that another model began, or that began without thinking")
+    elif budget < _MIN_BUDGET:
+        warn_unsupported(
+            request.model, f"{asked} beside max_output_tokens={max_tokens}, which is under {2 * _MIN_BUDGET}"
+        )
+    else:
+        return {"type": "enabled", "budget_tokens": budget}
+    return {}
+
+
+def _effort(settings: ModelSettings, model: _Model) -> str:
+    """The nearest level that the model has."""
+    effort = settings.reasoning_effort or ""
+    return {"minimal": "low", "xhigh": "xhigh" if model.xhigh else "max"}.get(effort, effort)
+
+
+def _temperature(request: Request, model: _Model, thinking: Mapping[str, Any]) -> dict[str, Any]:
+    temperature = request.settings.temperature
+    if temperature is None:
+        return {}
+    thinks = thinking.get("type") in {"enabled", "adaptive"} and bool(_CLAUDE.search(request.model.model))
+    if model.sampling and not thinks:
+        return {"temperature": temperature}
+    warn_unsupported(request.model, f"temperature={temperature}{' beside reasoning_effort' if model.sampling else ''}")
+    return {}
+
+
+def _format(request: Request, model: _Model) -> dict[str, Any] | None:
+    """The schema as Anthropic takes it; None, with a warning, where it does not."""
+    try:
+        if model.format:
+            schema = _strict(request.output_schema or {})
+            _check_recursion(schema)
+            return schema
+        why = "it can't be held to a schema"
+    except _Unfit as error:
+        why = str(error)
+    warn_unsupported(request.model, f"an output schema ({why})")
+    return None
+
+
+class _Unfit(ValueError):
+    """A schema that can't be put into the part of JSON schema that Anthropic knows without changing its sense."""
+
+
+_KEPT: Final = frozenset({"type", "enum", "const", "description", "title", "required"})
+_PLACED: Final = frozenset({"$defs", "anyOf", "allOf", "oneOf", "properties", "additionalProperties", "items"})
+_REMARKS: Final = frozenset({"default", "examples", "discriminator", "deprecated", "readOnly", "$schema", "$id"})
+"""They say nothing about what fits."""
+_FORMATS: Final = frozenset(
+    {"date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"}
+)
+
+
+def _strict(schema: Any) -> dict[str, Any]:
+    """`schema` with every object closed, and each rule that Anthropic does not know moved into the description.
+
+    There the model still reads it; who asked for the schema checks the reply anyway.
+    """
+    if not isinstance(schema, Mapping):
+        raise _Unfit(f"it holds {schema!r} where a schema is due")
+    found: dict[str, Any] = {}
+    if "$defs" in schema:
+        found["$defs"] = {name: _strict(inner) for name, inner in schema["$defs"].items()}
+    if "$ref" in schema:
+        return found | {"$ref": schema["$ref"]}
+    for name in ("anyOf", "allOf", "oneOf"):
+        if name in schema:
+            found["anyOf" if name == "oneOf" else name] = [_strict(inner) for inner in schema[name]]
+    if not (found.keys() - {"$defs"} or schema.keys() & {"type", "enum", "const"}):
+        raise _Unfit("it leaves a type open")
+    if schema.get("type") == "object":
+        found |= _closed(schema)
+    if "items" in schema:
+        found["items"] = _strict(schema["items"])
+    rest: dict[str, Any] = {}
+    for name, value in schema.items():
+        if name in _KEPT or (name == "format" and value in _FORMATS) or (name == "minItems" and value in {0, 1}):
+            found[name] = value
+        elif name not in _PLACED | _REMARKS:
+            rest[name] = value
+    if rest:
+        rules = f"Must fit {write(rest).decode()}"
+        found["description"] = f"{found['description']} {rules}" if found.get("description") else rules
+    return found
+
+
+def _closed(schema: Mapping[str, Any]) -> dict[str, Any]:
+    if schema.get("additionalProperties") or schema.keys() & {"patternProperties"}:
+        raise _Unfit("it has an object of any keys")
+    properties: Mapping[str, Any] = schema.get("properties", {})
+    if not properties and schema.get("additionalProperties") is not False and "properties" not in schema:
+        raise _Unfit("it has an object of any keys")
+    return {
+        "properties": {name: _strict(inner) for name, inner in properties.items()},
+        "additionalProperties": False,
+    }
+
+
+def _check_recursion(schema: Mapping[str, Any]) -> None:
+    """Raises _Unfit where a definition leads back to itself."""
+    leads_to = {f"#/$defs/{name}": set(_references(inner)) for name, inner in schema.get("$defs", {}).items()}
+    for start in leads_to:
+        met, ahead = set[str](), [start]
+        while ahead:
+            for name in leads_to.get(ahead.pop(), ()):
+                if name == start:
+                    raise _Unfit("it is recursive")
+                if name not in met:
+                    met.add(name)
+                    ahead.append(name)
+
+
+def _references(value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        if isinstance(value.get("$ref"), str):
+            yield value["$ref"]
+        value = list(value.values())
+    if isinstance(value, list):
+        for inner in value:
+            yield from _references(inner)
+
+
+def mark_cached(body: dict[str, Any]) -> None:
+    """Sets breakpoints, so that the stable prefix is read from the cache: no more than four may be.
+
+    One behind tools and system. One behind each of the last two user messages: the last writes, and the one before
+    is where the last request wrote; more than 20 blocks back from its breakpoint, the API would not look for that.
+    """
+    tools: list[dict[str, Any]] = body.get("tools", [])
+    messages: Sequence[Mapping[str, Any]] = body["messages"]
+    users: list[list[dict[str, Any]]] = [message["content"] for message in messages if message["role"] == "user"]
+    blocks = [*tools, *(block for message in messages for block in message["content"])]
+    inner = [part for block in blocks if isinstance(parts := block.get("content"), list) for part in parts]
+    marked = [block for block in blocks if "cache_control" in block]
+    left = 4 - len(marked) - sum(isinstance(part, dict) and "cache_control" in part for part in inner)
+    if "system" in body:
+        body["system"] = prefix = [{"type": "text", "text": body["system"]}]
+    else:
+        prefix = tools if tools and not tools[-1].get("defer_loading") else []  # what is not there can't be cached
+    for place in [*users[-1:], prefix, *users[-2:-1]]:
+        if place and left > 0 and "cache_control" not in place[-1]:
+            place[-1] = place[-1] | {"cache_control": {"type": "ephemeral"}}
+            left -= 1

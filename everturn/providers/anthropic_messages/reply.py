@@ -1,0 +1,306 @@
+"""Anthropic Messages: replies, whole or streamed.
+
+One `Assembler` reads both: a whole message is taken as one that starts with all of its blocks, so that both always
+give the same Reply. Blocks keep their order, and what we do not know of them is kept as it came, for it goes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from everturn.errors import InvalidReply
+from everturn.providers.base import Delta, Request, assistant_message
+from everturn.providers.call_ids import call_ids
+from everturn.providers.details import details_of
+from everturn.providers.failures import ErrorInReply
+from everturn.providers.json_values import a_count, a_dict, a_list, a_str, mend, mended, object_in
+from everturn.providers.reading import MAX_CALLS, MAX_NAME_CHARS, object_of, unusable
+from everturn.providers.sse import Event
+from everturn.records import Opaque, Part, Reply, ServerToolUse, Stop, Text, Thinking, ToolCall, Usage
+
+MAX_BLOCKS: Final = 4096
+
+_STOPS: dict[str, Stop] = {
+    "max_tokens": "length",
+    "refusal": "refused",
+    "pause_turn": "paused",
+    "compaction": "paused",  # it put what came before into fewer words, and goes on when it is asked again
+}
+"""What is not listed is the end: end_turn, stop_sequence, and whatever a server puts in its place."""
+
+_OF_A_MESSAGE: Final = ("id", "model", "stop_reason", "stop_sequence", "stop_details", "container")
+
+_WINDOW_FULL: Final = "model_context_window_exceeded"
+
+_DELTA_KINDS: dict[str, Any] = {"text": "text", "thinking": "thinking"}
+
+
+def decode(body: object, request: Request) -> Reply:
+    """The reply in the body of an answer that is not streamed. Raises InvalidReply, ErrorInReply."""
+    assembler = Assembler(request)
+    message = a_dict(body)
+    assembler.check(message)
+    if not isinstance(message.get("content"), list):
+        raise assembler.invalid("it holds no content")
+    assembler.take({"type": "message_start", "message": message})
+    assembler.take({"type": "message_stop"})
+    return assembler.finish()
+
+
+@dataclass(slots=True)
+class _Block:
+    """A content block as far as it has come: what it started with, and what was added since, by field."""
+
+    start: dict[str, Any]
+    pieces: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def type(self) -> str:
+        return a_str(self.start.get("type"))
+
+    def add(self, name: str, piece: str) -> None:
+        self.pieces.setdefault(name, []).append(piece)
+
+    def whole(self) -> dict[str, Any]:
+        """The block, with all text that was added to it; `input` is left as it started."""
+        texts = {name: a_str(self.start.get(name)) + "".join(pieces) for name, pieces in self.pieces.items()}
+        texts.pop("input", None)
+        return mended(self.start | texts)  # type: ignore[no-any-return]
+
+    def arguments(self) -> tuple[dict[str, Any], str | None]:
+        """The input, and its text where that is no JSON object. A streamed call without any has an empty text."""
+        text = mend("".join(self.pieces.get("input", ())))
+        if text.strip() in {"", "null"}:
+            given = self.start.get("input")
+            return mended(a_dict(given)), None
+        value = object_in(text)
+        return ({}, text) if value is None else (value, None)
+
+
+@dataclass(slots=True)
+class Assembler:
+    """Events of one stream in, one Reply out."""
+
+    request: Request
+    done: bool = False
+    """Whether the stream said that it is over."""
+    _started: bool = False
+    _blocks: dict[int, _Block] = field(default_factory=dict)
+    _message: dict[str, Any] = field(default_factory=dict)
+    """What is said of the message as a whole: its id, why it stopped, its container."""
+    _usage: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the reply is all here, so that a connection that breaks now costs nothing."""
+        return self.done
+
+    def feed(self, event: Event) -> list[Delta]:
+        """What the event adds to the text. Raises ErrorInReply for an error, InvalidReply for what is no event."""
+        if self.done or not event.data.strip():
+            return []
+        data = object_of(event, self.request.model)
+        self.check(data)
+        return self.take(data)
+
+    def check(self, data: dict[str, Any]) -> None:
+        """Raises ErrorInReply where `data`, an event or a whole body, is an error."""
+        if data.get("type") == "error" or data.get("error"):
+            raise ErrorInReply(data)
+
+    def take(self, data: dict[str, Any]) -> list[Delta]:
+        """Takes in one event. Pings, and events that nobody knew of yet, say nothing to us."""
+        match data.get("type"):
+            case "message_start":
+                found = self._start(a_dict(data.get("message")))
+            case "content_block_start":
+                found = self._start_block(data.get("index"), a_dict(data.get("content_block")))
+            case "content_block_delta":
+                found = self._extend(data.get("index"), a_dict(data.get("delta")))
+            case "message_delta":
+                self._message |= {k: v for k, v in a_dict(data.get("delta")).items() if v is not None}
+                self._take_usage(data.get("usage"))
+                return []
+            case "message_stop":
+                self.done = self._started
+                return []
+            case _:
+                return []
+        return [Delta(piece.kind, mend(piece.text)) for piece in found if piece.text]
+
+    def finish(self) -> Reply:
+        """The reply. Raises InvalidReply where the stream stopped in the middle, ErrorInReply where the context did."""
+        if not self._started:
+            raise self.invalid("it holds no message")
+        if not self.done:
+            raise self.invalid("the stream broke off in the middle")
+        reason = a_str(self._message.get("stop_reason"))
+        if reason == _WINDOW_FULL:
+            # Half a reply, and no room for what follows: to go on would only meet the same wall.
+            raise ErrorInReply({"error": {"type": _WINDOW_FULL, "message": "the reply filled the context window"}})
+        stop = _STOPS.get(reason, "end")
+        parts = self._parts(stop)
+        if stop not in {"length", "refused"} and any(isinstance(part, ToolCall) for part in parts):
+            stop = "tool_calls"  # calls are answered, whatever reason goes with them
+        return Reply(
+            message=assistant_message(parts, request=self.request),
+            stop=stop,
+            usage=_usage(self._usage),
+            model=self.request.model.name,
+            response_id=mend(a_str(self._message.get("id")))[:MAX_NAME_CHARS] or None,
+            details=self._details(),
+        )
+
+    def _details(self) -> dict[str, Any]:
+        fallbacks = [block.start for block in self._blocks.values() if block.type == "fallback"]
+        took_over = a_dict(fallbacks[-1].get("to")).get("model") if fallbacks else None
+        return details_of(
+            self.request.model,
+            served_by=took_over or self._message.get("model"),
+            tier=self._usage.get("service_tier"),
+            stop_details=self._message.get("stop_details"),
+            stop_sequence=self._message.get("stop_sequence"),
+        )
+
+    def invalid(self, what: str) -> InvalidReply:
+        return unusable(self.request.model, what)
+
+    def _start(self, message: dict[str, Any]) -> list[Delta]:
+        # Proxies that fail over splice a second message into the stream: what came of the first is void.
+        self._started = True
+        self._blocks = {}
+        self._message = {name: message.get(name) for name in _OF_A_MESSAGE}
+        self._usage = {}
+        self._take_usage(message.get("usage"))
+        blocks = enumerate(a_list(message.get("content")))
+        return [delta for index, block in blocks for delta in self._start_block(index, a_dict(block))]
+
+    def _start_block(self, index: object, start: dict[str, Any]) -> list[Delta]:
+        if not self._started or not isinstance(index, int) or not start:
+            raise self.invalid("a block starts that is none, or in no message")
+        if len(self._blocks) >= MAX_BLOCKS:
+            raise self.invalid(f"it holds more than {MAX_BLOCKS} blocks")
+        self._blocks[index] = block = _Block(dict(start))
+        kind = _DELTA_KINDS.get(block.type)
+        return [Delta(kind, a_str(start.get(block.type)))] if kind else []
+
+    def _extend(self, index: object, delta: dict[str, Any]) -> list[Delta]:
+        block = self._blocks.get(index) if isinstance(index, int) else None
+        if block is None:
+            raise self.invalid("it goes on with a block that never started")
+        match delta.get("type"):
+            case "text_delta":
+                return self._add(block, "text", delta)
+            case "thinking_delta":
+                return self._add(block, "thinking", delta)
+            case "input_json_delta":
+                block.add("input", a_str(delta.get("partial_json")))
+            case "signature_delta":
+                block.start["signature"] = a_str(delta.get("signature"))
+            case "citations_delta":
+                if not isinstance(block.start.get("citations"), list):
+                    block.start["citations"] = []
+                block.start["citations"].append(delta.get("citation"))
+            case _:  # such as compaction_delta: fields of the block that come later
+                for name, value in delta.items():
+                    if isinstance(value, str) and isinstance(block.start.get(name), str) and name != "type":
+                        block.add(name, value)
+                    elif value is not None and name != "type":
+                        block.start[name] = value
+        return []
+
+    def _add(self, block: _Block, name: str, delta: dict[str, Any]) -> list[Delta]:
+        text = a_str(delta.get(name))
+        block.add(name, text)
+        return [Delta(_DELTA_KINDS[name], text)]
+
+    def _take_usage(self, usage: object) -> None:
+        # The counts of message_delta are cumulative. Some servers put 0 there for what they said at the start; one that
+        # counts the input again means its zeros too, as after a compaction.
+        counts = a_dict(usage)
+        again = bool(counts.get("input_tokens"))
+        self._usage |= {name: value for name, value in counts.items() if value or again or name not in self._usage}
+
+    def _parts(self, stop: Stop) -> list[Part]:
+        blocks = list(self._blocks.values())
+        calls = [block for block in blocks if block.type == "tool_use"]
+        if len(calls) > MAX_CALLS:
+            raise self.invalid(f"it holds more than {MAX_CALLS} tool calls")
+        if stop == "refused":
+            # Nobody shall run what a model was stopped at; unanswered, such a call would have to be made up for.
+            blocks = [block for block in blocks if block.type != "tool_use"]
+        given = [a_str(call.start.get("id")) for call in calls]
+        ids = iter(call_ids(given, self.request.messages, response_id=a_str(self._message.get("id"))))
+        names: dict[str, str] = {}
+        parts: list[Part] = []
+        for block in blocks:
+            cut_off = stop == "length" and block is blocks[-1]
+            parts += _tool_call(block, next(ids), cut_off=cut_off) if block.type == "tool_use" else _part(block, names)
+        if container := mended(a_dict(self._message.get("container"))):
+            parts.append(Opaque(data={"container": container}))  # of no type, for it is no block
+        return parts
+
+
+def _part(block: _Block, names: dict[str, str]) -> Iterator[Part]:
+    """The part for a block that is no call of ours; `names`: the server's tools so far, by the ids of their uses."""
+    whole, kind = block.whole(), block.type
+    match kind:
+        case "text":
+            if text := a_str(whole.get("text")):
+                yield Text(text=text, extra=_extra(whole, "text"))
+        case "thinking":
+            yield Thinking(text=a_str(whole.get("thinking")), extra=_extra(whole, "thinking"))
+        case _ if kind.endswith("_tool_use"):
+            whole["input"] = block.arguments()[0]
+            name = a_str(whole.get("name"))[:MAX_NAME_CHARS]
+            names[a_str(whole.get("id"))] = name
+            yield ServerToolUse(name=name, data=whole)
+        case _ if kind.endswith("_tool_result"):
+            named = names.get(a_str(whole.get("tool_use_id"))) or kind.removesuffix("_tool_result")
+            yield ServerToolUse(name=named[:MAX_NAME_CHARS], data=whole)
+        case _:
+            if "input" in block.pieces:
+                whole["input"] = block.arguments()[0]
+            yield Opaque(data=whole)
+
+
+def _tool_call(block: _Block, ids: tuple[str, str | None], *, cut_off: bool) -> Iterator[Part]:
+    whole = block.whole()
+    arguments, unparsed = block.arguments()
+    if cut_off and not arguments and unparsed is None:
+        unparsed = ""  # no arguments are {}, unless the reply was cut off before they came
+    yield ToolCall(
+        call_id=ids[0],
+        provider_id=ids[1],
+        name=a_str(whole.get("name"))[:MAX_NAME_CHARS],
+        arguments=arguments,
+        unparsed=unparsed,
+        extra=_extra(whole, "id", "name", "input"),
+    )
+
+
+def _extra(block: dict[str, Any], *own: str) -> dict[str, Any]:
+    """What stands beside a block's own fields. Nulls say nothing, and would cost history bytes in each message."""
+    return {name: value for name, value in block.items() if name not in {"type", *own} and value is not None}
+
+
+def _usage(usage: dict[str, Any]) -> Usage:
+    """All that is paid for: what a compaction took is listed, and is not in the counts of the message."""
+    listed = map(a_dict, a_list(usage.get("iterations")))
+    compactions = [_counts(one) for one in listed if one.get("type") == "compaction"]
+    return sum(compactions, _counts(usage))
+
+
+def _counts(usage: dict[str, Any]) -> Usage:
+    fresh, read, written = (
+        a_count(usage.get(name)) for name in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+    )
+    return Usage(
+        input_tokens=fresh + read + written,
+        output_tokens=a_count(usage.get("output_tokens")),
+        cached_tokens=read,
+        cache_write_tokens=written,
+        reasoning_tokens=a_count(a_dict(usage.get("output_tokens_details")).get("thinking_tokens")),
+    )

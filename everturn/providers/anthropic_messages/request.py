@@ -1,0 +1,273 @@
+"""Anthropic Messages: requests. Settings and tools are put into words in `options.py`.
+
+A reply that stopped as "paused" goes on when the transcript is sent again with it as the last message.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from everturn.providers.anthropic_messages.options import mark_cached, options, tools
+from everturn.providers.base import NO_RESULT, UNPARSED, Request, placeholder
+from everturn.providers.json_values import a_dict, a_str
+from everturn.providers.media import PDF, PICTURES, decoded, is_picture, is_textual, medium_of, takes
+from everturn.records import Document, Image, Message, Opaque, Part, ServerToolUse, Text, Thinking, ToolCall, ToolResult
+
+PATH: Final = "/v1/messages"
+
+NOTHING: Final = "(empty)"
+"""What the model reads for a user's message without content, which the API refuses."""
+NO_REASON: Final = "Error: no reason given."
+"""What it reads for an error without text, which the API refuses too."""
+
+CONTAINER_HOURS: Final = 1
+"""How long after its expires_at a container is still asked for. That time is only when it goes to sleep, and it can
+be woken for days; but one that is really gone is a 500 that no retry cures (pydantic-ai#7833)."""
+
+_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
+_THOUGHTS: Final = frozenset({"thinking", "redacted_thinking"})
+
+_Block = dict[str, Any]
+_Turn = tuple[str, list[_Block]]
+
+
+def encode(request: Request) -> tuple[str, dict[str, Any]]:
+    """The path under the base URL, and the body. Raises InvalidTool; warns of what is left out."""
+    settings = request.settings
+    turns, pending = _turns(request)
+    body: dict[str, Any] = {"model": request.model.model}
+    # All of them first: mid-conversation system messages are refused by older models.
+    said = [request.instructions, *(message.text for message in request.messages if message.role == "system")]
+    if system := "\n\n".join(text for text in said if text.strip()):
+        body["system"] = system
+    body["messages"] = [{"role": role, "content": content} for role, content in turns]
+    if offered := tools(request):
+        body["tools"] = offered
+    body |= options(request, thoughtless=_thoughtless(turns))
+    if container := _container(request, pending=pending):
+        body["container"] = container
+    if settings.stream:
+        body["stream"] = True
+    if settings.cache and "cache_control" not in settings.extra:
+        mark_cached(body)
+    merged = body | settings.extra
+    if isinstance(also := settings.extra.get("output_config"), dict):
+        merged["output_config"] = body.get("output_config", {}) | also  # two settings of ours share this field
+    if container and isinstance(also := settings.extra.get("container"), dict) and not also.get("id"):
+        merged["container"] = also | {"id": container}  # skills are loaded into the container that is there
+    return PATH, merged
+
+
+def _turns(request: Request) -> tuple[list[_Turn], bool]:
+    """User's and assistant's turns, alternating; and whether the last has a server's tool still at work."""
+    provider = request.model.provider
+    results = {
+        result.call_id: (result, message.provider == provider)
+        for message in request.messages
+        for result in message.tool_results
+    }
+    pairs, waiting = _server_pairs(request)
+    turns: list[_Turn] = []
+    for message in request.messages:
+        own = message.provider == provider
+        if message.role == "assistant":
+            blocks = list(_assistant(message, own=own, pairs=pairs))
+            while blocks and a_str(blocks[-1].get("type")) in _THOUGHTS:
+                blocks.pop()  # of a reply that was cut off, or empty: a thought that nothing follows is refused
+            _add(turns, "assistant", blocks)
+            _add(turns, "user", _results(message.tool_calls, results))
+        elif message.role == "user":
+            content = list(_content(message.parts, own=own))
+            _add(turns, "user", content or ([] if message.tool_results else [_text(NOTHING)]))
+    if not turns or turns[0][0] == "assistant":
+        turns.insert(0, ("user", [_text(NOTHING)]))
+    return turns, waiting
+
+
+def _add(turns: list[_Turn], role: str, blocks: Iterable[_Block]) -> None:
+    """Puts blocks into the last turn if it has this role, as the API wants them to alternate."""
+    found = blocks if isinstance(blocks, list) else list(blocks)
+    if found and turns and turns[-1][0] == role:
+        turns[-1][1].extend(found)
+    elif found:
+        turns.append((role, found))
+
+
+def _server_pairs(request: Request) -> tuple[frozenset[str], bool]:
+    """The ids of the server's tool uses that may be sent, and whether one of them has no result yet.
+
+    A use goes with its result, and neither without the other. One that is still at work (the reply was paused, or its
+    code called a tool of ours) may be sent only until a user has said something else.
+    """
+    uses: set[str] = set()
+    done: set[str] = set()
+    latest: set[str] = set()
+    for message in request.messages:
+        if message.role == "user":
+            latest = set()
+        elif message.role == "assistant":
+            blocks = list(_server_blocks(message)) if message.provider == request.model.provider else []
+            started = {a_str(block.get("id")) for block in blocks if "tool_use_id" not in block}
+            latest |= started
+            uses |= started
+            done |= {a_str(block["tool_use_id"]) for block in blocks if "tool_use_id" in block}
+    waiting = latest - done
+    return frozenset((uses & done) | waiting), bool(waiting)
+
+
+def _server_blocks(message: Message) -> Iterator[_Block]:
+    for part in message.parts:
+        if isinstance(part, ServerToolUse) and isinstance(part.data, dict):
+            yield part.data
+
+
+def _assistant(message: Message, *, own: bool, pairs: frozenset[str]) -> Iterator[_Block]:
+    """The assistant's blocks in their order; of another provider's, only what anybody may see."""
+    for part in message.parts:
+        extra = part.extra if own else {}
+        match part:
+            case Text(text=text) if text.strip():  # the API refuses what is blank, even from its own models
+                yield _text(text) | extra if extra else _text(text)
+            case ToolCall():
+                yield _call(part, extra, pairs)
+            case Thinking(text=text) if extra.get("signature"):  # without one, it was cut off and is refused
+                yield {"type": "thinking", "thinking": text} | extra
+            case ServerToolUse(data=dict() as data) if own:
+                if a_str(data.get("tool_use_id") or data.get("id")) in pairs:
+                    yield dict(data)
+            case Opaque(data=dict() as data) if own and "type" in data:
+                yield dict(data)
+            case _:
+                pass
+
+
+def _call(call: ToolCall, extra: dict[str, Any], pairs: frozenset[str]) -> _Block:
+    arguments = call.arguments if call.unparsed is None else {UNPARSED: call.unparsed}
+    name = _NOT_IN_NAMES.sub("_", call.name)[:128] or "unknown"  # models make up names that are then refused
+    block: _Block = {"type": "tool_use", "id": _wire_id(call.call_id), "name": name, "input": arguments} | extra
+    caller = a_dict(block.get("caller"))
+    if "tool_id" in caller and caller["tool_id"] not in pairs:
+        del block["caller"]
+    return block
+
+
+def _wire_id(call_id: str) -> str:
+    """The call's id as the API takes it: the same for the call and its result, in every request."""
+    if _ID.fullmatch(call_id):
+        return call_id
+    return f"call_{hashlib.sha256(call_id.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"
+
+
+def _results(calls: Sequence[ToolCall], results: Mapping[str, tuple[ToolResult, bool]]) -> Iterator[_Block]:
+    """The results of a turn's calls, in the calls' order, all in one message; then what an error may not hold."""
+    after: list[_Block] = []
+    for call in calls:
+        result, own = results.get(call.call_id, (None, False))
+        if result is None:
+            missing = ToolResult(call_id=call.call_id, content=(Text(text=NO_RESULT),), is_error=True)
+            yield _result(missing, own=False)
+            continue
+        yield _result(result, own=own)
+        if result.is_error and (shown := list(_content(_not_texts(result)))):
+            after += [_text(f"From the result of {call.name} ({_wire_id(call.call_id)}):"), *shown]
+    yield from after
+
+
+def _result(result: ToolResult, *, own: bool) -> _Block:
+    text = result.text if result.text.strip() else ""
+    block: _Block = {"type": "tool_result", "tool_use_id": _wire_id(result.call_id)}
+    if result.is_error:  # holds text only, and must hold some
+        block |= {"content": text or NO_REASON, "is_error": True}
+    else:
+        # An empty list is refused, an empty text is not.
+        apart = bool(_not_texts(result)) or (own and any(part.extra for part in result.content))
+        block["content"] = (list(_content(result.content, own=own)) if apart else text) or ""
+    return block | (result.extra if own else {})
+
+
+def _not_texts(result: ToolResult) -> list[Image | Document]:
+    return [part for part in result.content if not isinstance(part, Text)]
+
+
+def _content(parts: Iterable[Part], *, own: bool = False) -> Iterator[_Block]:
+    """What a user's message or a result says. A part's `extra`, such as cache_control, is for this provider's own."""
+    for part in parts:
+        extra = part.extra if own else {}
+        match part:
+            case Text(text=text) if text.strip():
+                yield _text(text) | extra
+            case Image() | Document():
+                shown = _medium(part)
+                yield shown if shown["type"] == "text" else shown | extra
+            case Opaque(data=dict() as data) if own and "type" in data:
+                yield dict(data)
+            case _:
+                pass
+
+
+def _text(text: str) -> _Block:
+    return {"type": "text", "text": text}
+
+
+def _medium(part: Image | Document) -> _Block:
+    media_type, data = medium_of(part)
+    if is_picture(part):
+        if not takes(part, PICTURES):
+            return _text(placeholder(part))
+        return {"type": "image", "source": _source(part, media_type, data)}
+    assert isinstance(part, Document)
+    titled = {"title": part.name} if part.name else {}
+    if takes(part, frozenset({PDF})):
+        return {"type": "document", "source": _source(part, media_type, data)} | titled
+    text = decoded(data) if data and is_textual(part) else None
+    if not (text and text.strip()):
+        return _text(placeholder(part))
+    return {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": text}} | titled
+
+
+def _source(part: Image | Document, media_type: str, data: str | None) -> dict[str, Any]:
+    if data is None:
+        return {"type": "url", "url": part.url}
+    return {"type": "base64", "media_type": media_type, "data": data}
+
+
+def _thoughtless(turns: Sequence[_Turn]) -> bool:
+    """Whether these end among the calls and results of a turn in which this provider's model never thought."""
+    for number, (role, blocks) in enumerate(reversed(turns)):
+        if role == "assistant":
+            if a_str(blocks[0].get("type")) in _THOUGHTS:
+                return False
+            continue
+        # A user's words begin a turn, unless they came last, with the results.
+        if all(block["type"] == "tool_result" for block in blocks[: None if number else 1]):
+            continue
+        return number > 0
+    return True
+
+
+def _container(request: Request, *, pending: bool) -> str | None:
+    """The latest container, where it can still be used; code that waits for a result of ours needs it in any case."""
+    for message in reversed(request.messages):
+        if message.role != "assistant" or message.provider != request.model.provider:
+            continue
+        for part in message.parts:
+            if isinstance(part, Opaque) and isinstance(part.data, dict) and "type" not in part.data:
+                container = a_dict(part.data.get("container"))
+                if (name := a_str(container.get("id"))) and (pending or _fresh(a_str(container.get("expires_at")))):
+                    return name
+                return None
+    return None
+
+
+def _fresh(expires_at: str) -> bool:
+    try:
+        expires = datetime.fromisoformat(expires_at)
+    except ValueError:
+        return True  # it does not say
+    expires = expires if expires.tzinfo else expires.replace(tzinfo=UTC)
+    return datetime.now(UTC) < expires + timedelta(hours=CONTAINER_HOURS)

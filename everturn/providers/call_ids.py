@@ -1,0 +1,45 @@
+"""The ids of tool calls, where a provider gives none, or none that can be used."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
+
+from everturn.providers.json_values import mend
+from everturn.records import Message
+
+_USABLE = re.compile(r"[\w.:/-]{1,128}", re.ASCII)
+"""Ids that may stand in workflow state, activity ids and command lines. Some gateways pack kilobytes into theirs."""
+
+
+def call_ids(given: Iterable[str], messages: Sequence[Message], *, response_id: str) -> list[tuple[str, str | None]]:
+    """For each id of a reply's calls, in order: a `call_id`, and a `provider_id` where that is another.
+
+    Each call_id is new in the conversation that `messages` holds, and the same however often the reply is read.
+    An empty id is one that was not given. Of calls that share an id, the first keeps it. One that we make is the
+    response's own, where the provider names that: a conversation that is started anew under its old id would else have
+    the idempotency keys of the one before.
+    """
+    mark = f"_{blake2b(response_id.encode('utf-8', 'replace'), digest_size=4).hexdigest()}" if response_id else ""
+    replies = [message for message in messages if message.role == "assistant"]
+    used = {call.call_id for reply in replies for call in reply.tool_calls}
+    seen: set[str] = set()
+    ids: list[tuple[str, str | None]] = []
+    for number, wanted in enumerate(map(mend, given)):
+        call_id, provider_id = wanted, None
+        if wanted in used or not _USABLE.fullmatch(wanted):
+            call_id = _new(f"call_{len(replies)}_{number}{mark}", used)
+            provider_id = wanted if wanted not in seen else None
+        used.add(call_id)
+        seen.add(wanted)
+        ids.append((call_id, provider_id or None))
+    return ids
+
+
+def _new(wanted: str, used: set[str]) -> str:
+    new, tries = wanted, 1
+    while new in used:
+        tries += 1
+        new = f"{wanted}_{tries}"
+    return new

@@ -1,0 +1,96 @@
+"""Tool calls as Gemini spells them: their names, and arguments that come in pieces."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from everturn.providers.base import Request
+from everturn.providers.json_values import MAX_DEPTH, a_str
+
+_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,127}")
+_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_.:-]")
+
+_STEP = re.compile(r"""\.([^.\[\]'"]+)|\[(\d{1,6})\]|\['((?:[^'\\]|\\.)*)'\]|\["((?:[^"\\]|\\.)*)"\]""")
+"""One step of a JSON path (RFC 9535), as far as it leads to one place: .name, [0], ['name'] or ["name"]."""
+_ESCAPE = re.compile(r"\\(.)")
+
+_MAX_STEPS: Final = MAX_DEPTH // 2
+
+
+def wire_name(name: str) -> str:
+    """A tool's name in Gemini's alphabet: itself where it can be, else one that no other name becomes."""
+    if _NAME.fullmatch(name):
+        return name
+    marked = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return f"_{_NOT_IN_NAMES.sub('_', name)[:100]}_{marked}"
+
+
+def tool_names(request: Request) -> dict[str, str]:
+    """From the names on the wire to the tools' own, where they differ."""
+    return {wire: tool.name for tool in request.tools if (wire := wire_name(tool.name)) != tool.name}
+
+
+@dataclass(slots=True)
+class PartialArguments:
+    """Vertex's `partialArgs`: values by JSON path, texts in pieces."""
+
+    _values: dict[str, Any] = field(default_factory=dict)
+    """By path, in order: a list holds the pieces of a text."""
+
+    def take(self, argument: dict[str, Any]) -> None:
+        """Takes in one item of `partialArgs`. Raises ValueError for one that can't be understood."""
+        path = a_str(argument.get("jsonPath"))
+        if isinstance(text := argument.get("stringValue"), str):
+            pieces = self._values.setdefault(path, [])
+            if not isinstance(pieces, list):
+                raise ValueError(f"{path!r:.100} is a text and something else")
+            pieces.append(text)
+        elif "nullValue" in argument:
+            self._values[path] = None
+        elif name := next((name for name in ("numberValue", "boolValue") if name in argument), None):
+            self._values[path] = argument[name]
+        elif argument.keys() - {"jsonPath", "willContinue"}:
+            raise ValueError(f"{path!r:.100} has a value of an unknown kind")
+
+    def onto(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """`arguments` with the values in their places. Raises ValueError where a path leads nowhere."""
+        root: Any = dict(arguments)
+        for path, value in self._values.items():
+            root = _put(root, _steps(path), "".join(value) if isinstance(value, list) else value)
+        if not isinstance(root, dict):
+            raise ValueError("they are no JSON object")
+        return root
+
+
+def _steps(path: str) -> list[str | int]:
+    place, steps = 1, list[str | int]()
+    while place < len(path) and (match := _STEP.match(path, place)) and len(steps) < _MAX_STEPS:
+        name, index, single, double = match.groups()
+        steps.append(int(index) if index else name if name else _ESCAPE.sub(r"\1", single or double or ""))
+        place = match.end()
+    if not path.startswith("$") or place < len(path):
+        raise ValueError(f"{path!r:.100} is not understood as a JSON path")
+    return steps
+
+
+def _put(target: Any, steps: list[str | int], value: Any) -> Any:
+    """`target` with `value` in the place that `steps` lead to, made where it is not there yet."""
+    if not steps:
+        return value
+    first, rest = steps[0], steps[1:]
+    if isinstance(first, int):
+        items = [] if target is None else target
+        if not isinstance(items, list) or first > len(items):
+            raise ValueError(f"no item {first} there")
+        if first == len(items):
+            items.append(None)
+        items[first] = _put(items[first], rest, value)
+        return items
+    members = {} if target is None else target
+    if not isinstance(members, dict):
+        raise ValueError(f"no member {first!r:.100} there")
+    members[first] = _put(members.get(first), rest, value)
+    return members

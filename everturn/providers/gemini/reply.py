@@ -1,0 +1,361 @@
+"""Google's generateContent: replies, whole or streamed.
+
+A chunk of a stream has the shape of a whole reply, so one `Assembler` reads both. Parts are kept as they came and in
+their order: a part's signature goes back on that part, so what is signed is never joined with anything. Only pieces
+of text without anything beside them are joined.
+
+What is no part but belongs to the reply (grounding, read URLs, citations) is kept as ServerToolUse at its end, and is
+not sent back: a request has no place for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from everturn.errors import InvalidReply
+from everturn.providers.base import Delta, Request, assistant_message
+from everturn.providers.call_ids import call_ids
+from everturn.providers.details import details_of
+from everturn.providers.failures import ErrorInReply
+from everturn.providers.gemini.calls import PartialArguments, tool_names
+from everturn.providers.json_values import a_count, a_dict, a_list, a_str, mend, mended, write
+from everturn.providers.reading import MAX_CALLS, MAX_NAME_CHARS, unusable, value_of
+from everturn.providers.sse import Event
+from everturn.records import Image, Opaque, Part, Reply, ServerToolUse, Stop, Text, Thinking, ToolCall, Usage
+from everturn.tools.builtin import CodeExecution
+
+BESIDE: Final = {
+    "groundingMetadata": "google_search",
+    "urlContextMetadata": "url_context",
+    "citationMetadata": "citations",
+}
+"""What comes beside the parts, and the name under which it is kept."""
+
+_PLAIN: Final = frozenset({"content", "finishReason", "index"})
+"""What most candidates have and nothing else: these come for every few words of a reply."""
+_OF_A_CANDIDATE: Final = ("finishMessage", "safetyRatings")
+
+_STOPS: dict[str, Stop] = {
+    "MAX_TOKENS": "length",
+    "CONTINUATION": "length",  # the limit of one request, for models that would go on in the next
+    "SAFETY": "filtered",
+    "RECITATION": "filtered",
+    "LANGUAGE": "filtered",
+    "OTHER": "filtered",
+    "BLOCKLIST": "filtered",
+    "PROHIBITED_CONTENT": "filtered",
+    "SPII": "filtered",
+    "MODEL_ARMOR": "filtered",
+    "ESCALATION": "filtered",
+    "PUP_LIMITED_DISABLED": "filtered",
+    "IMAGE_SAFETY": "filtered",
+    "IMAGE_PROHIBITED_CONTENT": "filtered",
+    "IMAGE_RECITATION": "filtered",
+    "IMAGE_OTHER": "filtered",
+}
+"""What is not listed is the end: STOP, and what Google may add. There is no reason of its own for tool calls."""
+
+_SLIPS = frozenset(
+    {
+        "MALFORMED_FUNCTION_CALL",
+        "MALFORMED_RESPONSE",
+        "UNEXPECTED_TOOL_CALL",
+        "TOO_MANY_TOOL_CALLS",
+        "MISSING_THOUGHT_SIGNATURE",
+    }
+)
+"""Finish reasons of replies that went wrong on the model's side. Asked again, it mostly gets them right."""
+
+_SERVER_PARTS = ("executableCode", "codeExecutionResult", "toolCall", "toolResponse")
+
+
+def decode(body: object, request: Request) -> Reply:
+    """The reply in a body that is no event stream: one reply, or the array of chunks that a stream without `alt=sse`
+    is. Raises InvalidReply, ErrorInReply."""
+    assembler = Assembler(request)
+    if isinstance(body, list):
+        for chunk in body:
+            assembler.take(a_dict(chunk))
+    else:
+        assembler.take(a_dict(body))
+        assembler.done = True
+    return assembler.finish()
+
+
+@dataclass(slots=True)
+class _Words:
+    """Text or thought as far as it has come."""
+
+    kind: Literal["text", "thinking"]
+    extra: dict[str, Any]
+    pieces: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Call:
+    """A tool call as far as it has come. `open`: more of its arguments are to come."""
+
+    extra: dict[str, Any]
+    id: str = ""
+    name: str = ""
+    arguments: Any = None
+    partial: PartialArguments = field(default_factory=PartialArguments)
+    open: bool = False
+
+
+@dataclass(slots=True)
+class Assembler:
+    """Events of one stream in, one Reply out."""
+
+    request: Request
+    done: bool = False
+    """Whether nothing more will come. Google's own streams don't say so: they end."""
+    _answered: bool = False
+    _finish: str = ""
+    _blocked: bool = False
+    _parts: list[_Words | _Call | Part] = field(default_factory=list)
+    _latest: _Call | None = None
+    _calls: int = 0
+    _beside: dict[str, dict[str, Any]] = field(default_factory=dict)
+    _usage: dict[str, Any] = field(default_factory=dict)
+    _id: str = ""
+    _said_of_it: dict[str, Any] = field(default_factory=dict)
+    """Of the reply as a whole: why it was filtered, who answered, and logprobs."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether the reply is all here, so that a connection that breaks now costs nothing.
+
+        When Gemini runs code, it says STOP before the code and again after its use of the result: only the
+        stream's end tells which was the last.
+        """
+        return self._over and (self.done or self._blocked or not self._runs_code)
+
+    @property
+    def _over(self) -> bool:
+        return self._blocked or (self._answered and (self.done or bool(self._finish)))
+
+    @property
+    def _runs_code(self) -> bool:
+        asked, raw = self.request.server_tools, self.request.raw_tools
+        offered = any(isinstance(tool, CodeExecution) for tool in asked) or any("codeExecution" in tool for tool in raw)
+        return offered or any(_is_code(part, "executableCode") for part in self._parts)
+
+    @property
+    def _awaits_code(self) -> bool:
+        """Whether code was written last, and what came of it is missing."""
+        latest = next((one for one in reversed(self._parts) if isinstance(one, ServerToolUse)), None)
+        return self._finish == "STOP" and not self.done and _is_code(latest, "executableCode")
+
+    def feed(self, event: Event) -> list[Delta]:
+        """What the event adds to the text. Raises ErrorInReply for an error, InvalidReply for what is no chunk."""
+        data = event.data.strip()
+        if data == "[DONE]":  # from gateways only
+            self.done = True
+        if self.done or not data:
+            return []
+        value = value_of(event, self.request.model)
+        chunks = value if isinstance(value, list) else [value]
+        if not all(isinstance(chunk, dict) for chunk in chunks):
+            raise self._invalid("an event of the stream is no JSON object")
+        return [delta for chunk in chunks for delta in self.take(chunk)]
+
+    def take(self, chunk: dict[str, Any]) -> list[Delta]:
+        """Takes in one chunk of a stream, or a whole reply."""
+        if chunk.get("error"):
+            raise ErrorInReply(chunk)
+        self._id = self._id or a_str(chunk.get("responseId"))
+        usage = a_dict(chunk.get("usageMetadata"))
+        if any(name.endswith("TokenCount") for name in usage):  # Vertex's first chunks name a traffic type only
+            self._usage = usage
+        if version := chunk.get("modelVersion"):
+            self._said_of_it["modelVersion"] = version
+        if (feedback := chunk.get("promptFeedback")) and a_dict(feedback).get("blockReason"):
+            self._blocked, self._said_of_it["promptFeedback"] = True, feedback
+        candidates = (a_dict(candidate) for candidate in a_list(chunk.get("candidates")))
+        candidate = next((one for one in candidates if one and not one.get("index")), None)
+        return self._take_candidate(candidate) if candidate else []
+
+    def finish(self) -> Reply:
+        """The reply. Raises InvalidReply where the stream stopped in the middle, or held no reply that can be used."""
+        if not (self._answered or self._blocked):
+            raise self._invalid("it holds no candidate")
+        if not self._over or self._awaits_code:
+            raise self._invalid("the stream broke off in the middle")
+        if self._finish in _SLIPS and not self._can_be_told:
+            raise self._invalid(f"the model went wrong ({self._finish})")
+        parts = self._finished_parts()
+        parts += [ServerToolUse(name=BESIDE[key], data={key: value}) for key, value in mended(self._beside).items()]
+        return Reply(
+            message=assistant_message(parts, request=self.request),
+            stop=self._stop(),
+            usage=_usage(self._usage),
+            model=self.request.model.name,
+            response_id=mend(self._id)[:MAX_NAME_CHARS] or None,
+            details=self._details(),
+        )
+
+    def _details(self) -> dict[str, Any]:
+        said, usage = dict(self._said_of_it), self._usage
+        return details_of(
+            self.request.model,
+            served_by=said.pop("modelVersion", ""),
+            tier=usage.get("serviceTier") or usage.get("trafficType"),
+            **said,
+        )
+
+    def _take_candidate(self, candidate: dict[str, Any]) -> list[Delta]:
+        self._answered = True
+        self._finish = a_str(candidate.get("finishReason")) or self._finish
+        if not candidate.keys() <= _PLAIN:
+            self._take_beside(candidate)
+        parts = (a_dict(part) for part in a_list(a_dict(candidate.get("content")).get("parts")))
+        return [delta for part in parts for delta in self._take_part(part) if delta.text]
+
+    def _take_beside(self, candidate: dict[str, Any]) -> None:
+        self._said_of_it |= {name: candidate[name] for name in _OF_A_CANDIDATE if candidate.get(name)}
+        if logprobs := a_dict(candidate.get("logprobsResult")):
+            self._take_logprobs(logprobs, candidate.get("avgLogprobs"))
+        for key in BESIDE:
+            if found := a_dict(candidate.get(key)):
+                self._beside.setdefault(key, {}).update(found)
+
+    def _take_logprobs(self, found: dict[str, Any], average: object) -> None:
+        """Logprobs that were asked for. A stream brings them in pieces."""
+        all_of_them = self._said_of_it.setdefault("logprobsResult", {})
+        for name, value in found.items():
+            if isinstance(value, list) and isinstance(known := all_of_them.setdefault(name, []), list):
+                known.extend(value)
+            else:
+                all_of_them[name] = value
+        if average is not None:
+            self._said_of_it["avgLogprobs"] = average
+
+    def _take_part(self, part: dict[str, Any]) -> Iterator[Delta]:
+        if isinstance(part.get("functionCall"), dict):
+            self._take_call(part)
+        elif isinstance(part.get("text"), str):
+            yield self._take_words(part)
+        elif picture := _picture(part):
+            self._parts.append(picture)
+        elif name := next((name for name in _SERVER_PARTS if name in part), None):
+            kind = a_str(a_dict(part[name]).get("toolType")).lower() or "code_execution"
+            self._parts.append(ServerToolUse(name=mend(kind)[:MAX_NAME_CHARS], data=mended(part)))
+        elif part:
+            self._parts.append(Opaque(data=mended(part)))
+
+    def _take_words(self, part: dict[str, Any]) -> Delta:
+        kind: Literal["text", "thinking"] = "thinking" if part.get("thought") is True else "text"
+        text, extra = part["text"], {name: part[name] for name in part if name not in {"text", "thought"}}
+        last = self._parts[-1] if self._parts else None
+        if not extra and isinstance(last, _Words) and last.kind == kind and not last.extra:
+            last.pieces.append(text)
+        elif text or extra:
+            self._parts.append(_Words(kind, extra, [text]))
+        return Delta(kind, mend(text))
+
+    def _take_call(self, part: dict[str, Any]) -> None:
+        """Takes in a `functionCall` part: a whole call, the start of one, or more of the one that is open.
+
+        Vertex sends calls in pieces where it is asked to: the name first, then arguments by their JSON paths, until a
+        piece has no `willContinue`.
+        """
+        given = part["functionCall"]
+        call_id, name, arguments = a_str(given.get("id")), a_str(given.get("name")), given.get("args")
+        extra = {key: part[key] for key in part if key != "functionCall"}
+        call = self._latest
+        if call is None or not call.open or (name and (call_id or None) != call.id):
+            if not (call_id or name or arguments or given.get("partialArgs") or extra):
+                return  # the end of a call that has ended already
+            self._calls += 1
+            if self._calls > MAX_CALLS:
+                raise self._invalid(f"it holds more than {MAX_CALLS} tool calls")
+            call = self._latest = _Call(extra, call_id, name)
+            self._parts.append(call)
+        else:
+            call.extra |= extra
+        call.arguments = arguments if arguments is not None else call.arguments
+        call.open = given.get("willContinue") is True
+        try:
+            for argument in a_list(given.get("partialArgs")):
+                call.partial.take(a_dict(argument))
+        except ValueError as error:
+            raise self._invalid(f"a call's arguments can't be put together ({error})") from None
+
+    def _finished_parts(self) -> list[Part]:
+        kept = [one for one in self._parts if not (isinstance(one, _Call) and one.open)]
+        # A call that a limit or filter cut off is not to be run, and says nothing that can be sent back.
+        if len(kept) < len(self._parts) and not (self._blocked or self._finish in _STOPS):
+            raise self._invalid("a tool call is not complete")
+        calls = [one for one in kept if isinstance(one, _Call)]
+        ids = iter(call_ids((call.id for call in calls), self.request.messages, response_id=self._id))
+        names = tool_names(self.request)
+        parts: list[Part] = []
+        for one in kept:
+            if isinstance(one, _Call):
+                parts.append(self._tool_call(one, *next(ids), names=names))
+            elif isinstance(one, _Words):
+                made = Text if one.kind == "text" else Thinking
+                parts.append(made(text=mend("".join(one.pieces)), extra=mended(one.extra)))
+            else:
+                parts.append(one)
+        return parts
+
+    def _tool_call(self, call: _Call, call_id: str, provider_id: str | None, *, names: dict[str, str]) -> ToolCall:
+        name = mend(call.name)[:MAX_NAME_CHARS]
+        arguments = {} if call.arguments is None else call.arguments
+        if isinstance(arguments, dict):
+            try:
+                arguments = mended(call.partial.onto(arguments))
+            except ValueError as error:
+                raise self._invalid(f"a call's arguments can't be put together ({error})") from None
+        whole = isinstance(arguments, dict)
+        return ToolCall(
+            call_id=call_id,
+            name=names.get(name, name),
+            arguments=arguments if whole else {},
+            provider_id=provider_id,
+            unparsed=None if whole else mend(arguments if isinstance(arguments, str) else write(arguments).decode()),
+            extra=mended(call.extra),
+        )
+
+    @property
+    def _can_be_told(self) -> bool:
+        """Whether the slip is a call of a tool that is not there: a result says so, and nothing is asked twice."""
+        return self._finish == "UNEXPECTED_TOOL_CALL" and bool(self.request.tools) and self._stop() == "tool_calls"
+
+    def _stop(self) -> Stop:
+        stop = "filtered" if self._blocked else _STOPS.get(self._finish, "end")
+        if stop != "length" and any(isinstance(one, _Call) and not one.open for one in self._parts):
+            return "tool_calls"
+        return stop
+
+    def _invalid(self, what: str) -> InvalidReply:
+        return unusable(self.request.model, what)
+
+
+def _is_code(part: object, name: str) -> bool:
+    return isinstance(part, ServerToolUse) and isinstance(part.data, dict) and name in part.data
+
+
+def _picture(part: dict[str, Any]) -> Image | None:
+    """The Image in a part that holds one. Other media are kept as they are."""
+    inline = a_dict(part.get("inlineData"))
+    data, media_type = a_str(inline.get("data")), a_str(inline.get("mimeType"))
+    if not (data and media_type.startswith("image/") and inline.keys() == {"data", "mimeType"}):
+        return None
+    extra = {name: part[name] for name in part if name != "inlineData"}
+    return Image(data=mend(data), media_type=mend(media_type), extra=mended(extra))
+
+
+def _usage(usage: dict[str, Any]) -> Usage:
+    thoughts = a_count(usage.get("thoughtsTokenCount"))
+    return Usage(
+        # Cached tokens are in the prompt's count; what server-side tools put before the model is not.
+        input_tokens=a_count(usage.get("promptTokenCount")) + a_count(usage.get("toolUsePromptTokenCount")),
+        output_tokens=a_count(usage.get("candidatesTokenCount")) + thoughts,
+        cached_tokens=a_count(usage.get("cachedContentTokenCount")),
+        reasoning_tokens=thoughts,
+    )

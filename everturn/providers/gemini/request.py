@@ -1,0 +1,329 @@
+"""Google's generateContent, as the Gemini Developer API serves it (v1beta): requests.
+
+Server-side tools: WebSearch is googleSearch (none of its fields can be honoured), CodeExecution is codeExecution.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, TypeGuard
+from urllib.parse import quote
+
+from everturn.errors import InvalidTool
+from everturn.models import Model, ModelSettings
+from everturn.providers.base import (
+    UNPARSED,
+    Request,
+    ToolSpec,
+    placeholder,
+    refuse_server_tool,
+    tool_options,
+    warn_unsupported,
+)
+from everturn.providers.efforts import nearest_effort
+from everturn.providers.gemini.calls import wire_name
+from everturn.providers.gemini.reply import BESIDE
+from everturn.providers.media import GEMINI, PICTURES, in_words, medium_of, takes
+from everturn.records import (
+    Document,
+    Image,
+    Message,
+    Opaque,
+    Part,
+    ServerToolUse,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    results_in,
+)
+from everturn.tools.builtin import CodeExecution, ServerTool, WebSearch
+
+_NOTHING: Final = {"text": ""}
+"""A user's message without content, as a content has to have a part, and the first one has to be a user's."""
+
+NO_RESULT: Final = "this call has no result"
+"""What the model reads, as an error, for a call that was never answered. There have to be as many results as calls."""
+
+NO_SIGNATURE: Final = "skip_thought_signature_validator"
+"""In place of the signature of a call that Gemini did not make. Gemini 3 answers 400 to a first call without one."""
+
+_VERSION = re.compile(r"gemini-(?:[a-z-]+-)?(\d+)(?:\.(\d+))?")
+_NEWEST = (3, 0)
+
+_IN_RESULTS = frozenset({"image/png", "image/jpeg", "image/webp", "application/pdf", "text/plain"})
+"""What a functionResponse may carry, from Gemini 3 on."""
+
+_BUDGETS = {"none": 0, "minimal": 512, "low": 1024, "medium": 8192, "high": 24576, "xhigh": 24576, "max": 24576}
+"""Tokens of thought for Gemini 2.5. 24576 is the most that all of its models take."""
+_LEAST_BUDGET_OF_PRO: Final = 128
+
+_SAYS_NOTHING = frozenset({"type", "properties", "additionalProperties", "required", "title", "description", "$schema"})
+_MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
+
+Json = dict[str, Any]
+
+
+def encode(request: Request) -> tuple[str, Json]:
+    """The path under the base URL, and the body. Raises InvalidTool for a server-side tool that Gemini has not."""
+    body: Json = {"contents": _contents(request)}
+    # There is no place for a system message in the middle, and a user's message would carry less weight.
+    system = [request.instructions, *(message.text for message in request.messages if message.role == "system")]
+    if text := "\n\n".join(filter(None, system)):
+        body["systemInstruction"] = {"parts": [{"text": text}]}
+    if tools := _tools(request):
+        body["tools"] = tools
+    if config := _tool_config(request, tools):
+        body["toolConfig"] = config
+    forced = body.get("toolConfig", {}).get("functionCallingConfig", {}).get("mode") == "ANY"
+    if config := _generation_config(request, forced=forced):
+        body["generationConfig"] = config
+    name = request.model.model
+    method = "streamGenerateContent?alt=sse" if request.settings.stream else "generateContent"
+    path = f"/v1beta/{quote(name if '/' in name else f'models/{name}')}:{method}"
+    return path, _merged(body, request.settings.extra)
+
+
+def _version(model: str) -> tuple[int, int]:
+    """Which Gemini it is. Names without a version (gemini-flash-latest, a gateway's own) are taken for a new one."""
+    if match := _VERSION.search(model):
+        return int(match[1]), int(match[2] or 0)
+    return (0, 0) if "gemma" in model else _NEWEST
+
+
+def _is_3(request: Request) -> bool:
+    return _version(request.model.model) >= _NEWEST
+
+
+# ---------------------------------------------------------------- tools
+
+
+def _tools(request: Request) -> list[Json]:
+    own = [_server_tool(tool, request) for tool in request.server_tools]
+    if own and request.tools and not _is_3(request):
+        raise InvalidTool(
+            f"{request.model.name} can't have functions and server-side tools in one request.",
+            cure="Use a model from Gemini 3 on, or only one of the two kinds.",
+        )
+    declared = {"functionDeclarations": [_declaration(tool, request.model) for tool in request.tools]}
+    return [*([declared] if request.tools else []), *own, *map(dict, request.raw_tools)]
+
+
+def _declaration(tool: ToolSpec, model: Model) -> Json:
+    tool_options(model, tool)  # it has none of them
+    declaration: Json = {"name": wire_name(tool.name), "description": tool.description}
+    schema = tool.parameters
+    # An object without properties is refused by some models.
+    if schema.keys() - _SAYS_NOTHING or schema.get("properties") or schema.get("additionalProperties"):
+        declaration["parametersJsonSchema"] = dict(schema)
+    return declaration
+
+
+def _server_tool(tool: ServerTool, request: Request) -> Json:
+    if isinstance(tool, WebSearch):
+        for name in WebSearch.model_fields:
+            if getattr(tool, name):
+                warn_unsupported(request.model, f"WebSearch({name}=)")
+        return {"googleSearch": {}}
+    if isinstance(tool, CodeExecution):
+        return {"codeExecution": {}}
+    raise refuse_server_tool(request.model, tool, supported=("WebSearch", "CodeExecution"))
+
+
+def _tool_config(request: Request, tools: Sequence[Json]) -> Json:
+    declaring = [tool for tool in tools if tool.keys() & {"functionDeclarations", "function_declarations"}]
+    mixed = 0 < len(declaring) < len(tools) and _is_3(request)
+    settings, config = request.settings, Json()
+    # Server-side tools have no mode: they stay allowed in a concluding turn, whose reply is the last one all the same.
+    choice = "none" if request.conclude else settings.tool_choice
+    if declaring and choice:
+        mode = _MODES.get(choice, "ANY")
+        # With both kinds of tools, Gemini has no AUTO: VALIDATED is what is left to the model then.
+        config["functionCallingConfig"] = calling = {"mode": "VALIDATED" if mixed and mode == "AUTO" else mode}
+        if choice not in _MODES:
+            calling["allowedFunctionNames"] = [wire_name(choice)]  # type: ignore[assignment]
+    if mixed:
+        config["includeServerSideToolInvocations"] = True
+    if declaring and settings.parallel_calls is False:
+        warn_unsupported(request.model, "parallel_calls=False")
+    return config
+
+
+# ---------------------------------------------------------------- settings
+
+
+def _generation_config(request: Request, *, forced: bool) -> Json:
+    """`forced`: the reply has to be a call. Asked for a schema of its text as well, Gemini answers 400; and nothing is
+    lost without, for such a reply has none."""
+    settings, config = request.settings, Json()
+    if settings.max_output_tokens is not None:
+        config["maxOutputTokens"] = settings.max_output_tokens
+    if settings.temperature is not None:
+        config["temperature"] = settings.temperature
+    if settings.stop:
+        config["stopSequences"] = list(settings.stop)
+    if settings.reasoning_effort is not None and (thinking := _thinking(request, settings)):
+        config["thinkingConfig"] = thinking
+    if request.output_schema is not None and not forced:
+        if _is_3(request) or not (request.tools or request.server_tools or request.raw_tools):
+            config["responseMimeType"] = "application/json"
+            config["responseJsonSchema"] = dict(request.output_schema)
+        else:
+            warn_unsupported(request.model, "an output schema together with tools")
+    return config
+
+
+def _thinking(request: Request, settings: ModelSettings) -> Json:
+    effort, model = settings.reasoning_effort or "", request.model.model
+    shown: Json = {"includeThoughts": True} if effort != "none" else {}
+    if _is_3(request):
+        level = nearest_effort(request.model, effort)
+        return {"thinkingLevel": level.upper(), **shown} if level else {}
+    if _version(model) < (2, 5):
+        warn_unsupported(request.model, "reasoning_effort")
+        return {}
+    budget = _BUDGETS[effort]
+    if not budget and "pro" in model:
+        warn_unsupported(request.model, "reasoning_effort='none'", "It is asked to think as little as it can.")
+        budget = _LEAST_BUDGET_OF_PRO
+    return {"thinkingBudget": budget, **shown}
+
+
+def _merged(body: Json, extra: Mapping[str, Any]) -> Json:
+    """`body` with `extra` put in, objects into objects: one field of generationConfig leaves its others alone."""
+    both = body | dict(extra)
+    for name in body.keys() & extra.keys():
+        if isinstance(body[name], dict) and isinstance(extra[name], dict):
+            both[name] = _merged(body[name], extra[name])
+    return both
+
+
+# ---------------------------------------------------------------- the transcript
+
+
+def _contents(request: Request) -> list[Json]:
+    results = results_in(request.messages)
+    told = (message for message in request.messages if message.provider == request.model.provider)
+    ours = {result.call_id: result.extra for message in told for result in message.tool_results}
+    is_3 = _is_3(request)
+    contents: list[Json] = []
+    for message in request.messages:
+        own = message.provider == request.model.provider
+        if message.role == "user":
+            contents.append({"role": "user", "parts": list(_user_parts(message.parts, own=own)) or [_NOTHING]})
+        elif message.role == "assistant":
+            parts = list(_model_parts(message, own=own))
+            parts = _signed(parts) if is_3 else parts
+            if not parts:
+                continue  # a content without parts is refused
+            if contents and contents[-1]["role"] == "model":
+                contents[-1]["parts"] += parts  # a call has to come right after a user's content
+            else:
+                contents.append({"role": "model", "parts": parts})
+            contents += _results(message.tool_calls, results, ours, is_3=is_3)
+    if not contents or contents[0]["role"] == "model":
+        contents.insert(0, {"role": "user", "parts": [_NOTHING]})
+    return contents
+
+
+def _user_parts(parts: Sequence[Part], *, own: bool) -> Iterator[Json]:
+    """What a user said. A part's `extra`, such as videoMetadata, and parts of other kinds are for `own` only."""
+    for part in parts:
+        extra = part.extra if own else {}
+        if isinstance(part, Text):
+            if part.text:
+                yield {"text": part.text, **extra}
+        elif isinstance(part, Image | Document):
+            yield {**_media(part), **extra} if takes(part, GEMINI) else {"text": in_words(part)}
+        elif isinstance(part, Opaque) and own and _is_part(part.data):
+            yield part.data
+
+
+def _model_parts(message: Message, *, own: bool) -> Iterator[Json]:
+    """What the model said. `own`: this provider made it, so that what only it may see goes back, as it came."""
+    for part in message.parts:
+        extra = part.extra if own else {}
+        if isinstance(part, Text):
+            if part.text or extra:
+                yield {"text": part.text, **extra}
+        elif isinstance(part, ToolCall):
+            arguments = part.arguments if part.unparsed is None else {UNPARSED: part.unparsed}
+            yield {"functionCall": {"id": _wire_id(part), "name": wire_name(part.name), "args": arguments}, **extra}
+        elif isinstance(part, Image | Document):
+            yield {**_media(part), **extra} if own or takes(part, PICTURES) else {"text": in_words(part)}
+        elif isinstance(part, Thinking) and own:
+            yield {"text": part.text, "thought": True, **extra}
+        elif isinstance(part, ServerToolUse | Opaque) and own and _is_part(part.data):
+            yield part.data
+
+
+def _is_part(data: object) -> TypeGuard[Json]:
+    return isinstance(data, dict) and not data.keys() & BESIDE.keys()
+
+
+def _signed(parts: list[Json]) -> list[Json]:
+    """Of several calls at once, Gemini signs the first, and asks for that signature back."""
+    first = next((place for place, part in enumerate(parts) if "functionCall" in part), None)
+    if first is not None and "thoughtSignature" not in parts[first]:
+        parts[first] = {**parts[first], "thoughtSignature": NO_SIGNATURE}
+    return parts
+
+
+def _wire_id(call: ToolCall) -> str:
+    """Ids that we made up are taken too, as long as a call and its result have the same."""
+    return call.provider_id or call.call_id
+
+
+def _results(
+    calls: Sequence[ToolCall], results: Mapping[str, ToolResult], extras: Mapping[str, Json], *, is_3: bool
+) -> Iterator[Json]:
+    """The results of one reply's calls, all in one content and in order; then what no result can carry. `extras`: what
+    stood beside results that are this provider's own, by their calls."""
+    responses: list[Json] = []
+    following: list[Json] = []
+    for call in calls:
+        result = results.get(call.call_id) or ToolResult(
+            call_id=call.call_id, content=(Text(text=NO_RESULT),), is_error=True
+        )
+        extra = extras.get(call.call_id, {})
+        if "parts" in extra:  # its media, as they came
+            result = result.model_copy(update={"content": (Text(text=result.text),)})
+        media = [part for part in result.content if isinstance(part, Image | Document)]
+        inside = [part for part in media if is_3 and part.data is not None and takes(part, _IN_RESULTS)]
+        outside = [part for part in media if part not in inside and takes(part, GEMINI)]
+        response: Json = {"id": _wire_id(call), "name": wire_name(call.name)}
+        # Always a text under one key: Gemini reads "$ref" in an object as the name of a file.
+        text = _result_text(result, inside, outside)
+        response["response"] = {"error" if result.is_error else "output": text}
+        if inside:
+            response["parts"] = [_media(part) for part in inside]
+        responses.append({"functionResponse": response | extra})
+        if outside:
+            following += [{"text": f"From the result of {call.name} ({_wire_id(call)}):"}, *map(_media, outside)]
+    if responses:
+        yield {"role": "user", "parts": responses}
+    if following:
+        yield {"role": "user", "parts": following}
+
+
+def _result_text(result: ToolResult, inside: Sequence[Image | Document], outside: Sequence[Image | Document]) -> str:
+    if not any(isinstance(part, Image | Document) for part in result.content):
+        return result.text
+
+    def words(part: Text | Image | Document) -> str:
+        if isinstance(part, Text):
+            return part.text
+        if part in inside:
+            return placeholder(part, "attached")
+        return placeholder(part, "in the next message") if part in outside else in_words(part)
+
+    return "\n".join(map(words, result.content))
+
+
+def _media(part: Image | Document) -> Json:
+    """An Image or Document as a part. Gemini fetches URLs by itself, of its own files and of others."""
+    media_type, data = medium_of(part)
+    if data is not None:
+        return {"inlineData": {"mimeType": media_type, "data": data}}
+    return {"fileData": {"fileUri": part.url} | ({"mimeType": media_type} if media_type else {})}

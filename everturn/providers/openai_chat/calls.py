@@ -1,0 +1,103 @@
+"""Chat Completions: the tool calls of a reply, put together from their pieces, in every dialect that was seen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from everturn.models import Model
+from everturn.providers.json_values import a_dict, a_str, mend, mended, object_in, write
+from everturn.providers.reading import MAX_CALLS, MAX_NAME_CHARS, unusable
+from everturn.records import ToolCall
+
+_OF_A_CALL = frozenset({"index", "id", "type", "function", "custom"})
+"""What we read of a call. Anything else beside it is kept and sent back, such as Gemini's signatures."""
+
+
+@dataclass(slots=True)
+class Call:
+    """A tool call as far as it has come."""
+
+    index: int | None
+    id: str
+    custom: bool = False
+    """A custom tool's, which takes a text. Nobody here declares such tools, so it is kept and never dispatched."""
+    name: str = ""
+    pieces: list[str] = field(default_factory=list)
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        return "".join(self.pieces)
+
+    @property
+    def complete(self) -> bool:
+        return bool(self.pieces) and self.pieces[-1].endswith("}") and object_in(self.text) is not None
+
+
+@dataclass(slots=True)
+class Calls:
+    """The calls of one reply, as far as they have come."""
+
+    found: list[Call] = field(default_factory=list)
+    bare: dict[int | None, str] = field(default_factory=dict)
+    """Entries of `tool_calls` that had no function, by index, with their ids: a later entry may bring it."""
+
+    def take(self, entry: dict[str, Any], *, model: Model, whole: bool) -> None:
+        """Takes in an entry of `tool_calls`: a new call, or more of one that is there."""
+        function, custom = entry.get("function"), entry.get("custom")
+        index = entry.get("index")
+        index = index if isinstance(index, int) else None
+        call_id = str(entry["id"]) if entry.get("id") is not None else ""
+        if not isinstance(function, dict) and not isinstance(custom, dict):
+            if whole or all(call.index != index for call in self.found):
+                self.bare[index] = call_id
+            return
+        is_custom = not isinstance(function, dict)
+        said = a_dict(custom if is_custom else function)
+        name, arguments = a_str(said.get("name")), said.get("input" if is_custom else "arguments")
+        call = None if whole else self._going_on(index, call_id, name)
+        if call is None:
+            if len(self.found) >= MAX_CALLS:
+                raise unusable(model, f"it holds more than {MAX_CALLS} tool calls")
+            call = Call(index, call_id or ("" if whole else self.bare.pop(index, "")), is_custom)
+            self.found.append(call)
+        call.id = call.id or call_id
+        call.name += name if name != call.name else ""
+        if arguments is not None:
+            call.pieces.append(arguments if isinstance(arguments, str) else write(arguments).decode())
+        if not entry.keys() <= _OF_A_CALL:
+            call.extra |= {name: value for name, value in entry.items() if name not in _OF_A_CALL and value is not None}
+
+    def _going_on(self, index: int | None, call_id: str, name: str) -> Call | None:
+        """The call that an entry continues; None if the entry starts a new one.
+
+        Servers number badly (Ollama: index 0 for every call; Mistral: no index) and name badly (no id; the name in
+        every piece, or "" after the first). An entry is a continuation if it has no name, or the same id, or comes
+        while the arguments of the last call are not complete yet.
+        """
+        places = [call for call in self.found if index is None or call.index == index]
+        if index is None and call_id:
+            places = [call for call in places if call.id == call_id] or ([] if name else places)
+        if not places:
+            return None
+        latest = places[-1]
+        if not name or (call_id and call_id == latest.id):
+            return latest
+        if (call_id and latest.id) or latest.complete:
+            return None
+        return latest
+
+
+def tool_call(call: Call, *, call_id: str, provider_id: str | None, cut_off: bool) -> ToolCall:
+    text = mend(call.text)
+    # No arguments at all are {}, unless the reply was cut off before they came. Groq says "null" for none.
+    arguments = {} if text.strip() == "null" or not (text.strip() or cut_off) else object_in(text)
+    return ToolCall(
+        call_id=call_id,
+        name=mend(call.name)[:MAX_NAME_CHARS],
+        arguments=arguments or {},
+        provider_id=provider_id,
+        unparsed=text if arguments is None else None,
+        extra=mended(call.extra),
+    )

@@ -1,0 +1,97 @@
+"""Chat Completions: what a model gives besides words. OpenAI's sound (`audio`), and OpenRouter's pictures (`images`).
+
+A sound is a Text, its transcript, and a Document with the sound itself; it goes back by its id, as long as that lives.
+"""
+
+from __future__ import annotations
+
+import binascii
+import time
+from base64 import b64decode, b64encode
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from everturn.providers.base import Request, url_of
+from everturn.providers.json_values import a_dict, a_str, mend, mended
+from everturn.records import Document, Image, Message, Part, Text
+
+AUDIO: Final = "audio"
+"""In the `extra` of both parts of a sound: its id, and until when it may be named by it."""
+IMAGES: Final = "images"
+"""The field that OpenRouter gives pictures in, and takes them back in."""
+
+
+@dataclass(slots=True)
+class Media:
+    """The sound and the pictures of a reply, as far as they have come."""
+
+    request: Request
+    _id: dict[str, Any] = field(default_factory=dict)
+    _sound: list[str] = field(default_factory=list)
+    _transcript: list[str] = field(default_factory=list)
+    _pictures: list[Image] = field(default_factory=list)
+
+    def take_audio(self, audio: dict[str, Any]) -> str:
+        """Takes in a piece, or the whole; returns what it adds to the transcript."""
+        self._id |= {name: audio[name] for name in ("id", "expires_at") if audio.get(name) is not None}
+        if data := a_str(audio.get("data")):
+            self._sound.append(data)
+        if words := a_str(audio.get("transcript")):
+            self._transcript.append(words)
+        return words
+
+    def take_images(self, blocks: Sequence[Any], *, beside: bool) -> None:
+        """Takes in blocks of type image_url; `beside`: they came beside the content, and not in it."""
+        for block in map(a_dict, blocks):
+            given = block.get("image_url")
+            url = mend(a_str(given) or a_str(a_dict(given).get("url")))
+            header, comma, data = url.partition(",")
+            extra: dict[str, Any] = {IMAGES: True} if beside else {}
+            if comma and header.startswith("data:") and header.endswith(";base64") and data:
+                media_type = header[5:].partition(";")[0] or "image/png"
+                self._pictures.append(Image(data=data, media_type=media_type, extra=extra))
+            elif url and not url.startswith("data:"):
+                self._pictures.append(Image(url=url, extra=extra))
+
+    def parts(self) -> Iterator[Part]:
+        if self._id or self._sound or self._transcript:
+            extra = {AUDIO: mended(self._id)}
+            yield Text(text=mend("".join(self._transcript)), extra=extra)
+            if self._sound:
+                asked = a_dict(self.request.settings.extra.get("audio"))
+                media_type = f"audio/{a_str(asked.get('format')) or 'wav'}"
+                yield Document(data=mend(_joined(self._sound)), media_type=media_type, extra=extra)
+        yield from self._pictures
+
+
+def named(message: Message) -> tuple[str, frozenset[int]]:
+    """The id by which a message's sound goes back, and the places of the parts that the id replaces; empty if it has
+    none, or one that the provider has forgotten."""
+    found = [(place, part) for place, part in enumerate(message.parts) if AUDIO in part.extra]
+    audio = a_dict(found[0][1].extra[AUDIO]) if found else {}
+    name, until = a_str(audio.get("id")), audio.get("expires_at")
+    if not name or not isinstance(until, int | float) or until <= time.time():
+        return "", frozenset()
+    return name, frozenset(place for place, _ in found)
+
+
+def is_sound(part: Part) -> bool:
+    """Whether the part is a sound whose transcript is in the same message."""
+    return isinstance(part, Document) and AUDIO in part.extra
+
+
+def pictures(message: Message) -> list[dict[str, Any]]:
+    """The pictures that came beside a message's content, to go back there."""
+    shown = [part for part in message.parts if isinstance(part, Image) and IMAGES in part.extra]
+    return [{"type": "image_url", "image_url": {"url": url_of(part)}} for part in shown]
+
+
+def _joined(pieces: Sequence[str]) -> str:
+    """Pieces of base64 as one: a piece may end anywhere in the sound, and then with a padding of its own."""
+    if not any(piece.endswith("=") for piece in pieces[:-1]):
+        return "".join(pieces)
+    try:
+        return b64encode(b"".join(map(b64decode, pieces))).decode()
+    except (binascii.Error, ValueError):
+        return "".join(pieces)

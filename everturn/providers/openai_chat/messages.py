@@ -1,0 +1,233 @@
+"""Chat Completions: a transcript as messages, in every dialect."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from everturn.providers.base import NO_RESULT, UNPARSED, Memo, url_of
+from everturn.providers.catalog import Dialect
+from everturn.providers.json_values import a_dict, write
+from everturn.providers.media import OFFICE, PDF, PICTURES, SOUNDS, file_name, in_words, medium_of, takes
+from everturn.providers.openai_chat.media import IMAGES, is_sound, named, pictures
+from everturn.records import Document, Image, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
+
+NOT_OURS = "Error: nobody here runs this tool."
+"""What it reads for a call of a custom tool, which we never declare and never dispatch."""
+
+CAME_IN = "came_in"
+"""In a thought's `extra`: the field that it came in, of a server whose dialect names none."""
+
+MESSAGE_FIELDS = ("reasoning_details", "extra_content")
+"""What servers put beside a message and want back with it: OpenRouter's reasoning, Gemini's signatures."""
+
+_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
+
+Encoded = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """An assistant's message with the results of its calls, as encoded, and the results that went into it."""
+
+    results: tuple[tuple[str, ToolResult | None], ...]
+    encoded: list[Encoded]
+
+
+_TURNS: Memo[_Turn] = Memo()
+_USERS: Memo[Encoded] = Memo()
+
+
+def encode_messages(
+    messages: Sequence[Message], *, instructions: str, dialect: Dialect, provider: str
+) -> list[Encoded]:
+    """The messages. Each result goes behind its call; a call without one gets NO_RESULT."""
+    results = {
+        part.call_id: part
+        for message in messages
+        if message.role == "tool"
+        for part in message.parts
+        if isinstance(part, ToolResult)
+    }
+    leading = next((index for index, message in enumerate(messages) if message.role != "system"), len(messages))
+    # Many servers take no more than one system message, and that one first.
+    system = "\n\n".join(filter(None, [instructions, *(message.text for message in messages[:leading])]))
+    encoded: list[Encoded] = [{"role": "system", "content": system}] if system else []
+    for message in messages[leading:]:
+        match message.role:
+            case "assistant":
+                kept = _TURNS.get(message, provider)
+                if kept is None or any(results.get(call_id) is not result for call_id, result in kept.results):
+                    kept = _turn(message, results, dialect=dialect, provider=provider)
+                    # Pictures are written anew each time: keeping them would keep every one twice.
+                    # And a sound is named only as long as it lives.
+                    if kept.encoded[-1]["role"] != "user" and not kept.encoded[0].keys() & {"audio", "images"}:
+                        _TURNS.put(message, provider, kept)
+                encoded += kept.encoded
+            case "user":
+                user = _USERS.get(message, provider)
+                if user is None:
+                    user = _user(message, dialect, own=message.provider == provider)
+                    if isinstance(user.get("content"), str):
+                        _USERS.put(message, provider, user)
+                if user:
+                    encoded.append(user)
+            case "system":
+                encoded.append({"role": "system", "content": message.text})
+            case "tool":
+                pass  # each result goes behind its call
+    return encoded if dialect.user_after_tool else list(_bridged(encoded))
+
+
+def _turn(message: Message, results: Mapping[str, ToolResult], *, dialect: Dialect, provider: str) -> _Turn:
+    """The assistant's message, the results of its calls in their order, and the pictures in these results."""
+    calls = message.tool_calls
+    answered = tuple((call.call_id, results.get(call.call_id)) for call in calls)
+    encoded = [_assistant(message, dialect=dialect, own=message.provider == provider)]
+    for call, (_, result) in zip(calls, answered, strict=True):
+        content = _result_text(result, dialect) if result else NO_RESULT
+        encoded.append({"role": "tool", "tool_call_id": _wire_id(call, dialect), "content": content})
+    if message.provider == provider:
+        for custom in _customs(message):
+            encoded.append({"role": "tool", "tool_call_id": str(custom["id"]), "content": NOT_OURS})
+    for call, (_, result) in zip(calls, answered, strict=True):
+        if result and (shown := _shown_apart(result, dialect)):
+            label = Text(text=f"From the result of {call.name} ({_wire_id(call, dialect)}):")
+            encoded.append({"role": "user", "content": _content((label, *shown), dialect)})
+    return _Turn(answered, encoded)
+
+
+def _assistant(message: Message, *, dialect: Dialect, own: bool) -> Encoded:
+    sound, spoken = named(message) if own else ("", frozenset[int]())
+    back = pictures(message) if own and dialect.images else []
+    text = "".join(
+        _words(part)
+        for place, part in enumerate(message.parts)
+        if not (part.extra and (place in spoken or is_sound(part) or (back and IMAGES in part.extra)))
+    )
+    # Another provider's thoughts stay with it.
+    thinking = [part for part in message.parts if own and isinstance(part, Thinking)]
+    thoughts = "".join(part.text for part in thinking)
+    encoded: Encoded = {"role": "assistant", "content": text}
+    entries = [_call(part, dialect, own=own) for part in message.parts if isinstance(part, ToolCall)]
+    entries += _customs(message) if own else []
+    if entries:
+        encoded |= {"content": text or None, "tool_calls": entries}
+        came_in = next((part.extra[CAME_IN] for part in thinking if CAME_IN in part.extra), "")
+        if (field := dialect.reasoning_field or str(came_in)) and (thoughts or dialect.reasoning_required):
+            encoded[field] = thoughts  # where it is required, an empty one will do
+    if dialect.thinking_blocks and thoughts:
+        thought = {"type": "thinking", "thinking": [{"type": "text", "text": thoughts}]}
+        encoded["content"] = [thought, *([{"type": "text", "text": text}] if text else [])]
+    if sound:
+        encoded |= {"audio": {"id": sound}, "content": text or None}
+    if back:
+        encoded["images"] = back
+    if own:
+        for part in message.parts:
+            if part.extra and not isinstance(part, ToolCall):
+                encoded |= {name: part.extra[name] for name in MESSAGE_FIELDS if name in part.extra}
+    return encoded
+
+
+def _customs(message: Message) -> list[Encoded]:
+    """The custom tools' calls in a message of this server's own: kept as they came, and sent back so."""
+    kept = [a_dict(part.data) for part in message.parts if isinstance(part, Opaque)]
+    return [data for data in kept if data.get("type") == "custom" and data.get("id")]
+
+
+def _call(call: ToolCall, dialect: Dialect, *, own: bool) -> Encoded:
+    call_id = _wire_id(call, dialect)
+    # Models make up names that servers then refuse to read back.
+    name = _NOT_IN_NAMES.sub("_", call.name)[:64] or "unknown"
+    if own and call.extra.get("type") == "custom":
+        return {"id": call_id, "type": "custom", "custom": {"name": name, "input": call.arguments.get("input", "")}}
+    arguments = call.arguments if call.unparsed is None else {UNPARSED: call.unparsed}
+    function = {"name": name, "arguments": write(arguments).decode()}
+    entry: Encoded = {"id": call_id, "type": "function", "function": function}
+    return (call.extra | entry) if own and call.extra else entry
+
+
+def _wire_id(call: ToolCall, dialect: Dialect) -> str:
+    """The call's id as this server takes it: the same for the call and its result, in every request."""
+    given = call.provider_id or call.call_id
+    if dialect.call_id is None or dialect.call_id.fullmatch(given):
+        return given
+    return hashlib.sha256(given.encode()).hexdigest()[:9]
+
+
+def _result_text(result: ToolResult, dialect: Dialect) -> str:
+    """A tool message holds text only and has no flag for errors: everything else is put into words."""
+    apart = _shown_apart(result, dialect)
+    pieces = [
+        f"[{part.kind}: in the next message]" if any(part is one for one in apart) else _words(part)
+        for part in result.content
+    ]
+    text = ("" if all(isinstance(part, Text) for part in result.content) else "\n").join(pieces)
+    if result.is_error and not text.lower().startswith("error"):
+        return f"Error: {text}"
+    return text
+
+
+def _shown_apart(result: ToolResult, dialect: Dialect) -> tuple[Image | Document, ...]:
+    """What follows in a user's message, since a tool message can't hold it."""
+    return tuple(part for part in result.content if not isinstance(part, Text) and _medium(part, dialect, own=False))
+
+
+def _medium(part: Image | Document, dialect: Dialect, *, own: bool) -> Encoded | None:
+    """The block for a picture, a file or a sound; None if the server takes none of this type."""
+    media_type, data = medium_of(part)
+    if isinstance(part, Image) or media_type in PICTURES:
+        shown = {"type": "image_url", "image_url": {"url": url_of(part)} | (part.extra if own else {})}
+        return shown if takes(part, PICTURES) else None
+    if data and dialect.sounds and (sound := SOUNDS.get(media_type)):
+        return {"type": "input_audio", "input_audio": {"data": data, "format": sound}}
+    if dialect.files == "document_url":
+        return {"type": "document_url", "document_url": url_of(part)} if takes(part, OFFICE) else None
+    if dialect.files == "none" or (dialect.files == "data" and data is None) or not takes(part, frozenset({PDF})):
+        return None
+    file = {"filename": file_name(part), "file_data": url_of(part)}
+    return {"type": "file", "file": file | (part.extra if own else {})}
+
+
+def _user(message: Message, dialect: Dialect, *, own: bool) -> Encoded:
+    """A user's message; empty where nothing in it can be sent. `own`: what only this server knows may be in it."""
+    kinds = (Text, Image, Document, Opaque) if own else (Text, Image, Document)
+    parts = [part for part in message.parts if isinstance(part, kinds)]
+    return {"role": "user", "content": _content(parts, dialect, own=own)} if parts else {}
+
+
+def _content(parts: Sequence[Part], dialect: Dialect, *, own: bool = False) -> str | list[Encoded]:
+    if all(isinstance(part, Text) and not (own and part.extra) for part in parts):
+        return "".join(part.text for part in parts if isinstance(part, Text))
+    return [_shown(part, dialect, own=own) for part in parts]
+
+
+def _shown(part: Part, dialect: Dialect, *, own: bool) -> Encoded:
+    match part:
+        case Image() | Document():
+            return _medium(part, dialect, own=own) or {"type": "text", "text": in_words(part)}
+        case Opaque(data=dict() as data):
+            return data
+        case _:
+            return {"type": "text", "text": _words(part)} | (part.extra if own else {})
+
+
+def _words(part: Part) -> str:
+    """A part as text: what it says, or that it is not shown; empty for what is for other eyes."""
+    if isinstance(part, Text):
+        return part.text
+    return in_words(part) if isinstance(part, Image | Document) else ""
+
+
+def _bridged(messages: Sequence[Encoded]) -> Iterator[Encoded]:
+    """Mistral answers 400 (code 3230) to a user message right after a tool message."""
+    previous = ""
+    for message in messages:
+        if previous == "tool" and message["role"] == "user":
+            yield {"role": "assistant", "content": "OK"}
+        previous = message["role"]
+        yield message

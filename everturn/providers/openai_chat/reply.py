@@ -1,0 +1,324 @@
+"""Chat Completions: replies, whole or streamed, in every dialect that was seen (recordings, SDKs, issue threads).
+
+One `Assembler` reads both: a whole message is taken as a single delta, so that both always give the same Reply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from everturn.errors import InvalidReply
+from everturn.providers.base import Delta, Request, assistant_message
+from everturn.providers.call_ids import call_ids
+from everturn.providers.catalog import row_of
+from everturn.providers.details import details_of
+from everturn.providers.failures import ErrorInReply
+from everturn.providers.json_values import a_count, a_dict, a_list, a_str, mend, mended
+from everturn.providers.openai_chat.calls import Calls, tool_call
+from everturn.providers.openai_chat.media import Media
+from everturn.providers.openai_chat.messages import CAME_IN
+from everturn.providers.reading import MAX_NAME_CHARS, object_of, unusable
+from everturn.providers.sse import Event
+from everturn.records import Opaque, Part, Reply, ServerToolUse, Stop, Text, Thinking, Usage
+
+_STOPS: dict[str, Stop] = {
+    "length": "length",
+    "max_tokens": "length",
+    "model_length": "length",
+    "content_filter": "filtered",
+    "refusal": "refused",
+}
+"""What is not listed is the end: `stop`, and whatever servers put in its place."""
+
+_GIVEN_UP = frozenset({"error", "insufficient_system_resource", "abort"})
+"""Finish reasons of replies that the server itself broke off."""
+
+
+def decode(body: object, request: Request) -> Reply:
+    """The reply in the body of an answer that is not streamed. Raises InvalidReply, ErrorInReply."""
+    assembler = Assembler(request)
+    assembler.take(a_dict(body), whole=True)
+    return assembler.finish()
+
+
+@dataclass(slots=True)
+class Assembler:
+    """Events of one stream in, one Reply out."""
+
+    request: Request
+    done: bool = False
+    """Whether the stream said that it is over. Some servers leave the connection open after that."""
+    _index: Any = None
+    """Of the choice that is read."""
+    _answered: bool = False
+    _said_something: bool = False
+    """A delta had a field at least, be it an empty one."""
+    _finish: str = ""
+    _text: list[str] = field(default_factory=list)
+    _thinking: list[str] = field(default_factory=list)
+    _refused: bool = False
+    _calls: Calls = field(default_factory=Calls)
+    _ran: dict[Any, dict[str, Any]] = field(default_factory=dict)
+    """Groq's own tools that were run, by their numbers."""
+    _reasoning: list[Any] = field(default_factory=list)
+    """OpenRouter's reasoning_details."""
+    _came_in: str = ""
+    """The field that thoughts come in as plain text, so that the details only say them again."""
+    _annotations: list[Any] = field(default_factory=list)
+    _beside: dict[str, Any] = field(default_factory=dict)
+    """Gemini's extra_content."""
+    _usage: dict[str, Any] = field(default_factory=dict)
+    _id: str = ""
+    _media: Media | None = None
+    _said_of_it: dict[str, Any] = field(default_factory=dict)
+    """Of the reply as a whole: fields of chunks, and `logprobs`."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether the reply is all here, so that a connection that breaks now costs nothing."""
+        return self._answered and (self.done or bool(self._finish))
+
+    def feed(self, event: Event) -> list[Delta]:
+        """What the event adds to the text. Raises ErrorInReply for an error, InvalidReply for what is no chunk."""
+        data = event.data.strip()
+        if data == "[DONE]":
+            self.done = True
+        if self.done or not data:
+            return []
+        return self.take(object_of(event, self.request.model))
+
+    def take(self, chunk: dict[str, Any], *, whole: bool = False) -> list[Delta]:
+        """Takes in one chunk of a stream, or a `whole` reply."""
+        # Called for every few letters of a reply: it looks at what is there, and not for everything that could be.
+        if chunk.get("error"):
+            raise ErrorInReply(chunk)
+        if not self._id:
+            self._id = str(chunk.get("id") or "")
+            self._said_of_it |= {name: chunk[name] for name in ("model", "provider") if chunk.get(name)}
+        if chunk.get("service_tier"):
+            self._said_of_it["service_tier"] = chunk["service_tier"]
+        choices = chunk.get("choices")
+        choice: dict[str, Any] = {}
+        if isinstance(choices, list) and choices:
+            first = choices[0]
+            followed = type(first) is dict and self._index is not None and first.get("index") == self._index
+            choice = first if followed else self._choice(choices)
+        if chunk.get("usage") or "usage" in choice or "x_groq" in chunk:
+            for usage in (choice.get("usage"), a_dict(chunk.get("x_groq")).get("usage"), chunk.get("usage")):
+                self._usage = a_dict(usage) or self._usage
+        if not choice:
+            return []
+        self._answered = True
+        self.done = self.done or whole
+        if finish := choice.get("finish_reason"):
+            self._finish = a_str(finish) or self._finish
+        if choice.get("logprobs") or choice.get("content_filter_results"):
+            self._take_beside(choice)
+        delta = choice.get("message" if whole else "delta")
+        if delta is None:
+            return []
+        if not isinstance(delta, dict):
+            raise self._invalid(f"its {'message' if whole else 'delta'} is no JSON object")
+        return self._take_delta(delta, whole=whole)
+
+    def _choice(self, choices: list[Any]) -> dict[str, Any]:
+        """Of several replies to one question (`n`), which come interleaved, always the same one; else empty."""
+        if self._index is None and (first := a_dict(choices[0])):
+            self._index = 0 if a_count(self.request.settings.extra.get("n")) > 1 else first.get("index", 0)
+        return next((one for one in map(a_dict, choices) if one.get("index", self._index) == self._index), {})
+
+    def _take_delta(self, delta: dict[str, Any], *, whole: bool) -> list[Delta]:
+        deltas: list[Delta] = []
+        self._said_something = self._said_something or bool(delta)
+        for name, value in delta.items():
+            if not value:
+                continue
+            match name:
+                case "content" if isinstance(value, str):
+                    self._text.append(value)
+                    deltas.append(Delta("text", mend(value)))
+                case "content" if isinstance(value, list):
+                    deltas += self._take_blocks(value)
+                case "refusal" if isinstance(value, str):
+                    self._refused = True
+                    self._text.append(value)
+                    deltas.append(Delta("text", mend(value)))
+                case "reasoning_content" | "reasoning" | "reasoning_details":
+                    deltas += self._take_thinking(name, value, delta)
+                case "tool_calls" if isinstance(value, list):
+                    for entry in value:
+                        self._calls.take(a_dict(entry), model=self.request.model, whole=whole)
+                case "content" | "tool_calls":
+                    raise self._invalid(f"its {name} can't be of type {type(value).__name__}")
+                case "executed_tools":
+                    for number, entry in enumerate(map(a_dict, a_list(value))):
+                        self._ran[str(entry.get("index", number))] = entry
+                case "annotations":
+                    self._annotations += a_list(value)
+                case "audio" if isinstance(value, dict):
+                    if words := self._made.take_audio(value):
+                        deltas.append(Delta("text", mend(words)))
+                case "images":
+                    self._made.take_images(a_list(value), beside=True)
+                case "extra_content":
+                    self._beside |= a_dict(value)
+        return deltas
+
+    def finish(self) -> Reply:
+        """The reply. Raises InvalidReply where the stream stopped in the middle, or held no reply at all."""
+        if not self._answered:
+            raise self._invalid("it holds no choice")
+        if not self.complete:
+            raise self._invalid("the stream broke off in the middle")
+        if not self._said_something and self._finish not in _STOPS:
+            raise self._invalid("it holds no message")
+        if self._calls.bare:
+            raise self._invalid("it holds a tool call without a function")
+        if self._finish in _GIVEN_UP:
+            raise self._invalid(f"the server gave it up ({self._finish})")
+        return Reply(
+            message=assistant_message([*self._said(), *self._called()], request=self.request),
+            stop=self._stop(),
+            usage=_usage(self._usage),
+            model=self.request.model.name,
+            response_id=mend(self._id)[:MAX_NAME_CHARS] or None,
+            details=self._details(),
+        )
+
+    def _details(self) -> dict[str, Any]:
+        said = dict(self._said_of_it)
+        return details_of(
+            self.request.model, served_by=said.pop("model", ""), tier=said.pop("service_tier", ""), **said
+        )
+
+    def _take_thinking(self, name: str, value: Any, delta: dict[str, Any]) -> Iterator[Delta]:
+        # Some servers send two or three of these names, with the same text.
+        plain = next((field for field in ("reasoning_content", "reasoning") if a_str(delta.get(field))), "")
+        self._came_in = self._came_in or plain
+        if name == "reasoning_details":
+            details = [detail for detail in a_list(value) if isinstance(detail, dict)]
+            for detail in details:
+                _merge(self._reasoning, detail)
+            texts = [a_str(detail.get("text")) or a_str(detail.get("summary")) for detail in details]
+            value = "" if self._came_in else "".join(texts)
+        elif name == "reasoning" and a_str(delta.get("reasoning_content")):
+            return
+        if thought := a_str(value):
+            self._thinking.append(thought)
+            yield Delta("thinking", mend(thought))
+
+    def _take_blocks(self, blocks: list[Any]) -> Iterator[Delta]:
+        """Mistral's content, where it is a list of thinking and of text."""
+        for block in map(a_dict, blocks):
+            if block.get("type") == "thinking":
+                if thought := _thought(block):
+                    self._thinking.append(thought)
+                    yield Delta("thinking", mend(thought))
+            elif block.get("type") == "image_url":
+                self._made.take_images([block], beside=False)
+            elif text := a_str(block.get("text")):
+                self._text.append(text)
+                yield Delta("text", mend(text))
+
+    @property
+    def _made(self) -> Media:
+        self._media = self._media or Media(self.request)
+        return self._media
+
+    def _take_beside(self, choice: dict[str, Any]) -> None:
+        """Other fields of a choice: logprobs, in pieces, and Azure's filters if one of them removed something."""
+        said = self._said_of_it
+        for name, tokens in a_dict(choice.get("logprobs")).items():
+            if isinstance(tokens, list):
+                said.setdefault("logprobs", {}).setdefault(name, []).extend(tokens)
+        filters = a_dict(choice.get("content_filter_results"))
+        if any(a_dict(one).get("filtered") for one in filters.values()):
+            said["content_filter_results"] = filters
+
+    def _said(self) -> Iterator[Part]:
+        """Thoughts, what the server ran, and text: each with what the server put beside it."""
+        text = mend("".join(self._text))
+        beside = {"extra_content": mended(self._beside)} if self._beside else {}
+        thoughts = {"reasoning_details": mended(self._reasoning)} if self._reasoning else {}
+        thoughts |= beside if not text else {}
+        # OpenRouter's `reasoning` only says its details again, and is not wanted back beside them.
+        again = self._came_in == "reasoning" and bool(self._reasoning)
+        if self._came_in and not again and not row_of(self.request.model.provider).dialect.reasoning_field:
+            thoughts |= {CAME_IN: self._came_in}
+        if (thinking := mend("".join(self._thinking))) or thoughts:
+            yield Thinking(text=thinking, extra=thoughts)
+        for ran in self._ran.values():
+            yield ServerToolUse(name=mend(a_str(ran.get("type")))[:MAX_NAME_CHARS] or "tool", data=mended(ran))
+        if text:
+            beside |= {"annotations": mended(self._annotations)} if self._annotations else {}
+            yield Text(text=text, extra=beside)
+        if self._media:
+            yield from self._media.parts()
+
+    def _called(self) -> Iterator[Part]:
+        """The calls, each with an id that is new in the conversation, and the same however often this is read."""
+        functions = [call for call in self._calls.found if not call.custom]
+        ids = iter(call_ids([call.id for call in functions], self.request.messages, response_id=self._id))
+        for call in self._calls.found:
+            if call.custom:
+                custom = {"name": mend(call.name)[:MAX_NAME_CHARS], "input": mend(call.text)}
+                yield Opaque(data={**mended(call.extra), "id": mend(call.id), "type": "custom", "custom": custom})
+                continue
+            call_id, provider_id = next(ids)
+            cut_off = self._finish in _STOPS and call is functions[-1]
+            yield tool_call(call, call_id=call_id, provider_id=provider_id, cut_off=cut_off)
+
+    def _stop(self) -> Stop:
+        stop = _STOPS.get(self._finish, "end")
+        if stop != "length" and any(not call.custom for call in self._calls.found):
+            return "tool_calls"
+        return "refused" if self._refused and stop == "end" else stop
+
+    def _invalid(self, what: str) -> InvalidReply:
+        return unusable(self.request.model, what)
+
+
+def _merge(details: list[Any], detail: dict[str, Any]) -> None:
+    """Adds a piece of OpenRouter's reasoning: to the block that it continues, or as a new one.
+
+    Texts and summaries come in pieces, a signature behind its text. What is encrypted comes whole.
+    """
+    last = details[-1] if details else {}
+    going_on = a_str(detail.get("type")) in {"reasoning.text", "reasoning.summary"} and all(
+        last.get(name) == detail.get(name) for name in ("type", "index")
+    )
+    if not going_on or (last.get("signature") and detail.get("text")):
+        details.append(dict(detail))
+        return
+    for name, value in detail.items():
+        if name in {"text", "summary"} and isinstance(value, str):
+            last[name] = a_str(last.get(name)) + value
+        elif value is not None:
+            last[name] = value
+
+
+def _thought(block: dict[str, Any]) -> str:
+    """The text of Mistral's thinking block, which holds text blocks of its own."""
+    thinking = block.get("thinking")
+    inner = a_list(thinking)
+    return a_str(thinking) + "".join(a_str(a_dict(item).get("text")) for item in inner)
+
+
+def _usage(usage: dict[str, Any]) -> Usage:
+    prompt, completion = a_count(usage.get("prompt_tokens")), a_count(usage.get("completion_tokens"))
+    asked, answered = a_dict(usage.get("prompt_tokens_details")), a_dict(usage.get("completion_tokens_details"))
+    # In DeepSeek's, Moonshot's and Mistral's words after OpenAI's.
+    cached = (
+        asked.get("cached_tokens"),
+        *map(usage.get, ("prompt_cache_hit_tokens", "cached_tokens", "num_cached_tokens")),
+    )
+    return Usage(
+        input_tokens=prompt,
+        # xAI's and Gemini's completion_tokens leave the reasoning out; their totals don't.
+        output_tokens=max(completion, a_count(usage.get("total_tokens")) - prompt),
+        cached_tokens=next(filter(None, map(a_count, cached)), 0),
+        cache_write_tokens=a_count(asked.get("cache_write_tokens")),
+        reasoning_tokens=a_count(answered.get("reasoning_tokens")),
+    )

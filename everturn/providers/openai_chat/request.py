@@ -1,0 +1,136 @@
+"""OpenAI's Chat Completions, and the dialects of the servers that speak it too: requests.
+
+The transcript is written in `messages.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from everturn.models import Model
+from everturn.providers.base import Request, ToolSpec, cache_key, refuse_server_tool, tool_options, warn_unsupported
+from everturn.providers.catalog import Dialect, row_of
+from everturn.providers.efforts import nearest_effort
+from everturn.providers.json_values import write
+from everturn.providers.openai_chat.messages import encode_messages
+from everturn.providers.schema_strict import fits_strict, only_fitting
+
+PATH = "/chat/completions"
+
+_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
+
+
+def encode(request: Request) -> tuple[str, dict[str, Any]]:
+    """The path under the base URL, and the body, of which the messages may be shared with other requests: read only.
+
+    Raises InvalidTool for a server tool that the provider does not have; warns of what it can't do.
+    """
+    dialect = row_of(request.model.provider).dialect
+    output = _output(request, dialect)
+    instructions = request.instructions
+    if request.output_schema is not None and output.get("type") != "json_schema":
+        instructions = f"{instructions}\n\n{_in_words(request)}".strip()
+    body: dict[str, Any] = {
+        "model": request.model.model,
+        "messages": encode_messages(
+            request.messages, instructions=instructions, dialect=dialect, provider=request.model.provider
+        ),
+    }
+    body |= _tools(request, dialect)
+    if output:
+        body["response_format"] = output
+    body |= _settings(request, dialect)
+    merged = body | request.settings.extra
+    if isinstance(also := request.settings.extra.get("stream_options"), dict):
+        merged["stream_options"] = body.get("stream_options", {}) | also  # the usage is asked for in there
+    return PATH, merged
+
+
+def _settings(request: Request, dialect: Dialect) -> dict[str, Any]:
+    settings = request.settings
+    body: dict[str, Any] = {}
+    if settings.max_output_tokens is not None:
+        body[dialect.max_tokens] = settings.max_output_tokens
+    if settings.temperature is not None:
+        body["temperature"] = settings.temperature
+    if settings.reasoning_effort == "none" and dialect.no_effort == "thinking":
+        body["thinking"] = {"type": "disabled"}
+    elif settings.reasoning_effort and (effort := nearest_effort(request.model, settings.reasoning_effort)):
+        body["reasoning_effort"] = effort
+    if settings.stop:
+        body["stop"] = list(settings.stop)
+    # Not to a server that only speaks like OpenAI: it may refuse the field.
+    if settings.cache and dialect.cache_key and request.conversation_id and not request.model.base_url:
+        body["prompt_cache_key"] = cache_key(request.conversation_id)
+    if settings.stream:
+        body["stream"] = True
+        if dialect.stream_usage:
+            body["stream_options"] = {"include_usage": True}
+    return body
+
+
+def _tools(request: Request, dialect: Dialect) -> dict[str, Any]:
+    own = [_tool(tool, request.model, dialect) for tool in request.tools]
+    tools = [*own, *_server_tools(request, dialect), *map(dict, request.raw_tools)]
+    if not tools:
+        return {}
+    body: dict[str, Any] = {"tools": tools}
+    choice = "none" if request.conclude else request.settings.tool_choice
+    if choice not in {None, "auto", "none"} and dialect.required == "auto":
+        warn_unsupported(request.model, f"tool_choice={choice!r}", "It is asked with 'auto', and may call no tool.")
+        choice = "auto"
+    if choice == "required":
+        body["tool_choice"] = dialect.required
+    elif choice in {"auto", "none"}:
+        body["tool_choice"] = choice
+    elif choice:
+        body["tool_choice"] = {"type": "function", "function": {"name": choice}}
+    if dialect.parallel and request.settings.parallel_calls is not None:
+        body["parallel_tool_calls"] = request.settings.parallel_calls
+    elif request.settings.parallel_calls is False:
+        warn_unsupported(request.model, "parallel_calls=False")
+    return body
+
+
+def _tool(tool: ToolSpec, model: Model, dialect: Dialect) -> dict[str, Any]:
+    # Unless it is asked for, `strict` stays out: several servers refuse the field, and without it OpenAI takes the
+    # schema as it is.
+    function = {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
+    more = tool_options(model, tool, *(("strict",) if dialect.strict_tools else ()))
+    return {"type": "function", "function": function | only_fitting(model, tool, more)}
+
+
+def _server_tools(request: Request, dialect: Dialect) -> list[dict[str, Any]]:
+    known = dict(dialect.server_tools)
+    tools = []
+    for tool in request.server_tools:
+        name = type(tool).__name__
+        if name not in known:
+            openai = request.model.provider == "openai-chat"
+            cure = "Use it with 'openai:', which has it." if openai and name != "XSearch" else ""
+            raise refuse_server_tool(request.model, tool, supported=known, cure=cure)
+        for field in sorted(tool.model_fields_set):
+            if getattr(tool, field) != type(tool).model_fields[field].default:
+                warn_unsupported(request.model, f"{name}({field}=)")
+        tools.append({"type": known[name]})
+    return tools
+
+
+def _output(request: Request, dialect: Dialect) -> dict[str, Any]:
+    """The `response_format`; empty where there is none."""
+    schema = request.output_schema
+    if schema is None or dialect.output == "words":
+        return {}
+    if dialect.output == "json_object":
+        return {"type": "json_object"}
+    name = _NOT_IN_NAMES.sub("_", str(schema.get("title", "")))[:64] or "output"
+    return {
+        "type": "json_schema",
+        "json_schema": {"name": name, "schema": dict(schema), "strict": fits_strict(schema)},
+    }
+
+
+def _in_words(request: Request) -> str:
+    schema = write(request.output_schema).decode()
+    return f"Write your final reply as one JSON object, and nothing else. It has to fit this JSON schema:\n{schema}"

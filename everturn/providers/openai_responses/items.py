@@ -1,0 +1,213 @@
+"""Responses: items of a reply read into parts, and parts written as the items that they were, byte for byte.
+
+An item is what the protocol's `output` and `input` hold: a message, a reasoning, a call, a tool that the server ran.
+A message and a reasoning hold blocks; each block is a part, and the item's other fields are the first one's
+`extra["item"]`. An item of a shape that blocks don't cover is kept whole there, which its `type` tells.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from everturn.providers.base import UNPARSED
+from everturn.providers.json_values import a_dict, a_list, a_str, mended, object_in, write
+from everturn.providers.reading import MAX_NAME_CHARS
+from everturn.records import Message, Opaque, Part, ServerToolUse, Text, Thinking, ToolCall
+
+Item = dict[str, Any]
+
+_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
+_BLOCK_OF = {"summary": "summary_text", "content": "reasoning_text"}
+_RUN_BY_SERVER = re.compile(r"_call(_output)?$|^mcp_|^tool_search_|^program(_output)?$")
+
+
+def is_call(item: Item, custom: frozenset[str]) -> bool:
+    """Whether the item is a call for us. xAI streams its own searches as calls of custom tools: what we did not
+    declare as such, in `custom`, was run by the server."""
+    kind = item.get("type")
+    return kind == "function_call" or (kind == "custom_tool_call" and a_str(item.get("name")) in custom)
+
+
+def parts_of(item: Item, *, logprobs: bool) -> list[Part]:
+    """The parts of an item that is no call for us. `logprobs`: whether they were asked for; else they are left out."""
+    item = mended(item)
+    match item.get("type"):
+        case "message":
+            return _message_parts(item, logprobs=logprobs)
+        case "reasoning":
+            return _reasoning_parts(item)
+        case str(kind) if _RUN_BY_SERVER.search(kind):
+            name = a_str(item.get("name")) or kind.removesuffix("_call")
+            return [ServerToolUse(name=name[:MAX_NAME_CHARS], data=item)]
+        case _:
+            return [Opaque(data=item)]
+
+
+def call_of(item: Item, *, call_id: str, provider_id: str | None, cut_off: bool) -> ToolCall:
+    """The call in an item. Arguments that may have been `cut_off` are not taken for whole."""
+    item = mended(item)
+    name = a_str(item.get("name"))[:MAX_NAME_CHARS]
+    found: dict[str, Any] | None
+    if item["type"] == "custom_tool_call":
+        text, extra = a_str(item.get("input")), _without(item, "call_id", "name", "input")
+        found = {"input": text}
+    else:
+        given, extra = item.get("arguments"), _without(item, "type", "call_id", "name", "arguments")
+        text = given if isinstance(given, str) else "" if given is None else write(given).decode()
+        bare = text.strip() in {"", "null"}
+        found = {} if bare else object_in(text)
+        if found is not None and not bare and write(found).decode() != text:
+            extra["arguments"] = text  # as the model wrote them: the server's cache of the prompt goes by tokens
+    found = None if cut_off else found
+    return ToolCall(
+        call_id=call_id,
+        name=name,
+        arguments=found or {},
+        provider_id=provider_id,
+        unparsed=text if found is None else None,
+        extra=extra,
+    )
+
+
+def own_items(message: Message, *, wire_id: Callable[[ToolCall], str]) -> list[Item]:
+    """The items of a message that this provider made, as they came."""
+    items: list[Item] = []
+    blocks: list[Any] | None = None
+    for part in message.parts:
+        match part:
+            case Text() | Thinking():
+                frame = part.extra.get("item")
+                kind = "message" if isinstance(part, Text) else "reasoning"
+                if frame is not None or blocks is None or items[-1].get("type") != kind:
+                    blocks = _opened(items, kind, a_dict(frame))
+                if blocks is not None and (part.text or frame is None or kind == "message"):
+                    blocks.append(_text_block(part) if isinstance(part, Text) else _thought(part, items[-1], blocks))
+            case ToolCall():
+                items.append(own_call(part, wire_id=wire_id(part)))
+                blocks = None
+            case ServerToolUse(data=dict(item)) | Opaque(data=dict(item)):
+                items.append(item)
+                blocks = None
+            case _:
+                pass
+    return items
+
+
+def own_call(call: ToolCall, *, wire_id: str) -> Item:
+    # Its id is left out: servers look up what an id says, and a call is paired by its call_id alone.
+    item: Item = {"type": "function_call", **_without(call.extra, "id", "status", "arguments"), "call_id": wire_id}
+    item["name"] = wire_name(call.name)
+    if item["type"] == "custom_tool_call":
+        return item | {"input": a_str(call.arguments.get("input")) if call.unparsed is None else call.unparsed}
+    return item | {"arguments": _arguments(call, as_written=call.extra.get("arguments"))}
+
+
+def others_items(message: Message, *, wire_id: Callable[[ToolCall], str]) -> Iterator[Item]:
+    """The items of a message that another provider made: what it said, and its calls."""
+    said: list[str] = []
+    for part in message.parts:
+        if isinstance(part, Text):
+            said.append(part.text)
+        elif isinstance(part, ToolCall):
+            yield from _said(said)
+            said = []
+            name, arguments = wire_name(part.name), _arguments(part)
+            yield {"type": "function_call", "call_id": wire_id(part), "name": name, "arguments": arguments}
+    yield from _said(said)
+
+
+def wire_name(name: str) -> str:
+    """Models make up names that servers then refuse to read back."""
+    return _NOT_IN_NAMES.sub("_", name)[:64] or "unknown"
+
+
+def _said(texts: Sequence[str]) -> Iterator[Item]:
+    if text := "".join(texts):
+        yield {"role": "assistant", "content": text}
+
+
+def _message_parts(item: Item, *, logprobs: bool) -> list[Part]:
+    blocks = [_lean(a_dict(block), logprobs=logprobs) for block in a_list(item.get("content"))]
+    shown = [(a_str(block.get("refusal" if block.get("type") == "refusal" else "text")), block) for block in blocks]
+    if not blocks or not all(map(_is_text, blocks)):
+        text = "".join(text for text, _ in shown)
+        return [Text(text=text, extra={"item": item})] if text else [Opaque(data=item)]
+    frame = _frame(item, "content")
+    if frame.get("role") == "assistant":
+        del frame["role"]
+    parts: list[Part] = []
+    for text, block in shown:
+        refusal = block["type"] == "refusal"
+        extra = _without(block, "refusal") if refusal else _without(block, "text")
+        if extra["type"] == "output_text":
+            del extra["type"]
+        parts.append(Text(text=text, extra=extra if parts else {"item": frame, **extra}))
+    return parts
+
+
+def _is_text(block: Mapping[str, Any]) -> bool:
+    name = {"output_text": "text", "text": "text", "refusal": "refusal"}.get(a_str(block.get("type")))
+    return name is not None and isinstance(block.get(name), str) and "item" not in block
+
+
+def _lean(block: dict[str, Any], *, logprobs: bool) -> dict[str, Any]:
+    left_out = {name for name in ("annotations", "logprobs") if block.get(name) == []}
+    return _without(block, *left_out, *(() if logprobs else ("logprobs",)))
+
+
+def _text_block(part: Text) -> dict[str, Any]:
+    extra = _without(part.extra, "item")
+    if extra.get("type") == "refusal":
+        return {**extra, "refusal": part.text}
+    return {"type": "output_text", "annotations": [], **extra, "text": part.text}
+
+
+def _reasoning_parts(item: Item) -> list[Part]:
+    """A part for each block of the summary, or, where a server shows the thoughts themselves, of these."""
+    summary, content = a_list(item.get("summary")), a_list(item.get("content"))
+    name = "content" if content and not summary else "summary"
+    texts = [a_str(a_dict(block).get("text")) for block in summary or content]
+    plain = [{"type": _BLOCK_OF[name], "text": text} for text in texts]
+    if (summary and content) or (summary or content) != plain or (name == "content" and "summary" not in item):
+        return [Thinking(text="\n\n".join(texts), extra={"item": item})]
+    if texts[:1] == [""]:
+        return [Thinking(text="".join(texts), extra={"item": item})]
+    first, *others = texts or [""]
+    frame = _frame(item, name)
+    return [Thinking(text=first, extra={"item": frame}), *(Thinking(text=text) for text in others)]
+
+
+def _thought(part: Thinking, item: Item, blocks: list[Any]) -> dict[str, Any]:
+    kind = _BLOCK_OF["content" if item.get("content") is blocks else "summary"]
+    return {"type": kind, "text": part.text}
+
+
+def _opened(items: list[Item], kind: str, frame: Item) -> list[Any] | None:
+    """Starts an item, and returns the list for its blocks; None where it has them already."""
+    if "type" in frame:
+        items.append(frame)
+        return None
+    name = "content" if kind == "message" or "summary" in frame else "summary"
+    blocks: list[Any] = []
+    role = {"role": "assistant"} if kind == "message" else {}
+    items.append({"type": kind, **role, **frame, name: blocks})
+    return blocks
+
+
+def _frame(item: Item, blocks: str) -> Item:
+    return _without(item, "type", blocks)
+
+
+def _without(fields: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if name not in names}
+
+
+def _arguments(call: ToolCall, *, as_written: object = None) -> str:
+    if call.unparsed is not None:
+        return write({UNPARSED: call.unparsed}).decode()
+    # A call that somebody edited since says what it says now.
+    if isinstance(as_written, str) and object_in(as_written) == call.arguments:
+        return as_written
+    return write(call.arguments).decode()

@@ -1,0 +1,214 @@
+"""OpenAI's Responses, and the servers that speak it too (xAI, OpenResponses): requests. Stateless: nothing is stored
+at the server, and reasoning goes to and fro encrypted.
+
+The transcript's items are written in `items.py`, the tools in `tools.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from everturn.errors import RequestRefused
+from everturn.providers.base import NO_RESULT, Memo, Request, cache_key, url_of, warn_unsupported
+from everturn.providers.catalog import row_of
+from everturn.providers.efforts import nearest_effort
+from everturn.providers.media import OFFICE, PICTURES, TEXTS, file_name, in_words, is_picture, medium_of, takes
+from everturn.providers.openai_responses.items import Item, others_items, own_items
+from everturn.providers.openai_responses.tools import choice, includes, tools
+from everturn.providers.schema_strict import fits_strict
+from everturn.records import Document, Image, Message, Opaque, Part, Text, ToolCall, ToolResult, results_in
+
+PATH = "/responses"
+
+_WIRE_ID = re.compile(r"\S{1,64}")
+_NO_REASONING = re.compile(r"(ft:)?(gpt-3|gpt-4|chatgpt|gpt-5[\w.-]*-chat)")
+"""OpenAI's models that do not reason: asked for their encrypted reasoning, they answer 400."""
+_memo: Memo[tuple[list[Item], bool]] = Memo()
+
+
+def encode(request: Request) -> tuple[str, dict[str, Any]]:
+    """The path under the base URL, and the body. Raises InvalidTool for a server-side tool that is not there, and
+    RequestRefused for a reply in the background: asked again, it would only be paid for again."""
+    settings, provider = request.settings, request.model.provider
+    stored = bool(settings.extra.get("store"))
+    body: dict[str, Any] = {"model": request.model.model, "input": [], "store": False}
+    if request.instructions:
+        if row_of(provider).responses.instructions:
+            body["instructions"] = request.instructions
+        else:
+            body["input"].append({"role": "system", "content": request.instructions})
+    body["input"] += _input(request.messages, provider=provider, stored=stored)
+    reasons = not _NO_REASONING.match(request.model.model)
+    if include := ["reasoning.encrypted_content"] * reasons + includes(request):
+        body["include"] = include
+    if offered := tools(request):
+        body |= {"tools": offered, **choice(request)}
+    if settings.stop:
+        warn_unsupported(request.model, f"stop={settings.stop!r}")
+    if settings.extra.get("background"):
+        raise RequestRefused(
+            f"{request.model.name} is asked with background=True, whose reply comes to those who ask for it later.",
+            cure="Take `background` out of ModelSettings(extra=): a turn waits for its reply, as long as it takes.",
+            provider=provider,
+        )
+    body |= _settings(request)
+    return PATH, _merged(body, settings.extra)
+
+
+def _settings(request: Request) -> dict[str, Any]:
+    settings = request.settings
+    fields: dict[str, Any] = {}
+    if settings.max_output_tokens is not None:
+        fields["max_output_tokens"] = settings.max_output_tokens
+    if settings.temperature is not None:
+        fields["temperature"] = settings.temperature
+    if settings.reasoning_effort and (effort := nearest_effort(request.model, settings.reasoning_effort)):
+        fields["reasoning"] = {"effort": effort}
+    if request.output_schema is not None:
+        schema = dict(request.output_schema)
+        strict = fits_strict(schema)
+        fields["text"] = {"format": {"type": "json_schema", "name": "output", "schema": schema, "strict": strict}}
+    if settings.cache and request.conversation_id:
+        fields["prompt_cache_key"] = cache_key(request.conversation_id)
+    if settings.stream:
+        fields["stream"] = True
+    return fields
+
+
+def _merged(body: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
+    """`extra` last. Of what both have, objects (`reasoning`, `text`) are joined, and so is `include`: who asks for a
+    reasoning's summary means to keep its effort, and nobody means to lose what the next turn needs."""
+    for name, given in extra.items():
+        ours = body.get(name)
+        if isinstance(ours, dict) and isinstance(given, dict):
+            body[name] = ours | given
+        elif name == "include" and isinstance(ours, list) and isinstance(given, list):
+            body[name] = [*dict.fromkeys([*ours, *given])]
+        else:
+            body[name] = given
+    return body
+
+
+def _input(messages: Sequence[Message], *, provider: str, stored: bool) -> Iterator[Item]:
+    results = results_in(messages)
+    ours = {result.call_id for message in messages if message.provider == provider for result in message.tool_results}
+    wire_ids = _wire_ids(messages, provider)
+    for message in messages:
+        match message.role:
+            case "assistant":
+                items, own = _assistant(message, wire_ids, provider=provider, stored=stored)
+                yield from items
+                # Right behind their calls: some servers look no further.
+                for call in message.tool_calls:
+                    result, told = results.get(call.call_id), call.call_id in ours
+                    yield _output(call, result, wire_id=wire_ids[call.call_id], own=own, told=told)
+            case "user":
+                yield {"role": "user", "content": _user_content(message.parts, own=message.provider == provider)}
+            case "system":
+                yield {"role": "system", "content": message.text}
+            case "tool":
+                pass  # each result goes behind its call
+
+
+def _assistant(
+    message: Message, wire_ids: Mapping[str, str], *, provider: str, stored: bool
+) -> tuple[list[Item], bool]:
+    """The items of an assistant's message, and whether they are as this provider made them."""
+    variant = " ".join([provider, str(stored), *(wire_ids[call.call_id] for call in message.tool_calls)])
+    return _memo.get(message, variant) or _memo.put(message, variant, _encoded(message, wire_ids, provider, stored))
+
+
+def _encoded(message: Message, wire_ids: Mapping[str, str], provider: str, stored: bool) -> tuple[list[Item], bool]:
+    def wire_id(call: ToolCall) -> str:
+        return wire_ids[call.call_id]
+
+    if message.provider == provider:
+        items = own_items(message, wire_id=wire_id)
+        # A reasoning that led to nothing is one of a reply that was cut off. After the words, OpenRouter puts what
+        # some models sign their whole reply with.
+        if row_of(provider).responses.reasoning_leads or all(item.get("type") == "reasoning" for item in items):
+            while items and items[-1].get("type") == "reasoning":
+                items.pop()
+        if stored or not any(map(_is_elsewhere, items)):
+            return items, True
+    # What followed a reasoning that nobody has any more is refused as it was; its words and calls are not.
+    return [*others_items(message, wire_id=wire_id)], False
+
+
+def _is_elsewhere(item: Item) -> bool:
+    """Whether an item only names a reasoning that a server would have had to store."""
+    return item.get("type") == "reasoning" and not (item.get("encrypted_content") or item.get("content"))
+
+
+def _wire_ids(messages: Sequence[Message], provider: str) -> dict[str, str]:
+    """For each call_id the id on the wire. Calls and results are paired by it alone, so that no two may share one;
+    what a message's id is never changes as the conversation goes on."""
+    ids: dict[str, str] = {}
+    used: set[str] = set()
+    for message in messages:
+        own = message.provider == provider
+        for call in message.tool_calls:
+            given = (call.provider_id if own else None) or call.call_id
+            if given in used:
+                given = call.call_id
+            if given in used or not (own or _WIRE_ID.fullmatch(given)):
+                given = hashlib.sha256(call.call_id.encode()).hexdigest()[:24]
+            used.add(given)
+            ids[call.call_id] = given
+    return ids
+
+
+def _output(call: ToolCall, result: ToolResult | None, *, wire_id: str, own: bool, told: bool) -> Item:
+    """The item of a result. `own`: the call is as this provider made it; `told`: the result is in its own form."""
+    custom = own and call.extra.get("type") == "custom_tool_call"
+    item: Item = {"type": "custom_tool_call_output" if custom else "function_call_output", "call_id": wire_id}
+    item["output"] = _result_content(result, own=told) if result else NO_RESULT
+    if own and call.extra.get("caller") is not None:
+        item["caller"] = call.extra["caller"]  # a program's call: the result goes to the program
+    return item | result.extra if result and told and result.extra else item
+
+
+def _result_content(result: ToolResult, *, own: bool) -> str | list[dict[str, Any]]:
+    """Text, or a list where there is more than text. The protocol has no flag for errors: they are put into words."""
+    text = result.text
+    prefix = "Error: " if result.is_error and not text.lower().startswith("error") else ""
+    if all(isinstance(part, Text) for part in result.content) and not (own and any(p.extra for p in result.content)):
+        return prefix + text
+    content = [*_content(result.content, own=own)]
+    return [{"type": "input_text", "text": prefix.rstrip()}, *content] if prefix else content
+
+
+def _user_content(parts: Sequence[Part], *, own: bool) -> str | list[dict[str, Any]]:
+    if len(parts) == 1 and isinstance(only := parts[0], Text) and not (own and only.extra):
+        return only.text
+    content = [*_content(parts, own=own)]
+    words_only = not any(isinstance(part, Image | Document) for part in parts)
+    if words_only and all(block.keys() == {"type", "text"} for block in content):
+        return "".join(block["text"] for block in content)
+    return content
+
+
+def _content(parts: Sequence[Part], *, own: bool = False) -> Iterator[dict[str, Any]]:
+    """What a user's message or a result says. A part's `extra`, such as an image's detail, and blocks of other kinds,
+    such as a stored file, are for this provider's `own`."""
+    for part in parts:
+        extra = part.extra if own else {}
+        match part:
+            case Text(text=text) if text:
+                yield {"type": "input_text", "text": text} | extra
+            case Image() | Document() if is_picture(part) and takes(part, PICTURES):
+                yield {"type": "input_image", "image_url": url_of(part), "detail": "auto"} | extra
+            case Document() if takes(part, OFFICE | TEXTS) and medium_of(part).data is None:
+                yield {"type": "input_file", "file_url": part.url} | extra
+            case Document() if takes(part, OFFICE | TEXTS):
+                # A file's data is refused without a name.
+                yield {"type": "input_file", "filename": file_name(part), "file_data": url_of(part)} | extra
+            case Image() | Document():
+                yield {"type": "input_text", "text": in_words(part)}
+            case Opaque(data=dict() as data) if own and "type" in data:
+                yield dict(data)
+            case _:
+                pass

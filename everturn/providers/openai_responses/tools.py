@@ -1,0 +1,121 @@
+"""Responses: the tools of a request, our own and those that the server runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from everturn.models import Model
+from everturn.providers.base import Request, ToolSpec, refuse_server_tool, tool_options, warn_unsupported
+from everturn.providers.catalog import row_of
+from everturn.providers.schema_strict import only_fitting
+from everturn.tools.builtin import CodeExecution, ServerTool, WebSearch, XSearch
+
+Made = dict[str, Any]
+
+_INCLUDES = {
+    ("openai", WebSearch): "web_search_call.action.sources",
+    ("openai", CodeExecution): "code_interpreter_call.outputs",
+}
+"""What a server leaves out of its tools' items unless it is asked for."""
+
+
+def tools(request: Request) -> list[Made]:
+    """Raises InvalidTool for a tool that the provider does not have."""
+    served = [_served(tool, request.model) for tool in request.server_tools]
+    return [*(_function(tool, request.model) for tool in request.tools), *served, *map(dict, request.raw_tools)]
+
+
+def choice(request: Request) -> Made:
+    """The fields that say which tools may be called, and how many at a time."""
+    wanted = "none" if request.conclude else request.settings.tool_choice
+    fields: Made = {}
+    if wanted in {"auto", "none", "required"}:
+        fields["tool_choice"] = wanted
+    elif wanted:
+        fields["tool_choice"] = {"type": "function", "name": wanted}
+    if request.settings.parallel_calls is not None:
+        fields["parallel_tool_calls"] = request.settings.parallel_calls
+    return fields
+
+
+def includes(request: Request) -> list[str]:
+    family = row_of(request.model.provider).responses.server_tools
+    wanted = (_INCLUDES.get((family, type(tool))) for tool in request.server_tools)
+    return [*dict.fromkeys(filter(None, wanted))]
+
+
+def custom_names(request: Request) -> frozenset[str]:
+    """The custom tools that we declared, and whose calls are therefore ours to answer."""
+    named = (tool.get("name") for tool in request.raw_tools if tool.get("type") == "custom")
+    return frozenset(name for name in named if isinstance(name, str))
+
+
+def _function(tool: ToolSpec, model: Model) -> Made:
+    is_openai = row_of(model.provider).responses.server_tools == "openai"
+    known = ("strict", "defer_loading", "allowed_callers") if is_openai else ()
+    more = tool_options(model, tool, *known, callers=("direct", "programmatic"))
+    # `strict` is sent because without it OpenAI takes the schema as strict, and makes every parameter required.
+    return {
+        "type": "function",
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": dict(tool.parameters),
+        "strict": False,
+        **only_fitting(model, tool, more),
+    }
+
+
+def _served(tool: ServerTool, model: Model) -> Made:
+    known = _SERVED[row_of(model.provider).responses.server_tools]
+    make = known.get(type(tool))
+    if make is None:
+        raise refuse_server_tool(model, tool, supported=[kind.__name__ for kind in known])
+    return make(tool, model)
+
+
+def _openai_search(tool: Any, model: Model) -> Made:
+    made: Made = {"type": "web_search"}
+    if tool.allowed_domains:
+        made["filters"] = {"allowed_domains": list(tool.allowed_domains)}
+    if tool.user_location is not None:
+        made["user_location"] = {"type": "approximate", **tool.user_location}
+    if tool.context_size is not None:
+        made["search_context_size"] = tool.context_size
+    _warn_of(tool, model, ("blocked_domains", "max_uses"))
+    return made
+
+
+def _xai_search(tool: Any, model: Model) -> Made:
+    made: Made = {"type": "web_search"}
+    if tool.allowed_domains:
+        made["allowed_domains"] = list(tool.allowed_domains)
+    if tool.blocked_domains:
+        made["excluded_domains"] = list(tool.blocked_domains)
+    _warn_of(tool, model, ("max_uses", "user_location", "context_size"))
+    return made
+
+
+def _x_search(tool: Any, model: Model) -> Made:  # noqa: ARG001 - every maker is given both
+    return {"type": "x_search", **tool.model_dump(mode="json", exclude_defaults=True)}
+
+
+def _warn_of(tool: ServerTool, model: Model, unsupported: Iterable[str]) -> None:
+    for name in unsupported:
+        if value := getattr(tool, name):
+            warn_unsupported(model, f"{type(tool).__name__}({name}={value!r})")
+
+
+_Maker = Callable[[Any, Model], Made]
+_SERVED: Mapping[str, Mapping[type[ServerTool], _Maker]] = {
+    "openai": {
+        WebSearch: _openai_search,
+        CodeExecution: lambda *_: {"type": "code_interpreter", "container": {"type": "auto"}},
+    },
+    "xai": {
+        WebSearch: _xai_search,
+        XSearch: _x_search,
+        CodeExecution: lambda *_: {"type": "code_interpreter"},
+    },
+    "none": {},
+}

@@ -1,0 +1,1 @@
+"""Payloads and results outside the history: the data converter, external storage, artifacts."""

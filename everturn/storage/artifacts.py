@@ -1,0 +1,203 @@
+"""Results that are too large for a transcript, kept whole: in a directory, or wherever fsspec writes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Protocol
+from urllib.parse import quote, unquote, urlsplit
+
+from pydantic import Field
+
+from everturn.cutting import described
+from everturn.errors import InvalidSetting, ToolFailed
+from everturn.private_files import make_folder, read_bounded, write_atomically
+from everturn.records import Record, Text, ToolResult
+from everturn.tools.tool import Tool, ToolContext, tool
+
+READ_RESULT = "read_result"
+
+PAGE_CHARS = 20_000
+MAX_PAGE_CHARS = 50_000
+
+PLACE_CHARS = 500
+"""Room that a page leaves for the line that says where it stands."""
+
+AROUND_CHARS = 100
+"""Shown on each side of what a search finds."""
+
+MAX_BYTES = 256 * 1024 * 1024
+"""What is read of an artifact at most."""
+
+SEGMENT_CHARS = 200
+"""File systems take names of 255 bytes."""
+
+
+class Kept(Record):
+    """What an artifact holds. It says itself whose it is: a file system may not tell `A` from `a`."""
+
+    conversation_id: str
+    result: ToolResult
+
+
+class Place(Protocol):
+    """Where artifacts are, by name. `write` is all or nothing; `read` raises OSError where there is none."""
+
+    def write(self, name: str, data: bytes) -> None: ...
+    def read(self, name: str) -> bytes: ...
+
+
+class Artifacts:
+    """A store of whole results, found by conversation and call. Its methods block: call them from a thread."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+
+    @classmethod
+    def at(cls, place: str | Path) -> Artifacts:
+        """The store in a directory, or at any URL that fsspec opens. Raises InvalidSetting."""
+        scheme = urlsplit(str(place)).scheme if "://" in str(place) else ""
+        if scheme == "file":
+            return cls(Directory(Path(unquote(urlsplit(str(place)).path))))
+        return cls(Remote(str(place)) if scheme else Directory(Path(place)))
+
+    def keep(self, conversation_id: str, result: ToolResult) -> str:
+        """Writes a result, in the place of an earlier one of the same call; returns its name. Raises OSError and,
+        with fsspec, whatever its file system raises."""
+        name = name_of(conversation_id, result.call_id)
+        self._place.write(name, Kept(conversation_id=conversation_id, result=result).model_dump_json().encode())
+        return name
+
+    def read(self, conversation_id: str, call_id: str) -> ToolResult | None:
+        """The whole result; None where none was kept. Raises as `keep` does."""
+        try:
+            kept = Kept.model_validate_json(self._place.read(name_of(conversation_id, call_id)))
+        except FileNotFoundError:
+            return None
+        return kept.result if (kept.conversation_id, kept.result.call_id) == (conversation_id, call_id) else None
+
+
+def name_of(conversation_id: str, call_id: str) -> str:
+    """`conversation/call`, quoted so that it is a safe path and can be read back: see `owner_of`."""
+    return f"{_segments(conversation_id)}/{_segments(call_id)}"
+
+
+def owner_of(name: str) -> tuple[str, str]:
+    """The conversation and the call that an artifact's name speaks of."""
+    conversation_id, call_id = name.replace("+/", "").split("/")
+    return unquote(conversation_id), unquote(call_id)
+
+
+def _segments(text: str) -> str:
+    # A dot could make `..`; and + is never in what quote() gives, so it can say that a long name goes on.
+    quoted = quote(text, safe="").replace(".", "%2E")
+    return "+/".join(quoted[start : start + SEGMENT_CHARS] for start in range(0, len(quoted), SEGMENT_CHARS))
+
+
+class Directory:
+    def __init__(self, root: Path) -> None:
+        self.root = root.expanduser().absolute()
+        try:
+            make_folder(self.root)
+        except OSError as error:
+            raise InvalidSetting(
+                f"{str(root)!r} can't hold artifacts: {error.strerror}.",
+                cure="Name a directory that can be written to.",
+            ) from None
+
+    def write(self, name: str, data: bytes) -> None:
+        write_atomically(self.root / name, data)
+
+    def read(self, name: str) -> bytes:
+        return read_bounded(self.root / name, most=MAX_BYTES)
+
+
+class Remote:
+    """Any file system of fsspec's: s3://, gs://, az://, memory:// ... An object store's writes are all or nothing."""
+
+    def __init__(self, url: str) -> None:
+        try:
+            import fsspec
+        except ImportError:
+            raise InvalidSetting(
+                f"Artifacts at {url!r} need fsspec.", cure="pip install 'everturn[artifacts]'"
+            ) from None
+        try:
+            self._files, self._root = fsspec.core.url_to_fs(url)
+        except (ImportError, ValueError) as error:
+            raise InvalidSetting(f"fsspec does not open {url!r}: {error}.") from None
+
+    def write(self, name: str, data: bytes) -> None:
+        path = f"{self._root}/{name}"
+        self._files.makedirs(path.rpartition("/")[0], exist_ok=True)
+        self._files.pipe_file(path, data)
+
+    def read(self, name: str) -> bytes:
+        data: bytes = self._files.cat_file(f"{self._root}/{name}", end=MAX_BYTES)
+        return data
+
+
+# ---------------------------------------------------------------- the tool that reads them
+
+
+def reader(artifacts: Artifacts, *, max_result_chars: int) -> Tool:
+    """The tool `read_result`. It reads what was kept for its own conversation, and nothing else."""
+    page = min(MAX_PAGE_CHARS, max_result_chars - PLACE_CHARS)
+
+    def read_result(
+        call_id: Annotated[str, Field(description="The call whose result was cut, as its notice names it.")],
+        context: ToolContext,
+        offset: Annotated[int, Field(ge=0, description="The character to start at.")] = 0,
+        limit: Annotated[int, Field(ge=1, description="How many characters; fewer may come.")] = PAGE_CHARS,
+        search: Annotated[str, Field(description="Instead of a page: the places where this text stands.")] = "",
+    ) -> str:
+        """Read on in an earlier tool result that was cut for its size, or search in it."""
+        text = _text_of(artifacts, context, call_id)
+        if offset > len(text):
+            raise ToolFailed(
+                f"The result of {call_id} has {len(text):,} characters: offset={offset} is behind its end."
+            )
+        shown = min(limit, page)
+        return _found(text, search, offset, shown) if search else _page(text, call_id, offset, shown)
+
+    return tool(read_result, effect="read")
+
+
+def _text_of(artifacts: Artifacts, context: ToolContext, call_id: str) -> str:
+    try:
+        result = artifacts.read(context.conversation_id, call_id)
+    except Exception as error:
+        context.log.warning("artifact.not_read", result=call_id, error=f"{type(error).__name__}: {error}")
+        # The model has no use for where it stands, and users need not show it.
+        raise ToolFailed(f"The result of {call_id!r} can't be read now.") from error
+    if result is None:
+        raise ToolFailed(
+            f"No result of {call_id!r} is kept. Only results that were cut are, each under the call_id in its notice."
+        )
+    return "".join(part.text for part in result.content if isinstance(part, Text)) or "".join(
+        map(described, result.content)
+    )
+
+
+def _page(text: str, call_id: str, offset: int, limit: int) -> str:
+    end = min(offset + limit, len(text))
+    following = f"next: offset={end}" if end < len(text) else "that is the end"
+    return f"[{call_id[:100]}, characters {offset} to {end} of {len(text)}; {following}]\n{text[offset:end]}"
+
+
+def _found(text: str, search: str, offset: int, limit: int) -> str:
+    """Each place with its offset and what stands around it, until `limit` characters are full."""
+    # casefold() would move the offsets; lower() does so too, for a few letters only.
+    lowered = text.lower() if len(text.lower()) == len(text) else text
+    wanted = search.lower() if lowered is not text else search
+    places: list[str] = []
+    room, at = limit, lowered.find(wanted, offset)
+    while at >= 0:
+        around = " ".join(text[max(0, at - AROUND_CHARS) : at + len(search) + AROUND_CHARS].split())
+        line = f"offset {at}: …{around}…"
+        if len(line) > room and places:
+            return "\n".join([f"[More follow: search again from offset={at}.]", *places])
+        places.append(line[:limit])
+        room -= len(line) + 1
+        at = lowered.find(wanted, at + len(wanted))
+    told = f"[{len(places)} found from offset {offset} on; {len(text)} characters in all.]"
+    return "\n".join([told, *places])

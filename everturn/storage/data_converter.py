@@ -1,0 +1,172 @@
+"""How payloads become bytes and back: plain JSON, measured before it is sent, checked against types when it comes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from temporalio.api.common.v1 import Payload
+from temporalio.common import RawValue
+from temporalio.contrib.pydantic import PydanticJSONPlainPayloadConverter
+from temporalio.converter import (
+    CompositePayloadConverter,
+    DataConverter,
+    DefaultPayloadConverter,
+    ExternalStorage,
+    JSONPlainPayloadConverter,
+    PayloadCodec,
+)
+from temporalio.exceptions import ApplicationError, FailureError
+
+from everturn.errors import InvalidSetting
+from everturn.records import explain
+from everturn.sizes import MAX_PAYLOAD_BYTES
+
+TOO_LARGE = "PayloadTooLarge"
+"""Error type of what can't be sent for its size."""
+
+NOT_TO_BE_HAD = "PayloadNotToBeHad"
+"""Error type of a payload that its storage does not have, or that the codec can't decode."""
+
+INVALID = "InvalidPayload"
+"""Error type of a payload that is not of the expected type."""
+
+UNREADABLE_INPUTS = (INVALID, NOT_TO_BE_HAD)
+"""Error types of an activity that did not begin, since its input could not be read."""
+
+NOT_HAD = b"everturn/not-had"
+"""The encoding of a payload that takes the place of one that can't be read: its data says why."""
+
+
+class _Json(PydanticJSONPlainPayloadConverter):
+    def from_payload(self, payload: Payload, type_hint: type | None = None) -> Any:
+        try:
+            return super().from_payload(payload, type_hint)
+        except ValueError as error:
+            # A FailureError ends the workflow with a message; anything else would retry its task in silence, for ever.
+            raise ApplicationError(
+                f"A payload can't be read: {explain(error)}", type=INVALID, non_retryable=True
+            ) from None
+
+
+# One for all: the SDK makes a converter for each activation and activity, and this one keeps its type adapters.
+_JSON = _Json()
+_CONVERTERS = tuple(
+    _JSON if isinstance(converter, JSONPlainPayloadConverter) else converter
+    for converter in DefaultPayloadConverter.default_encoding_payload_converters
+)
+
+
+@dataclass(frozen=True)
+class NoValue:
+    """Takes the place of an unreadable value if no type is expected: a signal's input, or the details of a failure. In
+    those, an exception would fail the workflow."""
+
+    why: str
+    elsewhere: bool = False
+    """Another worker may be able to read it."""
+
+
+class StoredPayloads(CompositePayloadConverter):
+    """For clients and workers with external storage, which takes what is too large."""
+
+    def __init__(self) -> None:
+        super().__init__(*_CONVERTERS)
+
+    def from_payloads(self, payloads: Sequence[Payload], type_hints: list[type] | None = None) -> list[Any]:
+        if type_hints:
+            return self._values(payloads, type_hints)
+        return [self._value(payload) for payload in payloads]
+
+    def _value(self, payload: Payload) -> Any:
+        try:
+            return self._values([payload], None)[0]
+        except ApplicationError as error:
+            return NoValue(error.message, elsewhere=error.type == NOT_TO_BE_HAD)
+
+    def _values(self, payloads: Sequence[Payload], type_hints: list[type] | None) -> list[Any]:
+        for payload in payloads:
+            if payload.metadata.get("encoding") == NOT_HAD and not _is_raw(type_hints):
+                raise ApplicationError(
+                    payload.data.decode("utf-8", "replace"),
+                    {"cure": "Set EVERTURN_STORAGE alike on all workers and clients; then resume."},
+                    type=NOT_TO_BE_HAD,
+                    non_retryable=True,
+                )
+        try:
+            return super().from_payloads(payloads, type_hints)
+        except FailureError:
+            raise
+        except Exception as error:
+            # In external storage that this worker lacks, it is for another worker; else nobody can read it.
+            if any(payload.external_payloads for payload in payloads):
+                raise
+            raise ApplicationError(f"A payload can't be read: {error}", type=INVALID, non_retryable=True) from error
+
+
+class Payloads(StoredPayloads):
+    """Refuses what Temporal would not take: sent all the same, it would be tried again for ever, in silence."""
+
+    def to_payloads(self, values: Sequence[Any]) -> list[Payload]:
+        payloads = super().to_payloads(values)
+        for payload in payloads:
+            if (size := payload.ByteSize()) > MAX_PAYLOAD_BYTES:
+                raise ApplicationError(
+                    f"A payload has {size:,} bytes; the limit is {MAX_PAYLOAD_BYTES:,}.",
+                    {"cure": "Set EVERTURN_STORAGE on all workers and clients, or say it in less."},
+                    type=TOO_LARGE,
+                    non_retryable=True,
+                )
+        return payloads
+
+
+def _is_raw(type_hints: list[type] | None) -> bool:
+    return type_hints is not None and type_hints[0] is RawValue
+
+
+data_converter = DataConverter(payload_converter_class=Payloads)
+
+
+def stored(converter: DataConverter, storage: ExternalStorage | Path | str) -> DataConverter:
+    """The converter with external storage for what is large. Raises InvalidSetting."""
+    if not isinstance(storage, ExternalStorage):
+        from everturn.storage.external import open_storage
+
+        storage = open_storage(storage)
+    known = converter.payload_converter_class
+    return replace(
+        converter,
+        payload_converter_class=StoredPayloads if known is Payloads else known,
+        external_storage=storage,
+    )
+
+
+def configured() -> DataConverter:
+    """The one that EVERTURN_DATA_CONVERTER names, or else everturn's own. Raises InvalidSetting and InvalidFile."""
+    from everturn.settings import Settings
+
+    if not (spec := Settings.load().data_converter):
+        return data_converter
+    from everturn.loading import load_object
+
+    found = load_object(spec)
+    if isinstance(found, type):
+        try:
+            found = found()
+        except Exception as error:
+            raise InvalidSetting(
+                f"EVERTURN_DATA_CONVERTER={spec!r} can't be made: {error!r}.",
+                cure="Name an object, or a class that can be made without arguments.",
+            ) from error
+    if isinstance(found, PayloadCodec):
+        return replace(data_converter, payload_codec=found)
+    if isinstance(found, DataConverter):
+        # What is not said otherwise is everturn's own: sizes are measured before anything is sent.
+        default = found.payload_converter_class is DefaultPayloadConverter
+        return replace(found, payload_converter_class=Payloads) if default else found
+    raise InvalidSetting(
+        f"EVERTURN_DATA_CONVERTER={spec!r} is a {type(found).__name__}.",
+        cure="Name a temporalio DataConverter, or a PayloadCodec, which goes around everturn's own.",
+    )

@@ -1,0 +1,115 @@
+"""What a worker does with payloads that it can't get at: stored elsewhere, or encoded by another codec.
+
+The SDK fails a workflow task for each of them, for ever: one signal that claims a stored payload freezes a conversation
+for everybody. Here, the task fails a few times, since another worker may be able to read it. Then a payload that says
+why takes its place, and the conversation handles that.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from copy import copy
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any
+
+from temporalio.api.common.v1 import Payload
+from temporalio.client import Client
+from temporalio.converter import DataConverter
+
+from everturn.logs import get_logger
+from everturn.storage.data_converter import NOT_HAD
+
+TRIES = 2
+"""How often a payload's task fails here, so that another worker gets it. The server waits 10 s before the third."""
+
+REMEMBERED = 10_000
+
+Decode = Callable[[Sequence[Payload]], Awaitable[list[Payload]]]
+
+_log = get_logger("everturn.worker")
+
+
+@dataclass(frozen=True)
+class GuardedConverter(DataConverter):
+    """The SDK decodes in these three steps. Each is tried for all payloads together, then for each one alone."""
+
+    original: DataConverter = field(default_factory=DataConverter)
+    tries: OrderedDict[bytes, int] = field(default_factory=OrderedDict, compare=False)
+
+    async def _decode_reference_payload_sequence(self, payloads: Sequence[Payload]) -> list[Payload]:
+        return await self._guarded(super()._decode_reference_payload_sequence, payloads)
+
+    async def _external_retrieve_payload_sequence(self, payloads: Sequence[Payload]) -> list[Payload]:
+        return await self._guarded(super()._external_retrieve_payload_sequence, payloads)
+
+    async def _decode_payload_sequence(self, payloads: Sequence[Payload]) -> list[Payload]:
+        return await self._guarded(super()._decode_payload_sequence, payloads)
+
+    async def _guarded(self, decode: Decode, payloads: Sequence[Payload]) -> list[Payload]:
+        given_up = [payload.metadata.get("encoding") == NOT_HAD for payload in payloads]
+        if not any(given_up):
+            with suppress(Exception):  # each by itself will say what it is
+                return await decode(payloads)
+        return [
+            payload if gone else await self._one(decode, payload)
+            for payload, gone in zip(payloads, given_up, strict=True)
+        ]
+
+    async def _one(self, decode: Decode, payload: Payload) -> Payload:
+        try:
+            return (await decode([payload]))[0]
+        except Exception as error:
+            digest = blake2b(payload.SerializeToString(deterministic=True), digest_size=16).digest()
+            self.tries[digest] = self.tries.get(digest, 0) + 1
+            self.tries.move_to_end(digest)
+            if len(self.tries) > REMEMBERED:
+                self.tries.popitem(last=False)
+            if self.tries[digest] <= TRIES or _passes(error):
+                raise
+            why = str(error.__cause__ or error) or type(error).__name__
+            _log.error("payload.not_had", error=why)
+            return Payload(metadata={"encoding": NOT_HAD}, data=why.encode("utf-8", "replace"))
+
+
+def _passes(error: BaseException | None) -> bool:
+    """Whether the error may be temporary: the storage can't be reached, as opposed to lacking what is asked for."""
+    while error:
+        if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
+            return True
+        status = _status(error)
+        if status >= 500 or status in (408, 429):
+            return True
+        error = error.__cause__
+    return False
+
+
+def _status(error: BaseException) -> int:
+    """The HTTP status, as boto and aiohttp have it; 0 without one."""
+    response: Any = getattr(error, "response", None)
+    known = response.get("ResponseMetadata", {}).get("HTTPStatusCode") if isinstance(response, dict) else None
+    status = known if known is not None else getattr(error, "status", 0)
+    return status if isinstance(status, int) else 0
+
+
+def guarded(client: Client) -> Client:
+    """The client as a worker uses it."""
+    known = client.data_converter
+    made = copy(client)
+    # Not Client(**config): that would apply the user's plugins once more.
+    made._config = client.config(active_config=True)
+    made._config["data_converter"] = GuardedConverter(
+        payload_converter_class=known.payload_converter_class,
+        payload_codec=known.payload_codec,
+        failure_converter_class=known.failure_converter_class,
+        external_storage=known.external_storage,
+        original=known,
+    )
+    return made
+
+
+def strict(converter: DataConverter) -> DataConverter:
+    """The converter for readers of histories: they get an error, and no substitute, for what can't be read."""
+    return converter.original if isinstance(converter, GuardedConverter) else converter

@@ -1,0 +1,35 @@
+"""`ask_user`: a tool with which the model asks a person."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from everturn.tools.tool import Tool, tool
+
+
+def _ask(
+    question: Annotated[str, Field(description="One question, complete in itself.")],
+    choices: Annotated[list[str] | None, Field(description="The likely answers, if they are few.")] = None,
+) -> str:
+    """Ask the user a question and wait for the answer.
+
+    For what only they can know or decide, and nothing else tells you. They may answer in their own words.
+    """
+    raise NotImplementedError
+
+
+ask_user: Tool = replace(tool(_ask, name="ask_user", runs_on="client"), function=None)
+"""`Agent(tools=[ask_user])`: the call waits (`awaiting_answer`, with the question as its `why`) until somebody answers
+it, for as long as it takes: `dataclasses.replace(ask_user, timeout=...)` for less."""
+
+
+def question_of(asked: Tool, arguments: Mapping[str, Any]) -> str | None:
+    """What the user is asked, in words; None for calls of other tools."""
+    if asked.arguments is not ask_user.arguments:
+        return None
+    choices = arguments.get("choices") or ()
+    return str(arguments.get("question", "")) + (f" ({' / '.join(map(str, choices))})" if choices else "")

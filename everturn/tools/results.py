@@ -1,0 +1,183 @@
+"""What a tool returned or raised, as what the model is told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Set
+from dataclasses import fields, is_dataclass
+from functools import partial
+from itertools import islice
+from pathlib import PurePath
+from typing import Any
+
+from pydantic import BaseModel, PydanticUserError
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+from everturn.content_blocks import parts_in, read_block, says_error
+from everturn.errors import Retry, ToolFailed
+from everturn.records import Document, Image, Text
+from everturn.tools import user_code
+from everturn.tools.schema import InvalidArguments
+
+NO_OUTPUT = "(no output)"
+"""For None and the empty string. `null` reads like a failure after a tool that only acts, and some providers refuse
+an empty text."""
+
+MAX_ERROR_CHARS = 2_000
+
+ERROR_SECONDS = 2.0
+"""How long an exception may take to say what it is."""
+
+MAX_ITEMS = 100_000
+"""Of an iterator, which may never end. A list may have more: it has ended."""
+
+
+def to_parts(value: Any) -> tuple[Text | Image | Document, ...]:
+    """What a tool returned, as parts: a text, an image, a document, a list of these, or anything else as compact JSON.
+
+    Content blocks as dicts, such as Anthropic's or MCP's `{"type": "image", ...}`, are what they mean; a result of
+    MCP's that says `isError` raises ToolFailed with its texts.
+    NaN and infinities are written as `NaN` and `Infinity`, lone surrogates are replaced. Raises TypeError for what
+    JSON can't hold: bytes, structures that contain themselves, objects of classes that pydantic does not know, an
+    iterator of more than 100,000 items, or one within an object.
+    """
+    if isinstance(value, Text | Image | Document | str):
+        return (_part(value),)
+    if isinstance(value, list | tuple) and any(isinstance(item, Text | Image | Document) for item in value):
+        value = [read_block(item) or item for item in value]
+        for index, item in enumerate(value):
+            if not isinstance(item, Text | Image | Document | str):
+                raise TypeError(
+                    f"The tool returned a list with parts, but its item {index} is {_kind(item)}. "
+                    "Put only Text, Image, Document and str in it."
+                )
+        return tuple(_part(item) for item in value)
+    if (blocks := parts_of_blocks(value)) is not None:
+        if says_error(value):
+            raise ToolFailed("\n".join(part.text for part in blocks if isinstance(part, Text)) or "It failed.")
+        return blocks
+    return (_part(NO_OUTPUT if value is None else to_json(value)),)
+
+
+def parts_of_blocks(value: Any) -> tuple[Text | Image | Document, ...] | None:
+    """What content blocks say; None for a value that is something else. What is no block among them becomes JSON."""
+    found = parts_in(value)
+    if found is None:
+        return None
+    return tuple(_part(one if isinstance(one, Text | Image | Document | str) else to_json(one)) for one in found)
+
+
+def to_json(value: Any) -> str:
+    """Compact JSON, without escapes for what is not ASCII; raises TypeError as `to_parts` does."""
+    if isinstance(value, bytes | bytearray | memoryview):
+        raise TypeError(
+            f"The tool returned {_kind(value)}. Return a str, or "
+            "Image(data=base64.b64encode(...).decode(), media_type='image/png')."
+        )
+    try:
+        return well_formed(_dump(value))
+    except (PydanticSerializationError, PydanticUserError, TypeError, ValueError, RecursionError) as error:
+        raise TypeError(
+            f"The tool returned {_kind(value)}, which can't be written as JSON ({well_formed(str(error))}). "
+            "Return a str, JSON values, a pydantic model, a dataclass or an Image."
+        ) from error
+
+
+def error_text(error: BaseException) -> str:
+    """What the model is told of an exception: of ToolFailed its message exactly, of any other `TypeName: message`.
+
+    At most 2,000 characters of those others, and never a traceback.
+    """
+    try:
+        message = well_formed(str(error))
+    except Exception:  # noqa: BLE001 - a broken __str__ must not hide that the tool failed
+        message = ""
+    if isinstance(error, ToolFailed | Retry | InvalidArguments):
+        return message
+    text = f"{type(error).__name__}: {message}" if message else type(error).__name__
+    return text if len(text) <= MAX_ERROR_CHARS else text[: MAX_ERROR_CHARS - 1] + "…"
+
+
+async def safe_error_text(error: BaseException) -> str:
+    """`error_text` of a user's exception: its `__str__` is theirs, too, and may hang."""
+    try:
+        return await user_code.in_thread(partial(error_text, error), seconds=ERROR_SECONDS)
+    except Exception:  # noqa: BLE001 - whatever goes wrong with its words, its name is left
+        return type(error).__name__
+
+
+def well_formed(text: str) -> str:
+    """The text with surrogate pairs joined and lone surrogates replaced, since UTF-8 can't carry them."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def _dump(value: Any) -> str:
+    try:
+        return _write(value)
+    except TypeError:  # a key that is no string, such as a date, which only pydantic turns into one
+        return _write(_plain(value))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Image | Document):
+        kind = type(value).__name__
+        raise ValueError(f"{kind} can only be returned by itself or in a list of Text, Image and Document")
+    if isinstance(value, Iterator):
+        return _items(value)
+    if (iterator := iterator_in(value, seen=set())) is not None:
+        raise ValueError(f"it holds {_kind(iterator)}, which may never end: make a list of it")
+    return to_jsonable_python(value, inf_nan_mode="constants", fallback=_fallback)
+
+
+def _items(value: Iterator[Any]) -> list[Any]:
+    """Not pydantic's way, which counts to infinity in one go: no other thread would run until the memory is full."""
+    items = list(islice(value, MAX_ITEMS + 1))
+    if len(items) > MAX_ITEMS:
+        raise ValueError(f"it has more than {MAX_ITEMS:,} items, if it ends at all: return a list of those that matter")
+    return items
+
+
+def iterator_in(value: Any, *, seen: set[int]) -> Iterator[Any] | None:
+    """One that pydantic would come upon, and go on with for ever if need be; None if there is none."""
+    if isinstance(value, Iterator):
+        return value
+    inside: Iterable[Any] = ()
+    if isinstance(value, Mapping):
+        inside = value.values()
+    elif isinstance(value, list | tuple | Set):
+        inside = value
+    elif isinstance(value, BaseModel):
+        inside = [*vars(value).values(), *(value.model_extra or {}).values()]
+    elif is_dataclass(value) and not isinstance(value, type):
+        inside = [getattr(value, field.name) for field in fields(value)]
+    if inside and id(value) not in seen:
+        seen.add(id(value))
+        found = (iterator_in(one, seen=seen) for one in inside)
+        return next((iterator for iterator in found if iterator is not None), None)
+    return None
+
+
+# Not pydantic's own to_json, which stops at the first lone surrogate.
+_write = partial(json.dumps, ensure_ascii=False, separators=(",", ":"), default=_plain)
+
+
+def _fallback(value: Any) -> Any:
+    if isinstance(value, PurePath):
+        return str(value)
+    raise ValueError(f"{_kind(value)} is not JSON")
+
+
+def _part(value: Text | Image | Document | str) -> Text | Image | Document:
+    if isinstance(value, Image | Document):
+        return value
+    # str.__str__: a StrEnum's own value, where str() may give its name.
+    return Text(text=well_formed(value.text if isinstance(value, Text) else str.__str__(value)) or NO_OUTPUT)
+
+
+def _kind(value: Any) -> str:
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"

@@ -1,0 +1,38 @@
+"""Which of a tool's own exceptions pass, so that its call is worth another try."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from everturn.errors import InvalidTool
+
+if TYPE_CHECKING:
+    from everturn.tools.tool import Tool
+
+Kinds = type[Exception] | tuple[type[Exception], ...]
+"""As `except` takes them."""
+
+
+def kinds_of(given: Any) -> Any:
+    """As a tuple; what is none is for `check_retry` to refuse."""
+    return tuple(given) if isinstance(given, list | tuple) else (given,)
+
+
+def check_retry(made: Tool) -> None:
+    """Raises InvalidTool."""
+    wrong = [one for one in made.retry if not (isinstance(one, type) and issubclass(one, Exception))]
+    if wrong:
+        raise InvalidTool(
+            f"Tool {made.name!r} has retry={made.retry!r}.",
+            cure="Write exception types, such as retry=(ConnectionError, TimeoutError).",
+        )
+    if made.retry and made.effect == "once":
+        raise InvalidTool(
+            f"Tool {made.name!r} has retry={made.retry!r} and effect='once', which is never run again by itself.",
+            cure="Leave retry= out, or say effect='idempotent' if running it twice does no harm.",
+        )
+    if made.retry and made.runs_on == "client":
+        raise InvalidTool(
+            f"Tool {made.name!r} has retry={made.retry!r}, and no worker runs it.",
+            cure="Leave retry= out: whoever answers its calls tries again.",
+        )

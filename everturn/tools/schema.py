@@ -1,0 +1,380 @@
+"""The arguments of a tool: their JSON schema, and the check of what a model sent, from a function's signature."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import sys
+import textwrap
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from types import SimpleNamespace, UnionType
+from typing import Annotated, Any, NoReturn, Union, get_args, get_origin, get_type_hints
+
+import docstring_parser
+from docstring_parser import google
+from pydantic import BaseModel, Field, RootModel, ValidationError, create_model
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails, PydanticUndefined
+
+from everturn.errors import InvalidTool
+from everturn.tools.descriptions import DescribedJsonSchema
+
+MAX_PROBLEMS = 10
+MAX_LINE_CHARS = 500
+MAX_VALUE_CHARS = 80
+MAX_NAMES = 5
+
+
+_SECTIONS = frozenset(section.title for section in google.DEFAULT_SECTIONS)
+
+
+class UntypedParameter(UserWarning):
+    """A tool's parameter has no annotation: the model is not told what to send, and anything is taken."""
+
+
+class InvalidArguments(Exception):
+    """What a model sent does not fit; the message is for the model: one problem a line, ten at most."""
+
+
+class ModelArguments:
+    """Arguments described by a pydantic model.
+
+    `names` maps the model's fields to arguments, where they are called differently. `whole` is the parameter that
+    takes the model itself, where a function has it as its only one.
+    """
+
+    def __init__(
+        self, model: type[BaseModel], *, names: Mapping[str, str] | None = None, whole: str | None = None
+    ) -> None:
+        self.schema = object_schema(model)
+        self._model = model
+        self._names = names or {}
+        self._whole = whole
+
+    def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments as Python values, defaults filled in; raises InvalidArguments."""
+        return self._values(self._parse(arguments))
+
+    def keywords(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """What to call the function with; raises InvalidArguments."""
+        parsed = self._parse(arguments)
+        return {self._whole: parsed} if self._whole is not None else self._values(parsed)
+
+    def _values(self, parsed: BaseModel) -> dict[str, Any]:
+        # Not model_dump(): nested models have to stay what the function's type hints say.
+        return {self._names.get(field, field): value for field, value in vars(parsed).items()} | (
+            parsed.model_extra or {}
+        )
+
+    def _parse(self, arguments: Mapping[str, Any]) -> BaseModel:
+        unknown = [] if self.schema["additionalProperties"] else _unknown(arguments, self.schema)
+        try:
+            # As JSON, which they are: strict models then still take a date from a string. Encoded with "replace",
+            # for half an emoji (a lone surrogate) is no reason to refuse the rest.
+            text = json.dumps(arguments, ensure_ascii=False).encode("utf-8", "replace")
+            parsed = self._model.model_validate_json(text)
+        except ValidationError as error:
+            problems = [_problem(detail) for detail in error.errors(include_url=False, include_context=False)]
+            raise InvalidArguments(_bounded(problems + unknown)) from None
+        except Exception as error:
+            # A user's own validator, or nesting beyond Python's recursion limit: the model is told of both.
+            raise InvalidArguments(_bounded([f"{type(error).__name__}: {error}", *unknown])) from error
+        if unknown:
+            raise InvalidArguments(_bounded(unknown))
+        return parsed
+
+
+class SchemaArguments:
+    """Arguments described by a JSON schema alone. Only names are checked here: who runs the tool checks the rest."""
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        self.schema: dict[str, Any] = {"type": "object", "properties": {}, **schema}
+
+    def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments as they are; raises InvalidArguments for a missing or an unknown name."""
+        problems = [f"{name}: Field required" for name in self.schema.get("required", ()) if name not in arguments]
+        if not self.schema.get("additionalProperties", True):
+            problems += _unknown(arguments, self.schema)
+        if problems:
+            raise InvalidArguments(_bounded(problems))
+        return dict(arguments)
+
+    keywords = validate
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What a function's signature and docstring say."""
+
+    arguments: ModelArguments
+    context_parameters: tuple[str, ...]
+    """The parameters that take the context, hidden from the model."""
+    description: str
+
+
+def read_signature(function: Callable[..., Any], *, context_type: type) -> Signature:
+    """Read `function`; parameters annotated with `context_type` are hidden. Raises InvalidTool."""
+    target = unwrap(function)
+    label = describe(function)
+    hidden: list[str] = []
+    parameters: dict[str, tuple[Any, Any]] = {}
+    namespace = {context_type.__name__: context_type, **_namespace(target)}
+    for parameter in _parameters(function, label=label):
+        annotation = _resolve(parameter, target=target, namespace=namespace, label=label)
+        if _mentions(annotation, context_type):
+            hidden.append(parameter.name)
+        else:
+            parameters[parameter.name] = annotation, parameter.default
+    description, parameter_texts = _read_docstring(target)
+    arguments = _arguments(parameters, namespace=namespace, label=label)
+    for name, text in parameter_texts.items():
+        if name in arguments.schema["properties"]:
+            arguments.schema["properties"][name].setdefault("description", text)
+    # A model that holds all the arguments speaks for the tool where the function has no docstring.
+    described = arguments.schema.pop("description", "")
+    return Signature(arguments=arguments, context_parameters=tuple(hidden), description=description or described)
+
+
+def object_schema(model: type[BaseModel]) -> dict[str, Any]:
+    """The model's JSON schema as a tool's parameters: no generated titles, no arguments beyond those it names."""
+    generated = model.model_json_schema(schema_generator=_CleanSchema)
+    definitions = generated.pop("$defs", {})
+    if "$ref" in generated:  # A model that contains itself; providers want the object at the top.
+        generated = dict(definitions[generated["$ref"].rpartition("/")[2]])
+    for titled in (generated, *definitions.values()):
+        titled.pop("title", None)
+    schema: dict[str, Any] = {"type": "object", "properties": {}} | generated
+    schema.setdefault("additionalProperties", False)
+    return schema | {"$defs": definitions} if definitions else schema
+
+
+class _CleanSchema(DescribedJsonSchema):
+    # A default that JSON can't hold is left out, and that is no news to anybody.
+    ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 - declared so by pydantic
+
+    def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 - pydantic's signature
+        return False
+
+
+def unwrap(function: Callable[..., Any]) -> Any:
+    """The function under partials, bound methods, callable objects and decorators that use functools.wraps."""
+    while isinstance(function, partial):
+        function = function.func
+    function = inspect.unwrap(function)
+    if not inspect.isroutine(function):
+        function = type(function).__call__
+    return getattr(function, "__func__", function)
+
+
+def describe(function: Callable[..., Any]) -> str:
+    """`name (file:line)`, for errors."""
+    target = unwrap(function)
+    name = getattr(target, "__qualname__", repr(target)).rpartition("<locals>.")[2]
+    code = getattr(target, "__code__", None)
+    return f"{name!r} ({code.co_filename}:{code.co_firstlineno})" if code else repr(name)
+
+
+def _parameters(function: Callable[..., Any], *, label: str) -> Iterable[inspect.Parameter]:
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError, NameError) as error:
+        raise InvalidTool(
+            f"Tool {label} has no readable signature ({error}).", cure="Wrap it in a function with type hints."
+        ) from error
+    # What a partial binds by name stays in its signature, as a default: the model must neither see nor set it.
+    bound = function.keywords if isinstance(function, partial) else {}
+    for index, parameter in enumerate(signature.parameters.values()):
+        if parameter.name in bound:
+            continue
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            stars = "*" if parameter.kind is parameter.VAR_POSITIONAL else "**"
+            _refuse(
+                label,
+                stars + parameter.name,
+                "a model sends named arguments, each with a schema",
+                "Name the parameters.",
+            )
+        if parameter.kind is parameter.POSITIONAL_ONLY:
+            _refuse(label, parameter.name, "it is positional-only, and a model sends named ones", "Take out the '/'.")
+        if index == 0 and parameter.name == "self" and parameter.annotation is parameter.empty:
+            _refuse(label, "self", "this is a method without its object", "Pass a bound one: Shop().refund.")
+        yield parameter
+
+
+def _refuse(label: str, parameter: str, why: str, cure: str) -> NoReturn:
+    raise InvalidTool(f"Tool {label} can't take the parameter {parameter!r}: {why}.", cure=cure)
+
+
+def _namespace(target: Any) -> dict[str, Any]:
+    """The names that a function's annotations may use: its module's, and those of the functions around it.
+
+    Python keeps no locals for annotations written as strings, but while `def` and decorator run (and often when the
+    Agent is built) the functions around it are still on the stack.
+    """
+    code = getattr(target, "__code__", None)
+    names = dict(getattr(target, "__globals__", {}))
+    if code is None:
+        return names
+    pieces = target.__qualname__.split(".<locals>")
+    around: dict[str, dict[str, Any]] = {".<locals>".join(pieces[:end]): {} for end in range(1, len(pieces))}
+    frame = sys._getframe(1) if around else None
+    while frame is not None:
+        qualname = frame.f_code.co_qualname
+        # The innermost frame of each, where a function is on the stack more than once.
+        if qualname in around and not around[qualname] and frame.f_code.co_filename == code.co_filename:
+            around[qualname] = frame.f_locals
+        frame = frame.f_back
+    for found in around.values():
+        names.update(found)
+    closure = zip(code.co_freevars, target.__closure__ or (), strict=True)
+    names.update({name: cell.cell_contents for name, cell in closure if _is_filled(cell)})
+    return names
+
+
+def _is_filled(cell: Any) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018 - reading an empty one raises, and there is no other way to ask
+    except ValueError:
+        return False
+    return True
+
+
+def _warn_untyped(parameter: inspect.Parameter, *, target: Any, label: str) -> None:
+    said = f"Tool {label}: the parameter {parameter.name!r} has no type, and a model can only guess what to send."
+    likely = type(parameter.default).__name__ if isinstance(parameter.default, str | int | float) else "str"
+    cure = f"Write `{parameter.name}: {likely}`, or `{parameter.name}: Any` if it may be anything."
+    # The warning points to the function, whoever makes a tool of it.
+    code = getattr(target, "__code__", None)
+    place = (code.co_filename, code.co_firstlineno) if code else ("everturn", 0)
+    warnings.warn_explicit(UntypedParameter(f"{said} {cure}"), None, *place)
+
+
+def _resolve(parameter: inspect.Parameter, *, target: Any, namespace: dict[str, Any], label: str) -> Any:
+    if parameter.annotation is parameter.empty:
+        _warn_untyped(parameter, target=target, label=label)
+        return Any
+    holder = SimpleNamespace(__annotations__={parameter.name: parameter.annotation})
+    try:
+        return get_type_hints(holder, globalns=namespace, include_extras=True)[parameter.name]
+    except Exception as error:
+        cure = "Define or import what it names at the top of the module, and not only under TYPE_CHECKING."
+        why = f"its annotation {parameter.annotation!r} can't be resolved ({error})"
+        raise InvalidTool(f"Tool {label} can't take the parameter {parameter.name!r}: {why}.", cure=cure) from error
+
+
+def _mentions(annotation: Any, wanted: type) -> bool:
+    if annotation is wanted:
+        return True
+    if get_origin(annotation) is Annotated:
+        return _mentions(get_args(annotation)[0], wanted)
+    return get_origin(annotation) in (Union, UnionType) and any(_mentions(arg, wanted) for arg in get_args(annotation))
+
+
+def _arguments(parameters: dict[str, tuple[Any, Any]], *, namespace: dict[str, Any], label: str) -> ModelArguments:
+    model = _only_model(parameters)
+    names = {f"argument_{index}": name for index, name in enumerate(parameters)}
+    try:
+        if model is not None:
+            model.model_rebuild(_types_namespace=namespace)
+            return ModelArguments(model, whole=next(iter(parameters)))
+        return ModelArguments(_build(parameters, names, namespace=namespace), names=names)
+    except Exception as error:
+        culprit, cause = _culprit(parameters, namespace=namespace) or (", ".join(parameters), error)
+        first_line = str(cause).partition("\n")[0].rstrip(".")
+        cure = "Use types that JSON can carry: str, int, list, dict, Literal, a pydantic model, a dataclass."
+        raise InvalidTool(f"Tool {label} can't take the parameter {culprit!r}: {first_line}.", cure=cure) from error
+
+
+def _only_model(parameters: dict[str, tuple[Any, Any]]) -> type[BaseModel] | None:
+    """The pydantic model whose fields are the arguments, where it is the only parameter, and required."""
+    if len(parameters) != 1:
+        return None
+    [(annotation, default)] = parameters.values()
+    if get_origin(annotation) is Annotated and all(isinstance(extra, FieldInfo) for extra in get_args(annotation)[1:]):
+        annotation = get_args(annotation)[0]
+    required = default.is_required() if isinstance(default, FieldInfo) else default is inspect.Parameter.empty
+    is_model = isinstance(annotation, type) and issubclass(annotation, BaseModel)
+    return annotation if required and is_model and not issubclass(annotation, RootModel) else None
+
+
+def _build(
+    parameters: dict[str, tuple[Any, Any]], names: dict[str, str], *, namespace: dict[str, Any]
+) -> type[BaseModel]:
+    # Parameters become aliases, since names such as `_id`, `schema` or `copy` can't be fields of a pydantic model.
+    fields: dict[str, Any] = {}
+    for field, name in names.items():
+        annotation, default = parameters[name]
+        base, *extras = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
+        # First of the extras: an alias of the user's own comes later, and wins.
+        annotation = Annotated[(base, Field(alias=name), *extras)]
+        fields[field] = annotation, PydanticUndefined if default is inspect.Parameter.empty else default
+    model = create_model("Arguments", **fields)
+    model.model_rebuild(_types_namespace=namespace)
+    return model
+
+
+def _culprit(parameters: dict[str, tuple[Any, Any]], *, namespace: dict[str, Any]) -> tuple[str, Exception] | None:
+    """The parameter that pydantic can't work with, and what it says: found by trying them one by one."""
+    for name, parameter in parameters.items():
+        try:
+            object_schema(_build({name: parameter}, {"argument": name}, namespace=namespace))
+        except Exception as error:  # noqa: BLE001 - pydantic and typing raise many kinds, and what they say is passed on
+            return name, error
+    return None
+
+
+def _read_docstring(target: Any) -> tuple[str, dict[str, str]]:
+    """Description and parameters' descriptions, from Google, NumPy, Sphinx or plain docstrings."""
+    text = inspect.getdoc(target) or ""
+    try:
+        # The line break keeps the parser from dedenting all lines but the first once more.
+        parsed = docstring_parser.parse(f"\n{_sectioned(text)}")
+    except docstring_parser.ParseError:
+        return text, {}
+    parameters = {param.arg_name: param.description for param in parsed.params if param.description}
+    return (parsed.description or "").strip(), parameters
+
+
+def _sectioned(text: str) -> str:
+    """A docstring that begins with `Args:`: all lines but the first were dedented, and what belongs to it with them."""
+    title, _, rest = text.partition("\n")
+    if title.rstrip(":") not in _SECTIONS or not title.endswith(":") or rest.lstrip("\n").startswith(" "):
+        return text
+    return f"{title}\n{textwrap.indent(rest, '    ')}"
+
+
+def _unknown(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> list[str]:
+    """One line for all of them, so that they can't crowd out what is missing."""
+    known = schema["properties"]
+    unknown = [_cut(name) for name in arguments if name not in known]
+    if not unknown:
+        return []
+    takes = f"the arguments are {', '.join(known)}" if known else "there are no arguments"
+    more = f" and {len(unknown) - MAX_NAMES} more" if len(unknown) > MAX_NAMES else ""
+    return [f"{', '.join(unknown[:MAX_NAMES])}{more}: Unknown argument; {takes}"]
+
+
+def _problem(detail: ErrorDetails) -> str:
+    """One line: where, what is wrong, and what was sent."""
+    place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in detail["loc"]).lstrip(".")
+    # "unable to parse string as an integer" says again what the sent value shows.
+    message = re.sub(r", unable to parse string as an? [\w ]+$", "", detail["msg"])
+    message = re.sub(r"^(Value|Assertion) error, ", "", message)
+    if detail["type"] != "missing" and detail["loc"]:
+        message += f", got {_cut(json.dumps(detail['input'], ensure_ascii=False, default=str))}"
+    return f"{_cut(place)}: {message}" if place else message
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_VALUE_CHARS else text[: MAX_VALUE_CHARS - 1] + "…"
+
+
+def _bounded(problems: list[str]) -> str:
+    lines = [line if len(line) <= MAX_LINE_CHARS else line[: MAX_LINE_CHARS - 1] + "…" for line in problems]
+    shown = lines[:MAX_PROBLEMS]
+    more = [f"… and {len(lines) - MAX_PROBLEMS} more"] if len(lines) > MAX_PROBLEMS else []
+    return "\n".join(shown + more)

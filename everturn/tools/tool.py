@@ -1,0 +1,398 @@
+"""Tools: functions that a model may call, and what running one means."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from typing import Any, Generic, Literal, cast, get_args, overload
+
+from typing_extensions import ParamSpec, TypeVar
+
+from everturn import durations, names
+from everturn.errors import InvalidTool
+from everturn.logs import get_logger
+from everturn.records import Document, Image, Text
+from everturn.spelling import known_options, options_of, refuse_unknown
+from everturn.tools import user_code
+from everturn.tools.options import ToolOptions
+from everturn.tools.results import safe_error_text, to_parts
+from everturn.tools.retry import Kinds, check_retry, kinds_of
+from everturn.tools.schema import InvalidArguments, ModelArguments, SchemaArguments, describe, read_signature, unwrap
+
+__all__ = ["Effect", "InvalidArguments", "Predicate", "RunsOn", "Tool", "ToolContext", "tool"]
+
+Effect = Literal["idempotent", "read", "once"]
+"""What running a tool twice would mean: nothing (`read`), the same as once (`idempotent`), or harm (`once`)."""
+
+RunsOn = Literal["worker", "client"]
+"""Who runs the tool: a worker, or whoever answers the call."""
+
+Predicate = Callable[[dict[str, Any]], bool | Awaitable[bool]]
+"""Whether a call needs a decision: given the arguments by name, after validation, with defaults filled in."""
+
+DEFAULT_TIMEOUT = timedelta(minutes=10)
+NO_TIMEOUT = timedelta.max
+"""Of a tool that the client runs, unless it has one: people take their time."""
+
+LONGEST_LOCAL = timedelta(seconds=10)
+"""A local tool holds up its conversation's workflow task, and is run again with it when the worker is lost."""
+
+DEFAULT_PATIENCE = timedelta(minutes=30)
+
+_PASSED_ON = ("needs_approval", "effect", "runs_on", "local")
+"""Options of `tool` that are fields of Tool as they are."""
+
+_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
+
+# Their defaults let `Tool` alone mean a tool of any function.
+P = ParamSpec("P", default=...)
+R = TypeVar("R", default=Any)
+
+_log = get_logger("everturn.tool")
+
+
+def _never() -> bool:
+    return False
+
+
+def _no_heartbeat(progress: Any = None) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolContext:
+    """What a tool may know of the call it serves. Annotate a parameter with it; the model does not see that one.
+
+    Every field has a default, so that a test of a tool can make one: `refund("81", context=ToolContext())`.
+    """
+
+    conversation_id: str = "conversation"
+    call_id: str = "call"
+    chain_id: str = ""
+    """The conversation's first run: it tells this one from others that had its id. A reset makes it another."""
+    attempt: int = 1
+    """1 for the first try."""
+    turn: int = 1
+    """The turn whose reply asked for the call."""
+    heartbeat: Callable[..., None] = _no_heartbeat
+    """`heartbeat(progress)` says that the tool is alive, and how far it is. Safe to call from any thread."""
+    is_cancelled: Callable[[], bool] = _never
+    """Whether the turn was cancelled: a sync tool can't be interrupted, but it can look, and end early."""
+    log: Any = field(default_factory=partial(get_logger, "everturn.tool"), repr=False)
+    """A structlog logger, with conversation, turn, call and attempt bound."""
+
+    def __post_init__(self) -> None:
+        bound = self.log.bind(
+            conversation=self.conversation_id, turn=self.turn, call=self.call_id, attempt=self.attempt
+        )
+        object.__setattr__(self, "log", bound)
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same for every attempt at this call, and for no other call: not for one of a conversation that had this
+        id before, nor for one that is made again after a reset."""
+        return ":".join(part for part in (self.conversation_id, self.chain_id, self.call_id) if part)
+
+
+ToolContext.__init__ = known_options("ToolContext", InvalidTool)(ToolContext.__init__)  # type: ignore[method-assign]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Tool(Generic[P, R]):
+    """A tool: what the model sees of it, how it is run, and the function itself, as callable as before.
+
+    Made by `tool`, not by hand. `timeout` bounds one try, `patience` all tries together; of a tool that runs on the
+    client, `timeout` is how long its answer is waited for. `function` is None where only the client has it. `module` is
+    where `tool` was called.
+    """
+
+    name: str
+    """As the model and the Temporal Web UI see it."""
+    description: str
+    """What the model is told about it."""
+    arguments: ModelArguments | SchemaArguments
+    function: Callable[P, R] | None = None
+    context_parameters: tuple[str, ...] = ()
+    needs_approval: bool | Predicate = False
+    effect: Effect = "idempotent"
+    timeout: timedelta = DEFAULT_TIMEOUT
+    patience: timedelta = DEFAULT_PATIENCE
+    runs_on: RunsOn = "worker"
+    local: bool = False
+    retry: tuple[type[Exception], ...] = ()
+    """What it may raise that passes: its call is tried again, as for Retry."""
+    options: ToolOptions = ToolOptions()  # noqa: RUF009 - frozen
+    """What providers are told of it beside the rest."""
+    module: str = ""
+    agent: str = ""
+    """The name of the agent that answers the calls, where it is one."""
+
+    def __post_init__(self) -> None:
+        _check_name(self.name)
+        _check_choice(self, "effect", get_args(Effect))
+        _check_choice(self, "runs_on", get_args(RunsOn))
+        _check_duration(self, "timeout")
+        _check_duration(self, "patience")
+        if self.patience < self.timeout:
+            raise InvalidTool(
+                f"Tool {self.name!r} has patience={self.patience}, less than its timeout={self.timeout} for one try.",
+                cure="Raise patience or lower timeout.",
+            )
+        if self.local and (self.effect != "read" or self.timeout > LONGEST_LOCAL):
+            raise InvalidTool(
+                f"Tool {self.name!r} is local, with effect={self.effect!r} and timeout={self.timeout}.",
+                cure=f"A local tool has effect='read' and a timeout of {LONGEST_LOCAL} at the most.",
+            )
+        _check_approval(self)
+        check_retry(self)
+        if self.function is not None:  # so that help() and inspect see the function
+            vars(self)["__wrapped__"] = self.function
+            for attribute in ("__name__", "__qualname__", "__doc__"):
+                vars(self)[attribute] = getattr(unwrap(self.function), attribute, None)
+
+    def __repr__(self) -> str:
+        return f"<Tool {self.name!r}>"
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self._callable(*args, **kwargs)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The JSON schema of the arguments, of type object."""
+        return self.arguments.schema
+
+    @property
+    def bounded(self) -> bool:
+        """Whether it has a time-out."""
+        return self.timeout < NO_TIMEOUT
+
+    def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments by name, as Python values; raises InvalidArguments with a message for the model."""
+        return self.arguments.validate(arguments)
+
+    async def checked(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """As `check`, in a thread: validators of the user's own may block, or never end."""
+        try:
+            return await user_code.in_thread(partial(self.check, arguments))
+        except InvalidArguments:
+            raise
+        except Exception as error:
+            raise InvalidArguments(f"they could not be checked ({await safe_error_text(error)})") from error
+
+    async def needs_decision(self, arguments: Mapping[str, Any]) -> bool:
+        """Whether a human has to decide on a call with these arguments; raises InvalidArguments.
+
+        A predicate that fails, or takes longer than 20 s, is logged and counts as yes: nobody has said that the call
+        may run.
+        """
+        if isinstance(self.needs_approval, bool):
+            return self.needs_approval
+        predicate = partial(self.needs_approval, await self.checked(arguments))
+        try:
+            return bool(await user_code.call(predicate, seconds=user_code.QUICK_SECONDS, finish=bool))
+        except Exception as error:  # noqa: BLE001 - the predicate's own, whatever it is
+            _log.error("approval_predicate.failed", tool=self.name, error=await safe_error_text(error))
+            return True
+
+    async def run(
+        self, arguments: Mapping[str, Any], context: ToolContext, *, executor: Executor | None = None
+    ) -> tuple[Text | Image | Document, ...]:
+        """Run the function and give its result as parts.
+
+        A sync function runs in a thread of `executor` (None: one that is shared), with the caller's context variables;
+        cancelling does not stop it. Raises InvalidArguments, TypeError for a result that a model can't be told,
+        TookTooLong after the tool's `timeout`, NoThread, and whatever the function raises.
+        """
+        function = cast("Callable[..., Any]", self._callable)
+        seconds = self.timeout.total_seconds()
+
+        def keywords() -> dict[str, Any]:
+            return self.arguments.keywords(arguments) | dict.fromkeys(self.context_parameters, context)
+
+        if user_code.is_async(function):
+            begun = partial(function, **await user_code.call(keywords, seconds=seconds, threads=executor))
+        else:
+            begun = partial(_with_keywords, function, keywords)
+        parts: tuple[Text | Image | Document, ...] = await user_code.call(
+            begun, seconds=seconds, finish=to_parts, threads=executor
+        )
+        return parts
+
+    @property
+    def _callable(self) -> Callable[P, R]:
+        if self.function is None:
+            raise InvalidTool(
+                f"Tool {self.name!r} has no function here: the client runs it.", cure="Answer the call instead."
+            )
+        return self.function
+
+
+@overload
+def tool(
+    function: Callable[P, R],
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    needs_approval: bool | Predicate = False,
+    effect: Effect = "idempotent",
+    timeout: timedelta | None = None,
+    patience: timedelta | None = None,
+    runs_on: RunsOn = "worker",
+    local: bool = False,
+    retry: Kinds = (),
+    options: ToolOptions | Mapping[str, Any] | None = None,
+) -> Tool[P, R]: ...
+
+
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    needs_approval: bool | Predicate = False,
+    effect: Effect = "idempotent",
+    timeout: timedelta | None = None,
+    patience: timedelta | None = None,
+    runs_on: RunsOn = "worker",
+    local: bool = False,
+    retry: Kinds = (),
+    options: ToolOptions | Mapping[str, Any] | None = None,
+) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+
+
+def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Make a tool of a function: `@tool`, `@tool(effect="once")` or `tool(function, effect="once")`.
+
+    - `name`, `description`: where the function's own name and docstring won't do.
+    - `needs_approval`: True, or a predicate, sync or async, that gets the dict of validated arguments.
+    - `effect`: what running it twice would mean: nothing (`read`), the same as once (`idempotent`), or harm (`once`).
+    - `timeout`: of one try, 10 minutes unless given; with `runs_on="client"`, of the answer, and none unless given.
+    - `patience`: of all tries together, 30 minutes or, where that is longer, one timeout.
+    - `runs_on`: with `client`, no worker runs it; the call waits until somebody answers it.
+    - `local`: run it within the conversation's own workflow task: quicker, for `read` tools that take a few seconds.
+    - `retry`: exception types of failures that pass, such as ConnectionError: tried again, as for `raise Retry()`.
+    - `options`: what providers are told of it beside the rest, such as ToolOptions(strict=True), or a dict of the same.
+
+    Raises InvalidTool.
+    """
+    refuse_unknown(_place(function), options, _OPTIONS, error=InvalidTool)
+    # A tool belongs to the module that made it, wherever its function comes from.
+    options.setdefault("_module", sys._getframe(1).f_globals.get("__name__", ""))
+    return partial(_make, **options) if function is None else _make(function, **options)
+
+
+def _make(
+    function: Callable[..., Any],
+    *,
+    _module: str,
+    name: str | None = None,
+    description: str | None = None,
+    patience: timedelta | None = None,
+    timeout: timedelta | None = None,
+    retry: Kinds = (),
+    options: ToolOptions | Mapping[str, Any] | None = None,
+    **more: Any,
+) -> Tool:
+    if isinstance(function, staticmethod):
+        function = function.__func__
+    _check_function(function)
+    name = _own_name(function) if name is None else name
+    signature = read_signature(function, context_type=ToolContext)
+    if timeout is None:
+        timeout = NO_TIMEOUT if more.get("runs_on") == "client" else DEFAULT_TIMEOUT
+    if patience is None:
+        patience = max(DEFAULT_PATIENCE, timeout) if isinstance(timeout, timedelta) else DEFAULT_PATIENCE
+    return Tool(
+        name=name,
+        description=signature.description if description is None else description,
+        arguments=signature.arguments,
+        function=function,
+        context_parameters=signature.context_parameters,
+        timeout=timeout,
+        patience=patience,
+        retry=kinds_of(retry),
+        options=ToolOptions.of(options, tool=name),
+        module=_module,
+        **more,
+    )
+
+
+_OPTIONS = (*(name for name in options_of(_make) if name not in {"function", "_module"}), *_PASSED_ON)
+
+
+def _place(function: Callable[..., Any] | None) -> str:
+    return "tool()" if function is None else f"tool() of {describe(function)}"
+
+
+def _with_keywords(function: Callable[..., Any], keywords: Callable[[], dict[str, Any]]) -> Any:
+    return function(**keywords())
+
+
+def _own_name(function: Callable[..., Any]) -> str:
+    named = function
+    while isinstance(named, partial):
+        named = named.func
+    name = getattr(named, "__name__", None)
+    if name is None or name == "<lambda>":
+        raise InvalidTool(f"{describe(function)} has no name of its own.", cure="Write tool(name='...')(it).")
+    return str(name)
+
+
+def _check_function(function: Any) -> None:
+    if isinstance(function, Tool):
+        raise InvalidTool(
+            f"{function.name!r} is a tool already.", cure="To change it, write dataclasses.replace(it, effect='once')."
+        )
+    if isinstance(function, type):
+        raise InvalidTool(f"{function.__name__} is a class.", cure="Make a tool of a function.")
+    if not callable(function):
+        raise InvalidTool(f"{function!r} can't be called.", cure="Make a tool of a function.")
+    target = unwrap(function)
+    if inspect.isgeneratorfunction(target) or inspect.isasyncgenfunction(target):
+        raise InvalidTool(f"Tool {describe(function)} yields.", cure="Return the whole result, such as a list.")
+
+
+def _check_name(name: object) -> None:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise InvalidTool(
+            f"{name!r} is no name for a tool: 1 to 64 of a-z, A-Z, 0-9, _ and -, not starting with a digit or -.",
+            cure="Give it one with tool(name='...').",
+        )
+    if name in names.RESERVED_TOOL_NAMES:
+        raise InvalidTool(
+            f"No tool can be called {name!r}: everturn itself uses that name.",
+            cure="Give it another with tool(name='...').",
+        )
+
+
+def _check_choice(made: Tool, option: str, choices: tuple[str, ...]) -> None:
+    value = getattr(made, option)
+    if value not in choices:
+        raise InvalidTool(f"Tool {made.name!r} has {option}={value!r}.", cure=f"Write one of {', '.join(choices)}.")
+
+
+def _check_duration(made: Tool, option: str) -> None:
+    value = getattr(made, option)
+    if why := durations.problem(value):
+        raise InvalidTool(f"Tool {made.name!r} has {option}={value!r}.", cure=why)
+
+
+def _check_approval(made: Tool) -> None:
+    predicate = made.needs_approval
+    if isinstance(predicate, bool):
+        return
+    try:
+        inspect.signature(predicate).bind({})
+    except ValueError:  # a builtin without a readable signature; callable all the same
+        return
+    except TypeError:
+        raise InvalidTool(
+            f"Tool {made.name!r} has needs_approval={predicate!r}.",
+            cure="Write True, False, or a function of one parameter, which gets the dict of arguments.",
+        ) from None

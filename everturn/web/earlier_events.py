@@ -1,0 +1,80 @@
+"""What a page shows besides events: where they begin, and what came before."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from everturn import temporal_errors
+from everturn.carryover import CarryOver
+from everturn.client.client import Client
+from everturn.errors import NotFound
+from everturn.history.reader import first_step, read_steps
+from everturn.history.steps import Started
+from everturn.history.transcript import Transcript, read_earlier
+from everturn.payloads import Start
+from everturn.records import Message
+
+KEPT_PASTS = 8
+"""A past is read whole and shown by pages: so many are kept for the next page."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """The latest run of a conversation: its events are told one by one, and what came before as messages."""
+
+    run_id: str
+    agent: str
+    earlier: int
+    """So many messages came before this run's own."""
+    paused: bool
+
+
+async def latest_run(client: Client, conversation_id: str) -> Run:
+    """Raises NotFound."""
+    run_id = await client.conversation(conversation_id).latest_run()
+    start = await _start_of(client, conversation_id, run_id)
+    carry = start.carry or CarryOver()
+    earlier = carry.length + len(_behind(carry))
+    return Run(run_id=run_id, agent=start.agent, earlier=earlier, paused=carry.paused)
+
+
+class Pasts:
+    """The messages before a run, which never change."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._kept: OrderedDict[tuple[str, str], list[Message]] = OrderedDict()
+
+    async def before(self, conversation_id: str, run_id: str) -> list[Message]:
+        """Raises NotFound where their history is gone."""
+        key = (conversation_id, run_id)
+        if key not in self._kept:
+            self._kept[key] = await self._read(*key)
+        self._kept.move_to_end(key)
+        while len(self._kept) > KEPT_PASTS:
+            self._kept.popitem(last=False)
+        return self._kept[key]
+
+    async def _read(self, conversation_id: str, run_id: str) -> list[Message]:
+        transcript, behind = Transcript(), tuple[Message, ...]()
+        with temporal_errors.explained(self._client.temporal, conversation_id):
+            # To the end of the run: it may have brought the earlier messages into itself.
+            async for step in read_steps(self._client.temporal, conversation_id, run_id=run_id):
+                transcript.take(step)
+                if isinstance(step, Started) and step.start.carry:
+                    behind = _behind(step.start.carry)
+            return [*await read_earlier(self._client.temporal, conversation_id, transcript), *behind]
+
+
+def _behind(carry: CarryOver) -> tuple[Message, ...]:
+    """What was handed over of what no model has seen."""
+    results = carry.open.results if carry.open else ()
+    return (*carry.unseen, *([Message(role="tool", parts=results)] if results else ()), *carry.inbox)
+
+
+async def _start_of(client: Client, conversation_id: str, run_id: str) -> Start:
+    with temporal_errors.explained(client.temporal, conversation_id):
+        if started := await first_step(client.temporal, conversation_id, run_id):
+            return started.start
+    raise NotFound(f"The history of conversation {conversation_id!r} has no beginning.")

@@ -1,0 +1,134 @@
+"""What a page may ask for: one model for each request body, which says what is to be done."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from pydantic import BaseModel, ConfigDict, JsonValue, StringConstraints
+
+from everturn.client.client import Client
+from everturn.client.conversation import Conversation
+from everturn.errors import Ended
+from everturn.web.earlier_events import latest_run
+
+Name = Annotated[str, StringConstraints(min_length=1, max_length=1000, pattern=r"^[^\x00-\x1f\x7f]+$")]
+By = Annotated[str, StringConstraints(max_length=200, strip_whitespace=True, pattern=r"^[^\x00-\x1f\x7f]*$")]
+Text = Annotated[str, StringConstraints(min_length=1)]
+
+
+class Post(BaseModel):
+    """`by`: who does it; empty for whoever runs `everturn web`."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    by: By = ""
+
+    async def do(self, client: Client) -> dict[str, Any]:
+        raise NotImplementedError
+
+
+class Begin(Post):
+    agent: Name
+    message: Text
+    id: Name | None = None
+    message_id: Name | None = None
+
+    async def do(self, client: Client) -> dict[str, Any]:
+        started = await client.start(self.agent, self.message, id=self.id, message_id=self.message_id, stream=True)
+        return {"id": started.id}
+
+
+class About(Post):
+    """A post about the conversation with this id."""
+
+    conversation: Annotated[str, StringConstraints(min_length=1, max_length=1000)]
+    """Whatever its id: others may have started it."""
+
+    async def do(self, client: Client) -> dict[str, Any]:
+        return {"call_ids": await self.tell(client.conversation(self.conversation)) or ()}
+
+    async def tell(self, conversation: Conversation) -> tuple[str, ...] | None:
+        raise NotImplementedError
+
+
+class Say(About):
+    """A message; a conversation that is over is revived by it."""
+
+    text: Text
+    message_id: Name
+
+    async def do(self, client: Client) -> dict[str, Any]:
+        try:
+            await client.conversation(self.conversation).send(self.text, message_id=self.message_id, stream=True)
+        except Ended:
+            agent = (await latest_run(client, self.conversation)).agent
+            await client.send(agent, self.text, id=self.conversation, message_id=self.message_id, stream=True)
+        return {"id": self.conversation}
+
+
+class Approve(About):
+    call_id: Name
+    arguments: dict[str, JsonValue] | None = None
+    expected: dict[str, JsonValue] | None = None
+    note: str | None = None
+
+    async def tell(self, conversation: Conversation) -> tuple[str, ...]:
+        return await conversation.approve(self.call_id, self.arguments, self.note, expected=self.expected)
+
+
+class Deny(About):
+    call_id: Name
+    reason: str | None = None
+
+    async def tell(self, conversation: Conversation) -> tuple[str, ...]:
+        return await conversation.deny(self.call_id, self.reason)
+
+
+class Answer(About):
+    call_id: Name
+    content: JsonValue
+    is_error: bool = False
+
+    async def tell(self, conversation: Conversation) -> tuple[str, ...]:
+        return await conversation.answer(self.call_id, self.content, is_error=self.is_error)
+
+
+class Pause(About):
+    reason: str | None = None
+
+    async def tell(self, conversation: Conversation) -> None:
+        await conversation.pause(self.reason)
+
+
+class Resume(About):
+    model: Name | None = None
+
+    async def tell(self, conversation: Conversation) -> None:
+        await conversation.resume(model=self.model)
+
+
+class CancelTurn(About):
+    reason: str | None = None
+
+    async def tell(self, conversation: Conversation) -> None:
+        await conversation.cancel_turn(self.reason)
+
+
+class Close(About):
+    reason: str | None = None
+
+    async def tell(self, conversation: Conversation) -> None:
+        await conversation.close(self.reason)
+
+
+POSTS: Final[dict[str, type[Post]]] = {
+    "start": Begin,
+    "message": Say,
+    "approve": Approve,
+    "deny": Deny,
+    "answer": Answer,
+    "pause": Pause,
+    "resume": Resume,
+    "cancel_turn": CancelTurn,
+    "close": Close,
+}

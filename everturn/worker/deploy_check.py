@@ -1,0 +1,96 @@
+"""Before a deploy: do the new code and its agents still fit the conversations that run?"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from everturn import names
+from everturn.agent import Agent, with_sub_agents
+from everturn.carryover import planned
+from everturn.client.client import Client
+from everturn.errors import EverturnError
+from everturn.history import reader, steps
+from everturn.plans import PlannedCall, RunTool
+from everturn.records import ToolCall
+from everturn.tools.schema import InvalidArguments
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """What a running conversation would meet with these agents."""
+
+    conversation: str
+    problem: str
+
+
+@dataclass
+class _Plan:
+    """What a conversation was planned with: its agent, and the calls that have no result yet."""
+
+    agent: str = ""
+    calls: dict[str, tuple[ToolCall, PlannedCall]] | None = None
+
+    def take(self, step: steps.Step) -> None:
+        match step:
+            case steps.Started(start=start):
+                self.agent = start.agent
+                self.calls = start.carry.open.planned if start.carry and start.carry.open else None
+            case steps.TurnFinished(reply=reply):
+                self.calls = planned(reply.message.tool_calls, reply.plan)
+            case steps.ToolFinished(result=result):
+                (self.calls or {}).pop(result.call_id, None)
+            case steps.Commanded(name=names.DENY | names.ANSWER, payload=payload):
+                (self.calls or {}).pop(str(payload.get("call_id")), None)
+            case steps.TurnStarted() | steps.Commanded(name=names.CANCEL_TURN):
+                self.calls = None
+            case _:
+                pass
+
+
+async def conflicts(client: Client, agents: Sequence[Agent]) -> AsyncIterator[Conflict]:
+    """Every conflict of the conversations that run on the client's task queue. Reads the history of each, and replays
+    it with this code."""
+    # Replaying takes the workflow's code, which nothing else here needs.
+    from everturn.testing.replay import replay_history
+
+    by_name = with_sub_agents(agents)
+    query = (
+        f"WorkflowType = '{names.CONVERSATION}' AND ExecutionStatus = 'Running' AND TaskQueue = '{client.task_queue}'"
+    )
+    async for execution in client.temporal.list_workflows(query):
+        try:
+            recorded = await client.temporal.get_workflow_handle(execution.id, run_id=execution.run_id).fetch_history()
+            await replay_history(recorded, data_converter=client.temporal.data_converter)
+            plan = _Plan()
+            async for step in reader.read_steps(client.temporal, execution.id, run_id=execution.run_id):
+                plan.take(step)
+        except EverturnError as error:
+            yield Conflict(execution.id, error.message.removeprefix(f"{execution.id} "))
+            continue
+        for problem in _problems(plan, by_name):
+            yield Conflict(execution.id, problem)
+
+
+def _problems(plan: _Plan, agents: Mapping[str, Agent]) -> list[str]:
+    agent = agents.get(plan.agent)
+    if agent is None:
+        return [f"its agent {plan.agent!r} is not hosted; these are: {', '.join(sorted(agents)) or 'none'}"]
+    problems = [_problem(agent, call, planned) for call, planned in (plan.calls or {}).values()]
+    return [problem for problem in problems if problem]
+
+
+def _problem(agent: Agent, call: ToolCall, planned: PlannedCall) -> str:
+    """What is wrong with an open call; empty where nothing is."""
+    if not isinstance(planned, RunTool):
+        return ""
+    tool = agent.tool(call.name)
+    if tool is None:
+        return f"call {call.call_id!r} is for the tool {call.name}, which agent {agent.name!r} no longer has"
+    if tool.effect != planned.effect:
+        return f"call {call.call_id!r} was planned with effect {planned.effect!r}, and {call.name} has {tool.effect!r}"
+    try:
+        tool.check(call.arguments)
+    except InvalidArguments as error:
+        return f"call {call.call_id!r} no longer fits the schema of {call.name}: {str(error).splitlines()[0]}"
+    return ""

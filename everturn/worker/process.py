@@ -1,0 +1,148 @@
+"""The worker process: what `python worker.py` and `everturn worker` share."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from datetime import timedelta
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+from everturn import logs
+from everturn.errors import InvalidSetting, Unreachable
+from everturn.settings import Settings
+
+if TYPE_CHECKING:
+    from everturn.client.client import Client
+
+GRACE_SECONDS = 10.0
+"""Beyond its drain, for a process to end by itself."""
+
+_RECONNECT_SECONDS: Final = 0.5
+_REMIND_SECONDS: Final = 30.0
+
+
+def run(main: Coroutine[Any, Any, None]) -> None:
+    """`asyncio.run`, on uvloop where it is installed: a tenth less CPU for each turn (extra `everturn[fast]`). What it
+    waits for afterwards, such as a thread that reads from a disk that is gone, is given GRACE_SECONDS."""
+    loops: Callable[[], asyncio.AbstractEventLoop] | None = None
+    with suppress(ImportError):
+        from uvloop import new_event_loop as loops
+    status = 1
+    with ExitStack() as at_the_end, asyncio.Runner(loop_factory=loops) as runner:
+        try:
+            runner.run(main)
+            status = 0
+        finally:
+            timer = threading.Timer(GRACE_SECONDS, end_process, [status])
+            timer.daemon = True
+            timer.start()
+            at_the_end.callback(timer.cancel)
+
+
+@contextmanager
+def ended_by_force(*, after: timedelta) -> Iterator[None]:
+    """Once SIGINT or SIGTERM comes, the process has so long to leave the block, and GRACE_SECONDS. Then it ends all the
+    same: a tool that blocks the event loop would keep it from ever draining. To be entered in the main thread, once the
+    other handlers of these signals are set."""
+    left, inner = threading.Event(), {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    asked = False
+
+    def end() -> None:
+        if not left.wait(after.total_seconds() + GRACE_SECONDS):
+            log, cure = logs.get_logger("everturn.worker"), "A tool blocks the event loop, or never ends."
+            log.error("worker.stuck", seconds=round(after.total_seconds() + GRACE_SECONDS, 1), cure=cure)
+            end_process(1)
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        nonlocal asked
+        if not asked:
+            asked = True
+            threading.Thread(target=end, name="everturn-end", daemon=True).start()
+        if callable(before := inner[signal.Signals(number)]):
+            before(number, frame)
+
+    for number in inner:
+        signal.signal(number, handle)
+    try:
+        yield
+    finally:
+        left.set()
+
+
+def end_process(status: int) -> NoReturn:
+    """Ends it with this exit status, once everything is closed.
+
+    Not sys.exit, which waits for threads: a tool that hangs would keep its process from ever ending.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(status)
+
+
+async def serve(settings: Settings) -> None:
+    """Host the agents that the settings name until SIGINT or SIGTERM, and drain. Waits for the server. Raises
+    EverturnError."""
+    prepare(settings)
+    if not settings.agents:
+        raise InvalidSetting(
+            "No agents to host.", cure="Set EVERTURN_AGENTS to module:agent or to Python files, with commas between."
+        )
+    # Only now: the SDK and our own rooms take half a second to import, and a bad setting should not wait for them.
+    from everturn.client.client import Client
+    from everturn.loading import load_agents
+    from everturn.worker.worker import Worker
+
+    agents = [agent for spec in settings.agents for agent in load_agents(spec)]
+    client = await _reached(Client.connect)
+    await Worker(client, agents=agents, task_queue=settings.task_queue).run()
+
+
+async def _reached(connect: Callable[[], Awaitable[Client]]) -> Client:
+    """A client as soon as the server is there, however long that takes: a worker that starts during an outage is ready
+    when it is over. A wrong address looks the same, so the log says again and again what it waits for."""
+    log, told_at = logs.get_logger("everturn.worker"), -_REMIND_SECONDS
+    while True:
+        try:
+            return await connect()
+        except Unreachable as error:
+            if time.monotonic() - told_at >= _REMIND_SECONDS:
+                told_at = time.monotonic()
+                log.warning("server.unreachable", error=error.message, cure=error.cure, why=str(error.__cause__)[:200])
+        await asyncio.sleep(_RECONNECT_SECONDS)
+
+
+def prepare(settings: Settings) -> None:
+    """Logs and metrics, as a process needs them before its first Temporal client. Raises InvalidSetting."""
+    logs.configure(format=settings.log, level=settings.log_level)
+    if settings.metrics:
+        from everturn.worker.metrics import expose
+
+        expose(settings.metrics)
+    else:
+        logs.forward_core_logs()
+
+
+async def check(settings: Settings) -> None:
+    """Raise Unreachable unless a worker on this machine is polling: a container's health check."""
+    from temporalio.service import RPCError
+
+    from everturn.client.client import Client
+    from everturn.client.pollers import polling
+
+    temporal = (await Client.connect()).temporal
+    try:
+        pollers = await polling(temporal, settings.task_queue)
+    except RPCError as error:
+        raise Unreachable(f"Temporal does not describe the task queue {settings.task_queue!r}: {error}.") from error
+    here = "@" + socket.gethostname()  # Temporal's identity of a worker: pid@host
+    if not any(poller.identity.endswith(here) for poller in pollers):
+        raise Unreachable(f"No worker on this machine polls the task queue {settings.task_queue!r}.")

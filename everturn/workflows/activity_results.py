@@ -1,0 +1,74 @@
+"""Results are read here and not by the SDK, which fails the workflow if it can't read one.
+
+Whether a result could be read is a part of the history. Other code, or a worker with another storage, may be able to
+read it later; but the conversation went on without it, and has to do so in each replay.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, TypeVar
+
+from temporalio import workflow
+from temporalio.common import RawValue
+
+from everturn.logs import workflow_log
+from everturn.records import explain
+from everturn.workflows.cancellation import or_cancelled
+
+V = TypeVar("V")
+
+ELSEWHERE = (
+    "If another version of the code wrote it, deploy that one; if it is in a storage, set EVERTURN_STORAGE alike on "
+    "all workers."
+)
+CURE = f"{ELSEWHERE} Then resume: it is read again, and if it still can't be, asked for again."
+
+
+class Unreadable(Exception):
+    def __init__(self, why: str, raw: RawValue | None = None) -> None:
+        super().__init__(why)
+        self.why = why
+        self.raw = raw
+        """To be read again, when a person has seen to it."""
+
+
+class Reading:
+    """Reads results. Each reading has a number, by which the history says that it failed."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    async def result(self, handle: asyncio.Task[Any], kind: type[V], what: str) -> V:
+        """The result of an activity or child that was started with `result_type=RawValue`. Raises Unreadable, and what
+        the handle raises."""
+        return self.read(await or_cancelled(handle), kind, what)
+
+    def read(self, raw: RawValue | None, kind: type[V], what: str) -> V:
+        """Raises Unreadable, here and in each replay."""
+        self._count += 1
+        marker, replaying = f"unreadable {self._count}", workflow.unsafe.is_replaying()
+        failed_before = replaying and workflow.patched(marker)
+        value, why = _read(raw, kind)
+        if failed_before:
+            raise Unreadable(f"{what} can't be read: {why or 'it could not, when it came'}", raw)
+        if value is not None:
+            return value
+        if replaying:
+            # Another worker could. This fails the workflow task, which one that can read it takes over.
+            raise RuntimeError(f"{what} was read before, and can't be read by this worker: {why}. {ELSEWHERE}")
+        workflow.patched(marker)
+        workflow_log("result.unreadable", level="error", what=what, why=why)
+        raise Unreadable(f"{what} can't be read: {why}", raw)
+
+
+def _read(raw: RawValue | None, kind: type[V]) -> tuple[V | None, str]:
+    """The value, or why it can't be read."""
+    if raw is None:
+        return None, "it is empty"
+    try:
+        value = workflow.payload_converter().from_payload(raw.payload, kind)
+    except Exception as error:  # noqa: BLE001 - converters raise all kinds
+        return None, explain(error) if isinstance(error, ValueError) else getattr(error, "message", "") or repr(error)
+    # An encoding such as `null` is of no type.
+    return (value, "") if isinstance(value, kind) else (None, f"it is a {type(value).__name__}")

@@ -1,0 +1,81 @@
+"""Waiting for a worker that hosts what is to run: silently for some seconds, then shown in the status."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import TypeVar
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError
+
+from everturn.workflows import tool_results
+from everturn.workflows.approvals import iso
+from everturn.workflows.eager_dispatch import by_the_queue
+
+R = TypeVar("R")
+
+PATIENCE = timedelta(minutes=30)
+"""For a worker that hosts the agent of a model turn. It is the default of Patience.model: what the agent says itself, a
+worker that lacks it can't know. Only tries spend patience: time without any worker does not."""
+
+FIRST_DELAY_SECONDS = 1.0
+LONGEST_DELAY_SECONDS = 120.0
+
+Start = Callable[[float | None], Awaitable[R]]
+"""Schedules the activity, given its `hand_back_for`, and waits for its result."""
+
+
+class Hosts:
+    def __init__(self, on_change: Callable[[], None]) -> None:
+        self._awaited: dict[str, tuple[str, str | None]] = {}
+        """Cause and cure, by what is to run."""
+        self._on_change = on_change
+
+    @property
+    def cause(self) -> str | None:
+        """What is waited for, in words; None if nothing is."""
+        return next((cause for cause, _ in self._awaited.values()), None)
+
+    @property
+    def cure(self) -> str | None:
+        return next((cure for _, cure in self._awaited.values()), None)
+
+    async def find(self, what: str, start: Start[R], *, patience: float | None = None, retried: bool = True) -> R:
+        """What `start` brings once a worker hosts it. Raises the last ActivityError once patience is over.
+
+        `patience`: in seconds; None: PATIENCE. `retried`: Temporal tries the activity again by itself, so that waiting
+        costs no events.
+        """
+        try:
+            return await start(None)
+        except ActivityError as error:
+            if not tool_results.not_hosted(error):
+                raise
+            self._show(what, error)
+        longest = PATIENCE.total_seconds() if patience is None else patience
+        try:
+            with by_the_queue():
+                return await (start(longest) if retried else self._rounds(start, longest))
+        finally:
+            del self._awaited[what]
+            self._on_change()
+
+    async def _rounds(self, start: Start[R], patience: float) -> R:
+        delay = FIRST_DELAY_SECONDS
+        while patience > delay:
+            await workflow.sleep(delay, summary="until a worker has the tool")
+            patience -= delay
+            try:
+                return await start(None)
+            except ActivityError as error:
+                if not tool_results.not_hosted(error):
+                    raise
+            delay = min(2 * delay, LONGEST_DELAY_SECONDS)
+        await workflow.sleep(max(patience, 0.001), summary="until a worker has the tool")
+        return await start(0.0)
+
+    def _show(self, what: str, error: ActivityError) -> None:
+        cause = f"{tool_results.cause_of(error)} One is looked for since {iso(workflow.now())}."
+        self._awaited[what] = (cause, tool_results.detail(error, "cure"))
+        self._on_change()

@@ -1,0 +1,63 @@
+"""Decisions by signal that come before their call waits for one.
+
+In a workflow task, Temporal delivers signals before everything else. So a decision that arrives together with the reply
+that it is about comes too early; after a reset, which applies signals again, it always does. And while one person's
+decision is being checked by the agent's policy, another person's waits for the outcome of the check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from temporalio import workflow
+
+from everturn.workflows.handlers import Later
+
+MAX_HELD = 256
+
+
+@dataclass(frozen=True)
+class _Early:
+    call_id: str
+    at: float
+    """The time of the workflow task in which it came."""
+    later: Later
+    waits: bool
+    """It waits for the check of another decision. If False, it is given up after its workflow task: it can't be meant
+    for a call that nobody could know of when it was sent."""
+
+
+class Held:
+    def __init__(self) -> None:
+        self._early: list[_Early] = []
+
+    def keep(self, call_id: str, later: Later, *, waits: bool) -> bool:
+        self._give_up(lambda one: one.waits or one.at == workflow.time())
+        if len(self._early) >= MAX_HELD:
+            return False
+        self._early.append(_Early(call_id, workflow.time(), later, waits))
+        return True
+
+    def release(self, call_id: str, *, until: Callable[[], bool]) -> None:
+        """The call waits now: tries its decisions in the order in which they came, `until` one was taken."""
+        self._give_up(lambda one: one.call_id != call_id or one.waits or one.at == workflow.time())
+        while not until() and (first := next((one for one in self._early if one.call_id == call_id), None)):
+            self._early.remove(first)
+            first.later("")
+        self._early = [replace(one, waits=True) if one.call_id == call_id else one for one in self._early]
+
+    @property
+    def any_to_take(self) -> bool:
+        """Whether one of them may yet be taken."""
+        return any(one.waits or one.at == workflow.time() for one in self._early)
+
+    def settled(self, call_id: str | None = None) -> None:
+        """The decision on the call is final, or on all calls: other decisions on it are too late."""
+        self._give_up(lambda one: call_id is not None and one.call_id != call_id)
+
+    def _give_up(self, keeps: Callable[[_Early], bool]) -> None:
+        lost = [one for one in self._early if not keeps(one)]
+        self._early = [one for one in self._early if keeps(one)]
+        for one in lost:
+            one.later(f"Call {one.call_id!r} did not wait for it.")

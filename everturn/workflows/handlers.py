@@ -1,0 +1,149 @@
+"""What people send to a conversation: one table of names, each a signal and an update with the same payload.
+
+An update is validated and answers, or is refused with a reason. A signal that can't be taken is logged and changes
+nothing; one that only comes too early may be held until it can. Neither can fail a workflow task, whatever it carries.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from temporalio import workflow
+from temporalio.exceptions import ApplicationError
+
+from everturn import names
+from everturn.logs import workflow_log
+from everturn.payloads import Withdrawal
+from everturn.records import Record, explain
+from everturn.storage.data_converter import NoValue
+
+REMEMBERED = 1000
+"""Ids of withdrawn updates. Such an update comes in the next workflow task, or never."""
+
+MOST_LOGGED = 20
+"""Signals of one workflow task that are passed over and have a log line each: thousands can come at once, and Temporal
+gives the task two seconds."""
+
+P = TypeVar("P", bound=Record)
+
+Later = Callable[[str], None]
+"""Takes a signal that was held; if it is given a reason, or finds one, logs why the signal can't be taken."""
+
+
+class Commands:
+    """What a conversation takes, and which of it was withdrawn."""
+
+    def __init__(self) -> None:
+        self.updates = 0
+        """So many were taken in this run."""
+        self.lost = ""
+        """Why a signal can't be read here, though another worker may; the conversation waits for a person."""
+        self._signals = 0
+        self._ignored = 0
+        """Signals of this workflow task that were passed over."""
+        self._withdrawn: dict[str, None] = {}
+        workflow.set_signal_handler(names.WITHDRAW, self._withdraw)
+
+    def accept(
+        self,
+        name: str,
+        payload_type: type[P],
+        *,
+        objection: Callable[[P], str | None],
+        take: Callable[[P], dict[str, Any]],
+        hold: Callable[[P, Later], bool] | None = None,
+    ) -> None:
+        """Takes `name` as a signal and as an update. `objection` says why a payload can't be taken, or None.
+
+        `hold` is asked about a signal that can't be taken now: True if it keeps it for later."""
+
+        def check(*inputs: Any) -> None:
+            update = workflow.current_update_info()
+            if update and update.id in self._withdrawn:
+                raise ApplicationError("It was withdrawn.", type=names.WITHDRAWN, non_retryable=True)
+            _, problem = _read(payload_type, inputs, objection)
+            if problem:
+                raise ApplicationError(problem, type="Refused", non_retryable=True)
+
+        def on_update(*inputs: Any) -> dict[str, Any]:
+            self.updates += 1
+            return take(read(payload_type, inputs))
+
+        def on_signal(*inputs: Any) -> None:
+            if why := self._lost(inputs):
+                self.lost = f"A {name!r} signal can't be read: {why}"
+                workflow_log("signal.unreadable", level="error", signal=name, why=why)
+                return
+            payload, problem = _read(payload_type, inputs, objection)
+            if payload is None or problem is None:
+                take_or_ignore(payload, problem)
+            elif hold is None or not hold(payload, lambda late: take_or_ignore(payload, late or objection(payload))):
+                take_or_ignore(None, problem)
+
+        def take_or_ignore(payload: P | None, problem: str | None) -> None:
+            if payload is None or problem:
+                self._ignore(name, problem)
+            else:
+                take(payload)
+
+        workflow.set_signal_handler(name, on_signal)
+        workflow.set_update_handler(name, on_update, validator=check)
+
+    def _lost(self, inputs: tuple[Any, ...]) -> str:
+        """Why this worker can't get at a signal's input; empty if it can, or if no worker could. Each replay has the
+        same answer, even on a worker that can read it."""
+        self._signals += 1
+        marker, replaying = f"unreadable signal {self._signals}", workflow.unsafe.is_replaying()
+        if replaying and workflow.patched(marker):
+            return "it could not be read when it came"
+        lost = next((value.why for value in inputs if isinstance(value, NoValue) and value.elsewhere), "")
+        if lost and replaying:
+            raise RuntimeError(f"A signal was read before, and can't be read by this worker: {lost}")
+        if lost:
+            workflow.patched(marker)
+        return lost
+
+    def _ignore(self, name: str, why: str | None) -> None:
+        self._ignored += 1
+        if self._ignored == 1:
+            asyncio.get_running_loop().call_soon(self._count_ignored)  # after the other signals of this task
+        if self._ignored <= MOST_LOGGED:
+            workflow_log("signal.ignored", level="warning", signal=name, why=why)
+
+    def _count_ignored(self) -> None:
+        more, self._ignored = self._ignored - MOST_LOGGED, 0
+        if more > 0:
+            workflow_log("signal.ignored", level="warning", more=more)
+
+    def _withdraw(self, *inputs: Any) -> None:
+        withdrawal, problem = _read(Withdrawal, inputs, lambda _: None)
+        if withdrawal is None:
+            self._ignore(names.WITHDRAW, problem)
+            return
+        self._withdrawn[withdrawal.update_id] = None
+        if len(self._withdrawn) > REMEMBERED:
+            self._withdrawn.pop(next(iter(self._withdrawn)))
+
+
+def read(payload_type: type[P], inputs: tuple[Any, ...]) -> P:
+    """The one input as its record; raises ValueError with a sentence that says what is wrong with it."""
+    if len(inputs) > 1:
+        raise ValueError(f"it takes one input, got {len(inputs)}")
+    value = inputs[0] if inputs and inputs[0] is not None else {}
+    if isinstance(value, NoValue):
+        raise ValueError(value.why)
+    if not isinstance(value, dict):
+        raise ValueError(f"its input is a JSON object, got {value!r:.100}")
+    return payload_type.model_validate(value)
+
+
+def _read(
+    payload_type: type[P], inputs: tuple[Any, ...], objection: Callable[[P], str | None]
+) -> tuple[P | None, str | None]:
+    try:
+        payload = read(payload_type, inputs)
+    except ValueError as error:
+        return None, explain(error)
+    return payload, objection(payload)

@@ -1,0 +1,71 @@
+"""What a run is started with. A first run that can't read it fails; one that continues another waits for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from temporalio import workflow
+
+from everturn.cutting import cut
+from everturn.payloads import Start
+from everturn.records import Message, explain
+from everturn.sizes import MARGIN_BYTES, MAX_PAYLOAD_BYTES, size_of
+from everturn.storage.data_converter import NoValue
+from everturn.workflows import handlers
+
+MARKER = "unreadable start"
+"""The patch marker by which the history says that the run could not read its input."""
+
+
+@dataclass(frozen=True)
+class Opening:
+    start: Start
+    problem: str = ""
+    """What is wrong with it, in words; empty if nothing is."""
+    handed: dict[str, Any] = field(default_factory=dict)
+    """The input as it came from the run before, if it can't be read. Other code may be able to."""
+
+    def handed_on(self, inbox: Iterable[Message]) -> dict[str, Any]:
+        """The same, with the messages that came meanwhile."""
+        carry = self.handed["carry"]
+        room = MAX_PAYLOAD_BYTES - MARGIN_BYTES - size_of(self.handed)
+        more = [message.model_dump(mode="json") for message in cut(tuple(inbox), max(0, room))]
+        return {**self.handed, "carry": {**carry, "inbox": [*carry.get("inbox", ()), *more]}}
+
+
+def read(inputs: tuple[Any, ...]) -> Opening:
+    given = inputs[0] if inputs else None
+    if isinstance(given, NoValue) and given.elsewhere:
+        # This fails the workflow task, which a worker with the right storage takes over.
+        raise RuntimeError(f"What this conversation was started with can't be had: {given.why}")
+    start, why = _read(inputs)
+    handed = given if isinstance(given, dict) and isinstance(given.get("carry"), dict) else {}
+    replaying = workflow.unsafe.is_replaying()
+    if handed and replaying and workflow.patched(MARKER):
+        why = why or "it could not, when the run began"
+    elif handed and why and replaying:
+        raise RuntimeError(f"What the run before handed over was read before, by another version of the code: {why}")
+    elif handed and why:
+        workflow.patched(MARKER)
+    if start and not why:
+        return Opening(start)
+    problem = (
+        f"What the run before handed over can't be read: {why}"
+        if handed
+        else f"This conversation can't start: {why}. "
+        'Its input is {"agent": "NAME", "message": "…"}; see docs/reference/wire.md.'
+    )
+    return Opening(Start.model_construct(agent=""), problem, handed)
+
+
+def _read(inputs: tuple[Any, ...]) -> tuple[Start | None, str]:
+    """What the run is started with, or why it can't be."""
+    try:
+        start = handlers.read(Start, inputs)
+    except ValueError as error:
+        return None, explain(error)
+    if not start.message and start.keep_open is None and not start.carry:
+        return None, "message: a conversation that is not kept open needs one"
+    return start, ""

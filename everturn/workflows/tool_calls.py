@@ -1,0 +1,330 @@
+"""One reply's tool calls: each passes its gate, runs as an activity, and comes back as a ToolResult in any case."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar, assert_never
+
+from temporalio import workflow
+from temporalio.common import RawValue
+from temporalio.exceptions import (
+    ActivityError,
+    ApplicationError,
+    ChildWorkflowError,
+    FailureError,
+    WorkflowAlreadyStartedError,
+    is_cancelled_exception,
+)
+
+from everturn import names
+from everturn.carryover import Asked, OpenReply
+from everturn.payloads import INVALID_EDIT, DecisionCheck, ModelReply, ToolRequest
+from everturn.plans import AwaitAnswer, PlannedCall, RefuseCall, RunAgent, RunTool
+from everturn.records import Decision, Outcome, ToolCall, ToolResult
+from everturn.sizes import MAX_OUTCOME_BYTES, MAX_RESULT_BYTES, size_of
+from everturn.subagents import result_of
+from everturn.workflows import tool_results, web_ui
+from everturn.workflows.activity_results import Reading, Unreadable
+from everturn.workflows.approvals import Desk
+from everturn.workflows.awaited_worker import Hosts, Start
+from everturn.workflows.cancellation import together
+from everturn.workflows.chain import Chain
+from everturn.workflows.history_budget import Room
+from everturn.workflows.subagents import SubAgents
+from everturn.workflows.timeouts import check_options, local_options, tool_options
+
+R = TypeVar("R")
+
+Stalled = Callable[[str, str | None], Awaitable[None]]
+"""Given a cause and a cure: waits until somebody has seen to it."""
+
+
+class Calls:
+    """The calls of the reply at hand. They run at the same time; their results come in the order of the calls."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        agents: SubAgents,
+        reading: Reading,
+        hosts: Hosts,
+        *,
+        chain: Chain,
+        carried: OpenReply,
+        on_outcome: Callable[[Outcome], None],
+        stalled: Stalled,
+    ) -> None:
+        self.chain = chain
+        self._reading = reading
+        self._room = Room()
+        self._desk = desk
+        self._agents = agents
+        self._hosts = hosts
+        self._stalled = stalled
+        self._on_outcome = on_outcome
+        self._open = carried.calls
+        self._results = {result.call_id: result for result in carried.results}
+        self._carried = {one.call_id: one for one in carried.waits}
+        """What calls waited for in the run before, until they wait for it again."""
+        self._running: set[str] = set()
+        """Those whose run was begun. One that is cut short may have taken effect."""
+        self._chain_ids = {one.call_id: one.chain_id for one in carried.waits if one.chain_id}
+        """Of the calls that ran: a call that a person lets run again is still the same."""
+        self.recorded = set(self._results)
+        """Those whose result stands in the event of its tool's activity, in the marker of a local one, in the event of
+        its agent's conversation, or in the run's start."""
+        desk.expects = self._expects
+
+    async def settle(
+        self,
+        planned: tuple[PlannedCall, ...],
+        *,
+        agent: str,
+        turn: int,
+        at_once: int,
+        meanwhile: Coroutine[Any, Any, None],
+    ) -> tuple[ToolResult, ...]:
+        """A result for every open call, at most `at_once` tools running at a time. `meanwhile` ends once they have."""
+        self._agent, self._turn, self._slots = agent, turn, asyncio.Semaphore(at_once)
+        plans = {plan.call_id: plan for plan in planned}
+        unplanned = "This call has no plan, so it did not run. Call again."
+        await together(
+            *(
+                self._settle_one(call, plans.get(call.call_id) or RefuseCall(call_id=call.call_id, text=unplanned))
+                for call in self._open
+                if call.call_id not in self._results
+            ),
+            meanwhile,
+        )
+        return self.close("")
+
+    def open(self, reply: ModelReply) -> None:
+        """Takes the reply's calls in hand: from here on, each will have a result."""
+        self._open = reply.message.tool_calls
+        self._results, self.recorded, self._running, self._chain_ids = {}, set(), set(), {}
+
+    @property
+    def settled(self) -> bool:
+        return len(self._results) >= len(self._open)
+
+    @property
+    def only_wait(self) -> bool:
+        """Nothing of the reply runs, and no decision is on its way: what has no result waits for a person."""
+        known = self._results.keys() | self._desk.undecided.keys()
+        return not self.settled and not self._desk.holds and all(call.call_id in known for call in self._open)
+
+    def handed_on(self, *, limit: str | None) -> OpenReply:
+        """The reply as another run can take it up, while its calls only wait."""
+        waiting = self._desk.undecided
+        ids = self._chain_ids
+        return OpenReply(
+            calls=self._open,
+            plan=tuple(one.plan for one in waiting.values()),
+            waits=tuple(one.asked.model_copy(update={"chain_id": ids.get(key, "")}) for key, one in waiting.items()),
+            results=tuple(self._results.values()),
+            told=tuple(call_id for call_id in self._results if call_id in self.recorded),
+            refused_edits=self._desk.refused_edits,
+            limit=limit,
+        )
+
+    def close(self, why: str) -> tuple[ToolResult, ...]:
+        """The results, in order; a call that has none is told that it was cut short, and why."""
+        results = tuple(self._results.get(call.call_id) or self._cut_short(call, why) for call in self._open)
+        self._open = ()
+        self._desk.settle_all()
+        return results
+
+    def _expects(self, call_id: str) -> bool:
+        """Whether a call may yet begin to wait: one of the reply at hand that was not begun, or of one to come."""
+        known = any(call.call_id == call_id for call in self._open)
+        return not self._open or (known and call_id not in self._results.keys() | self._running)
+
+    def _cut_short(self, call: ToolCall, why: str) -> ToolResult:
+        return ToolResult.cut_short(call, why, running=call.call_id in self._running)
+
+    async def _settle_one(self, call: ToolCall, plan: PlannedCall) -> None:
+        self._results[call.call_id] = await self._result(call, plan)
+
+    async def _result(self, call: ToolCall, plan: PlannedCall) -> ToolResult:
+        match plan:
+            case RefuseCall():
+                return tool_results.answered(call, plan.text)
+            case AwaitAnswer():
+                taken = await self._desk.ask(call, plan, self._asked(call, why=plan.why, since=workflow.time()))
+                self._desk.settle(call.call_id)
+                return tool_results.of(call, taken)
+            case RunTool():
+                return await self._run_when_allowed(call, plan)
+            case RunAgent():
+                return await self._ask_agent(call, plan)
+            case other:
+                assert_never(other)
+
+    async def _run_when_allowed(self, call: ToolCall, plan: RunTool) -> ToolResult:
+        """Runs the tool, asking a human first where the plan says so, and again wherever a run leaves a doubt."""
+        asked = self._asked(call, why=plan.approval or "")
+        decision: Decision | None = None
+        while True:
+            if asked.why:
+                asked = asked if asked.since else asked.model_copy(update={"since": workflow.time()})
+                taken = await self._desk.ask(call, plan, asked)
+                if plan.policy and not taken.by_rule and (refusal := await self._refusal(call, taken.decision)):
+                    self._desk.take_back(call.call_id)
+                    refused = f" ({taken.decision.by or 'somebody'} may not decide: {refusal})"
+                    asked = asked.model_copy(update={"refused": refused})
+                    continue
+                self._desk.settle(call.call_id)
+                if taken.decision.verdict != "approve":
+                    return tool_results.outcome_unknown(call, taken) if asked.doubtful else tool_results.of(call, taken)
+                decision = taken.decision
+            try:
+                return await self._run(call, plan, decision, again=asked.doubtful)
+            except Unreadable as error:
+                now: dict[str, Any] = {"why": f"outcome unknown: {error.why}", "doubtful": True}
+            except ActivityError as error:
+                if is_cancelled_exception(error):
+                    raise
+                if isinstance(error.cause, ApplicationError) and error.cause.type == INVALID_EDIT:
+                    self._desk.refused_edits += 1
+                    now = {"why": tool_results.cause_of(error)}
+                elif plan.effect == "once" and tool_results.has_not_run(error):
+                    now = {"why": f"it has not run: {tool_results.cause_of(error)}", "since": 0.0}
+                elif plan.effect == "once":
+                    now = {"why": f"outcome unknown: {tool_results.cause_of(error)}", "doubtful": True}
+                else:
+                    return tool_results.could_not_run(call, error)
+            asked = asked.model_copy(update={"refused": "", **now})
+
+    async def _ask_agent(self, call: ToolCall, plan: RunAgent) -> ToolResult:
+        asked = self._asked(call)
+        while True:
+            if asked.why:
+                taken = await self._desk.ask(call, plan, asked)
+                self._desk.settle(call.call_id)
+                if taken.decision.verdict != "approve":
+                    return tool_results.outcome_unknown(call, taken)
+            try:
+                return await self._agents_answer(call, plan)
+            except Unreadable as error:
+                now = {"since": workflow.time(), "why": f"outcome unknown: {error.why}", "doubtful": True}
+                asked = asked.model_copy(update=now)
+
+    def _asked(self, call: ToolCall, *, why: str = "", since: float = 0.0) -> Asked:
+        """What the call waits for: as the run before left it, or else why it is to wait now."""
+        return self._carried.pop(call.call_id, None) or Asked(call_id=call.call_id, why=why, since=since)
+
+    async def _agents_answer(self, call: ToolCall, plan: RunAgent) -> ToolResult:
+        async with self._slots:
+            if self._desk.closed:
+                return ToolResult.cut_short(call, "the conversation was closed")
+            self._running.add(call.call_id)
+            try:
+                room = await self._room.share(request=size_of(call), others=self._to_come, most=MAX_OUTCOME_BYTES)
+                with self._room.promised(call.call_id, room):
+                    outcome = await self._agents.ask(call, plan, turn=self._turn, room=room)
+            except Unreadable:
+                self._running.discard(call.call_id)
+                raise
+            except (ChildWorkflowError, WorkflowAlreadyStartedError) as error:
+                return tool_results.no_answer(call, error)
+        self._on_outcome(outcome)
+        self.recorded.add(call.call_id)
+        return result_of(call.call_id, call.name, outcome)
+
+    async def _refusal(self, call: ToolCall, decision: Decision) -> str:
+        """Why this person may not decide, as the agent's own policy says; empty where they may."""
+        check = DecisionCheck(agent=self._agent, turn=self._turn, call=call, decision=decision)
+        summary = web_ui.summary(f"may {web_ui.shortened(decision.by, 40)} decide?")
+
+        async def ask(hand_back_for: float | None) -> str:
+            asked = check.model_copy(update={"hand_back_for": hand_back_for})
+            raw: RawValue | None = await workflow.execute_activity(
+                names.CHECK_DECISION, asked, result_type=RawValue, summary=summary, **check_options()
+            )
+            return self._reading.read(raw, str, "What the policy said")
+
+        try:
+            refusal = await self._hosted(f"check of {call.call_id}", ask)
+        except Unreadable as error:
+            return error.why
+        except ActivityError as error:
+            if is_cancelled_exception(error):
+                raise
+            return f"the policy could not be asked: {tool_results.cause_of(error)}"
+        return refusal
+
+    async def _run(self, call: ToolCall, plan: RunTool, decision: Decision | None, *, again: bool) -> ToolResult:
+        edited = decision.arguments if decision else None
+        arguments = call.arguments if edited is None else edited
+        request = ToolRequest(
+            agent=self._agent,
+            turn=self._turn,
+            call_id=call.call_id,
+            arguments=arguments,
+            decision=decision,
+            chain_id=self._chain_ids.setdefault(call.call_id, self.chain.id),
+            reset_run=self.chain.reset_run if plan.effect == "once" else "",
+            again=again,
+        )
+        async with self._slots:
+            if self._desk.closed:
+                return ToolResult.cut_short(call, "the conversation was closed")
+            room = await self._room.share(request=size_of(request), others=self._to_come, local=plan.local)
+            if room < MAX_RESULT_BYTES:
+                request = request.model_copy(update={"room": room})
+
+            def start(hand_back_for: float | None) -> Awaitable[ToolResult]:
+                return self._started(call, request.model_copy(update={"hand_back_for": hand_back_for}), plan)
+
+            with self._room.promised(call.call_id, room):
+                return await self._hosted(call.call_id, start, patience=plan.patience, retried=plan.effect != "once")
+
+    @property
+    def _to_come(self) -> int:
+        """How many of the reply's calls have not begun."""
+        return len(self._open) - len(self._running | self._results.keys())
+
+    async def _hosted(self, what: str, start: Start[R], *, patience: float | None = None, retried: bool = True) -> R:
+        """What `start` brings, however long that takes: while no worker hosts it, the conversation is stalled."""
+        while True:
+            try:
+                return await self._hosts.find(what, start, patience=patience, retried=retried)
+            except ActivityError as error:
+                if not tool_results.not_hosted(error) or self._desk.closed:
+                    raise
+                await self._stalled(tool_results.cause_of(error), tool_results.detail(error, "cure"))
+                if self._desk.closed:
+                    raise
+
+    async def _started(self, call: ToolCall, request: ToolRequest, plan: RunTool) -> ToolResult:
+        if plan.local and request.hand_back_for is None:
+            try:
+                return await self._begun(call, request, plan, local=True)
+            except ActivityError as error:
+                if not tool_results.not_hosted(error):
+                    raise  # else it is for another worker, which only the queue finds
+        return await self._begun(call, request, plan, local=False)
+
+    async def _begun(self, call: ToolCall, request: ToolRequest, plan: RunTool, *, local: bool) -> ToolResult:
+        start = workflow.start_local_activity if local else workflow.start_activity
+        options = local_options(plan) if local else tool_options(plan)
+        summary = web_ui.call_summary(call.name, request.arguments, request.decision)
+        handle = start(call.name, request, result_type=RawValue, summary=summary, **options)
+        self._running.add(call.call_id)
+        try:
+            result = await self._reading.result(handle, ToolResult, f"The result of {call.name}")
+            if result.call_id != call.call_id:
+                raise Unreadable(f"The result of {call.name} is that of another call, {result.call_id!r:.150}")
+        except Unreadable:
+            self._running.discard(call.call_id)
+            raise
+        except FailureError as error:
+            if is_cancelled_exception(error):
+                raise
+            self._running.discard(call.call_id)
+            if isinstance(error, ActivityError):
+                raise
+            raise tool_results.of_local(error, call.name) from error
+        self.recorded.add(call.call_id)
+        return result

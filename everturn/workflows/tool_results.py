@@ -1,0 +1,105 @@
+"""What the model is told of a call that did not simply run: pure functions from decisions and failures to results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from temporalio import exceptions
+from temporalio.exceptions import (
+    ActivityError,
+    ApplicationError,
+    ChildWorkflowError,
+    FailureError,
+    WorkflowAlreadyStartedError,
+)
+
+from everturn import names
+from everturn.records import Decision, Text, ToolCall, ToolResult
+from everturn.storage.data_converter import UNREADABLE_INPUTS
+from everturn.workflows.approvals import Taken
+
+_ENDS: dict[type[BaseException | None], str] = {
+    exceptions.TerminatedError: "its conversation was terminated",
+    exceptions.CancelledError: "its conversation was cancelled",
+    exceptions.TimeoutError: "its conversation ran into its workflow time-out",
+}
+
+_NEVER_BEGUN = names.NEVER_BEGUN.union(UNREADABLE_INPUTS)
+
+
+def answered(call: ToolCall, text: str, *, decision: Decision | None = None) -> ToolResult:
+    return ToolResult(
+        call_id=call.call_id, name=call.name, content=(Text(text=text),), is_error=True, decision=decision
+    )
+
+
+def of(call: ToolCall, taken: Taken) -> ToolResult:
+    """A denial, or an answer in the tool's place."""
+    decision = taken.decision
+    if decision.verdict == "answer":
+        return ToolResult(
+            call_id=call.call_id, name=call.name, content=taken.content, is_error=taken.is_error, decision=decision
+        )
+    by = f" by {decision.by}" if decision.by else ""
+    return answered(call, f"This call was denied{by} and did not run.{_reason(decision)}", decision=decision)
+
+
+def outcome_unknown(call: ToolCall, taken: Taken) -> ToolResult:
+    """What a human said of a call whose run ended without a report."""
+    if taken.decision.verdict == "answer":
+        return of(call, taken)
+    text = (
+        "The outcome of this call is unknown: it was started, and no result of it came back. It may or may not have "
+        f"taken effect, and it will not be run again.{_reason(taken.decision)}"
+    )
+    return answered(call, text, decision=taken.decision)
+
+
+def has_not_run(error: ActivityError) -> bool:
+    """Whether it is certain that the tool was not even begun: the worker that got the call does not have it."""
+    return isinstance(error.cause, ApplicationError) and error.cause.type in _NEVER_BEGUN
+
+
+def not_hosted(error: ActivityError) -> bool:
+    """Whether it was handed back by workers that do not host what it is for."""
+    return isinstance(error.cause, ApplicationError) and error.cause.type == names.NOT_HOSTED
+
+
+def of_local(error: FailureError, name: str) -> ActivityError:
+    """A local activity's failure as that of any other: Temporal gives it bare. To be raised from that one."""
+    nothing: dict[str, Any] = {"scheduled_event_id": 0, "started_event_id": 0, "identity": "", "activity_id": ""}
+    return ActivityError(error.message, activity_type=name, retry_state=None, **nothing)
+
+
+def could_not_run(call: ToolCall, error: ActivityError) -> ToolResult:
+    return answered(call, f"The tool could not be run: {cause_of(error)}")
+
+
+def no_answer(call: ToolCall, error: ChildWorkflowError | WorkflowAlreadyStartedError) -> ToolResult:
+    """What the model is told where an agent's conversation has no outcome."""
+    if isinstance(error, WorkflowAlreadyStartedError):
+        why = f"a conversation {error.workflow_id!r} runs already"
+    else:
+        why = _ENDS.get(type(error.cause)) or str(getattr(error.cause, "message", error.cause))
+    return answered(call, f"{call.name} could not answer: {why}.")
+
+
+def _reason(decision: Decision) -> str:
+    return f" Reason: {decision.note}" if decision.note else ""
+
+
+def cause_of(error: ActivityError) -> str:
+    """One sentence on why an activity failed."""
+    cause = error.cause
+    if isinstance(cause, exceptions.TimeoutError):
+        kind = cause.type.name.lower().replace("_", " ") if cause.type else "unknown"
+        return f"its worker was lost or took too long ({kind} time-out)"
+    return cause.message if isinstance(cause, ApplicationError) else str(cause or error)
+
+
+def detail(error: ActivityError, name: str) -> str | None:
+    """What the activity that failed said beside its message: a `cure`, or the `fallback` to go on with."""
+    cause = error.cause
+    if isinstance(cause, ApplicationError) and cause.details and isinstance(cause.details[0], dict):
+        return cause.details[0].get(name)
+    return None

@@ -1,0 +1,87 @@
+"""Shows the state of a conversation to people: current details for the Web UI, search attributes for the fleet."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from math import isfinite
+from typing import Any
+
+from temporalio import workflow
+from temporalio.common import SearchAttributeKey, SearchAttributeUpdate
+
+from everturn import names
+from everturn.payloads import State, Status
+from everturn.sizes import MAX_KEYWORD_CHARS, MAX_KEYWORD_INT
+from everturn.workflows import web_ui
+from everturn.workflows.progress import Progress
+
+STATUS = SearchAttributeKey.for_keyword(names.EVERTURN_STATUS)
+AGENT = SearchAttributeKey.for_keyword(names.EVERTURN_AGENT)
+MODEL = SearchAttributeKey.for_keyword(names.EVERTURN_MODEL)
+TOKENS = SearchAttributeKey.for_int(names.EVERTURN_TOKENS)
+COST_USD = SearchAttributeKey.for_float(names.EVERTURN_COST_USD)
+
+
+class Board:
+    """`status` says what goes on, in full; it is asked for once in an activation, however much changes in one."""
+
+    def __init__(self, *, agent: str, progress: Progress, status: Callable[[], Status]) -> None:
+        self._agent = agent
+        self._progress = progress
+        self._status = status
+        # A client that found the search attributes in the namespace has set the first state itself.
+        first = workflow.info().typed_search_attributes
+        self._indexed_state = first.get(STATUS) or ""
+        self.model = first.get(MODEL) or ""
+        """The one that the client expects to be asked, where it knows."""
+        self.indexed = bool(self._indexed_state)
+        """The namespace has everturn's search attributes. Upserting one that it lacks would fail the workflow task."""
+        self._due = False
+        self._loop = asyncio.get_running_loop()
+
+    def show(self, state: State) -> None:
+        if not self._runs:
+            return
+        if self.indexed and state != self._indexed_state:
+            # An upsert is a history event: one for each change of the state, none for a turn.
+            self._indexed_state = state
+            workflow.upsert_search_attributes(_attributes(state, self._agent, self._progress))
+        if not self._due:
+            # After everything that is ready to run now: if 300 calls begin to wait, each would write down all of them.
+            self._due = True
+            self._loop.call_soon(self._redraw)
+
+    @property
+    def _runs(self) -> bool:
+        """Not while Python clears away what a stopped worker left: that runs each `finally`, perhaps in the middle of
+        another workflow, which would get this one's commands."""
+        try:
+            return asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            return False
+
+    def _redraw(self) -> None:
+        self._due = False
+        details = web_ui.current_details(
+            self._status(),
+            conversation_id=workflow.info().workflow_id,
+            agent=self._agent,
+            model=self._progress.model,
+            latest=self._progress.latest(web_ui.LATEST_LINES),
+        )
+        # In memory until somebody looks: no event of the history is spent on it.
+        workflow.set_current_details(details)
+
+
+def _attributes(state: State, agent: str, progress: Progress) -> list[SearchAttributeUpdate[Any]]:
+    attributes: list[SearchAttributeUpdate[Any]] = [
+        STATUS.value_set(state),
+        # What the server does not take as an attribute fails the workflow task, again and again.
+        AGENT.value_set(agent[:MAX_KEYWORD_CHARS]),
+        MODEL.value_set(progress.model[:MAX_KEYWORD_CHARS]),
+        TOKENS.value_set(min(progress.usage.total_tokens, MAX_KEYWORD_INT)),
+    ]
+    if progress.cost_usd is not None and isfinite(progress.cost_usd):
+        attributes.append(COST_USD.value_set(float(progress.cost_usd)))
+    return attributes
