@@ -27,7 +27,8 @@ from everturn.logs import get_logger
 from everturn.payloads import INVALID_EDIT, ToolRequest
 from everturn.records import ResultPart, Text, ToolResult
 from everturn.sizes import INLINE_BYTES, MAX_RESULT_BYTES, larger, size_of
-from everturn.storage.artifacts import READ_RESULT, Artifacts
+from everturn.storage.artifacts import Artifacts
+from everturn.tools.read_result import READ_RESULT
 from everturn.tools.results import safe_error_text, to_json
 from everturn.tools.schema import InvalidArguments
 from everturn.tools.tool import Tool, ToolContext

@@ -42,6 +42,7 @@ from everturn.history.steps import (
     TurnFinished,
     TurnStarted,
 )
+from everturn.outcomes import result_of
 from everturn.payloads import (
     UNREADABLE_RESULT,
     Answer,
@@ -56,7 +57,6 @@ from everturn.payloads import (
 )
 from everturn.records import Outcome, Record, ToolResult
 from everturn.storage.unreadable import strict
-from everturn.subagents import result_of
 from everturn.temporal_errors import passes
 
 R = TypeVar("R", bound=Record)

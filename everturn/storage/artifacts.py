@@ -3,27 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Protocol
+from typing import Protocol
 from urllib.parse import quote, unquote, urlsplit
 
-from pydantic import Field
-
-from everturn.cutting import described
-from everturn.errors import InvalidSetting, ToolFailed
+from everturn.errors import InvalidSetting
 from everturn.private_files import make_folder, read_bounded, write_atomically
-from everturn.records import Record, Text, ToolResult
-from everturn.tools.tool import Tool, ToolContext, tool
-
-READ_RESULT = "read_result"
-
-PAGE_CHARS = 20_000
-MAX_PAGE_CHARS = 50_000
-
-PLACE_CHARS = 500
-"""Room that a page leaves for the line that says where it stands."""
-
-AROUND_CHARS = 100
-"""Shown on each side of what a search finds."""
+from everturn.records import Record, ToolResult
 
 MAX_BYTES = 256 * 1024 * 1024
 """What is read of an artifact at most."""
@@ -134,70 +119,3 @@ class Remote:
     def read(self, name: str) -> bytes:
         data: bytes = self._files.cat_file(f"{self._root}/{name}", end=MAX_BYTES)
         return data
-
-
-# ---------------------------------------------------------------- the tool that reads them
-
-
-def reader(artifacts: Artifacts, *, max_result_chars: int) -> Tool:
-    """The tool `read_result`. It reads what was kept for its own conversation, and nothing else."""
-    page = min(MAX_PAGE_CHARS, max_result_chars - PLACE_CHARS)
-
-    def read_result(
-        call_id: Annotated[str, Field(description="The call whose result was cut, as its notice names it.")],
-        context: ToolContext,
-        offset: Annotated[int, Field(ge=0, description="The character to start at.")] = 0,
-        limit: Annotated[int, Field(ge=1, description="How many characters; fewer may come.")] = PAGE_CHARS,
-        search: Annotated[str, Field(description="Instead of a page: the places where this text stands.")] = "",
-    ) -> str:
-        """Read on in an earlier tool result that was cut for its size, or search in it."""
-        text = _text_of(artifacts, context, call_id)
-        if offset > len(text):
-            raise ToolFailed(
-                f"The result of {call_id} has {len(text):,} characters: offset={offset} is behind its end."
-            )
-        shown = min(limit, page)
-        return _found(text, search, offset, shown) if search else _page(text, call_id, offset, shown)
-
-    return tool(read_result, effect="read")
-
-
-def _text_of(artifacts: Artifacts, context: ToolContext, call_id: str) -> str:
-    try:
-        result = artifacts.read(context.conversation_id, call_id)
-    except Exception as error:
-        context.log.warning("artifact.not_read", result=call_id, error=f"{type(error).__name__}: {error}")
-        # The model has no use for where it stands, and users need not show it.
-        raise ToolFailed(f"The result of {call_id!r} can't be read now.") from error
-    if result is None:
-        raise ToolFailed(
-            f"No result of {call_id!r} is kept. Only results that were cut are, each under the call_id in its notice."
-        )
-    return "".join(part.text for part in result.content if isinstance(part, Text)) or "".join(
-        map(described, result.content)
-    )
-
-
-def _page(text: str, call_id: str, offset: int, limit: int) -> str:
-    end = min(offset + limit, len(text))
-    following = f"next: offset={end}" if end < len(text) else "that is the end"
-    return f"[{call_id[:100]}, characters {offset} to {end} of {len(text)}; {following}]\n{text[offset:end]}"
-
-
-def _found(text: str, search: str, offset: int, limit: int) -> str:
-    """Each place with its offset and what stands around it, until `limit` characters are full."""
-    # casefold() would move the offsets; lower() does so too, for a few letters only.
-    lowered = text.lower() if len(text.lower()) == len(text) else text
-    wanted = search.lower() if lowered is not text else search
-    places: list[str] = []
-    room, at = limit, lowered.find(wanted, offset)
-    while at >= 0:
-        around = " ".join(text[max(0, at - AROUND_CHARS) : at + len(search) + AROUND_CHARS].split())
-        line = f"offset {at}: …{around}…"
-        if len(line) > room and places:
-            return "\n".join([f"[More follow: search again from offset={at}.]", *places])
-        places.append(line[:limit])
-        room -= len(line) + 1
-        at = lowered.find(wanted, at + len(wanted))
-    told = f"[{len(places)} found from offset {offset} on; {len(text)} characters in all.]"
-    return "\n".join([told, *places])

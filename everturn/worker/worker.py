@@ -31,9 +31,10 @@ from everturn.logs import get_logger
 from everturn.prices import unpriced
 from everturn.settings import Settings
 from everturn.spelling import known_options
-from everturn.storage.artifacts import Artifacts, reader
+from everturn.storage.artifacts import Artifacts
 from everturn.storage.unreadable import guarded
 from everturn.tools import user_code
+from everturn.tools.read_result import read_result_tool
 from everturn.tools.user_code import Threads
 from everturn.worker.deployment import Deployment, of_settings, options
 from everturn.worker.metrics import Metrics
@@ -185,7 +186,7 @@ class Worker:
         """The agent with the tool that reads what the store keeps, where there is one."""
         if self._artifacts is None:
             return agent
-        return agent.with_tools(reader(self._artifacts, max_result_chars=agent.limits.max_result_chars))
+        return agent.with_tools(read_result_tool(self._artifacts, max_result_chars=agent.limits.max_result_chars))
 
     def _scope(self) -> dict[str, str]:
         temporal = self._client.temporal

@@ -19,11 +19,11 @@ from temporalio.exceptions import (
 
 from everturn import names
 from everturn.carryover import Asked, OpenReply
+from everturn.outcomes import result_of
 from everturn.payloads import INVALID_EDIT, DecisionCheck, ModelReply, ToolRequest
 from everturn.plans import AwaitAnswer, PlannedCall, RefuseCall, RunAgent, RunTool
 from everturn.records import Decision, Outcome, ToolCall, ToolResult
 from everturn.sizes import MAX_OUTCOME_BYTES, MAX_RESULT_BYTES, size_of
-from everturn.subagents import result_of
 from everturn.workflows import tool_results, web_ui
 from everturn.workflows.activity_results import Reading, Unreadable
 from everturn.workflows.approvals import Desk

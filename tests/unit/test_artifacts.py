@@ -15,7 +15,8 @@ from everturn.cutting import Notice, bounded, chars_of, result_fits
 from everturn.errors import InvalidAgent, InvalidSetting
 from everturn.records import Image
 from everturn.sizes import size_of
-from everturn.storage.artifacts import READ_RESULT, Artifacts, name_of, owner_of, reader
+from everturn.storage.artifacts import Artifacts, name_of, owner_of
+from everturn.tools.read_result import READ_RESULT, read_result_tool
 
 IDS = st.text(min_size=1, max_size=300)
 
@@ -98,7 +99,7 @@ def test_a_place_that_cannot_be_opened_is_refused(place: str) -> None:
 
 
 async def read(artifacts: Artifacts, *, max_result_chars: int = 200_000, of: str = "c", **arguments: Any) -> str:
-    made = reader(artifacts, max_result_chars=max_result_chars)
+    made = read_result_tool(artifacts, max_result_chars=max_result_chars)
     made.check({"call_id": "call_1", **arguments})
     (part,) = await made.run({"call_id": "call_1", **arguments}, ToolContext(conversation_id=of))
     assert isinstance(part, Text)
@@ -167,7 +168,7 @@ def test_an_agent_with_a_tool_of_that_name_is_refused(tmp_path: Path) -> None:
 
     agent = Agent("clerk", model="scripted:demo", tools=[own])
     with pytest.raises(InvalidAgent, match="'read_result' of its own"):
-        agent.with_tools(reader(Artifacts.at(tmp_path), max_result_chars=1000))
+        agent.with_tools(read_result_tool(Artifacts.at(tmp_path), max_result_chars=1000))
 
 
 def test_more_tools_make_another_agent() -> None:

@@ -1,4 +1,4 @@
-"""Agents as tools: what their conversations' outcomes are to the model that called them."""
+"""What an outcome of an agent's conversation is to the model that called the agent as its tool."""
 
 from __future__ import annotations
 
