@@ -1,17 +1,32 @@
-"""Files that hold what was said, in folders of their own: for their owner only, and never through somebody's link."""
+"""Files that hold what was said, in folders of their own: for their owner only, and never through somebody's link.
+
+The temporary folder is everybody's. What is found at a path there may be a symlink, a pipe or somebody else's, and may
+change between two looks: so a PrivateFolder uses its path once, and everything after that goes through descriptors.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import Final
+from typing import Final, Self
 
 OWNER_ONLY: Final = 0o600
 UMASK: Final = 0o077
 """For programs that make such files."""
+
+MAX_ENTRIES: Final = 10_000
+"""Of a folder with more, the rest is not looked at."""
+
+_OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
+_FILE: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+_TRUSTED: Final = (0,)
+"""Beside ourselves: root could do whatever it likes anyway."""
 
 
 def make_folder(path: Path) -> None:
@@ -73,3 +88,75 @@ def write_atomically(path: Path, data: bytes) -> None:
         except BaseException:
             Path(file.name).unlink(missing_ok=True)
             raise
+
+
+class NotPrivate(Exception):
+    """Not this user's alone. The message says why."""
+
+
+class PrivateFolder:
+    """A folder that nobody else writes into, and files in it that are this user's, each held by its descriptor.
+
+    Made if it is missing, readable by this user only. `close` it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Raises NotPrivate, and OSError."""
+        self.path = path
+        make_folder(path)
+        for link in (path, *path.parents):
+            if link.is_symlink() and link.lstat().st_uid not in (os.geteuid(), *_TRUSTED):
+                raise NotPrivate(f"{str(link)!r} is somebody else's link")
+        self._fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            found = os.fstat(self._fd)
+            if found.st_uid != os.geteuid():
+                raise NotPrivate(f"{str(path)!r} belongs to user {found.st_uid}, not to {os.geteuid()}")
+            if found.st_mode & _OTHERS_WRITE:
+                raise NotPrivate(f"others may write into {str(path)!r}")
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+    def names(self) -> list[str]:
+        """Of the files in it: no links, folders or pipes. Raises OSError."""
+        with os.scandir(self._fd) as entries:
+            return [entry.name for entry in islice(entries, MAX_ENTRIES) if entry.is_file(follow_symlinks=False)]
+
+    def create(self, name: str) -> int:
+        """A descriptor of a new file, to read and write. Raises OSError, also if there is one of this name."""
+        return os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | _FILE, OWNER_ONLY, dir_fd=self._fd)
+
+    @contextlib.contextmanager
+    def reading(self, name: str) -> Iterator[int]:
+        """A descriptor of a file, to read, as long as the block runs. Raises OSError, and NotPrivate if it is no file,
+        or not this user's alone."""
+        descriptor = os.open(name, os.O_RDONLY | _FILE, dir_fd=self._fd)
+        try:
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode):
+                raise NotPrivate(f"{name!r} is no file")
+            if found.st_uid != os.geteuid() or found.st_mode & _OTHERS_WRITE or found.st_nlink != 1:
+                raise NotPrivate(f"{name!r} is not this user's alone")
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def remove(self, name: str, identity: tuple[int, int]) -> None:
+        """Removes the file, unless another one has taken its name. Raises OSError."""
+        if identity_of(os.stat(name, dir_fd=self._fd, follow_symlinks=False)) == identity:
+            os.unlink(name, dir_fd=self._fd)
+
+
+def identity_of(found: os.stat_result) -> tuple[int, int]:
+    """What tells a file from every other one, whatever its name."""
+    return found.st_dev, found.st_ino

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from everturn import private_folder
+from everturn import private_files
 from everturn.activities import journal
 from everturn.activities.journal import Journal, default_folder
-from everturn.private_folder import NotPrivate, PrivateFolder
+from everturn.private_files import NotPrivate, PrivateFolder
 from tests.support.journals import DAMAGED, NAME, SCOPE, left, task
 
 
@@ -230,7 +230,7 @@ def test_a_folder_that_others_write_into_is_refused(folder: Path, mode: int) -> 
 
 
 def test_a_folder_of_somebody_else_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(private_folder.os, "geteuid", lambda: os.getuid() + 1)
+    monkeypatch.setattr(private_files.os, "geteuid", lambda: os.getuid() + 1)
     with pytest.raises(NotPrivate, match="belongs to user"):
         PrivateFolder(folder)
 
