@@ -1,128 +1,212 @@
-"""DESIGN.md's arrows: who imports whom, read from the source."""
+"""DESIGN.md's arrows: who imports whom, read from the source. The list of modules is the folder's own."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).parents[2] / "everturn"
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "everturn"
+
+BOTTOM_UP = """
+    errors names printable utf8 durations spelling markdown vendor_calls private_files logs settings
+    records models plans packing prices
+    carryover sizes payloads cutting outcomes events storage state temporal_errors namespace history
+    formats content_blocks tools agent loading
+    providers client devserver
+    workflows testing activities worker exporting web cli
+"""
+ORDER = BOTTOM_UP.split()
+"""The modules and folders of `everturn/`: each imports only what comes before it."""
+
+FACES = ("__init__", "__main__")
+"""They give everybody's names on, and nobody imports them."""
+
+EXCEPTIONS = {
+    ("formats", "providers"): "reads and writes with the protocols; inside functions, for httpx takes its time",
+    ("storage", "loading"): "EVERTURN_DATA_CONVERTER names an object in a user's module; inside a function",
+    ("state", "history"): "the transcript is part of the state until both are one fold",
+}
+"""Imports of what comes later: the first of each pair of the second."""
 
 
 @dataclass(frozen=True)
-class Rule:
-    """What the files of a room leave alone."""
+class Ban:
+    """What a module or folder leaves alone."""
 
     room: str
-    """A module, or a package with all that is in it."""
     never: str
-    """Not imported anywhere in its files, inside functions included, nor by what they import at the top."""
+    """Not imported in its files, inside functions included, nor by what they import at the top, and so on."""
     not_directly: str = ""
-    """Not imported anywhere in its files; what they import may."""
+    """Not imported in its files; what they import may."""
 
 
-EVERYTHING = (
-    "agent client cli conversation devserver hosting logs models names payloads records results schemas serving"
-)
-EVERYTHING += " settings testing toolfiles tools errors activities providers workflows formats outputs prices"
-
-
-def everything_but(*kept: str) -> str:
-    return " ".join(name for name in EVERYTHING.split() if name not in kept)
-
-
-RULES = [
+BANS = [
     # The bottom: values and words.
-    Rule("names", never=f"{everything_but()} pydantic temporalio httpx"),
-    Rule("errors", never=f"{everything_but()} pydantic temporalio httpx"),
-    Rule("records", never=f"{everything_but()} temporalio httpx"),
-    Rule("models", never=f"{everything_but('errors', 'records')} temporalio httpx"),
-    # What users write with: usable without Temporal and without a provider.
+    *(Ban(room, never="pydantic temporalio httpx") for room in ("errors", "names")),
     *(
-        Rule(room, never="temporalio httpx providers workflows activities hosting client cli")
-        for room in ("tools", "agent", "schemas", "results", "toolfiles")
+        Ban(room, never="temporalio httpx")
+        for room in ("records", "models", "plans", "carryover", "payloads", "events")
     ),
+    # What users write with: usable without Temporal and without a provider.
+    *(Ban(room, never="temporalio httpx providers") for room in ("tools", "agent", "loading")),
+    Ban("formats", never="temporalio"),
     # HTTP to model APIs, and nothing else.
-    Rule("providers", never="temporalio workflows activities hosting client cli"),
+    Ban("providers", never="temporalio payloads carryover state history storage client"),
     # Deterministic: facts come in by records, work goes out by names.
-    Rule(
+    Ban(
         "workflows",
-        never="activities providers tools agent toolfiles hosting client cli devserver httpx",
+        never="activities providers tools agent loading worker client web cli devserver testing httpx",
         not_directly="os random time socket threading subprocess secrets uuid pathlib logging",
     ),
     # A client needs no worker's code.
-    Rule("client", never="workflows activities providers hosting"),
-    Rule("activities", never="workflows hosting client cli"),
-    Rule("hosting", never="cli"),
+    Ban("client", never="workflows activities providers worker"),
+    Ban("activities", never="workflows worker client web cli"),
     # Beside the CLI, on top of the client.
-    Rule("web", never="workflows activities providers hosting cli devserver"),
+    *(Ban(room, never="workflows activities providers worker cli devserver") for room in ("exporting", "web")),
 ]
 
 
 @dataclass(frozen=True)
 class Import:
     name: str
-    """`everturn.x` is just `x`; of everything else, the first name."""
+    """The module, whole (`everturn.tools.tool`); of everything else, the first name."""
     path: Path
     line: int
     at_top: bool
 
+    @property
+    def room(self) -> str:
+        """The module or folder of `everturn/` that it is in; of everything else, its name."""
+        return self.name.split(".")[1] if "." in self.name else self.name
 
-def imports_of(path: Path) -> Iterator[Import]:
+    def __str__(self) -> str:
+        return f"{self.path.relative_to(ROOT)}:{self.line} imports {self.name}"
+
+
+def name_of(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+MODULES = {name_of(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+@cache
+def imports_of(module: str) -> tuple[Import, ...]:
+    return tuple(_imports(MODULES[module]))
+
+
+def _imports(path: Path) -> Iterator[Import]:
     tree = ast.parse(path.read_text())
     at_top = {id(statement) for statement in tree.body}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            modules = [alias.name for alias in node.names]
+            names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}:{node.lineno}: write the whole name, as everywhere else"
-            modules = [f"{node.module}.{alias.name}" for alias in node.names]
+            assert node.module is not None
+            names = [whole if (whole := f"{node.module}.{it.name}") in MODULES else node.module for it in node.names]
         else:
             continue
-        for module in modules:
-            first, _, rest = module.partition(".")
-            name = (rest.partition(".")[0] or "everturn") if first == "everturn" else first
-            yield Import(name, path, node.lineno, at_top=id(node) in at_top)
+        for name in names:
+            for found in _with_packages(name):
+                yield Import(found, path, node.lineno, at_top=id(node) in at_top)
 
 
-def files_of(room: str) -> list[Path]:
-    if (PACKAGE / room).is_dir():
-        return sorted((PACKAGE / room).rglob("*.py"))
-    return [path for path in [PACKAGE / f"{room}.py"] if path.exists()]
+def _with_packages(name: str) -> Iterable[str]:
+    """A module, and the packages that it is in: importing it runs them, too."""
+    if name.split(".", maxsplit=1)[0] != "everturn":
+        return [name.split(".", maxsplit=1)[0]]
+    parts = name.split(".")
+    return [".".join(parts[:count]) for count in range(2, len(parts) + 1)]
+
+
+def modules_of(room: str) -> list[str]:
+    return [module for module in MODULES if module == f"everturn.{room}" or module.startswith(f"everturn.{room}.")]
 
 
 def reached_from(room: str) -> Iterator[tuple[Import, bool]]:
     """Each import of the room's files, and what those import at their tops in turn; and whether it is its own."""
-    seen = {room}
-    todo = [(path, True) for path in files_of(room)]
+    todo = modules_of(room)
+    own, seen = set(todo), set(todo)
     while todo:
-        path, own = todo.pop()
-        for found in imports_of(path):
-            if own or found.at_top:
-                yield found, own
-                if found.at_top and found.name not in seen:
-                    seen.add(found.name)
-                    todo += [(file, False) for file in files_of(found.name)]
+        module = todo.pop()
+        for found in imports_of(module):
+            if module in own or found.at_top:
+                yield found, module in own
+            if found.at_top and found.name in MODULES and found.name not in seen:
+                seen.add(found.name)
+                todo.append(found.name)
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.room)
-def test_arrows_point_one_way(rule: Rule) -> None:
-    never, not_directly = set(rule.never.split()) - {rule.room}, set(rule.not_directly.split())
+def test_every_module_has_its_place_in_the_order() -> None:
+    rooms = {module.split(".")[1] for module in MODULES if "." in module} - set(FACES)
+    assert sorted(ORDER) == sorted(rooms)
+
+
+@pytest.mark.parametrize("room", ORDER)
+def test_arrows_point_one_way(room: str) -> None:
+    below = {room, *ORDER[: ORDER.index(room)]}
     wrong = [
-        f"{found.path.relative_to(PACKAGE.parent)}:{found.line} imports {found.name}"
-        for found, own in reached_from(rule.room)
-        if found.name in never or (own and found.name in not_directly)
+        str(found)
+        for module in modules_of(room)
+        for found in imports_of(module)
+        if found.name.startswith("everturn.") and found.room not in below and (room, found.room) not in EXCEPTIONS
     ]
     assert not wrong, "\n".join(wrong)
 
 
-def test_every_rule_is_about_something() -> None:
-    assert [rule.room for rule in RULES if not files_of(rule.room)] == []
+def test_every_exception_is_still_one() -> None:
+    taken = {(room, found.room) for room in ORDER for module in modules_of(room) for found in imports_of(module)}
+    assert set(EXCEPTIONS) - taken == set()
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    arrows = {
+        module: {found.name for found in imports_of(module) if found.at_top and found.name in MODULES}
+        - {package for package in MODULES if f"{module}.".startswith(f"{package}.")}
+        for module in MODULES
+    }
+    try:
+        TopologicalSorter(arrows).prepare()
+    except CycleError as error:
+        pytest.fail(" imports ".join(reversed(error.args[1])))
+
+
+@pytest.mark.parametrize("ban", BANS, ids=lambda ban: ban.room)
+def test_what_a_module_leaves_alone(ban: Ban) -> None:
+    never, not_directly = set(ban.never.split()) - {ban.room}, set(ban.not_directly.split())
+    wrong = [
+        str(found)
+        for found, own in reached_from(ban.room)
+        if found.room in never or (own and found.room in not_directly)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_ban_is_about_something() -> None:
+    assert [ban.room for ban in BANS if not modules_of(ban.room)] == []
+    rooms = {room for ban in BANS for room in ban.never.split()}
+    assert rooms - set(ORDER) == {"pydantic", "temporalio", "httpx"}
+
+
+def test_what_is_at_the_top_has_two_importers_or_more() -> None:
+    """What only one module needs belongs beside it."""
+    importers: dict[str, set[str]] = {name: set() for name in ORDER if f"everturn.{name}" in MODULES}
+    for module in MODULES:
+        for found in imports_of(module):
+            if found.room in importers and module != found.name:
+                importers[found.room].add(module)
+    files = {name for name in importers if (PACKAGE / f"{name}.py").exists()}
+    assert {name: found for name, found in importers.items() if name in files and len(found) < 2} == {}
 
 
 def test_no_file_is_longer_than_400_lines() -> None:
-    lengths = {path: len(path.read_text().splitlines()) for path in PACKAGE.rglob("*.py")}
+    lengths = {path: len(path.read_text().splitlines()) for path in MODULES.values()}
     assert {str(path): lines for path, lines in lengths.items() if lines > 400} == {}
