@@ -1,4 +1,4 @@
-"""The `everturn` command. Each module here is a group of commands; what is heavy is imported when one runs."""
+"""The `everturn` command. Each command is in the module of its name; what is heavy is imported when one runs."""
 
 from __future__ import annotations
 
@@ -14,19 +14,24 @@ from typing import Annotated, NoReturn, cast
 import typer
 
 from everturn.cli import streams
+from everturn.cli.approve import answer, approve, deny
 from everturn.cli.chat import chat
-from everturn.cli.decide import answer, approve, cancel_turn, close, deny, pause, resume, send
 from everturn.cli.demo import demo
 from everturn.cli.doctor import doctor
 from everturn.cli.export import export
 from everturn.cli.fork import fork
 from everturn.cli.list import list_
-from everturn.cli.look import show, watch
+from everturn.cli.models import models
 from everturn.cli.replay import replay
 from everturn.cli.run import run
-from everturn.cli.serve import up, worker
-from everturn.cli.shelf import models, tools
+from everturn.cli.send import send
+from everturn.cli.show import show
+from everturn.cli.steer import cancel_turn, close, pause, resume
+from everturn.cli.tools import tools
+from everturn.cli.up import up
+from everturn.cli.watch import watch
 from everturn.cli.web import web
+from everturn.cli.worker import worker
 from everturn.errors import EverturnError
 from everturn.printable import printable_line
 from everturn.utf8 import is_utf8

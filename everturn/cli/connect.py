@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from everturn.errors import EverturnError, KeyMissing, Unreachable
+from everturn.errors import Ended, EverturnError, KeyMissing, Unreachable
 
 if TYPE_CHECKING:
     from everturn.agent import Agent
     from everturn.cli.terminal import Screen
     from everturn.client.client import Client
+    from everturn.client.conversation import Conversation
     from everturn.devserver import Endpoint
     from everturn.settings import Settings
 
@@ -93,6 +94,16 @@ async def remote_client() -> AsyncIterator[Client]:
     from everturn.client.client import Client
 
     yield await Client.connect(task_queue=settings.task_queue)
+
+
+async def act_on(conversation_id: str, act: Callable[[Conversation], Awaitable[Any]]) -> Any:
+    """What `act` returns of the conversation. Raises Ended with the command that takes it up again."""
+    async with remote_client() as client:
+        try:
+            return await act(client.conversation(conversation_id))
+        except Ended as error:
+            cure = f"`everturn send {conversation_id} TEXT` takes it up again."
+            raise Ended(error.message, cure=cure) from None
 
 
 async def polling_workers(client: Client) -> list[str]:

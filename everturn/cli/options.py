@@ -1,13 +1,16 @@
-"""Options that several commands share."""
+"""Options that several commands share, and the settings that they are set in the place of."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from everturn.cli import completion
+
+if TYPE_CHECKING:
+    from everturn.settings import Settings
 
 ModelOption = Annotated[
     str | None,
@@ -40,3 +43,15 @@ AgentsOption = Annotated[
     str | None,
     typer.Option("--agents", metavar="FILE.py|MODULE:NAME,...", help="What to host, in place of EVERTURN_AGENTS."),
 ]
+
+
+def settings_with(agents: str | None, task_queue: str | None) -> Settings:
+    """The environment's settings, with what the options say in their place."""
+    from everturn.settings import Settings
+
+    given: dict[str, Any] = {}
+    if agents is not None:
+        given["agents"] = tuple(one.strip() for one in agents.split(",") if one.strip())
+    if task_queue is not None:
+        given["task_queue"] = task_queue
+    return Settings.load().model_copy(update=given)

@@ -1,9 +1,8 @@
-"""What there is to use: `tools` and `models`."""
+"""`everturn tools`: the tools that a file's functions become."""
 
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -37,49 +36,6 @@ def tools(
         screen.line(f"  effect: {tool.effect}{asks}{_bound(tool)}", style="dim")
         written = json.dumps(tool.parameters, ensure_ascii=False, indent=2)
         screen.line("\n".join("  " + line for line in written.splitlines()) + "\n")
-
-
-def models(as_json: JsonOption = False) -> None:
-    """Show the providers, and which keys are set here."""
-    from everturn.providers.catalog import PROVIDERS
-
-    rows = [_provider(name) for name in PROVIDERS]
-    if as_json:
-        tell_json(rows, indent=2)
-        return
-    from rich.text import Text
-
-    from everturn.cli.render import columns
-    from everturn.cli.terminal import Screen
-
-    yes, no = Text("✓ yes", style="green"), Text("– no", style="dim")
-    table = [
-        (
-            f"{row['provider']}:",
-            yes if row["ready"] else no,
-            " or ".join(row["keys"]) or "(none needed)",
-            row["base_url"] or f"set {row['base_url_variable']}",
-        )
-        for row in rows
-    ]
-    Screen(to_stdout=True).lines(columns(("PROVIDER", "READY", "KEY", "ADDRESS"), table))
-
-
-def _provider(name: str) -> dict[str, Any]:
-    from everturn.providers.catalog import PROVIDERS, address_variable, without_password
-
-    row, variable = PROVIDERS[name], address_variable(name)
-    given = os.environ.get(variable, "").strip()
-    keys_set = [key for key in row.keys if os.environ.get(key, "").strip()]
-    return {
-        "provider": name,
-        # Somebody's own server often takes no key.
-        "ready": bool((given or row.base_url) and (keys_set or given or not row.keys)),
-        "keys": list(row.keys),
-        "keys_set": keys_set,
-        "base_url": without_password(given or row.base_url or "") or None,
-        "base_url_variable": variable,
-    }
 
 
 def _bound(tool: Tool) -> str:

@@ -1,15 +1,13 @@
-"""Commands that look at one conversation: `show`, `watch`."""
+"""`everturn show`: what goes on in a conversation, what waits, and its transcript."""
 
 from __future__ import annotations
 
 import asyncio
 import shlex
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from everturn.cli.options import IdArgument, JsonOption
-from everturn.cli.output import tell, tell_json
+from everturn.cli.output import tell_json
 
 if TYPE_CHECKING:
     from everturn.cli.terminal import Screen
@@ -20,20 +18,6 @@ if TYPE_CHECKING:
 def show(id: IdArgument, as_json: JsonOption = False) -> None:  # noqa: A002
     """Show a conversation: what goes on, what waits, and its transcript."""
     asyncio.run(_show(id, as_json=as_json))
-
-
-def watch(
-    id: IdArgument,  # noqa: A002
-    since: Annotated[
-        str | None, typer.Option("--since", metavar="CURSOR", help="Begin behind this event, as --json names it.")
-    ] = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Follow a conversation to its end: from its beginning, or where it was last revived. --json: a line an event."""
-    asyncio.run(_watch(id, since, as_json=as_json))
-
-
-# ---------------------------------------------------------------- show
 
 
 async def _show(conversation_id: str, *, as_json: bool) -> None:
@@ -83,32 +67,3 @@ def _print_status(conversation_id: str, status: Status, screen: Screen) -> None:
         screen.line(arguments_block(call))
         how = ("approve", "") if waiting.needs == "approval" else ("answer", " CONTENT")
         screen.line(f"    everturn {how[0]} {shlex.join([conversation_id, waiting.call_id])}{how[1]}", style="dim")
-
-
-# ---------------------------------------------------------------- watch
-
-
-async def _watch(conversation_id: str, since: str | None, *, as_json: bool) -> None:
-    from everturn.cli.connect import remote_client
-    from everturn.cli.narration import Story
-    from everturn.cli.terminal import Screen
-
-    screen, cursor = Screen(to_stdout=True), ""
-    story = Story(screen, streaming=screen.live)
-    try:
-        async with remote_client() as client:
-            async for event in client.conversation(conversation_id).events(since):
-                cursor = event.cursor
-                if as_json:
-                    tell(event.model_dump_json())
-                else:
-                    story.take(event)
-                    story.show(event)
-    except asyncio.CancelledError:
-        screen.idle()
-        screen.end_line()
-        if cursor:
-            Screen().line(f"To go on: everturn watch {shlex.quote(conversation_id)} --since {cursor}", style="dim")
-        raise
-    finally:
-        screen.idle()

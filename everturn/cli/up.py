@@ -1,4 +1,4 @@
-"""`everturn worker` and `everturn up`: processes that go on until they are told to stop."""
+"""`everturn up`: Temporal with its Web UI, and a worker if agents are named."""
 
 from __future__ import annotations
 
@@ -8,23 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from everturn.cli.options import AgentsOption
+from everturn.cli.options import AgentsOption, settings_with
 
 if TYPE_CHECKING:
     from everturn.agent import Agent
     from everturn.settings import Settings
-
-
-def worker(
-    agents: AgentsOption = None,
-    task_queue: Annotated[
-        str | None, typer.Option("--task-queue", metavar="NAME", help="In place of EVERTURN_TASK_QUEUE.")
-    ] = None,
-) -> None:
-    """Host agents until Ctrl-C or SIGTERM, then finish what is running."""
-    from everturn.worker.process import run, serve
-
-    run(serve(_settings(agents, task_queue)))
 
 
 def up(
@@ -36,7 +24,7 @@ def up(
     agents: AgentsOption = None,
 ) -> None:
     """Start Temporal with its Web UI, and a worker if agents are named, until Ctrl-C."""
-    asyncio.run(_up(_settings(agents, None), port=port, ui_port=ui_port, db=db))
+    asyncio.run(_up(settings_with(agents, None), port=port, ui_port=ui_port, db=db))
 
 
 async def _up(settings: Settings, *, port: int, ui_port: int, db: Path) -> None:
@@ -84,15 +72,3 @@ def _load(specs: tuple[str, ...]) -> list[Agent]:
     from everturn.loading import load_agents
 
     return [agent for spec in specs for agent in load_agents(spec)]
-
-
-def _settings(agents: str | None, task_queue: str | None) -> Settings:
-    """The environment's settings, with what the options say in their place."""
-    from everturn.settings import Settings
-
-    given: dict[str, Any] = {}
-    if agents is not None:
-        given["agents"] = tuple(one.strip() for one in agents.split(",") if one.strip())
-    if task_queue is not None:
-        given["task_queue"] = task_queue
-    return Settings.load().model_copy(update=given)

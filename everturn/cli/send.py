@@ -1,0 +1,44 @@
+"""`everturn send`: a message to a conversation."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Annotated
+
+import typer
+
+from everturn.cli.options import IdArgument, JsonOption
+from everturn.cli.output import tell, tell_json
+
+
+def send(
+    id: IdArgument,  # noqa: A002
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to say.")],
+    message_id: Annotated[
+        str | None, typer.Option("--message-id", help="Makes it safe to repeat: it is taken once.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say something to a conversation, and revive it where it is over. Returns once Temporal has it."""
+    revived = asyncio.run(_send(id, text, message_id))
+    if as_json:
+        tell_json({"id": id, "did": "sent", "revived": revived})
+    else:
+        tell(f"sent: {id}" + (", which was over and goes on" if revived else ""))
+
+
+async def _send(conversation_id: str, text: str, message_id: str | None) -> bool:
+    from everturn.cli.connect import remote_client
+    from everturn.errors import Ended
+
+    async with remote_client() as client:
+        conversation = client.conversation(conversation_id)
+        try:
+            await conversation.send(text, message_id=message_id)
+        except Ended:
+            before = (await conversation.state()).start
+            keep_open = timedelta(seconds=before.keep_open) if before.keep_open else None
+            await client.send(before.agent, text, id=conversation_id, keep_open=keep_open, message_id=message_id)
+            return True
+    return False

@@ -1,0 +1,49 @@
+"""`everturn watch`: a conversation's events, as they come."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from typing import Annotated
+
+import typer
+
+from everturn.cli.options import IdArgument, JsonOption
+from everturn.cli.output import tell
+
+
+def watch(
+    id: IdArgument,  # noqa: A002
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="CURSOR", help="Begin behind this event, as --json names it.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Follow a conversation to its end: from its beginning, or where it was last revived. --json: a line an event."""
+    asyncio.run(_watch(id, since, as_json=as_json))
+
+
+async def _watch(conversation_id: str, since: str | None, *, as_json: bool) -> None:
+    from everturn.cli.connect import remote_client
+    from everturn.cli.narration import Story
+    from everturn.cli.terminal import Screen
+
+    screen, cursor = Screen(to_stdout=True), ""
+    story = Story(screen, streaming=screen.live)
+    try:
+        async with remote_client() as client:
+            async for event in client.conversation(conversation_id).events(since):
+                cursor = event.cursor
+                if as_json:
+                    tell(event.model_dump_json())
+                else:
+                    story.take(event)
+                    story.show(event)
+    except asyncio.CancelledError:
+        screen.idle()
+        screen.end_line()
+        if cursor:
+            Screen().line(f"To go on: everturn watch {shlex.quote(conversation_id)} --since {cursor}", style="dim")
+        raise
+    finally:
+        screen.idle()

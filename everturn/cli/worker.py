@@ -1,0 +1,21 @@
+"""`everturn worker`: a process that hosts agents."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from everturn.cli.options import AgentsOption, settings_with
+
+
+def worker(
+    agents: AgentsOption = None,
+    task_queue: Annotated[
+        str | None, typer.Option("--task-queue", metavar="NAME", help="In place of EVERTURN_TASK_QUEUE.")
+    ] = None,
+) -> None:
+    """Host agents until Ctrl-C or SIGTERM, then finish what is running."""
+    from everturn.worker.process import run, serve
+
+    run(serve(settings_with(agents, task_queue)))
