@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from everturn.client.client import Client
     from everturn.client.conversation import Conversation
     from everturn.errors import EverturnError, Retry, ToolFailed
-    from everturn.models import Approvals, Limits, Model, ModelSettings, Patience
+    from everturn.models import Approvals, Compaction, Limits, Model, ModelSettings, Patience
     from everturn.providers.generate import generate
     from everturn.records import Document, Image, Message, Outcome, Reply, Text, ToolCall, ToolResult, Usage
     from everturn.tools.ask_user import ask_user
@@ -29,6 +29,7 @@ _HOMES = {
     "Approvals": "models",
     "Client": "client.client",
     "CodeExecution": "tools.builtin",
+    "Compaction": "models",
     "Conversation": "client.conversation",
     "Deployment": "worker.deployment",
     "Document": "records",
@@ -64,6 +65,7 @@ __all__ = [
     "Approvals",
     "Client",
     "CodeExecution",
+    "Compaction",
     "Conversation",
     "Deployment",
     "Document",
@@ -105,14 +107,21 @@ def __getattr__(name: str) -> Any:
 
 
 def _loaded(module: str) -> Any:
-    workflow = sys.modules.get("temporalio.workflow")
-    if workflow is None or not workflow.unsafe.in_sandbox():
+    if not _sandboxed():
         return import_module(module)
-    # A user's workflow file: agents and tools are defined there, and run elsewhere. The sandbox need not have copies of
-    # our modules, and of all that they import.
-    with workflow.unsafe.imports_passed_through():
+    with sys.modules["temporalio.workflow"].unsafe.imports_passed_through():
         return __import__(module, fromlist=["*"])
+
+
+def _sandboxed() -> bool:
+    """Whether Temporal's sandbox loads this, for a user's workflow file."""
+    workflow = sys.modules.get("temporalio.workflow")
+    return workflow is not None and bool(workflow.unsafe.in_sandbox())
 
 
 def __dir__() -> list[str]:
     return __all__
+
+
+if _sandboxed():
+    _loaded("everturn.sandbox").pass_through()

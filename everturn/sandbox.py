@@ -1,0 +1,43 @@
+"""everturn in a user's own workflow file, which Temporal's sandbox loads anew for each workflow.
+
+Agents, tools, clients and workers are defined there, and run elsewhere. So the sandbox gets the modules that the
+process has, and no copies: those would bring all that ours import, and some of that the sandbox refuses.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib.abc import Loader
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+from temporalio import workflow
+
+_PACKAGE = f"{__package__}."
+
+
+class _Ours:
+    """Finds everturn's modules for the sandbox; for everybody else it has none."""
+
+    def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
+        sandboxed = workflow.unsafe.in_sandbox() and not workflow.unsafe.is_imports_passed_through()
+        return ModuleSpec(name, _PassedThrough(name)) if sandboxed and name.startswith(_PACKAGE) else None
+
+
+class _PassedThrough(Loader):
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def create_module(self, _: ModuleSpec) -> None:
+        with workflow.unsafe.imports_passed_through():
+            __import__(self._name)
+        self._module = sys.modules[self._name]
+
+    def exec_module(self, _: ModuleType) -> None:
+        sys.modules[self._name] = self._module  # in place of the empty one that was made for it
+
+
+def pass_through() -> None:
+    """From now on, a sandbox that imports a module of everturn gets the process's."""
+    if not any(isinstance(finder, _Ours) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Ours())
