@@ -7,6 +7,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
 
 from everturn.errors import InvalidTool
@@ -62,6 +63,8 @@ class Request:
     """The JSON schema that the final reply's text is to have, where the provider can hold the model to it."""
     conclude: bool = False
     """Tools are shown, since the transcript speaks of them, but may not be called."""
+    now: datetime | None = None
+    """By the provider's clock; None if that is not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,10 @@ PIECE_BYTES: Final = 64 * 1024
 """No decompressed piece is larger."""
 
 _GZIP: Final = 16 + zlib.MAX_WBITS
+_MEMBER: Final = b"\x1f\x8b"
+MAX_MEMBERS: Final = 1000
+"""Of one gzip body. An empty one has 20 bytes, and costs as much as a long one."""
+
 _COMPRESSED: Final = ("gzip", "x-gzip", "deflate", "br", "zstd", "compress", "x-compress", "bzip2", "xz", "lzma")
 """Other words in the header, such as identity or utf-8, are ignored: some gateways write them."""
 
@@ -60,17 +64,29 @@ class _Plain:
 class _Inflate:
     def __init__(self, window: int) -> None:
         self._inflate = zlib.decompressobj(window)
-        self._begun = window == _GZIP
+        self._gzip = self._begun = window == _GZIP
+        self._members = 1
 
     def pieces(self, data: bytes) -> Iterator[bytes]:
-        # Bytes after the end are nothing to us, and would be collected.
-        while not self._inflate.eof:
+        while data or not self._inflate.eof:
+            if self._inflate.eof and not self._goes_on(data):
+                return  # bytes after the end are nothing to us, and would be collected
             piece = self._next(data)
-            data = self._inflate.unconsumed_tail
+            data = self._inflate.unused_data if self._inflate.eof else self._inflate.unconsumed_tail
             if piece:
                 yield piece
             if not data and len(piece) < PIECE_BYTES:
                 return
+
+    def _goes_on(self, data: bytes) -> bool:
+        """Whether another member comes: a gzip file may be several, one after another (RFC 1952, 2.2)."""
+        if not (self._gzip and data.startswith(_MEMBER[: len(data)])):
+            return False
+        self._members += 1
+        if self._members > MAX_MEMBERS:
+            raise Unreadable(f"it is compressed in more than {MAX_MEMBERS} pieces")
+        self._inflate = zlib.decompressobj(_GZIP)
+        return True
 
     def _next(self, data: bytes) -> bytes:
         try:

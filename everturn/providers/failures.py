@@ -195,12 +195,13 @@ def retry_after(headers: Mapping[str, str], *, now: datetime | None = None) -> f
     seconds = _number(text)
     if seconds is not None:
         return seconds
-    date = _date(text)
-    now = now or _date(headers.get("date", "")) or datetime.now(UTC)
+    date = http_date(text)
+    now = now or http_date(headers.get("date", "")) or datetime.now(UTC)
     return max(0.0, (date - now).total_seconds()) if date else None
 
 
-def _date(text: str) -> datetime | None:
+def http_date(text: str) -> datetime | None:
+    """The time that a header tells (RFC 9110, 5.6.7); None if it can't be read."""
     try:
         date = parsedate_to_datetime(text)
     except (ValueError, IndexError, TypeError, OverflowError):

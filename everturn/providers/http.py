@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 import re
 from collections.abc import AsyncGenerator, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 import httpx
 
 from everturn.errors import FAULTS, InvalidReply, InvalidSetting
-from everturn.providers import anthropic_messages, failures, gemini, openai_chat, openai_responses, sse
+from everturn.providers import anthropic_messages, clocks, failures, gemini, openai_chat, openai_responses, sse
 from everturn.providers.base import Delta, OnDelta, Request
 from everturn.providers.catalog import Endpoint, ProtocolName, resolve
 from everturn.providers.connections import aclose, lent
@@ -68,7 +69,7 @@ async def ask(request: Request, *, on_delta: OnDelta | None = None) -> Reply:
     """
     endpoint = resolve(request.model)
     protocol = PROTOCOLS[endpoint.row.protocol]
-    path, body = protocol.encode(request)
+    path, body = protocol.encode(replace(request, now=clocks.now_at(endpoint)))
     extra_headers = _extra_headers(body.pop(EXTRA_HEADERS, None))
     content = write(body)
     headers = httpx.Headers({"Content-Type": "application/json", **extra_headers})
@@ -102,7 +103,8 @@ def _extra_headers(given: object) -> dict[str, str]:
 async def _read(
     answer: httpx.Response, request: Request, protocol: WireProtocol, endpoint: Endpoint, *, on_delta: OnDelta | None
 ) -> Reply:
-    if answer.status_code != httpx.codes.OK:
+    clocks.heard(endpoint, answer.headers)
+    if not answer.is_success:
         body = await _body(answer, endpoint, limit=MAX_ERROR_BYTES, cut=True)
         raise failures.of_response(endpoint, status=answer.status_code, headers=answer.headers, body=body)
     try:

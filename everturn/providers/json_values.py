@@ -17,6 +17,7 @@ MAX_VALUES = 2_000_000
 become gigabytes."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_MARK = "\ufeff".encode()
 
 
 class TooManyValues(ValueError): ...
@@ -34,6 +35,8 @@ def parse(text: str | bytes) -> Any:
     """
     if len(text) > MAX_VALUES:
         _check_count(text)
+    if text[:1] in (b"\xef", "\ufeff"):  # a byte order mark: RFC 8259 lets a reader pass over it
+        text = text.removeprefix(_MARK) if isinstance(text, bytes) else text[1:]
     try:
         return from_json(text, allow_inf_nan=False)
     except ValueError as error:

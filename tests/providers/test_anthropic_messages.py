@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -306,7 +307,7 @@ def test_a_container_is_asked_for_again_while_it_lives(
     parts: list[Part] = [Opaque(data={"container": container})]
     if pending:
         parts.insert(0, ServerToolUse(name="code_execution", data=RUNNING))
-    body = body_of(Message.user("?"), assistant(Text(text="x"), *parts))
+    body = body_of(Message.user("?"), assistant(Text(text="x"), *parts), now=datetime(2026, 1, 1, tzinfo=UTC))
     assert body.get("container") == expected
     assert all("container" not in block for block in body["messages"][1]["content"])
     assert "container" not in body_of(Message.user("?"), assistant(*parts, provider="anthropic-like"))

@@ -44,6 +44,14 @@ def head(content_type: str, encoding: str, status: str = "200 OK") -> bytes:
     return f"HTTP/1.1 {status}\r\n{fields}\r\n\r\n".encode()
 
 
+def in_members(data: bytes) -> bytes:
+    return gzip.compress(data[:7]) + gzip.compress(b"") + gzip.compress(data[7:])
+
+
+def padded(data: bytes) -> bytes:
+    return gzip.compress(data) + b"\0" * 9
+
+
 def raw_deflate(data: bytes) -> bytes:
     packing = zlib.compressobj(wbits=-zlib.MAX_WBITS)
     return packing.compress(data) + packing.flush()
@@ -55,6 +63,8 @@ def raw_deflate(data: bytes) -> bytes:
     [
         ("gzip", gzip.compress),
         ("X-GZip", gzip.compress),
+        ("gzip", in_members),
+        ("gzip", padded),
         ("deflate", zlib.compress),
         ("deflate", raw_deflate),
         ("identity", bytes),
@@ -66,8 +76,15 @@ async def test_one_layer_is_read_even_byte_by_byte(encoding: str, pack: type[byt
     kind, body = ("text/event-stream", EVENTS) if stream else ("application/json", REPLY)
     packed = pack(body)
     pieces = [packed[:3], *(packed[at : at + 1] for at in range(3, len(packed)))]
-    async with server(sends(head(kind, encoding), *pieces)) as base_url:
-        assert (await ask(request(base_url, stream=stream))).text == "ok"
+    for sent in (pieces, [packed]):
+        async with server(sends(head(kind, encoding), *sent)) as base_url:
+            assert (await ask(request(base_url, stream=stream))).text == "ok"
+
+
+async def test_a_body_of_countless_pieces_is_refused() -> None:
+    async with server(sends(head("application/json", "gzip") + gzip.compress(b"") * 1_001)) as base_url:
+        with pytest.raises(InvalidReply, match="compressed in more than 1000 pieces"):
+            await ask(request(base_url, stream=False))
 
 
 @streamed_or_not

@@ -285,3 +285,33 @@ async def test_generate_hands_the_calls_back() -> None:
     assert reply.tool_calls == (
         ToolCall(call_id="c1", name="read_page", arguments={"path": "read_page,other,dict,None"}),
     )
+
+
+@streamed_or_not
+@pytest.mark.parametrize("status", ["201 Created", "203 Non-Authoritative Information", "206 Partial Content"])
+async def test_a_reply_is_read_whatever_its_servers_word_for_success(status: str, stream: bool) -> None:
+    body = b'{"choices":[{"message":{"content":"ok"},"delta":{"content":"ok"},"finish_reason":"stop"}]}'
+    kind, sent = (
+        ("text/event-stream", b"data: " + body + b"\n\ndata: [DONE]\n\n") if stream else ("application/json", body)
+    )
+    async with server(sends(head(kind, status) + sent)) as base_url:
+        assert (await ask(request(base_url, stream=stream))).text == "ok"
+
+
+@pytest.mark.parametrize("status", [204, 205])
+async def test_a_success_without_a_body_is_an_unusable_reply_of_that_status(status: int) -> None:
+    async with server(sends(f"HTTP/1.1 {status} No Content\r\nConnection: close\r\n\r\n".encode())) as base_url:
+        with pytest.raises(InvalidReply, match="it is empty") as raised:
+            await ask(request(base_url, stream=False))
+    assert raised.value.status == status
+
+
+@streamed_or_not
+async def test_a_byte_order_mark_is_passed_over(stream: bool) -> None:
+    mark = "\ufeff".encode()
+    body = b'{"choices":[{"message":{"content":"ok"},"delta":{"content":"ok"},"finish_reason":"stop"}]}'
+    kind, sent = (
+        ("text/event-stream", b"data: " + body + b"\n\ndata: [DONE]\n\n") if stream else ("application/json", body)
+    )
+    async with server(sends(head(kind) + mark + sent)) as base_url:
+        assert (await ask(request(base_url, stream=stream))).text == "ok"

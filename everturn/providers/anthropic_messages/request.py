@@ -258,16 +258,19 @@ def _container(request: Request, *, pending: bool) -> str | None:
         for part in message.parts:
             if isinstance(part, Opaque) and isinstance(part.data, dict) and "type" not in part.data:
                 container = a_dict(part.data.get("container"))
-                if (name := a_str(container.get("id"))) and (pending or _fresh(a_str(container.get("expires_at")))):
+                expires_at = a_str(container.get("expires_at"))
+                if (name := a_str(container.get("id"))) and (pending or _fresh(expires_at, request.now)):
                     return name
                 return None
     return None
 
 
-def _fresh(expires_at: str) -> bool:
+def _fresh(expires_at: str, now: datetime | None) -> bool:
+    """True in doubt: if the container is gone, the answer to that is an error, which tells the time. It is tried again,
+    and then without."""
     try:
         expires = datetime.fromisoformat(expires_at)
     except ValueError:
         return True  # it does not say
     expires = expires if expires.tzinfo else expires.replace(tzinfo=UTC)
-    return datetime.now(UTC) < expires + timedelta(hours=CONTAINER_HOURS)
+    return now is None or now < expires + timedelta(hours=CONTAINER_HOURS)

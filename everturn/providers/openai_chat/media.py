@@ -6,10 +6,10 @@ A sound is a Text, its transcript, and a Document with the sound itself; it goes
 from __future__ import annotations
 
 import binascii
-import time
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from everturn.providers.base import Request, url_of
@@ -65,13 +65,13 @@ class Media:
         yield from self._pictures
 
 
-def named(message: Message) -> tuple[str, frozenset[int]]:
+def named(message: Message, now: datetime | None) -> tuple[str, frozenset[int]]:
     """The id by which a message's sound goes back, and the places of the parts that the id replaces; empty if it has
-    none, or one that the provider has forgotten."""
+    none, or one that the provider has forgotten by `now`, or by our clock if the provider's is not known."""
     found = [(place, part) for place, part in enumerate(message.parts) if AUDIO in part.extra]
     audio = a_dict(found[0][1].extra[AUDIO]) if found else {}
     name, until = a_str(audio.get("id")), audio.get("expires_at")
-    if not name or not isinstance(until, int | float) or until <= time.time():
+    if not name or not isinstance(until, int | float) or until <= (now or datetime.now(UTC)).timestamp():
         return "", frozenset()
     return name, frozenset(place for place, _ in found)
 

@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from everturn.providers.base import NO_RESULT, UNPARSED, Memo, url_of
@@ -42,9 +43,10 @@ _USERS: Memo[Encoded] = Memo()
 
 
 def encode_messages(
-    messages: Sequence[Message], *, instructions: str, dialect: Dialect, provider: str
+    messages: Sequence[Message], *, instructions: str, dialect: Dialect, provider: str, now: datetime | None = None
 ) -> list[Encoded]:
-    """The messages. Each result goes behind its call; a call without one gets NO_RESULT."""
+    """The messages. Each result goes behind its call; a call without one gets NO_RESULT. `now`: by the provider's
+    clock, for what it forgets some day."""
     results = {
         part.call_id: part
         for message in messages
@@ -61,7 +63,7 @@ def encode_messages(
             case "assistant":
                 kept = _TURNS.get(message, provider)
                 if kept is None or any(results.get(call_id) is not result for call_id, result in kept.results):
-                    kept = _turn(message, results, dialect=dialect, provider=provider)
+                    kept = _turn(message, results, dialect=dialect, provider=provider, now=now)
                     # Pictures are written anew each time: keeping them would keep every one twice.
                     # And a sound is named only as long as it lives.
                     if kept.encoded[-1]["role"] != "user" and not kept.encoded[0].keys() & {"audio", "images"}:
@@ -82,11 +84,13 @@ def encode_messages(
     return encoded if dialect.user_after_tool else list(_bridged(encoded))
 
 
-def _turn(message: Message, results: Mapping[str, ToolResult], *, dialect: Dialect, provider: str) -> _Turn:
+def _turn(
+    message: Message, results: Mapping[str, ToolResult], *, dialect: Dialect, provider: str, now: datetime | None
+) -> _Turn:
     """The assistant's message, the results of its calls in their order, and the pictures in these results."""
     calls = message.tool_calls
     answered = tuple((call.call_id, results.get(call.call_id)) for call in calls)
-    encoded = [_assistant(message, dialect=dialect, own=message.provider == provider)]
+    encoded = [_assistant(message, dialect=dialect, own=message.provider == provider, now=now)]
     for call, (_, result) in zip(calls, answered, strict=True):
         content = _result_text(result, dialect) if result else NO_RESULT
         encoded.append({"role": "tool", "tool_call_id": _wire_id(call, dialect), "content": content})
@@ -100,8 +104,8 @@ def _turn(message: Message, results: Mapping[str, ToolResult], *, dialect: Diale
     return _Turn(answered, encoded)
 
 
-def _assistant(message: Message, *, dialect: Dialect, own: bool) -> Encoded:
-    sound, spoken = named(message) if own else ("", frozenset[int]())
+def _assistant(message: Message, *, dialect: Dialect, own: bool, now: datetime | None) -> Encoded:
+    sound, spoken = named(message, now) if own else ("", frozenset[int]())
     back = pictures(message) if own and dialect.images else []
     text = "".join(
         _words(part)

@@ -34,7 +34,11 @@ def encode(request: Request) -> tuple[str, dict[str, Any]]:
     body: dict[str, Any] = {
         "model": request.model.model,
         "messages": encode_messages(
-            request.messages, instructions=instructions, dialect=dialect, provider=request.model.provider
+            request.messages,
+            instructions=instructions,
+            dialect=dialect,
+            provider=request.model.provider,
+            now=request.now,
         ),
     }
     body |= _tools(request, dialect)

@@ -1,0 +1,31 @@
+"""What a provider's clock says: it decides when what the provider keeps expires. A worker's own may be wrong."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Final
+
+from everturn.providers.catalog import Endpoint
+from everturn.providers.failures import http_date
+
+_MOST_ENDPOINTS: Final = 256
+
+_told: dict[str, tuple[datetime, float]] = {}
+"""By base URL: the Date of the latest answer, and when it came by time.monotonic(), which nobody sets."""
+
+
+def heard(endpoint: Endpoint, headers: Mapping[str, str]) -> None:
+    """Remembers the time that an answer with these headers tells, an error's included."""
+    if date := http_date(headers.get("date", "")):
+        _told.pop(endpoint.base_url, None)
+        _told[endpoint.base_url] = date, time.monotonic()
+        if len(_told) > _MOST_ENDPOINTS:
+            del _told[next(iter(_told))]
+
+
+def now_at(endpoint: Endpoint) -> datetime | None:
+    """The time there; None if no answer has told it to this process yet."""
+    told = _told.get(endpoint.base_url)
+    return told[0] + timedelta(seconds=time.monotonic() - told[1]) if told else None
