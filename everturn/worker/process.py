@@ -12,6 +12,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import timedelta
+from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -27,6 +28,8 @@ GRACE_SECONDS = 10.0
 
 _RECONNECT_SECONDS: Final = 0.5
 _REMIND_SECONDS: Final = 30.0
+_DRAINING_SECONDS: Final = 10.0
+"""Between two log lines that say how much time is left."""
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
@@ -48,24 +51,16 @@ def run(main: Coroutine[Any, Any, None]) -> None:
 
 
 @contextmanager
-def ended_by_force(*, after: timedelta) -> Iterator[None]:
-    """Once SIGINT or SIGTERM comes, the process has so long to leave the block, and GRACE_SECONDS. Then it ends all the
-    same: a tool that blocks the event loop would keep it from ever draining. To be entered in the main thread, once the
-    other handlers of these signals are set."""
-    left, inner = threading.Event(), {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    asked = False
-
-    def end() -> None:
-        if not left.wait(after.total_seconds() + GRACE_SECONDS):
-            log, cure = logs.get_logger("everturn.worker"), "A tool blocks the event loop, or never ends."
-            log.error("worker.stuck", seconds=round(after.total_seconds() + GRACE_SECONDS, 1), cure=cure)
-            end_process(1)
+def drained(*, within: timedelta) -> Iterator[None]:
+    """Once SIGINT or SIGTERM comes, the process has so long to leave the block, and the log says how much of that is
+    left. After that and GRACE_SECONDS it ends all the same: a tool that blocks the event loop would keep it from ever
+    draining. A second signal ends it at once. To be entered in the main thread, once the other handlers of these
+    signals are set."""
+    end = _End(within.total_seconds())
+    inner = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def handle(number: int, frame: FrameType | None) -> None:
-        nonlocal asked
-        if not asked:
-            asked = True
-            threading.Thread(target=end, name="everturn-end", daemon=True).start()
+        end.asked(signal.Signals(number))
         if callable(before := inner[signal.Signals(number)]):
             before(number, frame)
 
@@ -74,7 +69,48 @@ def ended_by_force(*, after: timedelta) -> Iterator[None]:
     try:
         yield
     finally:
-        left.set()
+        end.left()
+
+
+class _End:
+    """Sees to it in a thread of its own: the event loop may be blocked."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._begun = False
+        self._news: SimpleQueue[signal.Signals | None] = SimpleQueue()  # what a signal handler may put into
+        """The second signal; or None, once the block is left."""
+        self._log = logs.get_logger("everturn.worker")
+
+    def asked(self, number: signal.Signals) -> None:
+        if self._begun:
+            self._news.put(number)
+        else:
+            self._begun = True
+            threading.Thread(target=self._wait, name="everturn-end", daemon=True).start()
+
+    def left(self) -> None:
+        self._news.put(None)
+
+    def _wait(self) -> None:
+        ends = time.monotonic() + self._seconds
+        try:
+            while (left := ends - time.monotonic()) > 0:
+                effect = "What runs may finish; a second Ctrl-C or SIGTERM ends it at once."
+                self._log.info("worker.draining", seconds=round(left, 1), effect=effect)
+                with suppress(Empty):
+                    return self._end_at_once(self._news.get(timeout=min(left, _DRAINING_SECONDS)))
+            self._end_at_once(self._news.get(timeout=GRACE_SECONDS))
+        except Empty:
+            seconds, cure = round(self._seconds + GRACE_SECONDS, 1), "A tool blocks the event loop, or never ends."
+            self._log.error("worker.stuck", seconds=seconds, cure=cure)
+            end_process(1)
+
+    def _end_at_once(self, second: signal.Signals | None) -> None:
+        if second is not None:
+            effect = "Other workers take over what it had in hand."
+            self._log.warning("worker.ended_at_once", signal=second.name, effect=effect)
+            end_process(128 + second)
 
 
 def end_process(status: int) -> NoReturn:

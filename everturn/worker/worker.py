@@ -38,7 +38,7 @@ from everturn.tools.read_result import read_result_tool
 from everturn.tools.user_code import Threads
 from everturn.worker.deployment import Deployment, of_settings, options
 from everturn.worker.metrics import Metrics
-from everturn.worker.process import ended_by_force
+from everturn.worker.process import drained
 from everturn.workflows import ConversationWorkflow
 from everturn.workflows.eager_dispatch import Eagerness
 
@@ -198,17 +198,15 @@ class Worker:
 
     async def run(self) -> None:
         """Works until SIGINT or SIGTERM, then drains: what runs may finish, or is handed over; nothing new starts. A
-        second Ctrl-C ends it without waiting for that."""
+        second Ctrl-C or SIGTERM ends the process at once, with exit status 130 or 143."""
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stop.set)
         try:
-            with ended_by_force(after=self._options["graceful_shutdown_timeout"]):
+            with drained(within=self._options["graceful_shutdown_timeout"]):
                 async with self:
                     await stop.wait()
-                    loop.remove_signal_handler(signal.SIGINT)
-                    _log.info("worker.draining", seconds=self._options["graceful_shutdown_timeout"].total_seconds())
         except asyncio.CancelledError:
             # Temporal's worker cancels whoever runs it when the server will not have it.
             if self._fatal is None:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from signal import SIGINT, SIGTERM, Signals
 from typing import Any
 
 import pytest
@@ -183,6 +184,29 @@ async def test_a_worker_that_is_told_to_stop_finishes_what_runs(
     start()
     assert await conversation.reply() == "Done."
     assert len(effects(folder)) == 1
+
+
+@pytest.mark.parametrize(("first", "second"), [(SIGTERM, SIGTERM), (SIGINT, SIGINT), (SIGTERM, SIGINT)])
+async def test_a_worker_that_is_told_to_stop_twice_ends_at_once_and_another_takes_over(
+    client: Client, start: Start, script: dict[int, Any], folder: Path, first: Signals, second: Signals
+) -> None:
+    script.update({0: call("work"), 1: "Done."})
+    worker = await started(start())
+    conversation = await client.start("clerk", "Go")
+    await eventually(lambda: effects(folder))
+    worker.process.send_signal(first)
+    await eventually(lambda: "worker.draining" in worker.log.read_text())
+    log = worker.log.read_text()
+    assert "seconds=100.0" in log, "how much time is left"
+    assert "a second Ctrl-C or SIGTERM ends it at once" in log
+    worker.process.send_signal(second)
+    await asyncio.to_thread(worker.process.wait, 30)  # the tool does not end, and the drain takes 100 s
+    assert worker.process.returncode == 128 + second
+    assert "worker.ended_at_once" in worker.log.read_text()
+    (folder / "may-end").touch()
+    start()
+    assert await conversation.reply() == "Done."
+    assert [tool for tool, *_ in effects(folder)] == ["work", "work"]
 
 
 async def test_the_server_is_killed_and_comes_back_and_nobody_notices(
