@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
 _log = get_logger("everturn.conversation")
 
-WORKER_TIMEOUT = timedelta(seconds=temporal_errors.WORKER_TIMEOUT_SECONDS)
-
 
 class Conversation:
     """One conversation, by its id. Any process may have any number of handles on the same one."""
@@ -122,8 +120,9 @@ class Conversation:
         if described.status is not WorkflowExecutionStatus.RUNNING:
             return await self._final_status()
         try:
+            timeout = timedelta(seconds=temporal_errors.WORKER_TIMEOUT_SECONDS)
             with self._explained("status query"):
-                answer: dict[str, Any] = await self._handle.query(names.STATUS, rpc_timeout=WORKER_TIMEOUT)
+                answer: dict[str, Any] = await self._handle.query(names.STATUS, rpc_timeout=timeout)
         except Unreachable:
             if trouble := (await listing.Versions(self._temporal).look(listing.listed(described), described)).trouble:
                 raise Unreachable(f"Conversation {self.id!r} is stuck: {trouble}.") from None

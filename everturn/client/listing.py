@@ -30,6 +30,9 @@ _PROBLEMS: Final = SearchAttributeKey.for_keyword_list("TemporalReportedProblems
 _VERSION: Final = SearchAttributeKey.for_keyword("TemporalWorkerDeploymentVersion")
 _BEHAVIOR: Final = SearchAttributeKey.for_keyword("TemporalWorkflowVersioningBehavior")
 
+MOST_VERSIONS: Final = 50
+"""That conversations are pinned to, and a count looks at."""
+
 # A run that went on as a new one is no conversation of its own: the newest run stands for the chain.
 _CONVERSATIONS: Final = f"WorkflowType = '{names.CONVERSATION}' AND ExecutionStatus != 'ContinuedAsNew'"
 
@@ -95,6 +98,30 @@ def listed(execution: WorkflowExecution) -> Listed:
     )
 
 
+@dataclass(frozen=True)
+class Version:
+    """A worker version of a task queue, as filters."""
+
+    version: str
+    task_queue: str
+
+    @property
+    def pinned(self) -> str:
+        """Finds what is pinned to it."""
+        return (
+            f"({_BEHAVIOR.name} = 'Pinned' AND {_VERSION.name} = {_quoted(self.version)} "
+            f"AND TaskQueue = {_quoted(self.task_queue)})"
+        )
+
+    @property
+    def others(self) -> str:
+        """Finds everything else; visibility has no NOT."""
+        return (
+            f"({_BEHAVIOR.name} IS NULL OR {_BEHAVIOR.name} != 'Pinned' OR {_VERSION.name} IS NULL "
+            f"OR {_VERSION.name} != {_quoted(self.version)} OR TaskQueue != {_quoted(self.task_queue)})"
+        )
+
+
 class Versions:
     """Which worker versions somebody runs; each is asked for once."""
 
@@ -109,37 +136,58 @@ class Versions:
         pinned = execution.typed_search_attributes.get(_BEHAVIOR) == "Pinned"
         if one.ended_at or one.trouble or not pinned or not version:
             return one
-        if version in await self._versions(execution.task_queue):
+        if await self._runs(version, execution.task_queue):
             return one
         trouble = (
             f"it is pinned to worker version {version}, which no worker of {execution.task_queue!r} runs: start one"
         )
         return replace(one, status=STUCK, trouble=trouble)
 
-    async def _versions(self, task_queue: str) -> set[str]:
+    async def dead(self, everything: str) -> list[Version]:
+        """Those that no worker runs, of all that conversations of `everything` are pinned to.
+
+        The index has no groups by version, but finds a conversation of any version that is not known yet: so this takes
+        one request for each, and one more.
+        """
+        query = f"{everything} AND ExecutionStatus = 'Running' AND {_BEHAVIOR.name} = 'Pinned'"
+        dead: list[Version] = []
+        for _ in range(MOST_VERSIONS):
+            found = await anext(self._temporal.list_workflows(query, limit=1, page_size=1), None)
+            version = found.typed_search_attributes.get(_VERSION) if found else None
+            if not found or not version:
+                break
+            of_version = Version(version, found.task_queue)
+            query += f" AND {of_version.others}"
+            if not await self._runs(version, found.task_queue):
+                dead.append(of_version)
+        return dead
+
+    async def _runs(self, version: str, task_queue: str) -> bool:
+        """Whether a worker of the queue runs this version."""
         if task_queue not in self._polled:
             found = [poller.deployment_options for poller in await polling(self._temporal, task_queue)]
             self._polled[task_queue] = {f"{one.deployment_name}:{one.build_id}" for one in found}
-        return self._polled[task_queue]
+        return version in self._polled[task_queue]
 
 
 async def count(
     temporal: temporalio.client.Client, *, agent: str | None = None, problems: bool = True
 ) -> dict[str, int]:
-    """How many conversations there are of each status that `listed` would give them, without the zeros. Those that are
-    pinned to a version without workers count by their last state: the index does not know. `problems`: the server keeps
-    _PROBLEMS, as those do since 1.29.
+    """How many conversations there are of each status that `listed` and `Versions.look` would give them, without the
+    zeros. `problems`: the server keeps _PROBLEMS and versions, as those do since 1.29.
 
     Temporal groups counts by its own ExecutionStatus only ("'GROUP BY' clause is not supported for search attribute
     EverturnStatus", server 1.32), so each state is a count of its own. Raises RPCError, INVALID_ARGUMENT where an
     agent is asked for and the namespace has no search attribute for it.
     """
     everything = query(agent=agent)
-    stuck, well = f"{_PROBLEMS.name} IS NOT NULL", f" AND {_PROBLEMS.name} IS NULL" if problems else ""
-    queries = [query(status=state, agent=agent) + ("" if state == "done" else well) for state in STATES]
-    if problems:
-        queries.append(f"{everything} AND ExecutionStatus = 'Running' AND {stuck}")
     try:
+        dead = await Versions(temporal).dead(everything) if problems else []
+        well = " AND ".join(["", f"{_PROBLEMS.name} IS NULL", *(one.others for one in dead)]) if problems else ""
+        queries = [query(status=state, agent=agent) + ("" if state == "done" else well) for state in STATES]
+        if problems:
+            stuck = " OR ".join([f"{_PROBLEMS.name} IS NOT NULL", *(one.pinned for one in dead)])
+            queries.append(f"{everything} AND ExecutionStatus = 'Running' AND ({stuck})")
         of_state, others = await asyncio.gather(
             asyncio.gather(*map(temporal.count_workflows, queries)),
             temporal.count_workflows(f"{everything} AND {_UNFINISHED} GROUP BY ExecutionStatus"),

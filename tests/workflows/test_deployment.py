@@ -12,7 +12,9 @@ import pytest
 from temporalio.api.workflowservice.v1 import SetWorkerDeploymentCurrentVersionRequest
 from temporalio.service import RPCError
 
-from everturn import Client, Deployment, tool
+from everturn import Client, Conversation, Deployment, tool
+from everturn.client import listing, pollers
+from everturn.errors import Unreachable
 from everturn.testing import ScriptedModel, call
 from everturn.worker.deployment import Versioning
 from tests.support.agents import agent_on, hosting
@@ -81,26 +83,55 @@ async def test_a_pinned_conversation_goes_on_on_the_old_worker_and_others_move(
 async def test_a_conversation_that_is_pinned_to_a_version_that_nobody_runs_is_stuck_and_not_idle(
     client: Client, scripted: Callable[..., ScriptedModel], bounds: Bounds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    version = Deployment(name=client.task_queue, build_id="old", versioning="pinned")
-    agent = agent_on(scripted(["Hi."]), name=client.task_queue)
+    old, new = (Deployment(name=client.task_queue, build_id=name, versioning="pinned") for name in ("old", "new"))
+    agent = agent_on(scripted(lambda _: "Hi."), name=client.task_queue)
 
     async def listed() -> list[tuple[str, str]]:
         return [(one.status, one.trouble) async for one in client.conversations(agent=agent.name)]
 
-    async with hosting(client, agent, deployment=version):
+    async def on(version: Deployment) -> Conversation:
         await make_current(client, version)
         conversation = await client.start(agent, "Hi", keep_open=timedelta(minutes=5))
         await conversation.reply()
+        return conversation
+
+    async with hosting(client, agent, deployment=old):
+        stuck = await on(old)
         await eventually(lambda: _is(listed(), [("idle", "")]))
-    # The server remembers a poller for minutes.
-    bounds(recent_poll_seconds=-1.0)
-    [(status, trouble)] = await listed()
-    assert status == "stuck"
-    assert f"pinned to worker version {client.task_queue}:old" in trouble
-    monkeypatch.undo()
-    async with hosting(client, agent, deployment=version):
-        await conversation.close()
-        await conversation.outcome()
+        assert await client.count(agent.name) == {"idle": 1}
+    async with hosting(client, agent, deployment=new):
+        await eventually(lambda: _runs_on(client, on, new), what="conversations begin on the new version")
+        others = len(await listed()) - 1
+        # The server remembers a poller for minutes.
+        polling = pollers.polling
+
+        async def without_old(*args: Any) -> Any:
+            return [one for one in await polling(*args) if one.deployment_options.build_id != "old"]
+
+        monkeypatch.setattr(listing, "polling", without_old)
+        await eventually(lambda: _counts(client, agent.name, {"idle": others, "stuck": 1}))
+        found = {one.id: one async for one in client.conversations(agent=agent.name)}
+        assert found[stuck.id].status == "stuck"
+        assert f"pinned to worker version {client.task_queue}:old" in found[stuck.id].trouble
+        assert [one.id async for one in client.conversations(agent=agent.name, status="stuck")] == [stuck.id]
+        assert stuck.id not in [one.id async for one in client.conversations(agent=agent.name, status="idle")]
+        bounds(answer_seconds=0.5)
+        with pytest.raises(Unreachable, match=f"is stuck: it is pinned to worker version {client.task_queue}:old"):
+            await stuck.status()
+        monkeypatch.undo()
+    async with hosting(client, agent, deployment=old):
+        await stuck.close()
+        await stuck.outcome()
+
+
+async def _runs_on(client: Client, begin: Callable[[Deployment], Any], version: Deployment) -> bool:
+    described = await client.temporal.get_workflow_handle((await begin(version)).id).describe()
+    info = described.raw_description.workflow_execution_info.versioning_info
+    return bool(info.deployment_version.build_id == version.build_id)
+
+
+async def _counts(client: Client, agent: str, expected: dict[str, int]) -> bool:
+    return await client.count(agent) == expected
 
 
 async def _is(found: Any, expected: list[tuple[str, str]]) -> bool:
