@@ -39,6 +39,8 @@ class _Written(ModelMetaclass):
 
         def __call__(cls, *args, **options):  # noqa: N805 - of a class of classes
             refuse_unknown(cls.__name__, options, cls.model_fields, error=cls._error)
+            if len(args) > len(cls._by_position):
+                raise cls._too_many_values()
             try:
                 return super().__call__(*args, **options)
             except ValidationError as error:
@@ -51,6 +53,18 @@ class Setting(BaseModel, metaclass=_Written):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     _error: ClassVar[type[ConfigError]] = InvalidSetting
+    _by_position: ClassVar[tuple[str, ...]] = ()
+    """What may be given without its name."""
+
+    @classmethod
+    def _too_many_values(cls) -> ConfigError:
+        """Values are not shown: one may be a key."""
+        named = [name for name in cls.model_fields if name not in cls._by_position]
+        place = f"after {', '.join(cls._by_position)} " if cls._by_position else ""
+        cure = f"Write the name before it: {', '.join(f'{name}=' for name in named)}."
+        if "key_env" in named:
+            cure += " A key stays in the worker's environment: key_env= takes the name of its variable."
+        return cls._error(f"{cls.__name__} was given a value {place}without a name.", cure=cure)
 
 
 class Model(Setting):
@@ -60,6 +74,7 @@ class Model(Setting):
     """
 
     _error = InvalidModel
+    _by_position = ("name",)
 
     name: str
     """`provider:name`, such as 'openai:gpt-5.5'. `everturn models` lists the providers."""
@@ -68,7 +83,7 @@ class Model(Setting):
     key_env: str | None = None
     """The environment variable with the key, in place of the provider's own."""
 
-    def __init__(self, name: str, **settings: Any) -> None:
+    def __init__(self, name: str = "", **settings: Any) -> None:
         provider, colon, model = name.partition(":") if isinstance(name, str) else ("", "", "")
         if not (provider and colon and model):
             raise InvalidModel(

@@ -98,7 +98,7 @@ def run_command(arguments: Sequence[str]) -> int:
     except SystemExit as ended:  # completion leaves so
         return ended.code if isinstance(ended.code, int) else 0
     except _UsageError as error:
-        return _usage(error)
+        return _usage(error, arguments)
     except EverturnError as error:
         return _failed(str(error))
     except (KeyboardInterrupt, typer.Abort):
@@ -112,14 +112,20 @@ def run_command(arguments: Sequence[str]) -> int:
         return _unexpected(error)
 
 
-def _usage(error: Exception) -> int:
+def _usage(error: Exception, arguments: Sequence[str]) -> int:
     context = getattr(error, "ctx", None)
     if type(error).__name__ == "NoArgsIsHelpError":
         return 2  # the help is printed by now
-    command = context.command_path if context else "everturn"
+    command = context.command_path if context else _command_in(arguments)
     message = " ".join(getattr(error, "format_message", error.__str__)().split())
     ended = message if message.endswith((".", "?")) else f"{message}."
     return _line(f"{command}: {ended} See {command} --help.", status=2)
+
+
+def _command_in(arguments: Sequence[str]) -> str:
+    """The command that these call, for errors that the parser has before it knows: an option without its value, say."""
+    first = next((one for one in arguments if not one.startswith("-")), "")
+    return f"everturn {first}" if any(first == command.name for command in app.registered_commands) else "everturn"
 
 
 def _failed(message: str) -> int:

@@ -10,9 +10,9 @@ from pydantic import JsonValue
 from temporalio.service import RPCError, RPCStatusCode
 
 from everturn.carryover import CarryOver
+from everturn.client import listing
 from everturn.client.client import Client
-from everturn.history import steps
-from everturn.history.reader import read_steps
+from everturn.history import reader, steps
 from everturn.payloads import ModelRequest
 from everturn.records import Message, Outcome, Stop, Usage
 
@@ -60,7 +60,8 @@ class Exported:
     agent: str = ""
     model: str = ""
     status: str = "running"
-    """`running`, the outcome's status, or `failed`, `terminated` and so on, as Temporal says."""
+    """The outcome's; of one that has none yet its state, such as `awaiting_approval`, as a list says; or `failed`,
+    `terminated` and so on, as Temporal says."""
     started_at: datetime | None = None
     ended_at: datetime | None = None
     outcome: Outcome | None = None
@@ -96,8 +97,7 @@ async def read_conversation(client: Client, conversation_id: str) -> Exported:
                 raise client.unreachable(error) from error
     described = await client.temporal.get_workflow_handle(conversation_id).describe()
     exported.ended_at = described.close_time
-    temporal_status = described.status.name.lower() if described.status else "unknown"
-    exported.status = exported.outcome.status if exported.outcome else temporal_status
+    exported.status = exported.outcome.status if exported.outcome else listing.listed(described).status
     return exported
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64decode
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import fields, is_dataclass
 from functools import partial
@@ -23,6 +24,9 @@ NO_OUTPUT = "(no output)"
 """For None and the empty string. `null` reads like a failure after a tool that only acts, and some providers refuse
 an empty text."""
 
+FAILED = "It failed."
+"""For a failure that says nothing of itself."""
+
 MAX_ERROR_CHARS = 2_000
 
 ERROR_SECONDS = 2.0
@@ -39,7 +43,8 @@ def to_parts(value: Any) -> tuple[Text | Image | Document, ...]:
     MCP's that says `isError` raises ToolFailed with its texts.
     NaN and infinities are written as `NaN` and `Infinity`, lone surrogates are replaced. Raises TypeError for what
     JSON can't hold: bytes, structures that contain themselves, objects of classes that pydantic does not know, an
-    iterator of more than 100,000 items, or one within an object.
+    iterator of more than 100,000 items, or one within an object; and for pictures and documents whose data is no
+    base64: a provider would refuse them in this request and all that follow.
     """
     if isinstance(value, Text | Image | Document | str):
         return (_part(value),)
@@ -54,7 +59,7 @@ def to_parts(value: Any) -> tuple[Text | Image | Document, ...]:
         return tuple(_part(item) for item in value)
     if (blocks := parts_of_blocks(value)) is not None:
         if says_error(value):
-            raise ToolFailed("\n".join(part.text for part in blocks if isinstance(part, Text)) or "It failed.")
+            raise ToolFailed("\n".join(part.text for part in blocks if isinstance(part, Text)) or FAILED)
         return blocks
     return (_part(NO_OUTPUT if value is None else to_json(value)),)
 
@@ -64,7 +69,8 @@ def parts_of_blocks(value: Any) -> tuple[Text | Image | Document, ...] | None:
     found = parts_in(value)
     if found is None:
         return None
-    return tuple(_part(one if isinstance(one, Text | Image | Document | str) else to_json(one)) for one in found)
+    parts = tuple(_part(one if isinstance(one, Text | Image | Document | str) else to_json(one)) for one in found)
+    return parts or (_part(FAILED if says_error(value) else NO_OUTPUT),)
 
 
 def to_json(value: Any) -> str:
@@ -173,9 +179,23 @@ def _fallback(value: Any) -> Any:
 
 def _part(value: Text | Image | Document | str) -> Text | Image | Document:
     if isinstance(value, Image | Document):
-        return value
+        return _checked(value)
     # str.__str__: a StrEnum's own value, where str() may give its name.
     return Text(text=well_formed(value.text if isinstance(value, Text) else str.__str__(value)) or NO_OUTPUT)
+
+
+def _checked(part: Image | Document) -> Image | Document:
+    if part.data is None:
+        return part
+    data = part.data if part.data.isalnum() else "".join(part.data.split())  # some encoders write lines
+    try:
+        b64decode(data, validate=True)
+    except ValueError as error:
+        raise TypeError(
+            f"The tool returned {_kind(part)} whose data is no base64 ({error}). Write "
+            f"{type(part).__name__}(data=base64.b64encode(...).decode(), media_type=...)."
+        ) from None
+    return part if data == part.data else part.model_copy(update={"data": data})
 
 
 def _kind(value: Any) -> str:

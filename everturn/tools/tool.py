@@ -303,6 +303,8 @@ def _make(
         function = function.__func__
     _check_function(function)
     name = _own_name(function) if name is None else name
+    if not isinstance(description, str | None):
+        raise InvalidTool(f"Tool {name!r} has description={description!r}.", cure="Write a text.")
     signature = read_signature(function, context_type=ToolContext)
     if timeout is None:
         timeout = NO_TIMEOUT if more.get("runs_on") == "client" else DEFAULT_TIMEOUT

@@ -28,6 +28,9 @@ PAGE: Final = Path(__file__).parent / "page"
 
 MAX_BODY_BYTES: Final = 2_000_000
 
+MAX_STREAMS: Final = 256
+"""Pages that are followed for at the same time: each costs a waiting request at Temporal, and up to some megabytes."""
+
 _STATUS: Final[dict[type[Exception], int]] = {
     NotFound: 404,
     Refused: 409,
@@ -99,6 +102,8 @@ class Inbox:
         if since and not CURSOR.fullmatch(since):
             raise HTTPException(400, "since is no cursor: it is the id of an event of this stream.")
         name = self._proxied_name(request)
+        if len(self._streams) >= MAX_STREAMS:
+            raise HTTPException(503, f"{MAX_STREAMS} pages are open already. Close some, or start another inbox.")
         stream = Stream(
             self._client,
             self._fleet,

@@ -178,7 +178,7 @@ class Desk:
     def objection(self, call_id: str, *, approving: bool = False, expected: object = None) -> str | None:
         """Why a decision on this call can't be taken; None where it can."""
         if call_id == names.EVERY_CALL:
-            return None if any(self._addressed(call_id, approving)) else f"No call waits{self._who_waits()}"
+            return None if any(self._addressed(call_id, approving)) else self._none_waits()
         waiting = self.undecided.get(call_id)
         if waiting is None:
             if earlier := self._decisions.get(call_id):
@@ -220,9 +220,14 @@ class Desk:
         """Those that a decision can still reach: not a call whose turn was cancelled in this very step."""
         return {call_id: waiting for call_id, waiting in self.waiting.items() if not waiting.decided.done()}
 
+    def _none_waits(self) -> str:
+        if waiting := self.undecided:
+            return f"No call waits for an approval. These wait for an answer: {', '.join(map(repr, waiting))}."
+        return f"No call waits for a decision now. `everturn show {workflow.info().workflow_id}` says what goes on."
+
     def _who_waits(self) -> str:
         waiting = self.undecided
-        return f"; these do: {', '.join(map(repr, waiting))}." if waiting else "; none does now."
+        return f"; these do: {', '.join(map(repr, waiting))}." if waiting else f". {self._none_waits()}"
 
 
 def _expired(waiting: Waiting, expiry: Expiry) -> Taken:

@@ -69,6 +69,8 @@ def status_and_line(capsys: pytest.CaptureFixture[str], *arguments: str) -> tupl
         (["approve", "x", "c", "--arguments", "{no"], ["--arguments", "not JSON"]),
         (["approve", "x", "c", "--arguments", "[1]"], ["--arguments", "JSON object"]),
         (["answer", "x"], ["Missing argument", "CALL"]),
+        (["deny", "x", "--reason"], ["everturn deny: Option '--reason' requires", "See everturn deny --help"]),
+        (["--nonsense"], ["everturn: No such option: --nonsense", "See everturn --help"]),
         (["send", "x", "caf\udce9"], ["is not UTF-8"]),
     ],
     ids=" ".join,

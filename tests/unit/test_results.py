@@ -188,9 +188,33 @@ def test_a_result_of_mcps_that_is_an_error_is_told_as_one() -> None:
         to_parts({"content": [{"type": "text", "text": "no such city"}], "isError": True})
 
 
+def test_a_result_of_mcps_without_content_is_what_it_says() -> None:
+    with pytest.raises(ToolFailed, match=r"^It failed\.$"):
+        to_parts({"content": [], "isError": True})
+    assert to_parts({"content": [], "isError": False}) == (Text(text="(no output)"),)
+    assert to_parts(Result(content=[], structuredContent={"a": 1})) == (Text(text='{"a":1}'),)
+
+
+@pytest.mark.parametrize("kind", [Image, Document])
+@pytest.mark.parametrize("data", ["not base64!", "aGk", "data:image/png;base64,aGk=", "caf\u00e9"])
+def test_a_picture_whose_data_is_no_base64_is_the_tools_fault_and_stays_out_of_the_transcript(
+    kind: type[Image] | type[Document], data: str
+) -> None:
+    part = kind(data=data, media_type="image/png")
+    for value in (part, ["See:", part]):
+        with pytest.raises(TypeError, match=rf"an? {kind.__name__} whose data is no base64") as caught:
+            to_parts(value)
+        assert data not in str(caught.value)
+
+
+def test_base64_in_lines_is_joined() -> None:
+    assert to_parts(Image(data="aG\r\nk=\n", media_type="image/png")) == (IMAGE,)
+
+
 @pytest.mark.parametrize(
     "value",
     [
+        {"content": []},
         {"type": "image", "title": "A cat", "url": URL},
         {"type": "image", "source": "camera"},
         {"type": "image", "source": {"type": "base64", "data": None}},

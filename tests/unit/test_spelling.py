@@ -15,6 +15,7 @@ from everturn import (
     Agent,
     Approvals,
     Client,
+    Compaction,
     Deployment,
     Limits,
     Model,
@@ -29,7 +30,7 @@ from everturn import (
     tool,
 )
 from everturn.errors import ConfigError, InvalidAgent, InvalidModel, InvalidSetting, InvalidTool, Refused
-from everturn.models import PROVIDERS, Compaction
+from everturn.models import PROVIDERS
 from everturn.providers import catalog
 
 KEY = "sk-that-nobody-may-see"
@@ -92,6 +93,7 @@ CONFIGURED = {
     "Approvals",
     "Client",
     "CodeExecution",
+    "Compaction",
     "Deployment",
     "Limits",
     "Model",
@@ -123,6 +125,10 @@ def test_every_public_class_refuses_what_it_does_not_know_or_is_none_that_users_
         (lambda: Patience(model=timedelta()), "Patience won't do: model: "),
         (lambda: Model(cast("Any", 5)), "5 is not a model."),
         (lambda: Model("openai:m", base_url=5), "Model won't do: base_url: "),
+        (lambda: cast("Any", Model)("openai:m", KEY), "Model was given a value after name without a name. Write"),
+        (lambda: cast("Any", Limits)(50), "Limits was given a value without a name. Write the name before it"),
+        (cast("Any", Model), "'' is not a model."),
+        (lambda: tool(description=cast("Any", 5))(add), "Tool 'add' has description=5. Write a text."),
     ],
 )
 def test_a_value_that_does_not_fit_is_said_by_its_option_alone(make: Callable[[], Any], said: str) -> None:

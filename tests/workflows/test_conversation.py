@@ -250,7 +250,7 @@ async def test_a_provider_that_refuses_stalls_the_conversation_until_resumed(
         assert status.state == "stalled"
         assert status.cause is not None
         assert "bad things" in status.cause
-        with pytest.raises(Refused, match="No call waits"):
+        with pytest.raises(Refused, match=r"No call waits for a decision now\. `everturn show "):
             await conversation.approve()
         fixed = True
         await conversation.resume()
