@@ -41,7 +41,8 @@ def parts_in(value: Any) -> list[Any] | None:
     result = _fields(value, ("content", "isError"))
     if result.keys() <= _RESULT and isinstance(result.get("content"), list):
         if not result["content"] and isinstance(result.get("isError"), bool):
-            return [found] if (found := result.get("structuredContent")) is not None else []
+            structured = result.get("structuredContent")
+            return [] if structured is None else [structured]
         return parts_in(result["content"])
     return None
 
