@@ -14,7 +14,7 @@ from temporalio.worker import Worker
 
 import everturn
 from everturn import Client
-from tests.pages import PAGES
+from tests.support.doc_pages import PAGES
 from tests.workflows.sandboxed import Mine, agent
 
 MODULES = [
