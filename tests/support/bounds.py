@@ -19,6 +19,7 @@ from everturn.client import client, messages, pollers
 from everturn.providers import http, json_values
 from everturn.storage import artifacts, unreadable
 from everturn.tools import results, user_code
+from everturn.web import app
 from everturn.workflows import awaited_worker, commands, continue_as_new, history_budget, progress
 
 Bounds = Callable[..., None]
@@ -69,6 +70,8 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     # How long a worker's word is waited for.
     "answer_seconds": (temporal_errors, "WORKER_TIMEOUT_SECONDS"),
     "task_timeout": (client, "TASK_TIMEOUT"),
+    # How many pages an inbox serves.
+    "pages": (app, "MAX_STREAMS"),
     "recent_poll_seconds": (pollers, "RECENT_SECONDS"),
 }
 

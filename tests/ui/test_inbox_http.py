@@ -19,10 +19,10 @@ from everturn import Client
 from everturn.devserver import DevServer
 from everturn.errors import InvalidSetting
 from everturn.testing import ScriptedModel, call
-from everturn.web import app
 from everturn.web.auth import check_token
 from everturn.web.server import listen
 from tests.support.agents import agent_on, hosting
+from tests.support.bounds import Bounds
 from tests.support.tools import refund
 from tests.support.waiting import eventually, waiting
 from tests.ui.inbox import served
@@ -293,10 +293,8 @@ async def test_a_stream_that_is_cut_anywhere_goes_on_without_a_gap_or_a_repetiti
         assert await told(web, conversation.id, since=cursor) == whole[position + 1 :]
 
 
-async def test_pages_beyond_the_bound_are_refused_until_one_is_closed(
-    web: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(app, "MAX_STREAMS", 2)
+async def test_pages_beyond_the_bound_are_refused_until_one_is_closed(web: httpx.AsyncClient, bounds: Bounds) -> None:
+    bounds(pages=2)
     async with web.stream("GET", "/api/stream") as first, web.stream("GET", "/api/stream") as second:
         assert [await anext(page.aiter_lines()) for page in (first, second)] == ["retry: 1000"] * 2
         refused = await web.get("/api/stream")
