@@ -29,6 +29,7 @@ UNPARSED: Final = "INVALID_JSON"
 past calls, and refuse the whole request if they can't."""
 
 _MAX_CACHE_KEY_CHARS: Final = 64
+_MAX_NAMED_CHARS: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +109,11 @@ def refuse_server_tool(model: Model, tool: ServerTool, *, supported: Iterable[st
 
 def placeholder(part: Image | Document, why: str = "which this model can't be shown") -> str:
     """What stands in a text in the place of a part that can't be sent: `[document: bill.pdf, which ...]`."""
-    named = (part.name if isinstance(part, Document) else "") or part.url or part.media_type or ""
+    # Of a `data:` URL the beginning only: the rest is the content.
+    address = (part.url or "").partition(",")[0] if (part.url or "")[:5].lower() == "data:" else part.url
+    named = (part.name if isinstance(part, Document) else "") or address or part.media_type or ""
+    named = named if len(named) <= _MAX_NAMED_CHARS else f"{named[:_MAX_NAMED_CHARS]}…"
     return f"[{part.kind}: {named}, {why}]" if named else f"[{part.kind}: {why}]"
-
-
-def url_of(part: Image | Document) -> str:
-    return part.url or f"data:{part.media_type};base64,{part.data}"
 
 
 def cache_key(conversation_id: str) -> str:

@@ -12,9 +12,10 @@ from __future__ import annotations
 import binascii
 import mimetypes
 import re
-from base64 import b64decode
+from base64 import b64decode, b64encode
+from contextlib import suppress
 from typing import Final, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import unquote_to_bytes, urlsplit
 
 from everturn.providers.base import placeholder
 from everturn.records import Document, Image
@@ -23,6 +24,8 @@ PICTURES: Final = frozenset({"image/png", "image/jpeg", "image/webp", "image/gif
 """OpenAI's, Anthropic's, and of all who speak like them."""
 
 PDF: Final = "application/pdf"
+
+UNREADABLE: Final = "which can't be read"
 
 _OPENXML = "application/vnd.openxmlformats-officedocument."
 OFFICE: Final = frozenset(
@@ -83,7 +86,10 @@ _TEXTUAL = re.compile(
     r"text/(?!rtf).*|application/(?:[\w.-]+\+)?(?:json|xml|yaml)"
     r"|application/(?:x-yaml|toml|x-toml|sql|x-sql|x-ndjson|jsonl|javascript|typescript|x-sh|graphql)"
 )
-_DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)")
+_DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)((?:;[\w.+-]+=[^;,]*)*)(;base64)?", re.I)
+_SCHEMES: Final = ("http://", "https://", "gs://")
+"""Of addresses that a provider can fetch, each its own; a file of this machine is none of theirs."""
+_URL_SAFE: Final = str.maketrans("-_", "+/", " \t\r\n")
 
 
 class Medium(NamedTuple):
@@ -92,7 +98,7 @@ class Medium(NamedTuple):
     media_type: str
     """By its most common name; empty if it is not known."""
     data: str | None
-    """Base64; None if there is only a URL."""
+    """Base64; None if there is only a URL; empty if it is no base64, or nothing at all."""
 
 
 def medium_of(part: Image | Document) -> Medium:
@@ -103,20 +109,47 @@ def medium_of(part: Image | Document) -> Medium:
     elif part.url and not media_type:
         media_type = mimetypes.guess_type(_path(part.url))[0] or ""
     media_type = media_type.partition(";")[0].strip().lower()
-    return Medium(_SAME.get(media_type, media_type), data)
+    return Medium(_SAME.get(media_type, media_type), data if data is None else _base64(data))
 
 
 def _inline(url: str) -> tuple[str, str] | None:
     """The type and the base64 of a `data:` URL."""
     head, comma, data = url.partition(",")
-    found = _DATA_URL.match(head) if comma and head.endswith(";base64") else None
-    return (found[1], data) if found else None
+    found = _DATA_URL.fullmatch(head) if comma else None
+    if found is None:
+        return None
+    return found[1], data if found[3] else b64encode(unquote_to_bytes(data)).decode()
+
+
+def _base64(data: str) -> str:
+    """The data as all providers read it: with no line breaks, the common alphabet and its padding; empty if it can't be
+    read."""
+    for mend in (str, _mended):
+        with suppress(binascii.Error, ValueError):
+            written = mend(data)
+            binascii.a2b_base64(written, strict_mode=True)
+            return written
+    return ""
+
+
+def _mended(data: str) -> str:
+    data = data.translate(_URL_SAFE).rstrip("=")
+    return data + "=" * (-len(data) % 4)
+
+
+def url_of(part: Image | Document) -> str:
+    """The part's address, or a `data:` URL with what is in it."""
+    media_type, data = medium_of(part)
+    return part.url or "" if data is None else f"data:{media_type};base64,{data}"
 
 
 def takes(part: Image | Document, taken: frozenset[str]) -> bool:
-    """Whether the part is of a type that is `taken`. A URL of unknown type passes: the provider will see what it is."""
+    """Whether the part can be sent: its content can be read and is of a type that is `taken`, or it has an address that
+    can be fetched. One of unknown type passes: the provider will see what it is."""
     media_type, data = medium_of(part)
-    return media_type in taken or (data is None and not media_type)
+    if data is None:
+        return (not media_type or media_type in taken) and (part.url or "").lower().startswith(_SCHEMES)
+    return bool(data) and media_type in taken
 
 
 def is_picture(part: Image | Document) -> bool:
@@ -126,11 +159,13 @@ def is_picture(part: Image | Document) -> bool:
 def in_words(part: Image | Document) -> str:
     """The part as a text: its content if it is a text itself, else a notice that it is not shown."""
     media_type, data = medium_of(part)
+    if data == "":
+        return placeholder(part, UNREADABLE)
     if isinstance(part, Image) or data is None or not _TEXTUAL.fullmatch(media_type):
         return placeholder(part)
     text = decoded(data)
     if text is None:
-        return placeholder(part, "which can't be read")
+        return placeholder(part, UNREADABLE)
     return f"[document: {part.name or part.media_type}]\n{text}"
 
 

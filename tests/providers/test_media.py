@@ -143,3 +143,47 @@ def test_so_it_is_with_what_a_tool_returns(model: str) -> None:
     assert "UEsDBA==" not in told
     assert "[document: a.zip, which this model can't be shown]" in told
     assert "iVBO" in told
+
+
+TEN_BYTES = data("ten bytes.")
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(
+    "written",
+    [base64.encodebytes(b"ten bytes.").decode(), TEN_BYTES.rstrip("="), f"{TEN_BYTES[:4]}\r\n {TEN_BYTES[4:]}"],
+)
+def test_base64_in_lines_or_without_padding_goes_out_as_all_read_it(model: str, written: str) -> None:
+    told = json.dumps(sent(model, Image(data=written, media_type="IMAGE/PNG")))
+    assert TEN_BYTES in told
+    assert "image/png" in told
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(
+    "part",
+    [
+        Image(data="%%%", media_type="image/png"),
+        Image(data="", media_type="image/png"),
+        Document(data="{}", media_type="application/pdf", name="a.pdf"),
+        Document(data="", media_type="text/plain", name="a.txt"),
+        Image(url="data:image/png;base64,AAAAA"),
+    ],
+)
+def test_what_is_no_base64_is_told_in_words(model: str, part: Image | Document) -> None:
+    assert "which can't be read]" in words(model, part)
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("url", ["file:///home/ann/a.png", "ftp://x.org/a.png", "/home/ann/a.png", "a.pdf"])
+def test_an_address_that_no_provider_can_fetch_is_told_in_words(model: str, url: str) -> None:
+    assert "which this model can't be shown]" in words(model, Image(url=url))
+    assert "which this model can't be shown]" in words(model, Document(url=url))
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_what_is_in_an_address_is_read_and_not_quoted(model: str) -> None:
+    told = json.dumps(sent(model, Document(url="data:text/plain;charset=utf-8,hello%2C%20all")))
+    assert "hello, all" in told or data("hello, all") in told
+    sound = Document(url=f"data:audio/midi;base64,{'A' * 40_000}")
+    assert words(model, sound) == "[document: data:audio/midi;base64, which this model can't be shown]"

@@ -14,7 +14,7 @@ from typing import Any, Final
 from everturn.providers.anthropic_messages.options import mark_cached, options, tools
 from everturn.providers.base import NO_RESULT, UNPARSED, Request, placeholder
 from everturn.providers.json_values import a_dict, a_str
-from everturn.providers.media import PDF, PICTURES, decoded, is_picture, is_textual, medium_of, takes
+from everturn.providers.media import PDF, PICTURES, UNREADABLE, decoded, is_picture, is_textual, medium_of, takes
 from everturn.records import Document, Image, Message, Opaque, Part, ServerToolUse, Text, Thinking, ToolCall, ToolResult
 
 PATH: Final = "/v1/messages"
@@ -216,6 +216,8 @@ def _text(text: str) -> _Block:
 
 def _medium(part: Image | Document) -> _Block:
     media_type, data = medium_of(part)
+    if data == "":
+        return _text(placeholder(part, UNREADABLE))
     if is_picture(part):
         if not takes(part, PICTURES):
             return _text(placeholder(part))

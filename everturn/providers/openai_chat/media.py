@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from everturn.providers.base import Request, url_of
+from everturn.providers.base import Request
 from everturn.providers.json_values import a_dict, a_str, mend, mended
+from everturn.providers.media import PICTURES, takes, url_of
 from everturn.records import Document, Image, Message, Part, Text
 
 AUDIO: Final = "audio"
@@ -83,7 +84,8 @@ def is_sound(part: Part) -> bool:
 
 def pictures(message: Message) -> list[dict[str, Any]]:
     """The pictures that came beside a message's content, to go back there."""
-    shown = [part for part in message.parts if isinstance(part, Image) and IMAGES in part.extra]
+    images = (part for part in message.parts if isinstance(part, Image) and IMAGES in part.extra)
+    shown = [part for part in images if takes(part, PICTURES)]
     return [{"type": "image_url", "image_url": {"url": url_of(part)}} for part in shown]
 
 

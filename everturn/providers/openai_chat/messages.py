@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from everturn.providers.base import NO_RESULT, UNPARSED, Memo, url_of
+from everturn.providers.base import NO_RESULT, UNPARSED, Memo
 from everturn.providers.catalog import Dialect
 from everturn.providers.json_values import a_dict, write
-from everturn.providers.media import OFFICE, PDF, PICTURES, SOUNDS, file_name, in_words, medium_of, takes
+from everturn.providers.media import OFFICE, PDF, PICTURES, SOUNDS, file_name, in_words, medium_of, takes, url_of
 from everturn.providers.openai_chat.media import IMAGES, is_sound, named, pictures
 from everturn.records import Document, Image, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 

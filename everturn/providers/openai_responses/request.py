@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from everturn.errors import RequestRefused
-from everturn.providers.base import NO_RESULT, Memo, Request, cache_key, url_of, warn_unsupported
+from everturn.providers.base import NO_RESULT, Memo, Request, cache_key, warn_unsupported
 from everturn.providers.catalog import row_of
 from everturn.providers.efforts import nearest_effort
-from everturn.providers.media import OFFICE, PICTURES, TEXTS, file_name, in_words, is_picture, medium_of, takes
+from everturn.providers.media import OFFICE, PICTURES, TEXTS, file_name, in_words, is_picture, medium_of, takes, url_of
 from everturn.providers.openai_responses.items import Item, others_items, own_items
 from everturn.providers.openai_responses.tools import choice, includes, tools
 from everturn.providers.schema_strict import fits_strict
