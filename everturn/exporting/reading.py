@@ -12,7 +12,8 @@ from temporalio.service import RPCError, RPCStatusCode
 from everturn.carryover import CarryOver
 from everturn.client import listing
 from everturn.client.client import Client
-from everturn.history import reader, steps
+from everturn.history import steps
+from everturn.history.reader import read_steps
 from everturn.payloads import ModelRequest
 from everturn.records import Message, Outcome, Stop, Usage
 
