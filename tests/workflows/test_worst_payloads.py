@@ -1,0 +1,162 @@
+"""Whatever people and models write, in whatever letters and fields: what a conversation makes of it fits a payload."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from everturn import Client, Conversation, Message, Text, tool
+from everturn.errors import Stalled
+from everturn.records import Document
+from everturn.sizes import MAX_INPUT_BYTES, MAX_PAYLOAD_BYTES
+from everturn.testing import ScriptedModel, call, fail
+from everturn.workflows import carry
+from tests.conftest import agent_on, eventually, hosting, waiting
+from tests.workflows.test_continue_as_new import runs_of
+
+Scripted = Callable[..., ScriptedModel]
+
+ZEROS = "\x00" * (MAX_INPUT_BYTES // 6 - 100)
+"""Each is one character, and six bytes of JSON."""
+
+NAMED = Document(url="https://example.com/a.pdf", name="n" * (MAX_INPUT_BYTES - 1_000))
+SIGNED = Message(
+    role="user", parts=(Text(text="Hi", extra={"s": "x" * (MAX_INPUT_BYTES - 1_000)}),), provider="scripted"
+)
+
+WORST: dict[str, Any] = {"control characters": ZEROS, "a long name": NAMED, "an extra": SIGNED}
+
+
+async def payloads_of(client: Client, conversation: Conversation) -> list[int]:
+    """The sizes of all events, in all runs."""
+    sizes = []
+    for run_id in await runs_of(client, conversation):
+        handle = client.temporal.get_workflow_handle(conversation.id, run_id=run_id)
+        sizes += [event.ByteSize() for event in (await handle.fetch_history()).events]
+    return sizes
+
+
+@pytest.fixture
+def gate() -> asyncio.Event:
+    return asyncio.Event()
+
+
+@pytest.fixture
+def read_page(gate: asyncio.Event) -> Any:
+    @tool
+    async def read_page(number: int) -> str:
+        await gate.wait()
+        return f"page {number}"
+
+    return read_page
+
+
+@pytest.mark.parametrize("kind", WORST)
+async def test_large_messages_that_wait_for_the_next_run_reach_the_model(
+    client: Client,
+    scripted: Scripted,
+    read_page: Any,
+    gate: asyncio.Event,
+    kind: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(carry, "MAX_EVENTS", 20)
+    model = scripted([call("read_page", {"number": 1}), *["Yes."] * 12])
+    agent = agent_on(model, tools=[read_page])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Read", keep_open=timedelta(minutes=1))
+        await eventually(lambda: len(model.requests) == 1)
+        for _ in range(6):
+            await conversation.send(WORST[kind])
+        gate.set()
+        assert await conversation.reply() == "Yes."
+        await conversation.close()
+        await conversation.outcome()
+    assert len(await runs_of(client, conversation)) >= 2
+    transcript = await conversation.transcript()
+    assert [message.parts[0].kind for message in transcript if message.role == "user"].count("text") >= 1
+    assert sum(message.role == "user" for message in transcript) == 7
+    assert max(await payloads_of(client, conversation)) < MAX_PAYLOAD_BYTES
+
+
+async def test_a_thousand_ids_of_five_hundred_pictures_are_remembered_in_the_next_run(
+    client: Client, scripted: Scripted, read_page: Any, gate: asyncio.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = scripted([call("read_page", {"number": 1}), *["Yes."] * 3])
+    agent = agent_on(model, tools=[read_page])
+    ids = ["🔥" * 490 + f"{number:04}" for number in range(1_000)]
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Read", keep_open=timedelta(minutes=1))
+        await eventually(lambda: len(model.requests) == 1)
+        monkeypatch.setattr(carry, "MAX_EVENTS", 20)
+        handle = client.temporal.get_workflow_handle(conversation.id)
+        await all_of(handle.signal("message", {"text": "Hi", "message_id": each}) for each in ids)
+        gate.set()
+        assert await conversation.reply() == "Yes."
+        assert len(await runs_of(client, conversation)) == 2
+        before = len(model.requests)
+        await conversation.send("Hi", message_id=ids[-1])  # it came before
+        await conversation.send("And?", message_id="new")
+        await eventually(lambda: len(model.requests) > before)
+        await conversation.close()
+        await conversation.outcome()
+    said = [message.text for message in await conversation.transcript() if message.role == "user"]
+    assert said == ["Read", *["Hi"] * 1_000, "And?"]
+    assert [event.kind async for event in conversation.events()].count("message_received") == 1_002
+    assert max(await payloads_of(client, conversation)) < MAX_PAYLOAD_BYTES
+
+
+async def all_of(sent: Any) -> None:
+    """Some at a time, as a server takes them."""
+    slots = asyncio.Semaphore(20)
+
+    async def one(each: Awaitable[Any]) -> None:
+        async with slots:
+            await each
+
+    await asyncio.gather(*map(one, sent))
+
+
+async def test_the_largest_answers_to_all_calls_of_a_reply_reach_the_model(client: Client, scripted: Scripted) -> None:
+    @tool(runs_on="client")
+    def ask(number: int) -> str: ...
+
+    calls = [call("ask", {"number": number}, id=f"c{number}") for number in range(6)]
+    model = scripted([calls, "Done."])
+    agent = agent_on(model, tools=[ask])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Go")
+        await waiting(conversation, calls=6)
+        for number in range(6):
+            await conversation.answer(f"c{number}", ZEROS)
+        assert await conversation.reply() == "Done."
+    told = [message["content"] for message in model.requests[-1]["messages"] if message["role"] == "tool"]
+    assert [len(text) == len(ZEROS) for text in told][:3] == [True] * 3
+    assert "[Cut: " in told[-1]
+    assert max(await payloads_of(client, conversation)) < MAX_PAYLOAD_BYTES
+
+
+@pytest.mark.parametrize("kind", WORST)
+async def test_a_conversation_that_is_closed_with_large_messages_can_be_revived(
+    client: Client, scripted: Scripted, kind: str
+) -> None:
+    model = scripted([fail(400, "no"), "Yes."], order="arrival")
+    agent = agent_on(model)
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Hi", keep_open=timedelta(minutes=1))
+        with pytest.raises(Stalled):
+            await conversation.reply()
+        for _ in range(6):
+            await conversation.send(WORST[kind])
+        await conversation.close()
+        assert (await conversation.outcome()).status == "cancelled"
+        await client.send(agent, WORST[kind], id=conversation.id)
+        assert await conversation.reply() == "Yes."
+        await conversation.outcome()
+    transcript: Sequence[Message] = await conversation.transcript()
+    assert sum(message.role == "user" for message in transcript) == 8
+    assert max(await payloads_of(client, conversation)) < MAX_PAYLOAD_BYTES
