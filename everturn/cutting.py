@@ -144,22 +144,33 @@ def short_status(status: Status) -> Status:
 
 def cut(messages: Sequence[Message], room: int) -> tuple[Message, ...]:
     """The messages in so many bytes: what comes first stays whole as far as that goes. None is left out, nor a result
-    of a call: what is left of them, if there are very many, may be more than the room."""
+    of a call: what is least of them may be more than the room, if there are thousands."""
     if fits(messages, room):
         return tuple(messages)
     sizes = [[size_of(part) for part in message.parts] for message in messages]
     least = [[min(size, LEAST_BYTES) for size in of_message] for of_message in sizes]
     left = room - sum(size_of(message.model_copy(update={"parts": ()})) + 1 for message in messages)
     left -= sum(len(of_message) + sum(of_message) for of_message in least)
+    if left < 0:
+        return tuple(map(_least, messages))
     made = []
     for message, of_parts, least_of_parts in zip(messages, sizes, least, strict=True):
         parts = []
         for part, size, kept in zip(message.parts, of_parts, least_of_parts, strict=True):
-            new = part if size <= kept + max(0, left) else cut_part(part, kept + max(0, left))
-            left -= max(0, (size if new is part else size_of(new)) - kept)
+            new = part if size <= kept + left else cut_part(part, kept + left)
+            left = max(0, left + kept - (size if new is part else size_of(new)))
             parts.append(new)
         made.append(message.model_copy(update={"parts": tuple(parts)}))
     return tuple(made)
+
+
+def _least(message: Message) -> Message:
+    """Of very many parts, the calls that have a result are left."""
+    results = [ToolResult(call_id=part.call_id, is_error=part.is_error) for part in message.tool_results]
+    if len(results) == len(message.parts):
+        return message.model_copy(update={"parts": tuple(results)})
+    notice = Text(text=f"\n[Left out, for it is too large: {len(message.parts) - len(results):,} parts.]")
+    return message.model_copy(update={"parts": (notice, *results)})
 
 
 def cut_part(part: Part, room: int, notice: Notice = NOTHING) -> Part:

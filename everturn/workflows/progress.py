@@ -14,7 +14,7 @@ from everturn.cutting import cut, shortened, without_content
 from everturn.models import Limits
 from everturn.payloads import ModelReply
 from everturn.records import Message, Text, ToolResult, Usage, cost_with, results_in
-from everturn.sizes import INLINE_BYTES, MAX_DELTA_BYTES, MAX_PAGE_BYTES, fits, larger, size_of
+from everturn.sizes import INLINE_BYTES, MAX_DELTA_BYTES, MAX_PAGE_BYTES, fits, how_many_fit, larger, size_of
 from everturn.workflows import web_ui
 
 MAX_REPAIRS = 2
@@ -111,8 +111,10 @@ class Progress:
         return shortened(self.last_text, max_bytes=room), None
 
     def tail(self, inbox: list[Message], *, room: int) -> tuple[Message, ...]:
-        """What no model has seen, as an outcome can carry it beside its text and output: like a delta."""
-        return self._sent([*self.unseen, *inbox], room=max(0, room))[0]
+        """What no model has seen, as an outcome can carry it beside its text and output: like a delta, but for what has
+        no room at all."""
+        sent, _ = self._sent([*self.unseen, *inbox], room=max(0, room))
+        return sent[: how_many_fit(sent, room)]
 
     def page(self, start: int, limit: int) -> list[Message]:
         """The messages from position `start` on: as many as fit an answer, and at least one, cut where it has to be."""

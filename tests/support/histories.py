@@ -49,5 +49,9 @@ async def runs_of(client: Client, conversation: Conversation) -> list[str]:
 
 
 async def largest_payload(client: Client, conversation: Conversation) -> int:
-    history = await client.temporal.get_workflow_handle(conversation.id).fetch_history()
-    return max(event.ByteSize() for event in history.events)
+    """Of all its runs: an event has little more than its payload."""
+    sizes: list[int] = []
+    for run_id in await runs_of(client, conversation):
+        history = await client.temporal.get_workflow_handle(conversation.id, run_id=run_id).fetch_history()
+        sizes += [event.ByteSize() for event in history.events]
+    return max(sizes)

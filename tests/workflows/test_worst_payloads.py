@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 
-from everturn import Client, Conversation, Message, Text, tool
+from everturn import Client, Message, Text, tool
 from everturn.errors import Stalled
 from everturn.records import Document
-from everturn.sizes import MAX_INPUT_BYTES, MAX_PAYLOAD_BYTES
+from everturn.sizes import MAX_INPUT_BYTES
 from everturn.testing import ScriptedModel, call, fail
-from everturn.workflows import carry
-from tests.conftest import agent_on, eventually, hosting, waiting
-from tests.workflows.test_continue_as_new import runs_of
+from tests.support.agents import agent_on, hosting
+from tests.support.bounds import Bounds
+from tests.support.histories import TWO_MIB, largest_payload, runs_of
+from tests.support.waiting import eventually, waiting
 
 Scripted = Callable[..., ScriptedModel]
 
@@ -29,15 +30,6 @@ SIGNED = Message(
 )
 
 WORST: dict[str, Any] = {"control characters": ZEROS, "a long name": NAMED, "an extra": SIGNED}
-
-
-async def payloads_of(client: Client, conversation: Conversation) -> list[int]:
-    """The sizes of all events, in all runs."""
-    sizes = []
-    for run_id in await runs_of(client, conversation):
-        handle = client.temporal.get_workflow_handle(conversation.id, run_id=run_id)
-        sizes += [event.ByteSize() for event in (await handle.fetch_history()).events]
-    return sizes
 
 
 @pytest.fixture
@@ -62,9 +54,9 @@ async def test_large_messages_that_wait_for_the_next_run_reach_the_model(
     read_page: Any,
     gate: asyncio.Event,
     kind: str,
-    monkeypatch: pytest.MonkeyPatch,
+    bounds: Bounds,
 ) -> None:
-    monkeypatch.setattr(carry, "MAX_EVENTS", 20)
+    bounds(events=20)
     model = scripted([call("read_page", {"number": 1}), *["Yes."] * 12])
     agent = agent_on(model, tools=[read_page])
     async with hosting(client, agent):
@@ -80,11 +72,11 @@ async def test_large_messages_that_wait_for_the_next_run_reach_the_model(
     transcript = await conversation.transcript()
     assert [message.parts[0].kind for message in transcript if message.role == "user"].count("text") >= 1
     assert sum(message.role == "user" for message in transcript) == 7
-    assert max(await payloads_of(client, conversation)) < MAX_PAYLOAD_BYTES
+    assert await largest_payload(client, conversation) < TWO_MIB
 
 
 async def test_a_thousand_ids_of_five_hundred_pictures_are_remembered_in_the_next_run(
-    client: Client, scripted: Scripted, read_page: Any, gate: asyncio.Event, monkeypatch: pytest.MonkeyPatch
+    client: Client, scripted: Scripted, read_page: Any, gate: asyncio.Event, bounds: Bounds
 ) -> None:
     model = scripted([call("read_page", {"number": 1}), *["Yes."] * 3])
     agent = agent_on(model, tools=[read_page])
@@ -92,7 +84,7 @@ async def test_a_thousand_ids_of_five_hundred_pictures_are_remembered_in_the_nex
     async with hosting(client, agent):
         conversation = await client.start(agent, "Read", keep_open=timedelta(minutes=1))
         await eventually(lambda: len(model.requests) == 1)
-        monkeypatch.setattr(carry, "MAX_EVENTS", 20)
+        bounds(events=20)
         handle = client.temporal.get_workflow_handle(conversation.id)
         await all_of(handle.signal("message", {"text": "Hi", "message_id": each}) for each in ids)
         gate.set()
@@ -107,7 +99,7 @@ async def test_a_thousand_ids_of_five_hundred_pictures_are_remembered_in_the_nex
     said = [message.text for message in await conversation.transcript() if message.role == "user"]
     assert said == ["Read", *["Hi"] * 1_000, "And?"]
     assert [event.kind async for event in conversation.events()].count("message_received") == 1_002
-    assert max(await payloads_of(client, conversation)) < MAX_PAYLOAD_BYTES
+    assert await largest_payload(client, conversation) < TWO_MIB
 
 
 async def all_of(sent: Any) -> None:
@@ -137,7 +129,7 @@ async def test_the_largest_answers_to_all_calls_of_a_reply_reach_the_model(clien
     told = [message["content"] for message in model.requests[-1]["messages"] if message["role"] == "tool"]
     assert [len(text) == len(ZEROS) for text in told][:3] == [True] * 3
     assert "[Cut: " in told[-1]
-    assert max(await payloads_of(client, conversation)) < MAX_PAYLOAD_BYTES
+    assert await largest_payload(client, conversation) < TWO_MIB
 
 
 @pytest.mark.parametrize("kind", WORST)
@@ -159,4 +151,4 @@ async def test_a_conversation_that_is_closed_with_large_messages_can_be_revived(
         await conversation.outcome()
     transcript: Sequence[Message] = await conversation.transcript()
     assert sum(message.role == "user" for message in transcript) == 8
-    assert max(await payloads_of(client, conversation)) < MAX_PAYLOAD_BYTES
+    assert await largest_payload(client, conversation) < TWO_MIB

@@ -1,0 +1,391 @@
+"""The ledger adds up: with all that is in it as large as it may be, in the worst letters, each payload fits.
+
+The letters are zeros, which JSON writes with six bytes each; `full` is a record's text field at so many bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from everturn import payloads
+from everturn.activities import planning
+from everturn.carryover import REMEMBERED_IDS, Asked, CarryOver, InRun, OpenReply, Packed, View, WorkerFacts
+from everturn.cutting import short_status, shortened
+from everturn.payloads import (
+    Approve,
+    AskedAgent,
+    Caller,
+    Control,
+    DecisionCheck,
+    MessageIn,
+    ModelReply,
+    ModelRequest,
+    Start,
+    Status,
+    ToolRequest,
+    TranscriptPage,
+    WaitingCall,
+)
+from everturn.plans import AwaitAnswer, Expiry, PlannedCall, RefuseCall, RunTool
+from everturn.providers.reading import MAX_CALLS
+from everturn.records import Decision, Document, Message, Outcome, Record, Text, ToolCall, ToolResult, Usage
+from everturn.sizes import (
+    MAX_BESIDE_REPLY_BYTES,
+    MAX_CAUSE_BYTES,
+    MAX_DELTA_BYTES,
+    MAX_DETAILS_BYTES,
+    MAX_HANDED_BYTES,
+    MAX_ID_BYTES,
+    MAX_INBOX_BYTES,
+    MAX_INPUT_BYTES,
+    MAX_KNOWN_ID_BYTES,
+    MAX_LAST_TEXT_BYTES,
+    MAX_NAME_CHARS,
+    MAX_OUTCOME_BYTES,
+    MAX_PACKED_ALONE_BYTES,
+    MAX_PACKED_AT_START_BYTES,
+    MAX_PACKED_BYTES,
+    MAX_PAYLOAD_BYTES,
+    MAX_REASON_BYTES,
+    MAX_REPLY_BYTES,
+    MAX_RESULT_BYTES,
+    RUN_BYTES,
+    TASK_BYTES,
+    TEMPORAL_MESSAGE_BYTES,
+    TEMPORAL_PAYLOAD_BYTES,
+    TEMPORAL_RUN_BYTES,
+    known_id,
+    size_of,
+)
+from everturn.state import State, carry_over
+from everturn.steps import Said, Started
+from everturn.workflows.progress import Progress
+
+ZERO = "\x00"
+NAME = ZERO * MAX_NAME_CHARS
+CONVERSATION_ID = ZERO * MAX_ID_BYTES
+USAGE = Usage(input_tokens=10**30, output_tokens=10**30, cached_tokens=10**30, reasoning_tokens=10**30)
+RUN_ID = "01a200e3-06d5-71a0-96c3-3e81afd96ef0"
+
+
+def full(size: int) -> str:
+    """A text of so many bytes as JSON."""
+    return ZERO * (max(0, size - 2) // 6)
+
+
+def call_id(number: int) -> str:
+    return f"{number:0>128}"
+
+
+def message(size: int, role: Any = "user") -> Message:
+    empty = Message(role=role, parts=(Text(text=""),))
+    return Message(role=role, parts=(Text(text=full(size - size_of(empty))),))
+
+
+def calls(count: int, size: int, name: str = "save") -> tuple[ToolCall, ...]:
+    """Of so many bytes together."""
+    bare = ToolCall(call_id=call_id(0), name=name, arguments={"x": ""})
+    text = full(size // count - size_of(bare) - 1)
+    return tuple(ToolCall(call_id=call_id(number), name=name, arguments={"x": text}) for number in range(count))
+
+
+def results(count: int, size: int, **more: Any) -> Message:
+    """So many, each of so many bytes."""
+    parts = (ToolResult(call_id=call_id(n), content=(Text(text=full(size)),), **more) for n in range(count))
+    return Message(role="tool", parts=tuple(parts))
+
+
+LIMITS: dict[str, Any] = {"max_turns": 10**18, "max_cost_usd": 1.23456789e300, "max_duration": 1e18}
+FACTS = WorkerFacts(model=NAME, limits={"max_turns": 10**18}, indexed=True, retention=1e18)
+IDS = tuple(known_id(f"{number:04}" + "🔥" * 496) for number in range(REMEMBERED_IDS))
+DECISION = Decision(
+    verdict="answer", by=full(MAX_INPUT_BYTES // 2 - 100), at=NAME[:30], note=full(MAX_INPUT_BYTES // 2)
+)
+EDIT = Decision(verdict="approve", at=NAME, by=NAME, arguments={"x": full(MAX_INPUT_BYTES - 10_000)})
+
+
+def test_what_everturn_takes_is_less_than_what_temporal_does() -> None:
+    assert MAX_PAYLOAD_BYTES < TEMPORAL_PAYLOAD_BYTES
+    assert MAX_PAYLOAD_BYTES < TASK_BYTES < TEMPORAL_MESSAGE_BYTES
+    assert RUN_BYTES < TEMPORAL_RUN_BYTES
+    assert max(map(size_of, IDS)) <= MAX_KNOWN_ID_BYTES
+    assert len(set(IDS)) == REMEMBERED_IDS
+    assert [known_id(each) for each in IDS] == list(IDS), "whoever is handed one remembers the same"
+
+
+# ---------------------------------------------------------------- a model turn
+
+DELTAS: dict[str, list[Message]] = {
+    "messages that fill a turn, and more": [message(MAX_INPUT_BYTES) for _ in range(6)],
+    "one that was started with too much": [message(MAX_PAYLOAD_BYTES)],
+    "long names": [Message.user([Document(url="x", name=full(300_000))]) for _ in range(8)],
+    "what a provider put beside": [Message.user([Text(text="", extra={"x": full(300_000)})]) for _ in range(8)],
+    "large answers of people": [results(20, 390_000)],
+    "as many results as a reply can have": [results(MAX_CALLS, 2_000, name=ZERO * 100, is_error=True)],
+    "with the words of who decided": [results(20, 10, decision=DECISION)],
+    "answers that are files": [
+        Message(
+            role="tool",
+            parts=(ToolResult(call_id="c", content=tuple(Document(url=f"{n}", name=full(900)) for n in range(3_000))),),
+        )
+    ],
+    "very many parts": [Message.user([Text(text=ZERO * 10)] * 20_000)],
+}
+
+
+@pytest.mark.parametrize("unseen", DELTAS.values(), ids=DELTAS)
+def test_a_model_request_fits(unseen: list[Message]) -> None:
+    progress = Progress(unseen=unseen, position=10**9, digest="0" * 32, view=View(trim_before=10**9))
+    delta, named = progress.delta()
+    written = size_of(request(delta, named)), size_of(delta)
+    assert written[0] < MAX_PAYLOAD_BYTES
+    assert written[1] <= MAX_DELTA_BYTES
+    assert [one.role for one in delta] == [one.role for one in unseen]
+
+
+def test_a_model_request_that_names_all_its_results_fits() -> None:
+    ids = frozenset(call_id(number) for number in range(MAX_CALLS))
+    delta, named = Progress(unseen=[results(MAX_CALLS, 2_100), message(MAX_INBOX_BYTES)], recorded=ids).delta()
+    assert len(named) == MAX_CALLS
+    assert size_of(request(delta, named)) < MAX_PAYLOAD_BYTES
+    assert delta[1].text == message(MAX_INBOX_BYTES).text
+
+
+def request(delta: Sequence[Message], named: Sequence[str]) -> ModelRequest:
+    return ModelRequest(
+        agent=NAME,
+        turn=10**9,
+        position=10**9,
+        digest="0" * 32,
+        delta=tuple(delta),
+        named=tuple(named),
+        model=NAME,
+        conclude=f"the limit of {LIMITS['max_cost_usd']} USD",
+        view=View(trim_before=10**9, summary_at=10**9, keep_from=10**9),
+        stream=True,
+        calls_left=10**18,
+        hand_back_for=1e18,
+    )
+
+
+@pytest.mark.parametrize("text", [ZERO * 4_000, "x" * 4_000, f"There is no tool {ZERO * 90!r}. " + "x" * 3_900])
+def test_a_model_reply_fits_with_its_plan(text: str) -> None:
+    expiry = Expiry(after=1e18, remind_before=1e18)
+    planned: list[PlannedCall] = [RefuseCall(call_id=call_id(n), text=text) for n in range(256)]
+    planned += [AwaitAnswer(call_id=call_id(n), why=text, expiry=expiry) for n in range(256, 400)]
+    planned += [
+        RunTool(call_id=call_id(n), approval=f"{'n' * 64} needs approval", effect="once", policy=True, expiry=expiry)
+        for n in range(400, 512)
+    ]
+    planned += [RefuseCall(call_id=call_id(n), text=text) for n in range(512, MAX_CALLS)]
+    plan = planning._fitted(tuple(planned))
+    assert size_of(plan) <= MAX_BESIDE_REPLY_BYTES
+    assert len(plan) >= planning.MAX_PLANNED_CALLS
+    assert size_of(reply(plan=plan)) < MAX_PAYLOAD_BYTES
+    assert size_of(reply(output=full(MAX_BESIDE_REPLY_BYTES))) < MAX_PAYLOAD_BYTES
+    assert size_of(reply(output_problem=full(MAX_CAUSE_BYTES))) < MAX_PAYLOAD_BYTES
+
+
+def reply(**beside: Any) -> ModelReply:
+    return ModelReply(
+        message=message(MAX_REPLY_BYTES, "assistant"),
+        digest="0" * 32,
+        usage=USAGE,
+        cost_usd=1.2345678e300,
+        details={"x": full(MAX_DETAILS_BYTES)},
+        view=View(trim_before=10**9, summary_at=10**9, keep_from=10**9),
+        facts=FACTS,
+        **beside,
+    )
+
+
+# ---------------------------------------------------------------- tool calls
+
+
+@pytest.mark.parametrize(
+    ("arguments", "decision"),
+    [(full(MAX_REPLY_BYTES), DECISION), (full(MAX_INPUT_BYTES), EDIT)],
+    ids=["the model's", "a person's"],
+)
+def test_what_a_call_is_run_and_checked_with_fits(arguments: str, decision: Decision) -> None:
+    assert size_of(Approve(call_id="", note=DECISION.note, by=DECISION.by)) <= MAX_INPUT_BYTES
+    run = ToolRequest(
+        agent=NAME,
+        turn=10**9,
+        call_id=call_id(1),
+        arguments={"x": arguments},
+        decision=decision,
+        room=MAX_RESULT_BYTES,
+        chain_id=RUN_ID,
+        reset_run=RUN_ID,
+        hand_back_for=1e18,
+        again=True,
+    )
+    call = ToolCall(call_id=call_id(1), name="save", arguments={"x": full(MAX_REPLY_BYTES)})
+    check = DecisionCheck(agent=NAME, call=call, decision=decision, turn=10**9, hand_back_for=1e18)
+    result = ToolResult(
+        call_id=call_id(1), name=NAME, content=(Text(text=full(MAX_RESULT_BYTES)),), is_error=True, decision=decision
+    )
+    assert max(map(size_of, (run, check, result))) < MAX_PAYLOAD_BYTES
+
+
+def test_what_another_agent_is_asked_and_answers_fits() -> None:
+    caller = Caller(conversation_id=CONVERSATION_ID, call_id=call_id(1), turn=10**9, room=MAX_OUTCOME_BYTES)
+    assert size_of(Start(agent=NAME, message=full(MAX_REPLY_BYTES), tenant=NAME, caller=caller)) < MAX_PAYLOAD_BYTES
+    assert size_of(Control(reason="the conversation that asked was closed")) < MAX_PAYLOAD_BYTES
+
+
+# ---------------------------------------------------------------- from run to run
+
+
+def start(carry: CarryOver, text: str = "") -> Start:
+    return Start(
+        agent=NAME,
+        message=text,
+        message_id=ZERO * 500,
+        provider="" if not text else "anthropic",
+        keep_open=1e18,
+        model=NAME,
+        stream=True,
+        tenant=NAME,
+        caller=Caller(conversation_id=CONVERSATION_ID, call_id=call_id(1), turn=10**9, room=MAX_OUTCOME_BYTES),
+        carry=carry,
+    )
+
+
+def handed(**more: Any) -> CarryOver:
+    """All that every carry-over has."""
+    beside: dict[str, Any] = {
+        "keep_by": 1e18,
+        "origin": InRun(run_id=RUN_ID, conversation_id=CONVERSATION_ID),
+        "length": 10**9,
+        "digest": "0" * 32,
+        "owed": True,
+        "message_ids": IDS,
+        "turn": 10**9,
+        "tool_calls": 10**9,
+        "usage": USAGE,
+        "cost_usd": 1.2345678e300,
+        "last_text": shortened(full(MAX_REPLY_BYTES), max_bytes=MAX_LAST_TEXT_BYTES),
+        "started_at": 1e18,
+        "facts": FACTS,
+        "chain_id": RUN_ID,
+        "reset_run": RUN_ID,
+        "model": NAME,
+        "paused": True,
+        "view": View(trim_before=10**9, summary_at=10**9, keep_from=10**9),
+        "summary_due": True,
+        "repairs": 2,
+    }
+    return CarryOver(**{**beside, **more})
+
+
+def test_what_a_run_hands_to_the_next_fits() -> None:
+    carry = handed(
+        earlier=Packed(data="A" * MAX_PACKED_BYTES),
+        unseen=(message(MAX_HANDED_BYTES, "tool"),),
+        told=tuple(call_id(number) for number in range(MAX_HANDED_BYTES // 130)),
+        inbox=tuple(message(MAX_INBOX_BYTES // 3) for _ in range(3)),
+    )
+    assert size_of(start(carry)) < MAX_PAYLOAD_BYTES
+
+
+def test_what_a_conversation_is_revived_with_fits() -> None:
+    """Whatever was said to it, and whatever its model said last."""
+    state = State(run_id=RUN_ID)
+    carry = handed(earlier=InRun(run_id=RUN_ID), length=0, message_ids=())
+    at: Any = None
+    state.take(Started(1, at, start(carry), previous_run_id=""))
+    for number in range(9):
+        state.take(Said(2 + number, at, said(number)))
+    state.last_text = full(MAX_REPLY_BYTES)
+    state.facts = FACTS
+    state.message_ids |= dict.fromkeys(IDS)
+    transcript = [message(20_000) for _ in range(19)]
+    made = carry_over(state, transcript, origin=InRun(run_id=RUN_ID, conversation_id=CONVERSATION_ID))
+    assert len(made.unseen) == 19
+    assert len(made.inbox) == len(state.unasked) == 9
+    assert size_of(made.inbox) > MAX_INBOX_BYTES * 0.9
+    largest = made.model_copy(update={"earlier": Packed(data="A" * MAX_PACKED_AT_START_BYTES)})
+    assert size_of(start(largest, full(MAX_INPUT_BYTES))) < MAX_PAYLOAD_BYTES
+    assert size_of(Packed(data="A" * MAX_PACKED_ALONE_BYTES)) < MAX_PAYLOAD_BYTES
+
+
+def said(number: int) -> MessageIn:
+    return MessageIn(text=full(MAX_INPUT_BYTES - 1_000), message_id=f"{number}")
+
+
+def test_an_open_reply_is_measured_whole() -> None:
+    """What it adds to is the same as without it: it is handed on only if all of it has the room."""
+    many = calls(MAX_CALLS, MAX_REPLY_BYTES)
+    open_reply = OpenReply(calls=many, waits=tuple(Asked(call_id=one.call_id, why=full(4_000)) for one in many))
+    assert size_of(start(handed(open=open_reply))) > MAX_PAYLOAD_BYTES  # and so it stays in its run
+
+
+# ---------------------------------------------------------------- the end, and what others see
+
+
+@pytest.mark.parametrize("room", [MAX_OUTCOME_BYTES, 400_000, 4_000])
+@pytest.mark.parametrize("unseen", DELTAS.values(), ids=DELTAS)
+@pytest.mark.parametrize("with_output", [True, False])
+def test_an_outcome_fits(unseen: list[Message], room: int, *, with_output: bool) -> None:
+    progress = Progress(unseen=unseen, last_text=full(MAX_REPLY_BYTES))
+    progress.output = full(MAX_BESIDE_REPLY_BYTES) if with_output else None
+    text, output = progress.said(room)
+    tail = progress.tail([message(MAX_INPUT_BYTES)] * 20, room=room - size_of(text) - size_of(output))
+    outcome = Outcome(
+        status="cancelled",
+        text=text,
+        output=output,
+        turns=10**9,
+        tool_calls=10**9,
+        usage=USAGE,
+        cost_usd=1.2345678e300,
+        reason=f"the turn was cancelled by {full(MAX_REASON_BYTES)} ({full(MAX_REASON_BYTES)})",
+        tail=tail,
+    )
+    written = size_of(outcome)
+    assert written < MAX_PAYLOAD_BYTES
+    assert written < room + 60_000
+
+
+@pytest.mark.parametrize("count", [1, 5, 512])
+def test_a_status_fits(count: int) -> None:
+    status = Status(
+        state="stalled",
+        turn=10**9,
+        waiting=tuple(
+            WaitingCall(call_id=one.call_id, tool=one.name, arguments=one.arguments, why=full(60_000), since=NAME[:30])
+            for one in calls(count, MAX_REPLY_BYTES)
+        ),
+        agents=tuple(
+            AskedAgent(call_id=call_id(n), agent=NAME, conversation_id=CONVERSATION_ID) for n in range(512 - count)
+        ),
+        usage=USAGE,
+        cause=full(MAX_REPLY_BYTES),
+        cure=full(MAX_REPLY_BYTES),
+    )
+    short = short_status(status)
+    assert size_of(short.as_json()) < MAX_PAYLOAD_BYTES
+    assert [one.arguments for one in short.waiting] == [one.arguments for one in status.waiting]
+    assert short.cause
+    assert short.cause.endswith("characters are shown.]")
+
+
+@pytest.mark.parametrize("unseen", DELTAS.values(), ids=DELTAS)
+def test_a_page_fits(unseen: list[Message]) -> None:
+    progress = Progress(unseen=unseen)
+    page = progress.page(0, TranscriptPage().limit)
+    assert page
+    assert size_of({"from": 10**9, "total": 10**9, "messages": page}) < MAX_PAYLOAD_BYTES
+
+
+def test_the_records_that_cross_are_those_above() -> None:
+    """A new one belongs here, too."""
+    mine = {name for name, one in vars(payloads).items() if isinstance(one, type) and issubclass(one, Record)}
+    seen = {name for name in mine if name in globals()}
+    # Sent by people, and measured as they come; and a running activity's own word.
+    assert mine - seen == {"Answer", "Deny", "Withdrawal", "Streamed"}
