@@ -14,6 +14,7 @@ from everturn import payloads
 from everturn.activities import planning
 from everturn.carryover import REMEMBERED_IDS, Asked, CarryOver, InRun, OpenReply, Packed, View, WorkerFacts
 from everturn.cutting import short_status, shortened
+from everturn.history.steps import Said, Started
 from everturn.payloads import (
     Approve,
     AskedAgent,
@@ -61,7 +62,6 @@ from everturn.sizes import (
     size_of,
 )
 from everturn.state import State, carry_over
-from everturn.steps import Said, Started
 from everturn.workflows.progress import Progress
 
 ZERO = "\x00"
