@@ -64,12 +64,12 @@ class State:
         """What a worker last said about itself, with the agent's limits."""
         self.reply: ModelReply | None = None
         """Of the turn at hand; None while it is awaited."""
-        self.stall: steps.TurnFailed | steps.ToolLost | None = None
+        self.stall: steps.TurnFailed | steps.ToolRunFailed | None = None
         self.stall_is_known = False
         """The conversation has taken the failure in: until then it would refuse a `resume`."""
         self.cancelled = False
         """The turn at hand was cancelled, and nothing that was said since or before waits for an answer."""
-        self.finished: steps.Finished | None = None
+        self.finished: steps.RunClosed | None = None
         self._turn_model = ""
         """The first that the turn at hand was asked of: after a stall the line of fallbacks begins anew."""
         self._rests = False
@@ -87,32 +87,32 @@ class State:
     def take(self, step: steps.Step) -> None:
         self.transcript.take(step)
         match step:
-            case steps.Started(start=start):
+            case steps.RunStarted(start=start):
                 self._begin(start)
-            case steps.TakenIn():
+            case steps.WorkflowTaskCompleted():
                 self._look_after()
-            case steps.Said(said=said) if not self._closing and size_of(said) <= MAX_INPUT_BYTES:
+            case steps.MessageSent(said=said) if not self._closing and size_of(said) <= MAX_INPUT_BYTES:
                 self._receive(said.as_message(), said.message_id)
-            case steps.Commanded(name=name, payload=payload) if (control := _control(payload)) is not None:
+            case steps.CommandSent(name=name, payload=payload) if (control := _control(payload)) is not None:
                 self._steer(name, control)
-            case steps.TurnStarted(request=request):
+            case steps.TurnScheduled(request=request):
                 if request.turn != self.turn:
                     self._turn_model = request.model or ""
                 self.turn, self.model = request.turn, request.model or ""
                 self.stall, self.reply, self.cancelled, self._rests = None, None, False, False
-            case steps.TurnFinished():
+            case steps.TurnCompleted():
                 self._take_reply(step)
             case steps.TurnFailed(fallback="", passing=False):
                 self.stall, self.stall_is_known, self.model = step, False, self._turn_model
-            case steps.ToolLost(stalled=True):
+            case steps.ToolRunFailed(stalled=True):
                 self.stall = step
             case steps.TurnFailed(fallback=str(fallback)) if fallback:
                 self.model = fallback
-            case steps.Extended(request=request):
+            case steps.PrefixExtended(request=request):
                 self.position, self.digest = request.position + len(request.delta), ""
-            case steps.ToolFinished(outcome=outcome) if outcome is not None:
+            case steps.ToolCompleted(outcome=outcome) if outcome is not None:
                 self._spend(outcome.usage, outcome.cost_usd)
-            case steps.Finished():
+            case steps.RunClosed():
                 self.finished = step
 
     def _begin(self, start: Start) -> None:
@@ -167,7 +167,7 @@ class State:
             case _:
                 pass
 
-    def _take_reply(self, step: steps.TurnFinished) -> None:
+    def _take_reply(self, step: steps.TurnCompleted) -> None:
         request, reply = step.request, step.reply
         self.facts = reply.facts or self.facts
         if request.summarise and not reply.message.parts:

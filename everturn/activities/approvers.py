@@ -9,7 +9,7 @@ from typing import Any
 from temporalio import activity
 
 from everturn import names
-from everturn.activities.heartbeat import Heart
+from everturn.activities.heartbeat import Heartbeats
 from everturn.activities.hosted_agents import agent_of
 from everturn.agent import Agent
 from everturn.logs import get_logger
@@ -23,10 +23,10 @@ LONGEST_CHARS = 2_000
 _log = get_logger("everturn.decision")
 
 
-class Decisions:
-    def __init__(self, agents: Mapping[str, Agent], *, heart: Heart) -> None:
+class Approvers:
+    def __init__(self, agents: Mapping[str, Agent], *, heartbeats: Heartbeats) -> None:
         self._agents = agents
-        self._heart = heart
+        self._heartbeats = heartbeats
 
     @activity.defn(name=names.CHECK_DECISION)
     async def check_decision(self, check: DecisionCheck) -> str:
@@ -35,7 +35,7 @@ class Decisions:
         if agent.approvers is None:
             return ""
         try:
-            with self._heart.beating():
+            with self._heartbeats.beating():
                 policy = partial(agent.approvers, check.call, check.decision)
                 verdict: str = await user_code.call(policy, seconds=user_code.QUICK_SECONDS, finish=_in_words)
         except Exception as error:  # noqa: BLE001 - the policy's own, whatever it is

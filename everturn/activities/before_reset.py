@@ -18,7 +18,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import names
 from everturn.history.reader import HistoryReader
-from everturn.history.steps import Finished, ToolFinished, ToolLost, ToolStarted, TurnStarted
+from everturn.history.steps import RunClosed, ToolCompleted, ToolRunFailed, ToolScheduled, TurnScheduled
 from everturn.payloads import ToolRequest
 
 RESET = WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_RESET_WORKFLOW
@@ -29,7 +29,7 @@ _made_by_reset: OrderedDict[str, bool] = OrderedDict()
 
 
 @dataclass
-class _Undone:
+class _RanBefore:
     """What is found in the old runs."""
 
     runs: dict[str, str] = field(default_factory=dict)
@@ -49,7 +49,7 @@ async def check(tool: str, request: ToolRequest) -> None:
         reset = run if await _by_reset(client, conversation, run) else request.reset_run
         if not reset:
             return
-        undone = _Undone()
+        undone = _RanBefore()
         await _look(client, conversation, reset, tool, undone, since=0, is_left=False, seen=set())
     except RPCError as error:
         why = f"the conversation was reset, and whether {tool} ran before can't be seen: {error.message.rstrip('.')}"
@@ -82,7 +82,7 @@ async def _look(
     conversation: str,
     run: str,
     tool: str,
-    undone: _Undone,
+    undone: _RanBefore,
     *,
     since: int,
     is_left: bool,
@@ -104,20 +104,22 @@ async def _look(
             if not is_left:
                 continue
             match await reader.read(event):
-                case TurnStarted(request=request) if event.event_id >= since:
+                case TurnScheduled(request=request) if event.event_id >= since:
                     undone.last_turn = max(undone.last_turn, request.turn)
-                case ToolStarted(request=request) as step if step.tool == tool:
+                case ToolScheduled(request=request) as step if step.tool == tool:
                     undone.last_turn = max(undone.last_turn, request.turn)
                     open_calls[request.call_id] = "without a result"
-                case ToolFinished(request=request) as step if step.tool == tool:
+                case ToolCompleted(request=request) as step if step.tool == tool:
                     open_calls.pop(request.call_id, None)
                     if event.event_id >= since:
                         undone.runs[request.call_id] = f"in turn {request.turn}, with a result"
-                case ToolLost(request=request) as step if step.tool == tool and event.event_id < since:
+                case ToolRunFailed(request=request) as step if step.tool == tool and event.event_id < since:
                     open_calls.pop(request.call_id, None)
-                case ToolLost(request=request, kind=kind) as step if step.tool == tool and kind in names.NEVER_BEGUN:
+                case ToolRunFailed(request=request, kind=kind) as step if (
+                    step.tool == tool and kind in names.NEVER_BEGUN
+                ):
                     open_calls.pop(request.call_id, None)
-                case Finished() as step:
+                case RunClosed() as step:
                     next_run = step.next_run_id
                 case _:
                     pass

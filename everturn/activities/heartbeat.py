@@ -43,7 +43,7 @@ _log = get_logger("everturn.worker")
 
 
 @dataclass(eq=False)
-class Beat:
+class Heartbeat:
     """One running activity."""
 
     task_token: bytes
@@ -119,14 +119,14 @@ def _shown(progress: Any) -> Any:
         return type(progress).__name__
 
 
-class Heart:
+class Heartbeats:
     """Beats for all activities of a worker; start and stop it with the worker."""
 
     def __init__(self, client: Client, journal: Journal) -> None:
         self._client = client
         self._journal = journal
         self._lags = Lags()
-        self._running: set[Beat] = set()
+        self._running: set[Heartbeat] = set()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="everturn-heart", daemon=True)
 
@@ -139,10 +139,10 @@ class Heart:
         self._thread.join(timeout=10)
 
     @contextmanager
-    def beating(self) -> Iterator[Beat]:
+    def beating(self) -> Iterator[Heartbeat]:
         """Beats for the activity that runs here until the block is left."""
         info = activity.info()
-        beat = Beat(info.task_token, asyncio.get_running_loop(), left=left())
+        beat = Heartbeat(info.task_token, asyncio.get_running_loop(), left=left())
         beat.start()
         self._running.add(beat)
         try:
@@ -184,12 +184,12 @@ class Heart:
             with suppress(Exception):  # this thread is all that beats now
                 asyncio.run(self._stand_in(silent))
 
-    async def _stand_in(self, silent: list[Beat]) -> None:
+    async def _stand_in(self, silent: list[Heartbeat]) -> None:
         # Whatever goes wrong here (it ended meanwhile, it is to be cancelled, the server is away) is the loop's own
         # to learn, once it runs again.
         await asyncio.gather(*map(self._beat_for, silent), return_exceptions=True)
 
-    async def _beat_for(self, beat: Beat) -> None:
+    async def _beat_for(self, beat: Heartbeat) -> None:
         beat.last = time.monotonic()
         handle = self._client.get_async_activity_handle(task_token=beat.task_token)
         await handle.heartbeat(*beat.details, rpc_timeout=RPC_TIMEOUT)

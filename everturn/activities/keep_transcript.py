@@ -6,7 +6,7 @@ from temporalio import activity
 
 from everturn import names
 from everturn.activities import failures
-from everturn.activities.heartbeat import Heart
+from everturn.activities.heartbeat import Heartbeats
 from everturn.carryover import InRun, Packed
 from everturn.errors import ContextTooLong, ConversationError, InvalidSetting
 from everturn.history.reader import first_step
@@ -15,13 +15,13 @@ from everturn.packing import pack
 from everturn.sizes import MAX_PACKED_ALONE_BYTES
 
 
-class Keeping:
-    def __init__(self, heart: Heart) -> None:
-        self._heart = heart
+class KeepTranscript:
+    def __init__(self, heartbeats: Heartbeats) -> None:
+        self._heartbeats = heartbeats
 
     @activity.defn(name=names.KEEP_TRANSCRIPT)
     async def keep_transcript(self, earlier: InRun) -> Packed:
-        with self._heart.beating():
+        with self._heartbeats.beating():
             return await self._read(earlier)
 
     async def _read(self, earlier: InRun) -> Packed:

@@ -12,13 +12,13 @@ from temporalio import activity
 
 from everturn import names
 from everturn.activities import compaction, failures, lost_tries
-from everturn.activities.heartbeat import Beat, Heart
+from everturn.activities.heartbeat import Heartbeat, Heartbeats
 from everturn.activities.hosted_agents import agent_of
 from everturn.activities.large_replies import fitted
 from everturn.activities.planning import plan_calls
 from everturn.activities.prefixes import Prefixes, digest_of
 from everturn.activities.reply_details import short
-from everturn.activities.streaming import Speech
+from everturn.activities.streaming import ReplyStream
 from everturn.activities.takeover import take_over
 from everturn.agent import Agent
 from everturn.carryover import View, WorkerFacts
@@ -33,7 +33,7 @@ from everturn.errors import (
     ProviderError,
 )
 from everturn.history.reader import read_steps
-from everturn.history.steps import TurnStarted
+from everturn.history.steps import TurnScheduled
 from everturn.history.transcript import Transcript, filled, read_transcript
 from everturn.logs import get_logger
 from everturn.models import Model
@@ -60,7 +60,7 @@ class ModelTurns:
         agents: Mapping[str, Agent],
         *,
         prefixes: Prefixes,
-        heart: Heart,
+        heartbeats: Heartbeats,
         namespace: Namespace,
         stream_seconds: float,
         artifacts: Artifacts | None = None,
@@ -68,7 +68,7 @@ class ModelTurns:
         self._agents = agents
         self._artifacts = artifacts
         self._prefixes = prefixes
-        self._heart = heart
+        self._heartbeats = heartbeats
         self._stream_seconds = stream_seconds
         self._specs = {agent.name: _specs(agent) for agent in agents.values()}
         self._namespace = namespace
@@ -79,13 +79,13 @@ class ModelTurns:
     async def call_model(self, request: ModelRequest) -> ModelReply:
         started = time.monotonic()
         agent = agent_of(self._agents, request)
-        with self._heart.beating() as beat:
+        with self._heartbeats.beating() as beat:
             await take_over()
             met = not self._prefixes.knows(request.digest)
             request, prefix, delta = await self._messages(request)
             if request.summarise:
                 return await self._summary(agent, request, prefix)
-            reply = await self._ask(agent, request, (*prefix, *delta), speech=self._speech(beat, request))
+            reply = await self._ask(agent, request, (*prefix, *delta), reply_stream=self._speech(beat, request))
             plan, output, problem = await self._follow_up(agent, request, reply)
         digest = self._prefixes.remember(request.digest, prefix, (*delta, reply.message))
         self._prefixes.forget_results(activity.info().workflow_run_id or "", request.named)
@@ -125,7 +125,7 @@ class ModelTurns:
     @activity.defn(name=names.EXTEND_PREFIX)
     async def extend_prefix(self, request: ModelRequest) -> str:
         """The digest of the prefix followed by the delta. No model is asked: the next run begins behind both."""
-        with self._heart.beating():
+        with self._heartbeats.beating():
             await take_over()
             request, prefix, delta = await self._messages(request)
         self._prefixes.forget_results(activity.info().workflow_run_id or "", request.named)
@@ -145,9 +145,9 @@ class ModelTurns:
         limits = agent.limits.model_dump(mode="json", exclude_defaults=True)
         return WorkerFacts(model=agent.model.name, limits=limits, indexed=indexed, retention=retention)
 
-    def _speech(self, beat: Beat, request: ModelRequest) -> Speech:
+    def _speech(self, beat: Heartbeat, request: ModelRequest) -> ReplyStream:
         every = self._stream_seconds if request.stream else None
-        return Speech(beat, attempt=activity.info().attempt, every=every)
+        return ReplyStream(beat, attempt=activity.info().attempt, every=every)
 
     async def _summary(self, agent: Agent, request: ModelRequest, prefix: Sequence[Message]) -> ModelReply:
         """The model's summary of what is old, as the message that stands for it from now on."""
@@ -168,7 +168,12 @@ class ModelTurns:
         )
 
     async def _ask(
-        self, agent: Agent, request: ModelRequest, messages: Sequence[Message], *, speech: Speech | None = None
+        self,
+        agent: Agent,
+        request: ModelRequest,
+        messages: Sequence[Message],
+        *,
+        reply_stream: ReplyStream | None = None,
     ) -> Reply:
         info = activity.info()
         try:
@@ -190,7 +195,7 @@ class ModelTurns:
         limit, fallback = agent.patience.turn_timeout, _fallback(agent, question.model)
         try:
             async with asyncio.timeout(limit.total_seconds()):
-                reply = short(await ask(question, on_delta=speech.take if speech else None))
+                reply = short(await ask(question, on_delta=reply_stream.take if reply_stream else None))
         except TimeoutError:
             late = ConnectionFailed(f"The model turn took longer than {limit}.", cure="See Patience(turn_timeout=).")
             raise failures.of_provider(late, agent.patience, fallback=fallback) from None
@@ -242,7 +247,7 @@ class ModelTurns:
         async for step in read_steps(client, conversation_id, run_id=info.workflow_run_id):
             # Not by the turn's number: one that is asked again after a stall or a summary has an event for each time,
             # and what came between them belongs to the prefix.
-            if isinstance(step, TurnStarted) and step.activity_id == info.activity_id:
+            if isinstance(step, TurnScheduled) and step.activity_id == info.activity_id:
                 break
             transcript.take(step)
         results = transcript.results(request.named)

@@ -11,7 +11,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Literal
 
-from everturn.activities.heartbeat import INTERVAL_SECONDS, Beat
+from everturn.activities.heartbeat import INTERVAL_SECONDS, Heartbeat
 from everturn.payloads import Streamed
 from everturn.providers import Delta
 
@@ -24,13 +24,13 @@ MAX_CHARS = 32_000
 Piece = tuple[Literal["text", "thinking"], str]
 
 
-class Speech:
+class ReplyStream:
     """The text and thoughts of one attempt. `every`: seconds between two beats, of which the first comes at once; None
     where nobody waits for them, and the ordinary beats do."""
 
     def __init__(
         self,
-        beat: Beat,
+        beat: Heartbeat,
         *,
         attempt: int,
         every: float | None,

@@ -15,7 +15,7 @@ from temporalio.exceptions import ApplicationError
 
 from everturn import names
 from everturn.activities import attempts, before_reset, failures, lost_tries
-from everturn.activities.heartbeat import Beat, Heart
+from everturn.activities.heartbeat import Heartbeat, Heartbeats
 from everturn.activities.hosted_agents import NoLongerAvailable, request_of, tool_of
 from everturn.activities.prefixes import Prefixes
 from everturn.activities.retries import told_in_the_end
@@ -49,14 +49,14 @@ class ToolCalls:
         agents: Mapping[str, Agent],
         *,
         prefixes: Prefixes,
-        heart: Heart,
+        heartbeats: Heartbeats,
         threads: Executor,
         artifacts: Artifacts | None = None,
     ) -> None:
         self._agents = agents
         self._artifacts = artifacts
         self._prefixes = prefixes
-        self._heart = heart
+        self._heartbeats = heartbeats
         self._threads = threads
         self._alone = lost_tries.Alone()
         self._local_tries = lost_tries.LocalTries()
@@ -86,14 +86,14 @@ class ToolCalls:
         return await self._run(activity.info().activity_type, request)
 
     async def _run(self, name: str, request: ToolRequest) -> ToolResult:
-        if not await self._heart.still_ours():
+        if not await self._heartbeats.still_ours():
             raise ApplicationError("This run came too late: it was given to another worker.", type="TooLate")
         started = time.monotonic()
         try:
             tool = tool_of(self._agents, name, request)
         except NoLongerAvailable:  # gone with a deploy, after the call was planned
             return _result(name, request, (Text(text=f"The tool {name} is no longer available."),), is_error=True)
-        with self._heart.beating() as beat:
+        with self._heartbeats.beating() as beat:
             await take_over()
             lost = await self._local_tries.lost() if activity.info().is_local else lost_tries.lost()
             if lost >= lost_tries.MOST_OF_A_TOOL:
@@ -110,7 +110,7 @@ class ToolCalls:
         _log.info("tool.finished", tool=name, failed=failed, seconds=round(time.monotonic() - started, 3))
         return result
 
-    async def _outcome(self, tool: Tool, request: ToolRequest, beat: Beat) -> tuple[Content, bool]:
+    async def _outcome(self, tool: Tool, request: ToolRequest, beat: Heartbeat) -> tuple[Content, bool]:
         """What the model is told, and whether it is an error. Raises only what is not the tool's own doing."""
         context = self._context(tool, request, beat)
         try:
@@ -180,7 +180,7 @@ class ToolCalls:
             raise ApplicationError(text, type=kind, next_retry_delay=delay or None)
         return (Text(text=text),)
 
-    def _context(self, tool: Tool, request: ToolRequest, beat: Beat) -> ToolContext:
+    def _context(self, tool: Tool, request: ToolRequest, beat: Heartbeat) -> ToolContext:
         info = activity.info()
         return ToolContext(
             conversation_id=info.workflow_id or "",

@@ -32,7 +32,7 @@ _Key = tuple[str, str, str]
 """A call that waits once more has another `why` or `since`."""
 
 
-class Desk:
+class ApprovalPrompt:
     """`attend` asks for as long as it runs; `nudge` it where something may wait now, or no longer.
 
     `approve_all`: nobody is asked. `prefix`: stands before a command in another terminal.

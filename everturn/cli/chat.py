@@ -13,7 +13,7 @@ from everturn.cli import completion
 from everturn.cli.options import AgentOption, ModelOption, SystemOption, ToolOption, YesOption
 
 if TYPE_CHECKING:
-    from everturn.cli.connect import Wanted
+    from everturn.cli.connect import AgentChoice
 
 
 def chat(
@@ -29,21 +29,21 @@ def chat(
 ) -> None:
     """Talk, message after message. Ctrl-C leaves, and `everturn chat --id ID` comes back."""
     from everturn.cli.chat_files import remembered
-    from everturn.cli.connect import Wanted
+    from everturn.cli.connect import AgentChoice
 
     wanted = None
     if id and not (model or tool or system or agent):
         wanted = remembered(id) or asyncio.run(_hosted(id))
-    wanted = wanted or Wanted.of(model=model, tools=tool, system=system, agent=agent)
+    wanted = wanted or AgentChoice.of(model=model, tools=tool, system=system, agent=agent)
     name = id or f"{agent or 'chat'}-{uuid4().hex[:8]}"
     asyncio.run(_chat(wanted, name, approve_all=yes))
 
 
-async def _hosted(name: str) -> Wanted:
+async def _hosted(name: str) -> AgentChoice:
     """The agent of a conversation that runs on somebody else's worker. Raises NotFound and Unreachable."""
     from temporalio.service import RPCError, RPCStatusCode
 
-    from everturn.cli.connect import Wanted, remote_client
+    from everturn.cli.connect import AgentChoice, remote_client
     from everturn.errors import NotFound
     from everturn.history.reader import first_step
 
@@ -51,25 +51,25 @@ async def _hosted(name: str) -> Wanted:
     async with remote_client() as client:
         try:
             if started := await first_step(client.temporal, name):
-                return Wanted(None, (), "", started.start.agent)
+                return AgentChoice(None, (), "", started.start.agent)
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:
                 raise client.unreachable(error) from error
     raise NotFound(f"There is no conversation {name!r} to come back to.", cure=cure)
 
 
-async def _chat(wanted: Wanted, name: str, *, approve_all: bool) -> None:
-    from everturn.cli.chat_files import Attic
-    from everturn.cli.chat_session import Talk
-    from everturn.cli.connect import host
+async def _chat(wanted: AgentChoice, name: str, *, approve_all: bool) -> None:
+    from everturn.cli.chat_files import ChatFiles
+    from everturn.cli.chat_session import ChatSession
+    from everturn.cli.connect import connect
     from everturn.cli.terminal import Screen
 
-    screen, attic = Screen(), Attic(name)
+    screen, files = Screen(), ChatFiles(name)
     talk = None
     try:
-        async with host(wanted, name, screen=screen, db=attic.database) as place:
-            talk = Talk(place, name, screen, approve_all=approve_all)
-            await talk.until_left(begun=lambda: attic.remember(wanted))
+        async with connect(wanted, name, screen=screen, db=files.database) as place:
+            talk = ChatSession(place, name, screen, approve_all=approve_all)
+            await talk.until_left(begun=lambda: files.remember(wanted))
     except asyncio.CancelledError:
         screen.idle()
         if talk and talk.begun:
@@ -79,4 +79,4 @@ async def _chat(wanted: Wanted, name: str, *, approve_all: bool) -> None:
     finally:
         screen.idle()
         if talk and talk.closed:
-            attic.clear()
+            files.clear()

@@ -12,10 +12,10 @@ from urllib.parse import quote
 from everturn.private_files import write_atomically
 
 if TYPE_CHECKING:
-    from everturn.cli.connect import Wanted
+    from everturn.cli.connect import AgentChoice
 
 
-class Attic:
+class ChatFiles:
     """A place for each chat, so that they never meet."""
 
     def __init__(self, name: str) -> None:
@@ -25,7 +25,7 @@ class Attic:
         """Of its own Temporal, where none is configured."""
         self.options = place.with_name(f"{place.name}.json")
 
-    def remember(self, wanted: Wanted) -> None:
+    def remember(self, wanted: AgentChoice) -> None:
         written = {
             "model": wanted.model,
             "tools": [str(path.resolve()) for path in wanted.tools],
@@ -42,13 +42,13 @@ class Attic:
             path.unlink(missing_ok=True)
 
 
-def remembered(name: str) -> Wanted | None:
+def remembered(name: str) -> AgentChoice | None:
     """The options that a chat was held with, here and last."""
-    from everturn.cli.connect import Wanted
+    from everturn.cli.connect import AgentChoice
 
     try:
-        written = json.loads(Attic(name).options.read_text())
+        written = json.loads(ChatFiles(name).options.read_text())
         tools = [Path(path) for path in written["tools"]]
-        return Wanted(written["model"], tools, written["system"], written["agent"])
+        return AgentChoice(written["model"], tools, written["system"], written["agent"])
     except (OSError, ValueError, KeyError, TypeError):
         return None

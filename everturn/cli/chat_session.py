@@ -14,7 +14,7 @@ from temporalio.client import WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import events
-from everturn.cli.connect import Host
+from everturn.cli.connect import Connection
 from everturn.cli.follow import Follower
 from everturn.cli.output import hand_over
 from everturn.cli.render import marked, transcript_lines
@@ -31,8 +31,8 @@ HELP = "Ctrl-C leaves, /quit or Ctrl-D closes, /resume [MODEL] goes on after a s
 PROMPT = Text.assemble(("▸", "bold cyan"), " ")
 
 
-class Talk:
-    def __init__(self, place: Host, name: str, screen: Screen, *, approve_all: bool) -> None:
+class ChatSession:
+    def __init__(self, place: Connection, name: str, screen: Screen, *, approve_all: bool) -> None:
         self._place = place
         self._screen = screen
         self._approve_all = approve_all

@@ -15,7 +15,7 @@ from everturn.printable import printable_line
 
 if TYPE_CHECKING:
     from everturn.client.client import Client
-    from everturn.client.listing import Listed
+    from everturn.client.listing import ListedConversation
 
 PATIENCE_SECONDS = 2.0
 LOOKED_AT = 200
@@ -62,7 +62,7 @@ def models(incomplete: str) -> list[str]:
     return [f"{provider}:" for provider in PROVIDERS if provider.startswith(incomplete)]
 
 
-async def _newest(client: Client) -> AsyncIterator[Listed]:
+async def _newest(client: Client) -> AsyncIterator[ListedConversation]:
     looked_at = 0
     async for one in client.conversations():
         yield one

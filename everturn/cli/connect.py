@@ -28,7 +28,7 @@ DRAIN_TIMEOUT = timedelta(seconds=2)
 
 
 @dataclass(frozen=True)
-class Wanted:
+class AgentChoice:
     """What the options say: an agent made of these, or one that is hosted elsewhere by its name."""
 
     model: str | None
@@ -37,7 +37,7 @@ class Wanted:
     agent: str | None
 
     @classmethod
-    def of(cls, *, model: str | None, tools: Sequence[Path] | None, system: str, agent: str | None) -> Wanted:
+    def of(cls, *, model: str | None, tools: Sequence[Path] | None, system: str, agent: str | None) -> AgentChoice:
         """Raises typer.BadParameter where the options don't go together."""
         if agent and (tools or system):
             raise typer.BadParameter("it takes no --tool or --system: an agent has its own", param_hint="--agent")
@@ -48,7 +48,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Host:
+class Connection:
     client: Client
     agent: Agent | str
     """Only its name, where it is hosted elsewhere."""
@@ -61,13 +61,15 @@ class Host:
 
 
 @asynccontextmanager
-async def host(wanted: Wanted, conversation_id: str, *, screen: Screen, db: Path | None) -> AsyncIterator[Host]:
+async def connect(
+    wanted: AgentChoice, conversation_id: str, *, screen: Screen, db: Path | None
+) -> AsyncIterator[Connection]:
     """Everything that a conversation needs. A server and a worker of our own end with the context."""
     settings = _settings()
     if wanted.agent:
         async with remote_client() as client:
             await require_worker(client)
-            yield Host(client, wanted.agent, wanted.model, prefix="", lasts=True)
+            yield Connection(client, wanted.agent, wanted.model, prefix="", lasts=True)
         return
     agent = make_agent(wanted)
     quiet_logs(screen)
@@ -83,7 +85,7 @@ async def host(wanted: Wanted, conversation_id: str, *, screen: Screen, db: Path
         client = await Client.connect(task_queue=queue, **endpoint.options)
         await require_namespace(client)
         await stack.enter_async_context(Worker(client, agents=[agent], drain_timeout=DRAIN_TIMEOUT))
-        yield Host(client, agent, None, prefix=_prefix(endpoint), lasts=endpoint.server is None)
+        yield Connection(client, agent, None, prefix=_prefix(endpoint), lasts=endpoint.server is None)
 
 
 @asynccontextmanager
@@ -138,9 +140,9 @@ async def require_worker(client: Client) -> None:
         )
 
 
-def make_agent(wanted: Wanted) -> Agent:
+def make_agent(wanted: AgentChoice) -> Agent:
     """The agent that the options describe, checked as far as it can be before anything starts."""
-    assert wanted.model is not None  # Wanted.of
+    assert wanted.model is not None  # AgentChoice.of
     from everturn.models import Model
     from everturn.providers.catalog import resolve
 

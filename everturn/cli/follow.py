@@ -8,8 +8,8 @@ from contextlib import suppress
 from typing import Any
 
 from everturn import events, names
-from everturn.cli.approval_prompt import Desk
-from everturn.cli.narration import Live, Story
+from everturn.cli.approval_prompt import ApprovalPrompt
+from everturn.cli.narration import LiveEvent, Narration
 from everturn.cli.render import folded, marked
 from everturn.cli.terminal import Screen
 from everturn.client.conversation import Conversation
@@ -46,15 +46,15 @@ class Follower:
         self._conversation = conversation
         self._temporal = temporal
         self._screen = screen
-        self._desk = Desk(conversation, screen=screen, approve_all=approve_all, prefix=prefix)
+        self._prompt = ApprovalPrompt(conversation, screen=screen, approve_all=approve_all, prefix=prefix)
         self._show_messages = show_messages
         self._streaming = streaming
         self._events = conversation.events(since, deltas=screen.live)
         self._seen = _place(seen)
-        self._story = Story(screen, streaming=streaming)
+        self._narration = Narration(screen, streaming=streaming)
         self._expected: Counter[str] = Counter()
         if since:
-            self._desk.nudge()  # what waits already will not be an event again
+            self._prompt.nudge()  # what waits already will not be an event again
 
     def expect(self, text: str) -> None:
         """Somebody said this here, and need not be shown it again."""
@@ -62,9 +62,9 @@ class Follower:
 
     async def next_stop(self) -> Stop:
         """Raises Ended where the history breaks off."""
-        self._screen.busy(self._story.doing)
+        self._screen.busy(self._narration.doing)
         stop = asyncio.create_task(self._until_stop())
-        beside = [asyncio.create_task(self._desk.attend()), asyncio.create_task(self._glance_at_retries())]
+        beside = [asyncio.create_task(self._prompt.attend()), asyncio.create_task(self._glance_at_retries())]
         try:
             done, _ = await asyncio.wait({stop, *beside}, return_when=asyncio.FIRST_COMPLETED)
             for task in done.intersection(beside):
@@ -78,12 +78,12 @@ class Follower:
 
     async def _until_stop(self) -> Stop:
         async for event in self._events:
-            self._desk.take(event)
-            self._story.take(event)
+            self._prompt.take(event)
+            self._narration.take(event)
             if self._is_seen(event):
                 continue
             if self._is_to_be_shown(event):
-                self._story.show(event)
+                self._narration.show(event)
             match event:
                 case events.Replied(final=True) | events.Stalled() | events.Switched(name=names.PAUSE) | events.Done():
                     return event
@@ -93,7 +93,7 @@ class Follower:
 
     def _is_seen(self, event: events.Event) -> bool:
         run, position = _place(event.cursor)
-        return not isinstance(event, Live) and run == self._seen[0] and position <= self._seen[1]
+        return not isinstance(event, LiveEvent) and run == self._seen[0] and position <= self._seen[1]
 
     def _is_to_be_shown(self, event: events.Event) -> bool:
         match event:

@@ -13,7 +13,7 @@ from everturn.cli.options import JsonOption
 from everturn.cli.output import tell_json
 
 if TYPE_CHECKING:
-    from everturn.client.listing import Listed
+    from everturn.client.listing import ListedConversation
 
 
 def list_(
@@ -51,10 +51,10 @@ def _state(given: str) -> str:
     return status
 
 
-async def _list(status: str | None, agent: str | None, limit: int) -> tuple[dict[str, int], list[Listed]]:
+async def _list(status: str | None, agent: str | None, limit: int) -> tuple[dict[str, int], list[ListedConversation]]:
     from everturn.cli.connect import remote_client
 
-    listed: list[Listed] = []
+    listed: list[ListedConversation] = []
     async with remote_client() as client:
         async for one in client.conversations(status=status, agent=agent):
             listed.append(one)
@@ -64,7 +64,7 @@ async def _list(status: str | None, agent: str | None, limit: int) -> tuple[dict
     return counts, listed
 
 
-def _as_json(one: Listed) -> dict[str, Any]:
+def _as_json(one: ListedConversation) -> dict[str, Any]:
     return {
         **vars(one),
         "started_at": one.started_at.isoformat(),
@@ -72,7 +72,7 @@ def _as_json(one: Listed) -> dict[str, Any]:
     }
 
 
-def _print_table(counts: dict[str, int], listed: list[Listed]) -> None:
+def _print_table(counts: dict[str, int], listed: list[ListedConversation]) -> None:
     from rich.text import Text
 
     from everturn.cli.render import STATE_STYLES, columns, folded, marked

@@ -7,20 +7,20 @@ from typing import assert_never
 
 from everturn import events, names
 from everturn.cli.render import EventLines, folded
-from everturn.cli.reply_text import Spoken
+from everturn.cli.reply_text import ReplyText
 from everturn.cli.terminal import Screen
 
-Live = events.TextDelta | events.ThinkingDelta | events.ToolProgress | events.TurnRetried
+LiveEvent = events.TextDelta | events.ThinkingDelta | events.ToolProgress | events.TurnRetried
 
 
-class Story:
+class Narration:
     """`streaming`: replies are shown as they come."""
 
     def __init__(self, screen: Screen, *, streaming: bool) -> None:
         self._screen = screen
         self._streaming = streaming
         self._lines = EventLines(width=screen.width, announce=not screen.live)
-        self._spoken = Spoken(screen)
+        self._reply_text = ReplyText(screen)
         self._running: dict[str, str] = {}
         """Tools by call, with how far they are."""
         self._phase = "waiting for a worker"
@@ -31,7 +31,7 @@ class Story:
         match event:
             case events.TurnStarted():
                 self._phase, self._thought = f"turn {event.turn} · thinking", ""
-                self._spoken = Spoken(self._screen)
+                self._reply_text = ReplyText(self._screen)
             case events.ToolCalled():
                 self._lines.take(event)
             case events.ToolStarted():
@@ -61,24 +61,24 @@ class Story:
         self._screen.busy(self.doing)
 
     def _tell(self, event: events.Event) -> None:
-        if isinstance(event, Live):
+        if isinstance(event, LiveEvent):
             self._follow(event)
         elif self._streaming and isinstance(event, events.Replied):
-            self._spoken.finish(event.message.text)
+            self._reply_text.finish(event.message.text)
         else:
             self._screen.lines(self._lines.of(event))
 
-    def _follow(self, event: Live) -> None:
+    def _follow(self, event: LiveEvent) -> None:
         match event:
             case events.TextDelta():
                 if self._streaming:
-                    self._spoken.add(event.text)
+                    self._reply_text.add(event.text)
             case events.ThinkingDelta():
                 self._thought = (self._thought + event.text)[-200:]
             case events.ToolProgress():
                 self._running[event.call_id] = f"{event.tool}: {event.progress}"
             case events.TurnRetried():
-                self._spoken.void()
+                self._reply_text.void()
             case other:
                 assert_never(other)
 

@@ -17,7 +17,7 @@ _MAX_HELD_CELLS = 30
 """A longer word is shown before its end is known: not every language has spaces."""
 
 
-class Spoken:
+class ReplyText:
     """One turn's text. `add` takes pieces as they come; `finish` the whole, which has the last word."""
 
     def __init__(self, screen: Screen) -> None:

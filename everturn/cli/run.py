@@ -14,7 +14,7 @@ from everturn.cli.options import AgentOption, JsonOption, ModelOption, SystemOpt
 from everturn.cli.output import hand_over, tell_json
 
 if TYPE_CHECKING:
-    from everturn.cli.connect import Host, Wanted
+    from everturn.cli.connect import AgentChoice, Connection
     from everturn.cli.terminal import Screen
     from everturn.client.conversation import Conversation
     from everturn.records import Outcome
@@ -33,9 +33,9 @@ def run(
     as_json: JsonOption = False,
 ) -> None:
     """Hold a conversation until its final reply, which goes to standard output. All else goes to stderr."""
-    from everturn.cli.connect import Wanted
+    from everturn.cli.connect import AgentChoice
 
-    wanted = Wanted.of(model=model, tools=tool, system=system, agent=agent)
+    wanted = AgentChoice.of(model=model, tools=tool, system=system, agent=agent)
     text = _read_all() if prompt == "-" else prompt
     if not text.strip():
         raise typer.BadParameter("there is nothing to say.", param_hint="PROMPT")
@@ -55,13 +55,13 @@ def _read_all() -> str:
         ) from None
 
 
-async def _run(wanted: Wanted, text: str, name: str, *, approve_all: bool, as_json: bool) -> None:
-    from everturn.cli.connect import host
+async def _run(wanted: AgentChoice, text: str, name: str, *, approve_all: bool, as_json: bool) -> None:
+    from everturn.cli.connect import connect
     from everturn.cli.terminal import Screen
 
     screen = Screen()
     try:
-        async with host(wanted, name, screen=screen, db=None) as place:
+        async with connect(wanted, name, screen=screen, db=None) as place:
             conversation = await place.client.start(place.agent, text, id=name, model=place.model)
             try:
                 outcome = await _follow(conversation, place, screen, approve_all=approve_all)
@@ -73,7 +73,7 @@ async def _run(wanted: Wanted, text: str, name: str, *, approve_all: bool, as_js
     _print(outcome, name, as_json=as_json)
 
 
-async def _follow(conversation: Conversation, place: Host, screen: Screen, *, approve_all: bool) -> Outcome:
+async def _follow(conversation: Conversation, place: Connection, screen: Screen, *, approve_all: bool) -> Outcome:
     from everturn import events
     from everturn.cli.follow import Follower
     from everturn.errors import Ended, Stalled
@@ -103,7 +103,7 @@ def _print(outcome: Outcome, name: str, *, as_json: bool) -> None:
         raise Ended(f"Conversation {name!r} ended early: {outcome.reason or outcome.status}.")
 
 
-def _say_what_becomes_of_it(place: Host, name: str, wanted: Wanted, screen: Screen) -> None:
+def _say_what_becomes_of_it(place: Connection, name: str, wanted: AgentChoice, screen: Screen) -> None:
     screen.idle()
     if not place.lasts:
         screen.line("Stopped. The conversation ended with the server that was started for it.")
@@ -113,7 +113,7 @@ def _say_what_becomes_of_it(place: Host, name: str, wanted: Wanted, screen: Scre
         screen.line(f"It waits for its worker. To go on: {_chat(name, wanted)}")
 
 
-def _chat(name: str, wanted: Wanted) -> str:
+def _chat(name: str, wanted: AgentChoice) -> str:
     """The command that takes a conversation up."""
     words = ["everturn", "chat", "--id", name]
     words += ["-m", wanted.model] if wanted.model else []

@@ -25,11 +25,11 @@ def watch(
 
 async def _watch(conversation_id: str, since: str | None, *, as_json: bool) -> None:
     from everturn.cli.connect import remote_client
-    from everturn.cli.narration import Story
+    from everturn.cli.narration import Narration
     from everturn.cli.terminal import Screen
 
     screen, cursor = Screen(to_stdout=True), ""
-    story = Story(screen, streaming=screen.live)
+    narration = Narration(screen, streaming=screen.live)
     try:
         async with remote_client() as client:
             async for event in client.conversation(conversation_id).events(since):
@@ -37,8 +37,8 @@ async def _watch(conversation_id: str, since: str | None, *, as_json: bool) -> N
                 if as_json:
                     tell(event.model_dump_json())
                 else:
-                    story.take(event)
-                    story.show(event)
+                    narration.take(event)
+                    narration.show(event)
     except asyncio.CancelledError:
         screen.idle()
         screen.end_line()

@@ -28,8 +28,8 @@ from everturn.agent import Agent
 from everturn.carryover import InRun
 from everturn.client import interpreter_exit, listing
 from everturn.client.conversation import Conversation
-from everturn.client.listing import Listed
-from everturn.client.messages import Said, said_in, start_with
+from everturn.client.listing import ListedConversation
+from everturn.client.messages import MessageLike, start_payload, user_message
 from everturn.errors import (
     AlreadyStarted,
     ConversationError,
@@ -115,7 +115,7 @@ class Client:
     async def start(
         self,
         agent: Agent | str,
-        message: Said,
+        message: MessageLike,
         *,
         id: str | None = None,  # noqa: A002 - the contract's name
         keep_open: timedelta | None = None,
@@ -132,7 +132,7 @@ class Client:
         `tenant`: for whom it is; kept in the workflow's memo, and shown in the Web UI.
         """
         check_utf8("id", id or "")
-        start = start_with(
+        start = start_payload(
             message,
             may_be_empty=keep_open is not None,
             agent=_name(agent),
@@ -149,7 +149,7 @@ class Client:
     async def send(
         self,
         agent: Agent | str,
-        message: Said,
+        message: MessageLike,
         *,
         id: str,  # noqa: A002 - the contract's name
         keep_open: timedelta | None = None,
@@ -160,8 +160,8 @@ class Client:
         transcript, model and limits where it is done. With a `message_id`, it is safe to repeat. `stream`: as in
         `start`, from now on; None leaves it as it is."""
         conversation = self.conversation(id)
-        said = said_in(message)
-        start = start_with(
+        said = user_message(message)
+        start = start_payload(
             said,
             agent=_name(agent),
             message_id=message_id,
@@ -195,7 +195,7 @@ class Client:
     async def run(
         self,
         agent: Agent | str,
-        message: Said,
+        message: MessageLike,
         *,
         id: str | None = None,  # noqa: A002 - the contract's name
         model: str | None = None,
@@ -212,7 +212,9 @@ class Client:
         """A handle on a conversation, which need not exist yet."""
         return Conversation(self, check_utf8("id", id))
 
-    async def conversations(self, *, status: str | None = None, agent: str | None = None) -> AsyncIterator[Listed]:
+    async def conversations(
+        self, *, status: str | None = None, agent: str | None = None
+    ) -> AsyncIterator[ListedConversation]:
         """The fleet, newest first. `status` is a state of the contract, such as 'awaiting_approval', or 'stuck' for one
         that no worker can take on: its `trouble` says why. Temporal's index lags: what has just changed may take a
         second to show. Raises ConversationError where the namespace lacks everturn's search attributes."""

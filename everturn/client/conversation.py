@@ -15,8 +15,8 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import names, temporal_errors
 from everturn.client import listing, updates
-from everturn.client.messages import Said, check_room, message_in
-from everturn.client.streaming import Live, interleaved
+from everturn.client.messages import MessageLike, check_room, message_payload
+from everturn.client.streaming import LiveActivities, interleaved
 from everturn.client.tools import call_tool, run_tools
 from everturn.content_blocks import says_error
 from everturn.errors import Ended, Stalled, Unreachable
@@ -25,7 +25,7 @@ from everturn.history.event_reader import EventReader
 from everturn.history.fork import start_of_fork
 from everturn.history.reader import first_step, read_steps
 from everturn.history.resets import reset_of
-from everturn.history.steps import Finished, Step, ToolLost, TurnFailed
+from everturn.history.steps import RunClosed, Step, ToolRunFailed, TurnFailed
 from everturn.history.transcript import read_transcript
 from everturn.logs import get_logger
 from everturn.models import Model, check_provider
@@ -56,12 +56,12 @@ class Conversation:
 
     # ------------------------------------------------------------ talking
 
-    async def send(self, message: Said, *, message_id: str | None = None, stream: bool | None = None) -> None:
+    async def send(self, message: MessageLike, *, message_id: str | None = None, stream: bool | None = None) -> None:
         """Says something more. Returns once the server has it, whether or not a worker runs; the conversation takes it
         at its next turn boundary. With a `message_id`, it is safe to repeat. `stream`: whether its text is streamed
         from now on (see `Client.start`); None leaves it as it is."""
         message_id = uuid4().hex if message_id is None else message_id
-        payload = message_in(message, message_id=message_id, stream=stream)
+        payload = message_payload(message, message_id=message_id, stream=stream)
         if size_of(payload) > LONG_MESSAGE_BYTES:
             check_room(payload, await self._describe())
         with self._explained():
@@ -107,7 +107,7 @@ class Conversation:
     def _warn_of(self, step: Step) -> None:
         """Says what a program that waits here waits for."""
         match step:
-            case TurnFailed(awaited=True) | ToolLost(awaited=True):
+            case TurnFailed(awaited=True) | ToolRunFailed(awaited=True):
                 _log.warning("worker.awaited", conversation=self.id, cause=step.cause, cure=step.cure)
             case _:
                 pass
@@ -159,7 +159,7 @@ class Conversation:
         """
         reader, cursor = EventReader(since), since or ""
         steps = self._follow_revivals(reader.run_id) if since else self._follow_all()
-        async with aclosing(interleaved(steps, Live(self._temporal, self.id) if deltas else None)) as told:
+        async with aclosing(interleaved(steps, LiveActivities(self._temporal, self.id) if deltas else None)) as told:
             async for run, step, live in told:
                 for event in live:
                     yield event.model_copy(update={"cursor": cursor})
@@ -315,7 +315,7 @@ class Conversation:
             next_run = ""
             with self._explained():
                 async for step in read_steps(self._temporal, self.id, run_id=run, follow=True):
-                    if not isinstance(step, Finished):
+                    if not isinstance(step, RunClosed):
                         yield run, step
                         continue
                     next_run, alike = step.next_run_id, 0

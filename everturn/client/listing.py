@@ -40,7 +40,7 @@ _UNFINISHED: Final = f"({names.EVERTURN_STATUS} IS NULL OR {names.EVERTURN_STATU
 
 
 @dataclass(frozen=True)
-class Listed:
+class ListedConversation:
     """A conversation in a list. Fields are empty where the namespace lacks everturn's search attributes."""
 
     id: str
@@ -75,7 +75,7 @@ def query(*, status: str | None = None, agent: str | None = None) -> str:
     return " AND ".join(wanted)
 
 
-def listed(execution: WorkflowExecution) -> Listed:
+def listed(execution: WorkflowExecution) -> ListedConversation:
     attributes = execution.typed_search_attributes
     closed = execution.status not in (None, WorkflowExecutionStatus.RUNNING)
     temporal_status = execution.status.name.lower() if execution.status else "unknown"
@@ -86,7 +86,7 @@ def listed(execution: WorkflowExecution) -> Listed:
         f"its workflow task fails again and again ({', '.join(causes) or 'no cause is known'}): the worker's log says "
         "why, and mended code takes it on"
     )
-    return Listed(
+    return ListedConversation(
         id=execution.id,
         status=temporal_status if closed and state != "done" else STUCK if problems else state,
         trouble=trouble if problems else "",
@@ -130,7 +130,7 @@ class Versions:
         self._polled: dict[str, set[str]] = {}
         """By task queue."""
 
-    async def look(self, one: Listed, execution: WorkflowExecution) -> Listed:
+    async def look(self, one: ListedConversation, execution: WorkflowExecution) -> ListedConversation:
         """The same, or that it is stuck: it is pinned to a version that no worker runs."""
         version = execution.typed_search_attributes.get(_VERSION)
         pinned = execution.typed_search_attributes.get(_BEHAVIOR) == "Pinned"

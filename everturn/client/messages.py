@@ -17,7 +17,7 @@ from everturn.payloads import MessageIn, Start
 from everturn.records import Document, Image, Message, Part, Record, Text, explain
 from everturn.sizes import MAX_UNREAD_BYTES, check_input, size_of
 
-Said = str | Message | Iterable[Part | str | Mapping[str, Any]]
+MessageLike = str | Message | Iterable[Part | str | Mapping[str, Any]]
 """A message: a text; parts (Text, Image, Document), or content blocks as dicts; or a user's Message."""
 
 R = TypeVar("R", bound=Record)
@@ -26,7 +26,7 @@ _BESIDE = ("cache_control", "citations", "context")
 """Of a content block: what its own provider reads, and no other."""
 
 
-def said_in(message: Said, *, may_be_empty: bool = False) -> Message:
+def user_message(message: MessageLike, *, may_be_empty: bool = False) -> Message:
     """The message as a user's. Raises Refused for one that says nothing, or too much, or what can't be sent."""
     said = _as_message(message)
     if not may_be_empty or said.parts:
@@ -50,9 +50,9 @@ def content_of(message: Message) -> str | tuple[Part, ...]:
     return message.parts
 
 
-def message_in(message: Said, *, message_id: str, stream: bool | None = None) -> MessageIn:
+def message_payload(message: MessageLike, *, message_id: str, stream: bool | None = None) -> MessageIn:
     """The payload of `message`. Raises Refused for what a conversation would pass over."""
-    said = said_in(message)
+    said = user_message(message)
     content = content_of(said)
     given: dict[str, Any] = {"text" if isinstance(content, str) else "parts": content, "provider": said.provider}
     payload = checked(MessageIn, names.MESSAGE, **given, message_id=message_id, stream=stream)
@@ -72,9 +72,9 @@ def check_room(payload: MessageIn, described: WorkflowExecutionDescription) -> N
         )
 
 
-def start_with(message: Said, *, may_be_empty: bool = False, **fields: Any) -> Start:
+def start_payload(message: MessageLike, *, may_be_empty: bool = False, **fields: Any) -> Start:
     """The input of a conversation that begins with this message. Raises Refused."""
-    said = said_in(message, may_be_empty=may_be_empty)
+    said = user_message(message, may_be_empty=may_be_empty)
     content = content_of(said) if said.parts else ()
     return checked(Start, "start", message=content, provider=said.provider, **fields)
 
@@ -87,7 +87,7 @@ def checked(payload: type[R], what: str, **fields: Any) -> R:
         raise Refused(f"The {what} can't be sent: {explain(error)}.") from None
 
 
-def _as_message(message: Said) -> Message:
+def _as_message(message: MessageLike) -> Message:
     if isinstance(message, str):
         return Message.user(message) if message else Message(role="user", parts=())
     if isinstance(message, Message):

@@ -39,7 +39,7 @@ DUE_SECONDS = 0.025
 
 
 @dataclass
-class _Turn:
+class _LiveTurn:
     """A model turn that runs, and what was told of it."""
 
     turn: int
@@ -82,8 +82,8 @@ class _Turn:
 
 
 @dataclass
-class _Tool:
-    started: steps.ToolStarted
+class _LiveTool:
+    started: steps.ToolScheduled
     progress: Any = None
 
     def hear(self, details: Any) -> list[Event]:
@@ -95,7 +95,7 @@ class _Tool:
 
 
 @dataclass(frozen=True)
-class Glimpse:
+class HeartbeatDetails:
     """Of the activities that were `asked` for, those that run: each with its second heartbeat detail."""
 
     run_id: str
@@ -104,7 +104,7 @@ class Glimpse:
 
 
 @dataclass
-class Live:
+class LiveActivities:
     """One conversation's running activities. Give it every step; `look` whenever `due` says so."""
 
     client: Client
@@ -115,29 +115,29 @@ class Live:
     awaiting_seconds: float = AWAITING_SECONDS
     _run_id: str = ""
     _stream: bool = False
-    _turn: _Turn | None = None
-    _tools: dict[str, _Tool] = field(default_factory=dict)
+    _turn: _LiveTurn | None = None
+    _tools: dict[str, _LiveTool] = field(default_factory=dict)
 
     def take(self, run_id: str, step: steps.Step) -> list[Event]:
         """What is to be told before the step's own events: the rest of a text that was shown in part."""
         self._run_id = run_id
         said: list[Event] = []
         match step:
-            case steps.Started():
+            case steps.RunStarted():
                 self._turn, self._tools = None, {}
-            case steps.TurnStarted(request=request) if not request.summarise:
+            case steps.TurnScheduled(request=request) if not request.summarise:
                 self._stream = request.stream
-                self._turn = _Turn(request.turn, step.activity_id, told_at=self.clock())
+                self._turn = _LiveTurn(request.turn, step.activity_id, told_at=self.clock())
                 self._look_in(self.awaiting_seconds if request.stream else FIRST_LOOK_SECONDS)
-            case steps.TurnFinished(reply=reply) if self._turn:
+            case steps.TurnCompleted(reply=reply) if self._turn:
                 said = _rest(self._turn, reply.message, step.attempt)
                 self._turn = None
             case steps.TurnFailed():
                 self._turn = None
-            case steps.ToolStarted():
-                self._tools[step.activity_id] = _Tool(step)
+            case steps.ToolScheduled():
+                self._tools[step.activity_id] = _LiveTool(step)
                 self._look_in(FIRST_LOOK_SECONDS)
-            case steps.ToolFinished(request=request) | steps.ToolLost(request=request):
+            case steps.ToolCompleted(request=request) | steps.ToolRunFailed(request=request):
                 ended = [key for key, tool in self._tools.items() if tool.started.request.call_id == request.call_id]
                 for key in ended:
                     del self._tools[key]
@@ -145,10 +145,10 @@ class Live:
             self.due = None
         return [_at(event, step.at.isoformat(timespec="milliseconds")) for event in said]
 
-    async def look(self) -> Glimpse:
+    async def look(self) -> HeartbeatDetails:
         """What the activities that run now have said last."""
         turn = [self._turn.activity_id] if self._turn else []
-        glimpse = Glimpse(self._run_id, asked=frozenset([*turn, *self._tools]))
+        running = HeartbeatDetails(self._run_id, asked=frozenset([*turn, *self._tools]))
         request = DescribeWorkflowExecutionRequest(
             namespace=self.client.namespace,
             execution=WorkflowExecution(workflow_id=self.conversation_id, run_id=self._run_id),
@@ -157,21 +157,21 @@ class Live:
             described = await self.client.workflow_service.describe_workflow_execution(request, timeout=LOOK_TIMEOUT)
         except RPCError:
             # Only a look: whoever reads the history meets what is really wrong.
-            return replace(glimpse, asked=frozenset())
+            return replace(running, asked=frozenset())
         for info in described.pending_activities:
-            if info.activity_id in glimpse.asked:
-                glimpse.said[info.activity_id] = (info, await self._details(info))
-        return glimpse
+            if info.activity_id in running.asked:
+                running.said[info.activity_id] = (info, await self._details(info))
+        return running
 
-    def hear(self, glimpse: Glimpse) -> list[Event]:
+    def hear(self, running: HeartbeatDetails) -> list[Event]:
         """What is new in it. It may be older than the last step: what is not known to run any more says nothing."""
         events: list[Event] = []
-        if glimpse.run_id == self._run_id:
-            gone = glimpse.asked - glimpse.said.keys()
+        if running.run_id == self._run_id:
+            gone = running.asked - running.said.keys()
             self._tools = {key: tool for key, tool in self._tools.items() if key not in gone}
             if self._turn and self._turn.activity_id in gone:
                 self._turn.over = True
-            for activity_id, (info, details) in glimpse.said.items():
+            for activity_id, (info, details) in running.said.items():
                 if self._turn and self._turn.activity_id == activity_id:
                     found = self._turn.hear(info.attempt, details)
                     self._turn.told_at = self.clock() if found else self._turn.told_at
@@ -211,7 +211,7 @@ class Live:
 
 
 async def interleaved(
-    source: AsyncIterator[tuple[str, steps.Step]], live: Live | None
+    source: AsyncIterator[tuple[str, steps.Step]], live: LiveActivities | None
 ) -> AsyncGenerator[tuple[str, steps.Step | None, list[Event]]]:
     """Each step as it comes, with what is to be told before it; and between them, without a step, what is live."""
     if live is None:
@@ -219,7 +219,7 @@ async def interleaved(
             yield run_id, taken, []
         return
     step: asyncio.Future[tuple[str, steps.Step]] | None = None
-    look: asyncio.Task[Glimpse] | None = None
+    look: asyncio.Task[HeartbeatDetails] | None = None
     try:
         while True:
             step = step or asyncio.ensure_future(anext(source))
@@ -229,8 +229,8 @@ async def interleaved(
             both: list[asyncio.Future[Any]] = [step, look] if look else [step]
             await asyncio.wait(both, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
             if look and look.done():
-                glimpse, look = look.result(), None
-                if told := live.hear(glimpse):
+                running, look = look.result(), None
+                if told := live.hear(running):
                     yield "", None, told
             elif step.done():
                 try:
@@ -246,7 +246,7 @@ async def interleaved(
         await asyncio.gather(*left, return_exceptions=True)
 
 
-def _rest(turn: _Turn, message: Message, attempt: int) -> list[Event]:
+def _rest(turn: _LiveTurn, message: Message, attempt: int) -> list[Event]:
     """What was not shown of a reply of which a part was."""
     if not turn.position:
         return []

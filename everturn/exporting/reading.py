@@ -122,7 +122,7 @@ class _Reader:
     def take(self, step: steps.Step) -> None:
         it = self._it
         match step:
-            case steps.Started(start=start):
+            case steps.RunStarted(start=start):
                 carry = start.carry or CarryOver()
                 # What it does not take over was another conversation's of this id, or came after a reset's point.
                 it.facts = {at: facts for at, facts in it.facts.items() if at < carry.length}
@@ -131,19 +131,19 @@ class _Reader:
                 it.agent, it.outcome = start.agent, None
                 carried = carry.facts.model if carry.facts else ""
                 it.model = carry.model or start.model or carried or it.model
-            case steps.TurnStarted(request=request):
+            case steps.TurnScheduled(request=request):
                 self._started[request.turn] = step.at
                 self._take_delta(request, step.at)
-            case steps.Extended(request=request):
+            case steps.PrefixExtended(request=request):
                 self._take_delta(request, step.at)
-            case steps.TurnFinished():
+            case steps.TurnCompleted():
                 self._take_turn(step)
-            case steps.ToolStarted(request=call):
+            case steps.ToolScheduled(request=call):
                 it.calls[call.call_id] = CallTimes(step.at)
-            case steps.ToolFinished(result=result):
+            case steps.ToolCompleted(result=result):
                 started = it.calls.get(result.call_id)
                 it.calls[result.call_id] = CallTimes(started.started_at if started else step.at, step.at)
-            case steps.Finished(next_run_id="", outcome=outcome):
+            case steps.RunClosed(next_run_id="", outcome=outcome):
                 it.outcome = outcome
             case _:
                 pass
@@ -152,7 +152,7 @@ class _Reader:
         for position in range(request.position, request.position + len(request.delta)):
             self._it.facts[position] = MessageFacts(request.turn, at)
 
-    def _take_turn(self, step: steps.TurnFinished) -> None:
+    def _take_turn(self, step: steps.TurnCompleted) -> None:
         it, request, reply = self._it, step.request, step.reply
         if request.model or reply.facts:
             it.model = request.model or (reply.facts.model if reply.facts else it.model)

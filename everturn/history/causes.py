@@ -12,7 +12,7 @@ from everturn import names
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class FailureCause:
     """What a failure says, in words."""
 
     cause: str
@@ -27,17 +27,17 @@ class Told:
         return self.kind == names.NOT_HOSTED
 
 
-async def explained(converter: DataConverter, failure: Failure) -> Told:
+async def explained(converter: DataConverter, failure: Failure) -> FailureCause:
     error = await converter.decode_failure(failure)
     # The first one of ours: what stands behind it is what it was made of, such as the exception that a tool raised.
     while not isinstance(error, ApplicationError) and isinstance(error.__cause__, FailureError):
         error = error.__cause__
     if isinstance(error, TimeoutError):
         kind = error.type.name.lower().replace("_", " ") if error.type else "unknown"
-        return Told(cause=f"its worker was lost or took too long ({kind} time-out)")
+        return FailureCause(cause=f"its worker was lost or took too long ({kind} time-out)")
     if not isinstance(error, ApplicationError):
-        return Told(cause=str(error))
+        return FailureCause(cause=str(error))
     details = error.details[0] if error.details and isinstance(error.details[0], dict) else {}
     cure, fallback = str(details.get("cure") or ""), str(details.get("fallback") or "")
     too_long = bool(details.get("too_long"))
-    return Told(kind=error.type or "", cause=error.message, cure=cure, fallback=fallback, too_long=too_long)
+    return FailureCause(kind=error.type or "", cause=error.message, cure=cure, fallback=fallback, too_long=too_long)

@@ -67,7 +67,7 @@ class EventReader:
         events = [
             event.model_copy(update={"cursor": f"{run_id}/{step.id}.{n}"}) for n, event in enumerate(self._events(step))
         ]
-        if isinstance(step, steps.Finished):
+        if isinstance(step, steps.RunClosed):
             self._alike = step.alike
         elif step.id <= self._alike:
             return []
@@ -79,7 +79,7 @@ class EventReader:
         at = step.at.isoformat(timespec="milliseconds")
         untold = self._untold(step, at)
         match step:
-            case steps.Started(start=start):
+            case steps.RunStarted(start=start):
                 before = self._message_ids if self._alike else ()  # a reset takes them once more
                 carried = start.carry.message_ids if start.carry else ()
                 first = () if start.message_id is None else (start.message_id,)
@@ -87,20 +87,20 @@ class EventReader:
                 if start.carry and start.carry.open:
                     self._take_up(start.carry.open, start.carry.turn)
                 self._follows = True
-            case steps.Finished(alike=alike) if alike:
+            case steps.RunClosed(alike=alike) if alike:
                 # The calls that were open there are in the next run again, if they were not undone.
                 self._open, self._calls, self._asks = {}, {}, []
-            case steps.Said(said=said) if said.message_id is not None:
+            case steps.MessageSent(said=said) if said.message_id is not None:
                 if (known := known_id(said.message_id)) in self._message_ids:
                     return []
                 self._message_ids.add(known)
-            case steps.TurnFinished(request=request, reply=reply):
+            case steps.TurnCompleted(request=request, reply=reply):
                 self._calls = planned(reply.message.tool_calls, reply.plan)
                 self._open |= dict.fromkeys((call.call_id for call in reply.message.tool_calls), request.turn)
                 self._asks = _asks(request.turn, self._calls)
-            case steps.ToolLost():
+            case steps.ToolRunFailed():
                 self._asks += self._asks_again(step)
-            case steps.TakenIn():
+            case steps.WorkflowTaskCompleted():
                 asks, self._asks = self._asks, []
                 return [ask.model_copy(update={"at": at}) for ask in asks]
         return [*untold, *_events(step, at)]
@@ -117,25 +117,25 @@ class EventReader:
         """Results that no activity brought: those of calls that were answered, denied, refused, expired or cut short.
         They are found in what comes next: the next turn's delta, the next run's start, or the outcome."""
         match step:
-            case steps.ToolFinished(result=result):
+            case steps.ToolCompleted(result=result):
                 self._open.pop(result.call_id, None)
                 return []
-            case steps.Started(start=start) if carry := start.carry:
+            case steps.RunStarted(start=start) if carry := start.carry:
                 # Not by what was open: who comes back here has not read the run before.
                 left = carry.open or OpenReply()
                 messages = (*carry.unseen, Message(role="tool", parts=left.results))
                 told = {*carry.told, *left.told}
                 self._open = {one: carry.turn for one in results_in(messages) if one not in told}
-            case steps.TurnStarted(request=request) | steps.Extended(request=request):
+            case steps.TurnScheduled(request=request) | steps.PrefixExtended(request=request):
                 messages = request.delta
-            case steps.Finished(outcome=Outcome(tail=tail)):
+            case steps.RunClosed(outcome=Outcome(tail=tail)):
                 messages = tail
             case _:
                 return []
         results = [one for call_id, one in results_in(messages).items() if call_id in self._open]
         return [ToolFinished(turn=self._open.pop(one.call_id), result=one, at=at) for one in results]
 
-    def _asks_again(self, lost: steps.ToolLost) -> list[ApprovalRequested]:
+    def _asks_again(self, lost: steps.ToolRunFailed) -> list[ApprovalRequested]:
         """What a person is asked after a call was lost; nothing if the model is told instead."""
         call, plan = self._calls.get(lost.request.call_id, (None, None))
         once = isinstance(plan, RunTool) and plan.effect == "once"
@@ -149,41 +149,41 @@ class EventReader:
 
 def _events(step: steps.Step, at: str) -> list[Event]:
     match step:
-        case steps.Started(start=start) if start.message:
+        case steps.RunStarted(start=start) if start.message:
             return [MessageReceived(message=Message.user(start.message), at=at)]
-        case steps.Said(said=said):
+        case steps.MessageSent(said=said):
             return [MessageReceived(message=said.as_message(), at=at)]
-        case steps.Commanded(name=name, payload=payload):
+        case steps.CommandSent(name=name, payload=payload):
             return [_command(name, payload, at)]
-        case steps.TurnStarted(request=request):
+        case steps.TurnScheduled(request=request):
             return [TurnStarted(turn=request.turn, at=at)]
-        case steps.TurnFinished(request=request, reply=reply) if request.summarise:
+        case steps.TurnCompleted(request=request, reply=reply) if request.summarise:
             return [Compacted(turn=request.turn, summary=reply.message.text, at=at)]
-        case steps.TurnFinished(request=request, reply=reply):
+        case steps.TurnCompleted(request=request, reply=reply):
             trimmed: list[Event] = [Compacted(turn=request.turn, at=at)] if reply.view else []
             return _reply(request.turn, reply, at) + trimmed
         case steps.TurnFailed(request=request, cause=cause, fallback=str(model)) if model:
             return [FellBack(turn=request.turn, cause=cause, model=model, at=at)]
-        case steps.Reminded(call_id=call_id):
+        case steps.ReminderFired(call_id=call_id):
             return [ApprovalReminder(call_id=call_id, at=at)]
-        case steps.TurnFailed(awaited=True) | steps.ToolLost(awaited=True):
+        case steps.TurnFailed(awaited=True) | steps.ToolRunFailed(awaited=True):
             return [WorkerAwaited(turn=step.request.turn, cause=step.cause, cure=step.cure, at=at)]
         case steps.TurnFailed(passing=True):
             return []
-        case steps.ToolLost(stalled=True):
+        case steps.ToolRunFailed(stalled=True):
             return [Stalled(turn=step.request.turn, cause=step.cause, cure=step.cure, at=at)]
         case steps.TurnFailed(request=request, cause=cause, cure=cure):
             return [Stalled(turn=request.turn, cause=cause, cure=cure, at=at)]
-        case steps.ToolStarted(tool=tool, request=call):
+        case steps.ToolScheduled(tool=tool, request=call):
             there = step.conversation_id
             return [ToolStarted(turn=call.turn, call_id=call.call_id, tool=tool, conversation_id=there, at=at)]
-        case steps.ToolLost(tool=tool, request=call, cause=cause):
+        case steps.ToolRunFailed(tool=tool, request=call, cause=cause):
             return [ToolLost(turn=call.turn, call_id=call.call_id, tool=tool, cause=cause, at=at)]
-        case steps.ToolFinished(request=call, result=result):
+        case steps.ToolCompleted(request=call, result=result):
             return [ToolFinished(turn=call.turn, result=result, at=at)]
-        case steps.Finished(alike=alike, why=why) if alike:
+        case steps.RunClosed(alike=alike, why=why) if alike:
             return [Switched(name="reset", reason=why or None, at=at)]
-        case steps.Finished(outcome=outcome, why=why, next_run_id=""):
+        case steps.RunClosed(outcome=outcome, why=why, next_run_id=""):
             return [Done(outcome=outcome, why=why, at=at)]
         case _:
             return []

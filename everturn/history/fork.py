@@ -8,7 +8,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from everturn.carryover import InRun
 from everturn.errors import NotFound, Refused
 from everturn.history.reader import first_step, read_steps
-from everturn.history.steps import Kept, Started, Step, ToolFinished, TurnFinished
+from everturn.history.steps import RunStarted, Step, ToolCompleted, TranscriptKept, TurnCompleted
 from everturn.history.transcript import read_transcript
 from everturn.payloads import ModelReply, Start
 from everturn.state import State, carry_over
@@ -23,7 +23,7 @@ async def start_of_fork(client: Client, conversation_id: str, run_id: str, *, tu
     if not isinstance(turn, int) or turn < 1:
         raise Refused(f"Conversation {conversation_id!r} has no turn {turn!r}.", cure="Turns count from 1.")
     origin = await _run_of(client, InRun(run_id=run_id, conversation_id=conversation_id), turn)
-    here, point = origin.run_id, _Point(turn)
+    here, point = origin.run_id, _ForkPoint(turn)
     while here:
         origin, here = origin.model_copy(update={"run_id": here}), ""
         async for step in read_steps(client, origin.conversation_id, run_id=origin.run_id):
@@ -37,7 +37,7 @@ async def start_of_fork(client: Client, conversation_id: str, run_id: str, *, tu
     raise Refused(f"Conversation {conversation_id!r} can't be forked at turn {turn}: {point.missing}.", cure=point.cure)
 
 
-class _Point:
+class _ForkPoint:
     """The fold up to the end of one turn: its reply and, if that has calls, their results."""
 
     def __init__(self, turn: int) -> None:
@@ -51,23 +51,23 @@ class _Point:
 
     def take(self, step: Step) -> None:
         match step:
-            case TurnFinished(request=request) if self.reply is None or request.summarise:
+            case TurnCompleted(request=request) if self.reply is None or request.summarise:
                 self.state.take(step)
                 self._last = request.turn
                 if request.turn == self._turn:
                     self._summary = request.summarise
-            case ToolFinished():
+            case ToolCompleted():
                 self.state.take(step)
             case _ if self.reply is None:
                 self.state.take(step)
-                if isinstance(step, Started):
+                if isinstance(step, RunStarted):
                     self._last = self.state.turn
             case _:
                 self.state.transcript.take(step)
 
     def bring_along(self, step: Step) -> None:
         """What comes after the turn says no more than where the messages of earlier runs are now."""
-        if isinstance(step, Kept):
+        if isinstance(step, TranscriptKept):
             self.state.transcript.take(step)
 
     @property
@@ -120,7 +120,7 @@ async def _run_of(client: Client, latest: InRun, turn: int) -> InRun:
         run = InRun(run_id=before.run_id, conversation_id=before.conversation_id or run.conversation_id)
 
 
-async def _first_step(client: Client, run: InRun) -> Started | None:
+async def _first_step(client: Client, run: InRun) -> RunStarted | None:
     try:
         return await first_step(client, run.conversation_id, run.run_id)
     except RPCError as error:
@@ -133,7 +133,7 @@ async def _first_step(client: Client, run: InRun) -> Started | None:
         ) from None
 
 
-async def _start(client: Client, origin: InRun, point: _Point) -> Start:
+async def _start(client: Client, origin: InRun, point: _ForkPoint) -> Start:
     assert point.reply is not None
     state, start, final = point.state, point.state.start, point.reply.final
     results = point.results() if point.reply.plan else None

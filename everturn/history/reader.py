@@ -26,21 +26,21 @@ from everturn.carryover import Packed
 from everturn.errors import InvalidSetting
 from everturn.history.causes import explained
 from everturn.history.steps import (
-    Commanded,
-    Extended,
-    Finished,
-    Kept,
-    Reminded,
-    Said,
-    Started,
+    CommandSent,
+    MessageSent,
+    PrefixExtended,
+    ReminderFired,
+    RunClosed,
+    RunStarted,
     Step,
-    TakenIn,
-    ToolFinished,
-    ToolLost,
-    ToolStarted,
+    ToolCompleted,
+    ToolRunFailed,
+    ToolScheduled,
+    TranscriptKept,
+    TurnCompleted,
     TurnFailed,
-    TurnFinished,
-    TurnStarted,
+    TurnScheduled,
+    WorkflowTaskCompleted,
 )
 from everturn.outcomes import result_of
 from everturn.payloads import (
@@ -123,7 +123,7 @@ class HistoryReader:
                 start = await self._record(started.input, Start)
                 start = start or Start.model_construct(agent="")
                 self._turn = start.carry.turn if start.carry else 0
-                return Started(event.event_id, at, start, started.continued_execution_run_id)
+                return RunStarted(event.event_id, at, start, started.continued_execution_run_id)
             case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
                 signal = event.workflow_execution_signaled_event_attributes
                 return await self._command(event.event_id, at, signal.signal_name, signal.input)
@@ -136,7 +136,7 @@ class HistoryReader:
                 admitted = event.workflow_execution_update_admitted_event_attributes.request
                 self._admitted[admitted.meta.update_id] = admitted
             case EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
-                return TakenIn(event.event_id, at)
+                return WorkflowTaskCompleted(event.event_id, at)
             case EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
                 return await self._scheduled(event, at)
             case EventType.EVENT_TYPE_ACTIVITY_TASK_STARTED:
@@ -169,7 +169,7 @@ class HistoryReader:
             case unanswered if unanswered in _UNANSWERED:
                 attributes, cause = _UNANSWERED[unanswered]
                 tool = self._tools.pop(getattr(event, attributes).initiated_event_id, None)
-                return ToolLost(event.event_id, at, *tool, cause, "") if tool else None
+                return ToolRunFailed(event.event_id, at, *tool, cause, "") if tool else None
             case _:
                 return await self._finished(event, at)
         return None
@@ -190,7 +190,7 @@ class HistoryReader:
             return None
         if name == names.MESSAGE:
             said = await self._record(payloads, MessageIn)
-            return Said(event_id, at, said) if said and (said.text or said.parts) else None
+            return MessageSent(event_id, at, said) if said and (said.text or said.parts) else None
         record = COMMANDS.get(name)
         if record is None:
             return None
@@ -200,14 +200,14 @@ class HistoryReader:
             record.model_validate(payload)
         except UNREADABLE:
             return None  # as the conversation itself passed over it
-        return Commanded(event_id, at, name, payload)
+        return CommandSent(event_id, at, name, payload)
 
     async def _scheduled(self, event: HistoryEvent, at: datetime) -> Step | None:
         scheduled = event.activity_task_scheduled_event_attributes
         if scheduled.activity_type.name == names.CALL_MODEL:
             if request := await self._record(scheduled.input, ModelRequest):
                 self._turns[event.event_id] = request
-                return TurnStarted(event.event_id, at, request, scheduled.activity_id)
+                return TurnScheduled(event.event_id, at, request, scheduled.activity_id)
         elif scheduled.activity_type.name == names.KEEP_TRANSCRIPT:
             self._keeping.add(event.event_id)
         elif scheduled.activity_type.name == names.EXTEND_PREFIX:
@@ -215,7 +215,7 @@ class HistoryReader:
                 self._extending[event.event_id] = request
         elif tool_request := await self._record(scheduled.input, ToolRequest):
             self._tools[event.event_id] = (scheduled.activity_type.name, tool_request)
-            return ToolStarted(event.event_id, at, scheduled.activity_type.name, tool_request, scheduled.activity_id)
+            return ToolScheduled(event.event_id, at, scheduled.activity_type.name, tool_request, scheduled.activity_id)
         return None
 
     async def _completed(self, event: HistoryEvent, at: datetime) -> Step | None:
@@ -227,20 +227,20 @@ class HistoryReader:
                 why = f"The reply of turn {turn.turn} can't be read."
                 return TurnFailed(event.event_id, at, turn, why, "Read it with the code that wrote it, then resume.")
             self._turn = turn.turn
-            return TurnFinished(event.event_id, at, turn, reply, attempt)
+            return TurnCompleted(event.event_id, at, turn, reply, attempt)
         if extension := self._extending.pop(completed.scheduled_event_id, None):
-            return Extended(event.event_id, at, extension)
+            return PrefixExtended(event.event_id, at, extension)
         if completed.scheduled_event_id in self._keeping:
             packed = await self._record(completed.result, Packed)
-            return Kept(event.event_id, at, packed) if packed else None
+            return TranscriptKept(event.event_id, at, packed) if packed else None
         if tool := self._tools.pop(completed.scheduled_event_id, None):
             name, request = tool
             result = await self._record(completed.result, ToolResult)
             if result is None or result.call_id != request.call_id:
-                return ToolLost(
+                return ToolRunFailed(
                     event.event_id, at, name, request, f"The result of {name} can't be read", UNREADABLE_RESULT
                 )
-            return ToolFinished(event.event_id, at, name, request, result)
+            return ToolCompleted(event.event_id, at, name, request, result)
         return None
 
     async def _failed(self, event_id: int, at: datetime, scheduled_id: int, failure: Failure) -> Step | None:
@@ -252,7 +252,7 @@ class HistoryReader:
         if tool := self._tools.pop(scheduled_id, None):
             awaited = told.not_hosted and tool[1].hand_back_for is None
             stalled = told.not_hosted and not awaited
-            return ToolLost(event_id, at, *tool, told.cause, told.kind, told.cure, awaited, stalled)
+            return ToolRunFailed(event_id, at, *tool, told.cause, told.kind, told.cure, awaited, stalled)
         return None
 
     async def _local(self, event: HistoryEvent, at: datetime) -> Step | None:
@@ -262,7 +262,7 @@ class HistoryReader:
         if result is None:
             return None
         request = ToolRequest(agent="", turn=self._turn, call_id=result.call_id)
-        return ToolFinished(event.event_id, at, result.name, request, result)
+        return ToolCompleted(event.event_id, at, result.name, request, result)
 
     async def _agent_asked(self, event: HistoryEvent, at: datetime) -> Step | None:
         child = event.start_child_workflow_execution_initiated_event_attributes
@@ -272,7 +272,7 @@ class HistoryReader:
         request = ToolRequest(agent=start.agent, turn=start.caller.turn, call_id=start.caller.call_id)
         self._tools[event.event_id] = (start.agent, request)
         self._agents[child.workflow_id] = event.event_id
-        return ToolStarted(event.event_id, at, start.agent, request, conversation_id=child.workflow_id)
+        return ToolScheduled(event.event_id, at, start.agent, request, conversation_id=child.workflow_id)
 
     async def _agent_answered(self, event: HistoryEvent, at: datetime) -> Step | None:
         completed = event.child_workflow_execution_completed_event_attributes
@@ -283,8 +283,8 @@ class HistoryReader:
         agent, request = tool
         if outcome is None:
             cause = f"The outcome of {agent}'s conversation can't be read"
-            return ToolLost(event.event_id, at, agent, request, cause, UNREADABLE_RESULT)
-        return ToolFinished(event.event_id, at, agent, request, result_of(request.call_id, agent, outcome), outcome)
+            return ToolRunFailed(event.event_id, at, agent, request, cause, UNREADABLE_RESULT)
+        return ToolCompleted(event.event_id, at, agent, request, result_of(request.call_id, agent, outcome), outcome)
 
     async def _timer(self, event: HistoryEvent, at: datetime) -> Step | None:
         if event.event_type == EventType.EVENT_TYPE_TIMER_STARTED:
@@ -295,26 +295,26 @@ class HistoryReader:
             return None
         fired = event.timer_fired_event_attributes.started_event_id
         call_id = self._reminders.pop(fired, None)
-        return Reminded(event.event_id, at, call_id) if call_id else None
+        return ReminderFired(event.event_id, at, call_id) if call_id else None
 
     async def _finished(self, event: HistoryEvent, at: datetime) -> Step | None:
         match event.event_type:
             case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED:
                 completed = event.workflow_execution_completed_event_attributes
-                return Finished(event.event_id, at, await self._record(completed.result, Outcome))
+                return RunClosed(event.event_id, at, await self._record(completed.result, Outcome))
             case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED:
                 failure = event.workflow_execution_failed_event_attributes.failure
-                return Finished(event.event_id, at, None, (await explained(self._converter, failure)).cause)
+                return RunClosed(event.event_id, at, None, (await explained(self._converter, failure)).cause)
             case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW:
                 run_id = event.workflow_execution_continued_as_new_event_attributes.new_execution_run_id
-                return Finished(event.event_id, at, None, next_run_id=run_id)
+                return RunClosed(event.event_id, at, None, next_run_id=run_id)
             case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED:
                 reason = event.workflow_execution_terminated_event_attributes.reason
-                return Finished(event.event_id, at, None, f"it was terminated: {reason or 'no reason given'}")
+                return RunClosed(event.event_id, at, None, f"it was terminated: {reason or 'no reason given'}")
             case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED:
-                return Finished(event.event_id, at, None, "it was cancelled")
+                return RunClosed(event.event_id, at, None, "it was cancelled")
             case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT:
-                return Finished(event.event_id, at, None, "it ran into its workflow time-out")
+                return RunClosed(event.event_id, at, None, "it ran into its workflow time-out")
             case _:
                 return None
 
@@ -378,9 +378,9 @@ async def read_steps(
             await asyncio.sleep(RECONNECT_SECONDS)
 
 
-async def first_step(client: Client, conversation_id: str, run_id: str | None = None) -> Started | None:
+async def first_step(client: Client, conversation_id: str, run_id: str | None = None) -> RunStarted | None:
     """What a run was started with, the latest one without `run_id`; None where its history begins with something
     else."""
     async for step in read_steps(client, conversation_id, run_id=run_id):
-        return step if isinstance(step, Started) else None
+        return step if isinstance(step, RunStarted) else None
     return None

@@ -23,24 +23,24 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Started(Step):
+class RunStarted(Step):
     start: Start
     previous_run_id: str = ""
     """Set where the run continues another."""
 
 
 @dataclass(frozen=True, slots=True)
-class TakenIn(Step):
+class WorkflowTaskCompleted(Step):
     """A worker has taken in all that came before, and done what followed from it: calls that wait can be decided."""
 
 
 @dataclass(frozen=True, slots=True)
-class Said(Step):
+class MessageSent(Step):
     said: MessageIn
 
 
 @dataclass(frozen=True, slots=True)
-class Commanded(Step):
+class CommandSent(Step):
     """A signal or an accepted update other than `message`; `payload` as it came."""
 
     name: str
@@ -48,13 +48,13 @@ class Commanded(Step):
 
 
 @dataclass(frozen=True, slots=True)
-class TurnStarted(Step):
+class TurnScheduled(Step):
     request: ModelRequest
     activity_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class TurnFinished(Step):
+class TurnCompleted(Step):
     request: ModelRequest
     reply: ModelReply
     attempt: int = 1
@@ -75,28 +75,28 @@ class TurnFailed(Step):
 
 
 @dataclass(frozen=True, slots=True)
-class Kept(Step):
+class TranscriptKept(Step):
     """The messages of earlier runs were brought into this one."""
 
     messages: Packed
 
 
 @dataclass(frozen=True, slots=True)
-class Extended(Step):
+class PrefixExtended(Step):
     """What no model had seen became a part of the prefix, since it was too large to be handed to the next run."""
 
     request: ModelRequest
 
 
 @dataclass(frozen=True, slots=True)
-class Reminded(Step):
+class ReminderFired(Step):
     """A call that waits is about to expire."""
 
     call_id: str
 
 
 @dataclass(frozen=True, slots=True)
-class ToolStarted(Step):
+class ToolScheduled(Step):
     tool: str
     request: ToolRequest
     activity_id: str = ""
@@ -105,7 +105,7 @@ class ToolStarted(Step):
 
 
 @dataclass(frozen=True, slots=True)
-class ToolFinished(Step):
+class ToolCompleted(Step):
     tool: str
     request: ToolRequest
     result: ToolResult
@@ -114,7 +114,7 @@ class ToolFinished(Step):
 
 
 @dataclass(frozen=True, slots=True)
-class ToolLost(Step):
+class ToolRunFailed(Step):
     """A tool's activity that ended without a result."""
 
     tool: str
@@ -130,7 +130,7 @@ class ToolLost(Step):
 
 
 @dataclass(frozen=True, slots=True)
-class Finished(Step):
+class RunClosed(Step):
     """The run is over: with an outcome, or without one and the reason why."""
 
     outcome: Outcome | None

@@ -11,15 +11,15 @@ from everturn.carryover import CarryOver, Earlier, InRun, OpenReply
 from everturn.errors import ConversationError, NotFound
 from everturn.history.reader import read_steps
 from everturn.history.steps import (
-    Extended,
-    Finished,
-    Kept,
-    Started,
+    PrefixExtended,
+    RunClosed,
+    RunStarted,
     Step,
-    ToolFinished,
-    ToolStarted,
-    TurnFinished,
-    TurnStarted,
+    ToolCompleted,
+    ToolScheduled,
+    TranscriptKept,
+    TurnCompleted,
+    TurnScheduled,
 )
 from everturn.packing import unpack
 from everturn.payloads import ModelRequest
@@ -46,29 +46,29 @@ class Transcript:
 
     def take(self, step: Step) -> None:
         match step:
-            case Started(start=start):
+            case RunStarted(start=start):
                 carry = start.carry or CarryOver()
                 self.messages, self.base, self.earlier = list(carry.unseen), carry.length, carry.earlier
                 self._seen = carry.length
                 left = carry.open or OpenReply()
                 self._results = results_in(carry.unseen) | {one.call_id: one for one in left.results}
                 self._open, self._begun = left.calls, {one.call_id for one in left.waits if one.doubtful}
-            case Kept():
+            case TranscriptKept():
                 self.earlier = step.messages
-            case ToolStarted(request=call):
+            case ToolScheduled(request=call):
                 self._begun.add(call.call_id)
-            case ToolFinished():
+            case ToolCompleted():
                 self._results[step.result.call_id] = step.result
-            case TurnStarted():
+            case TurnScheduled():
                 self._put(step.request.position, filled(step.request, self._results))
-            case Extended():
+            case PrefixExtended():
                 self._put(step.request.position, filled(step.request, self._results))
                 self._seen = self.base + len(self.messages)
-            case TurnFinished() if step.reply.message.parts or not step.request.summarise:
+            case TurnCompleted() if step.reply.message.parts or not step.request.summarise:
                 still_open = self._open if step.request.summarise else step.reply.message.tool_calls
                 self._put(step.request.position + len(step.request.delta), [step.reply.message])
                 self._seen, self._open = self.base + len(self.messages), still_open
-            case Finished(outcome=None, next_run_id="") if self._open:
+            case RunClosed(outcome=None, next_run_id="") if self._open:
                 # It was terminated, say: nobody wrote down what its last calls brought.
                 known = self.results([call.call_id for call in self._open])
                 parts = tuple(
@@ -76,7 +76,7 @@ class Transcript:
                     for call in self._open
                 )
                 self._put(self._seen, [Message(role="tool", parts=parts)])
-            case Finished() if step.outcome:
+            case RunClosed() if step.outcome:
                 # A result that stands in its tool's own event is not written into the outcome again.
                 bare = [one.call_id for one in results_in(step.outcome.tail).values() if not one.content]
                 # All that the model has not seen: some may be here already, by the run's start or by a turn cut short.

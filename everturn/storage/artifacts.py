@@ -17,7 +17,7 @@ SEGMENT_CHARS = 200
 """File systems take names of 255 bytes."""
 
 
-class Kept(Record):
+class KeptResult(Record):
     """What an artifact holds. It says itself whose it is: a file system may not tell `A` from `a`."""
 
     conversation_id: str
@@ -49,13 +49,13 @@ class Artifacts:
         """Writes a result, in the place of an earlier one of the same call; returns its name. Raises OSError and,
         with fsspec, whatever its file system raises."""
         name = name_of(conversation_id, result.call_id)
-        self._place.write(name, Kept(conversation_id=conversation_id, result=result).model_dump_json().encode())
+        self._place.write(name, KeptResult(conversation_id=conversation_id, result=result).model_dump_json().encode())
         return name
 
     def read(self, conversation_id: str, call_id: str) -> ToolResult | None:
         """The whole result; None where none was kept. Raises as `keep` does."""
         try:
-            kept = Kept.model_validate_json(self._place.read(name_of(conversation_id, call_id)))
+            kept = KeptResult.model_validate_json(self._place.read(name_of(conversation_id, call_id)))
         except FileNotFoundError:
             return None
         return kept.result if (kept.conversation_id, kept.result.call_id) == (conversation_id, call_id) else None

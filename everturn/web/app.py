@@ -18,9 +18,9 @@ from temporalio.service import RPCError
 from everturn.client.client import Client
 from everturn.errors import AlreadyStarted, Ended, EverturnError, NotFound, Refused, Unreachable
 from everturn.events import CURSOR
-from everturn.web.auth import Gate
+from everturn.web.auth import Auth
 from everturn.web.earlier_events import Pasts
-from everturn.web.listing import Fleet
+from everturn.web.listing import ConversationList
 from everturn.web.requests import POSTS
 from everturn.web.stream import STUCK_SECONDS, Stream
 
@@ -64,10 +64,10 @@ class Inbox:
         self._client = client
         self._by_header = by_header
         self._stuck_seconds = stuck_seconds
-        self._fleet = Fleet(client)
+        self._list = ConversationList(client)
         self._pasts = Pasts(client)
         self._streams: set[Stream] = set()
-        self.app: ASGIApp = Gate(self._routes(), token=token)
+        self.app: ASGIApp = Auth(self._routes(), token=token)
 
     def end_streams(self) -> None:
         for stream in self._streams:
@@ -106,7 +106,7 @@ class Inbox:
             raise HTTPException(503, f"{MAX_STREAMS} pages are open already. Close some, or start another inbox.")
         stream = Stream(
             self._client,
-            self._fleet,
+            self._list,
             hello={"by": name or self._client.by, "fixed": name is not None},
             conversation_id=request.query_params.get("conversation", ""),
             since=since,

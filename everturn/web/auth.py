@@ -63,7 +63,7 @@ def check_token(token: str | None, *, host: str) -> None:
         )
 
 
-class Gate:
+class Auth:
     """Lets a request through to the inbox, or answers it: 400 and 403 for strangers' pages, 401 without the token."""
 
     def __init__(self, app: ASGIApp, *, token: str | None = None) -> None:

@@ -10,7 +10,7 @@ from everturn.carryover import CarryOver
 from everturn.client.client import Client
 from everturn.errors import NotFound
 from everturn.history.reader import first_step, read_steps
-from everturn.history.steps import Started
+from everturn.history.steps import RunStarted
 from everturn.history.transcript import Transcript, read_earlier
 from everturn.payloads import Start
 from everturn.records import Message
@@ -62,7 +62,7 @@ class Pasts:
             # To the end of the run: it may have brought the earlier messages into itself.
             async for step in read_steps(self._client.temporal, conversation_id, run_id=run_id):
                 transcript.take(step)
-                if isinstance(step, Started) and step.start.carry:
+                if isinstance(step, RunStarted) and step.start.carry:
                     behind = _behind(step.start.carry)
             return [*await read_earlier(self._client.temporal, conversation_id, transcript), *behind]
 

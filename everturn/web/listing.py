@@ -12,7 +12,7 @@ from typing import Any, Final
 from temporalio.service import RPCError
 
 from everturn.client.client import Client
-from everturn.client.listing import Listed
+from everturn.client.listing import ListedConversation
 from everturn.errors import EverturnError
 
 FOR_PEOPLE: Final = ("awaiting_approval", "awaiting_answer", "stalled", "stuck")
@@ -27,7 +27,7 @@ LOAD = 10
 LONGEST_PAUSE_SECONDS = 5.0
 
 
-class Fleet:
+class ConversationList:
     """Reads the list while somebody looks, and tells each who looks when it has changed."""
 
     def __init__(self, client: Client) -> None:
@@ -78,8 +78,8 @@ class Fleet:
         counts = await self._client.count() if indexed else Counter(one.status for one in by_age)
         return {"rows": [_row(one) for one in by_age], "counts": counts}
 
-    async def _some(self, status: str | None) -> list[Listed]:
-        some: list[Listed] = []
+    async def _some(self, status: str | None) -> list[ListedConversation]:
+        some: list[ListedConversation] = []
         async for one in self._client.conversations(status=status):
             # The index goes on saying what a conversation was that was terminated while it waited.
             if status is None or one.status == status:
@@ -89,6 +89,6 @@ class Fleet:
         return some
 
 
-def _row(one: Listed) -> dict[str, Any]:
+def _row(one: ListedConversation) -> dict[str, Any]:
     ended_at = one.ended_at.isoformat() if one.ended_at else None
     return {**vars(one), "started_at": one.started_at.isoformat(), "ended_at": ended_at}

@@ -15,7 +15,7 @@ MAX_CHARS: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ServerSentEvent:
     """One thing on the wire. An event of the conversation's own has no name, and its cursor as its id."""
 
     name: str
@@ -26,9 +26,9 @@ class Told:
 class Outbox:
     def __init__(self, *, max_chars: int = MAX_CHARS) -> None:
         self._max_chars = max_chars
-        self._items: list[Told] = []
+        self._items: list[ServerSentEvent] = []
         self._chars = 0
-        self._list: Told | None = None
+        self._list: ServerSentEvent | None = None
         self._news = asyncio.Event()
         self._room = asyncio.Event()
         self._room.set()
@@ -37,7 +37,7 @@ class Outbox:
     def chars(self) -> int:
         return self._chars
 
-    async def put(self, told: Told) -> None:
+    async def put(self, told: ServerSentEvent) -> None:
         """Returns once it is in: after those before it, and not before there is room."""
         while self._chars >= self._max_chars:
             self._room.clear()
@@ -46,12 +46,12 @@ class Outbox:
         self._chars += len(told.data)
         self._news.set()
 
-    def put_list(self, told: Told) -> None:
+    def put_list(self, told: ServerSentEvent) -> None:
         """In the place of an earlier one that nobody took."""
         self._list = told
         self._news.set()
 
-    async def take(self) -> list[Told]:
+    async def take(self) -> list[ServerSentEvent]:
         """All that is in it, once there is something; events in a row are one."""
         await self._news.wait()
         taken = [*_in_batches(self._items), *([self._list] if self._list else [])]
@@ -64,15 +64,15 @@ class Outbox:
         self._room.set()
 
 
-def _in_batches(items: list[Told]) -> list[Told]:
-    batches: list[Told] = []
-    events: list[Told] = []
+def _in_batches(items: list[ServerSentEvent]) -> list[ServerSentEvent]:
+    batches: list[ServerSentEvent] = []
+    events: list[ServerSentEvent] = []
     for item in [*items, None]:
         if item is not None and not item.name:
             events.append(item)
             continue
         if events:
-            batches.append(Told("", f"[{','.join(event.data for event in events)}]", events[-1].id))
+            batches.append(ServerSentEvent("", f"[{','.join(event.data for event in events)}]", events[-1].id))
             events = []
         if item is not None:
             batches.append(item)

@@ -16,7 +16,7 @@ By = Annotated[str, StringConstraints(max_length=200, strip_whitespace=True, pat
 Text = Annotated[str, StringConstraints(min_length=1)]
 
 
-class Post(BaseModel):
+class RequestBody(BaseModel):
     """`by`: who does it; empty for whoever runs `everturn web`."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -27,7 +27,7 @@ class Post(BaseModel):
         raise NotImplementedError
 
 
-class Begin(Post):
+class StartRequest(RequestBody):
     agent: Name
     message: Text
     id: Name | None = None
@@ -38,7 +38,7 @@ class Begin(Post):
         return {"id": started.id}
 
 
-class About(Post):
+class ConversationRequest(RequestBody):
     """A post about the conversation with this id."""
 
     conversation: Annotated[str, StringConstraints(min_length=1, max_length=1000)]
@@ -51,7 +51,7 @@ class About(Post):
         raise NotImplementedError
 
 
-class Say(About):
+class MessageRequest(ConversationRequest):
     """A message; a conversation that is over is revived by it."""
 
     text: Text
@@ -66,7 +66,7 @@ class Say(About):
         return {"id": self.conversation}
 
 
-class Approve(About):
+class ApproveRequest(ConversationRequest):
     call_id: Name
     arguments: dict[str, JsonValue] | None = None
     expected: dict[str, JsonValue] | None = None
@@ -76,7 +76,7 @@ class Approve(About):
         return await conversation.approve(self.call_id, self.arguments, self.note, expected=self.expected)
 
 
-class Deny(About):
+class DenyRequest(ConversationRequest):
     call_id: Name
     reason: str | None = None
 
@@ -84,7 +84,7 @@ class Deny(About):
         return await conversation.deny(self.call_id, self.reason)
 
 
-class Answer(About):
+class AnswerRequest(ConversationRequest):
     call_id: Name
     content: JsonValue
     is_error: bool = False
@@ -93,42 +93,42 @@ class Answer(About):
         return await conversation.answer(self.call_id, self.content, is_error=self.is_error)
 
 
-class Pause(About):
+class PauseRequest(ConversationRequest):
     reason: str | None = None
 
     async def tell(self, conversation: Conversation) -> None:
         await conversation.pause(self.reason)
 
 
-class Resume(About):
+class ResumeRequest(ConversationRequest):
     model: Name | None = None
 
     async def tell(self, conversation: Conversation) -> None:
         await conversation.resume(model=self.model)
 
 
-class CancelTurn(About):
+class CancelTurnRequest(ConversationRequest):
     reason: str | None = None
 
     async def tell(self, conversation: Conversation) -> None:
         await conversation.cancel_turn(self.reason)
 
 
-class Close(About):
+class CloseRequest(ConversationRequest):
     reason: str | None = None
 
     async def tell(self, conversation: Conversation) -> None:
         await conversation.close(self.reason)
 
 
-POSTS: Final[dict[str, type[Post]]] = {
-    "start": Begin,
-    "message": Say,
-    "approve": Approve,
-    "deny": Deny,
-    "answer": Answer,
-    "pause": Pause,
-    "resume": Resume,
-    "cancel_turn": CancelTurn,
-    "close": Close,
+POSTS: Final[dict[str, type[RequestBody]]] = {
+    "start": StartRequest,
+    "message": MessageRequest,
+    "approve": ApproveRequest,
+    "deny": DenyRequest,
+    "answer": AnswerRequest,
+    "pause": PauseRequest,
+    "resume": ResumeRequest,
+    "cancel_turn": CancelTurnRequest,
+    "close": CloseRequest,
 }

@@ -18,8 +18,8 @@ from temporalio.service import RPCError
 from everturn.client.client import Client
 from everturn.errors import EverturnError, NotFound
 from everturn.web.earlier_events import latest_run
-from everturn.web.listing import Fleet
-from everturn.web.outbox import Outbox, Told
+from everturn.web.listing import ConversationList
+from everturn.web.outbox import Outbox, ServerSentEvent
 
 BEAT_SECONDS = 15.0
 """Something is sent at least so often: proxies cut what is silent, and each side learns when the other has gone."""
@@ -36,7 +36,7 @@ class Stream:
     def __init__(
         self,
         client: Client,
-        fleet: Fleet,
+        conversation_list: ConversationList,
         *,
         hello: dict[str, Any],
         conversation_id: str,
@@ -44,7 +44,7 @@ class Stream:
         stuck_seconds: float = STUCK_SECONDS,
     ) -> None:
         self._client = client
-        self._fleet = fleet
+        self._list = conversation_list
         self._hello = hello
         self._conversation_id = conversation_id
         self._since = since
@@ -72,7 +72,7 @@ class Stream:
         over = asyncio.create_task(self._over.wait())
         try:
             with self._impatient():
-                first = Told("hello", json.dumps(self._hello))
+                first = ServerSentEvent("hello", json.dumps(self._hello))
                 yield f"retry: {RETRY_SECONDS * 1000:.0f}\n\n".encode() + _written(first)
             while not self._over.is_set():
                 for told in await self._next(over):
@@ -85,7 +85,7 @@ class Stream:
                 task.cancel()
             await asyncio.gather(over, *self._watchers, return_exceptions=True)
 
-    async def _next(self, over: asyncio.Task[Any]) -> list[Told]:
+    async def _next(self, over: asyncio.Task[Any]) -> list[ServerSentEvent]:
         """What there is to tell; a beat if there is nothing for a while, and nothing if it is over."""
         news = asyncio.create_task(self._outbox.take())
         try:
@@ -94,7 +94,7 @@ class Stream:
                 return news.result()
         finally:
             news.cancel()
-        return [] if over.done() else [Told("beat", "{}")]
+        return [] if over.done() else [ServerSentEvent("beat", "{}")]
 
     @contextlib.contextmanager
     def _impatient(self) -> Iterator[None]:
@@ -106,8 +106,8 @@ class Stream:
             timer.cancel()
 
     async def _watch_fleet(self) -> None:
-        async for listed in self._fleet.watch():
-            self._outbox.put_list(Told("fleet", listed))
+        async for listed in self._list.watch():
+            self._outbox.put_list(ServerSentEvent("fleet", listed))
 
     async def _follow(self) -> None:
         """Puts the conversation's events into the outbox, through every trouble with the server."""
@@ -122,7 +122,7 @@ class Stream:
                     await self._tell("opened", json.dumps({"id": self._conversation_id, **vars(run)}), cursor)
                 async for event in self._client.conversation(self._conversation_id).events(cursor):
                     cursor = event.cursor or cursor
-                    await self._outbox.put(Told("", event.model_dump_json(), event.cursor))
+                    await self._outbox.put(ServerSentEvent("", event.model_dump_json(), event.cursor))
                 await self._tell("ended", "{}")
                 return
             except NotFound as error:
@@ -135,10 +135,10 @@ class Stream:
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _tell(self, name: str, data: str, id: str = "") -> None:  # noqa: A002 - the wire's own word
-        await self._outbox.put(Told(name, data, id))
+        await self._outbox.put(ServerSentEvent(name, data, id))
 
 
-def _written(told: Told) -> bytes:
+def _written(told: ServerSentEvent) -> bytes:
     # JSON has no line breaks of its own, so the data is one line.
     lines = [f"event: {told.name}"] if told.name else []
     lines += [f"id: {told.id}"] if told.id else []

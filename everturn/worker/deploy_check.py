@@ -33,16 +33,16 @@ class _Plan:
 
     def take(self, step: steps.Step) -> None:
         match step:
-            case steps.Started(start=start):
+            case steps.RunStarted(start=start):
                 self.agent = start.agent
                 self.calls = start.carry.open.planned if start.carry and start.carry.open else None
-            case steps.TurnFinished(reply=reply):
+            case steps.TurnCompleted(reply=reply):
                 self.calls = planned(reply.message.tool_calls, reply.plan)
-            case steps.ToolFinished(result=result):
+            case steps.ToolCompleted(result=result):
                 (self.calls or {}).pop(result.call_id, None)
-            case steps.Commanded(name=names.DENY | names.ANSWER, payload=payload):
+            case steps.CommandSent(name=names.DENY | names.ANSWER, payload=payload):
                 (self.calls or {}).pop(str(payload.get("call_id")), None)
-            case steps.TurnStarted() | steps.Commanded(name=names.CANCEL_TURN):
+            case steps.TurnScheduled() | steps.CommandSent(name=names.CANCEL_TURN):
                 self.calls = None
             case _:
                 pass

@@ -15,11 +15,11 @@ import temporalio.worker
 from temporalio.worker import UnsandboxedWorkflowRunner
 
 from everturn import durations
-from everturn.activities.approvers import Decisions
+from everturn.activities.approvers import Approvers
 from everturn.activities.attempts import Attempts
-from everturn.activities.heartbeat import Heart
+from everturn.activities.heartbeat import Heartbeats
 from everturn.activities.journal import Journal, default_folder
-from everturn.activities.keep_transcript import Keeping
+from everturn.activities.keep_transcript import KeepTranscript
 from everturn.activities.lost_tries import LostTries
 from everturn.activities.model_turns import ModelTurns
 from everturn.activities.prefixes import Prefixes
@@ -40,7 +40,7 @@ from everturn.worker.deployment import Deployment, of_settings, options
 from everturn.worker.metrics import Metrics
 from everturn.worker.process import drained
 from everturn.workflows import ConversationWorkflow
-from everturn.workflows.eager_dispatch import Eagerness
+from everturn.workflows.eager_dispatch import EagerDispatch
 
 STICKY_TIMEOUT = timedelta(seconds=2)
 """How long a conversation's next step waits for the worker that had it before another one takes it."""
@@ -134,17 +134,17 @@ class Worker:
             await journal.hand_back(self._client.temporal)
             watch = asyncio.create_task(journal.watch(self._client.temporal))
             stack.callback(watch.cancel)
-            heart = stack.enter_context(Heart(self._client.temporal, journal))
+            heartbeats = stack.enter_context(Heartbeats(self._client.temporal, journal))
             turns = ModelTurns(
                 self._agents,
                 prefixes=self.prefixes,
-                heart=heart,
+                heartbeats=heartbeats,
                 namespace=self._client.namespace,
                 stream_seconds=self._stream_seconds,
                 artifacts=self._artifacts,
             )
             calls = ToolCalls(
-                self._agents, prefixes=self.prefixes, heart=heart, threads=threads, artifacts=self._artifacts
+                self._agents, prefixes=self.prefixes, heartbeats=heartbeats, threads=threads, artifacts=self._artifacts
             )
             await stack.enter_async_context(
                 temporalio.worker.Worker(
@@ -153,8 +153,8 @@ class Worker:
                     activities=[
                         turns.call_model,
                         turns.extend_prefix,
-                        Decisions(self._agents, heart=heart).check_decision,
-                        Keeping(heart).keep_transcript,
+                        Approvers(self._agents, heartbeats=heartbeats).check_decision,
+                        KeepTranscript(heartbeats).keep_transcript,
                         *calls.activities(),
                     ],
                     # The sandbox guards user code from itself. There is none in this workflow, and a test holds that.
@@ -164,7 +164,7 @@ class Worker:
                     default_heartbeat_throttle_interval=BEAT_THROTTLE,
                     interceptors=[
                         Attempts(),
-                        Eagerness(),
+                        EagerDispatch(),
                         LostTries(),
                         Metrics(self._client.temporal, task_queue=self._task_queue, prefixes=self.prefixes),
                     ],

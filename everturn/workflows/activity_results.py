@@ -33,7 +33,7 @@ class Unreadable(Exception):
         """To be read again, when a person has seen to it."""
 
 
-class Reading:
+class ActivityResults:
     """Reads results. Each reading has a number, by which the history says that it failed."""
 
     def __init__(self) -> None:

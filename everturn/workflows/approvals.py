@@ -17,7 +17,7 @@ from everturn.payloads import WaitingCall
 from everturn.plans import AwaitAnswer, Expiry, PlannedCall, RunTool
 from everturn.records import Decision, ResultPart, Text, ToolCall
 from everturn.sizes import MAX_REASON_BYTES
-from everturn.workflows.early_decisions import Held
+from everturn.workflows.early_decisions import EarlyDecisions
 from everturn.workflows.handlers import Later
 
 REMEMBERED = 256
@@ -40,7 +40,7 @@ class Waiting:
     call: ToolCall
     plan: PlannedCall
     asked: Asked
-    decided: asyncio.Future[Taken]
+    decided: asyncio.Future[AppliedDecision]
 
     @property
     def needs(self) -> Literal["approval", "answer"]:
@@ -78,7 +78,7 @@ class Waiting:
 
 
 @dataclass(frozen=True)
-class Taken:
+class AppliedDecision:
     """A decision as the desk hands it on; `content` and `is_error` are an answer's."""
 
     decision: Decision
@@ -88,7 +88,7 @@ class Taken:
     """The clock's, or that of a conversation that closes: no person's, whom a policy could turn down."""
 
 
-class Desk:
+class PendingApprovals:
     """The calls that wait, by call_id, and the latest decisions."""
 
     def __init__(self, on_change: Callable[[], None], carried: OpenReply) -> None:
@@ -105,22 +105,22 @@ class Desk:
         """Calls whose policy is being asked about a decision."""
         self._closing = Decision(verdict="deny")
         self._on_change = on_change
-        self._held = Held()
+        self._early = EarlyDecisions()
         self.expects: Callable[[str], bool] = lambda _: True
         """Whether a call, by its id, may yet begin to wait for its first decision."""
 
-    async def ask(self, call: ToolCall, plan: PlannedCall, asked: Asked) -> Taken:
+    async def ask(self, call: ToolCall, plan: PlannedCall, asked: Asked) -> AppliedDecision:
         """Waits until somebody decides on this call, or until it expires; which is counted from when it was asked for
         first. If the plan asks the agent's policy, what a person decides counts only from `settle` on: see
         `take_back`."""
         waiting = self._carried.pop(call.call_id, None)
         if waiting is None:
             if self.closed:
-                return Taken(self._closing, by_rule=True)
+                return AppliedDecision(self._closing, by_rule=True)
             waiting = Waiting(call, plan, asked, asyncio.get_running_loop().create_future())
             self.waiting[call.call_id] = waiting
         self._on_change()
-        self._held.release(call.call_id, until=waiting.decided.done)
+        self._early.release(call.call_id, until=waiting.decided.done)
         clock = asyncio.create_task(self._expire(waiting, waiting.expiry)) if waiting.expiry else None
         try:
             return await waiting.decided
@@ -145,17 +145,17 @@ class Desk:
         """Keeps a decision that comes early, until its call waits. False if it is not early, but wrong or late."""
         checked = call_id in self._checked
         first = call_id != names.EVERY_CALL and call_id not in self.waiting and call_id not in self._decisions
-        return (checked or (first and self.expects(call_id))) and self._held.keep(call_id, later, waits=checked)
+        return (checked or (first and self.expects(call_id))) and self._early.keep(call_id, later, waits=checked)
 
     @property
     def holds(self) -> bool:
         """A decision that came early may yet be taken."""
-        return self._held.any_to_take
+        return self._early.any_to_take
 
     def settle(self, call_id: str) -> None:
         """The decision on this call counts."""
         self._checked.discard(call_id)
-        self._held.settled(call_id)
+        self._early.settled(call_id)
 
     def take_back(self, call_id: str) -> None:
         """Forgets a decision that turned out not to be that person's to take."""
@@ -165,7 +165,7 @@ class Desk:
     def settle_all(self) -> None:
         """The turn is over: no call waits now."""
         self._checked.clear()
-        self._held.settled()
+        self._early.settled()
         self.refused_edits = 0
         while self._carried:
             self.waiting.pop(self._carried.popitem()[0], None)
@@ -173,7 +173,7 @@ class Desk:
     def close(self, closing: Decision) -> None:
         """Denies what waits now and what would wait later."""
         self.closed, self._closing = True, closing
-        self.decide(names.EVERY_CALL, Taken(closing, by_rule=True))
+        self.decide(names.EVERY_CALL, AppliedDecision(closing, by_rule=True))
 
     def objection(self, call_id: str, *, approving: bool = False, expected: object = None) -> str | None:
         """Why a decision on this call can't be taken; None where it can."""
@@ -196,7 +196,7 @@ class Desk:
             return f"Call {call_id!r} has other arguments now: {arguments}. Look again, then decide."
         return None
 
-    def decide(self, call_id: str, taken: Taken) -> tuple[str, ...]:
+    def decide(self, call_id: str, taken: AppliedDecision) -> tuple[str, ...]:
         """Hands the decision to every call that it addresses, and returns their ids."""
         addressed = tuple(self._addressed(call_id, taken.decision.verdict == "approve"))
         for one in addressed:
@@ -230,16 +230,16 @@ class Desk:
         return f"; these do: {', '.join(map(repr, waiting))}." if waiting else f". {self._none_waits()}"
 
 
-def _expired(waiting: Waiting, expiry: Expiry) -> Taken:
+def _expired(waiting: Waiting, expiry: Expiry) -> AppliedDecision:
     """What the clock says in people's place."""
     after, at = timedelta(seconds=min(expiry.after, LONGEST_SECONDS)), iso(workflow.now())
     if waiting.needs == "answer":
         text = f"{waiting.call.name} timed out: no answer came within {after}."
-        return Taken(
+        return AppliedDecision(
             Decision(verdict="answer", by=names.THE_CLOCK, at=at), (Text(text=text),), is_error=True, by_rule=True
         )
     note = f"Nobody decided within {after}."
-    return Taken(Decision(verdict=expiry.verdict, by=names.THE_CLOCK, at=at, note=note), by_rule=True)
+    return AppliedDecision(Decision(verdict=expiry.verdict, by=names.THE_CLOCK, at=at, note=note), by_rule=True)
 
 
 def iso(time: datetime) -> str:

@@ -22,11 +22,11 @@ worker that lacks it can't know. Only tries spend patience: time without any wor
 FIRST_DELAY_SECONDS = 1.0
 LONGEST_DELAY_SECONDS = 120.0
 
-Start = Callable[[float | None], Awaitable[R]]
+Schedule = Callable[[float | None], Awaitable[R]]
 """Schedules the activity, given its `hand_back_for`, and waits for its result."""
 
 
-class Hosts:
+class AwaitedWorker:
     def __init__(self, on_change: Callable[[], None]) -> None:
         self._awaited: dict[str, tuple[str, str | None]] = {}
         """Cause and cure, by what is to run."""
@@ -41,7 +41,7 @@ class Hosts:
     def cure(self) -> str | None:
         return next((cure for _, cure in self._awaited.values()), None)
 
-    async def find(self, what: str, start: Start[R], *, patience: float | None = None, retried: bool = True) -> R:
+    async def find(self, what: str, start: Schedule[R], *, patience: float | None = None, retried: bool = True) -> R:
         """What `start` brings once a worker hosts it. Raises the last ActivityError once patience is over.
 
         `patience`: in seconds; None: PATIENCE. `retried`: Temporal tries the activity again by itself, so that waiting
@@ -61,7 +61,7 @@ class Hosts:
             del self._awaited[what]
             self._on_change()
 
-    async def _rounds(self, start: Start[R], patience: float) -> R:
+    async def _rounds(self, start: Schedule[R], patience: float) -> R:
         delay = FIRST_DELAY_SECONDS
         while patience > delay:
             await workflow.sleep(delay, summary="until a worker has the tool")

@@ -26,13 +26,13 @@ from everturn.sizes import (
     known_id,
     size_of,
 )
-from everturn.workflows.approvals import LONGEST_SECONDS, MOST_REFUSED_EDITS, Desk, Taken, iso
-from everturn.workflows.early_decisions import Held
-from everturn.workflows.handlers import Commands, Later
+from everturn.workflows.approvals import LONGEST_SECONDS, MOST_REFUSED_EDITS, AppliedDecision, PendingApprovals, iso
+from everturn.workflows.early_decisions import EarlyDecisions
+from everturn.workflows.handlers import Handlers, Later
 from everturn.workflows.history_budget import left_in_run, too_full_for
 
 
-class Controls:
+class Commands:
     """The inbox, the desk, and the switches: paused, stalled, closing."""
 
     def __init__(self, start: Start, *, on_change: Callable[[], None]) -> None:
@@ -40,7 +40,7 @@ class Controls:
         self.inbox: list[Message] = list(carry.inbox)
         self.late: list[Message] = []
         """What was said since the conversation was closed."""
-        self.desk = Desk(on_change, carry.open or OpenReply())
+        self.approvals = PendingApprovals(on_change, carry.open or OpenReply())
         self.model = carry.model or start.model or ""
         """The model to ask instead of the agent's own; empty where nobody chose one."""
         self.stream = start.stream
@@ -61,14 +61,14 @@ class Controls:
         self.paused = carry.paused
         self._message_ids = dict.fromkeys(map(known_id, carry.message_ids))
         self._on_change = on_change
-        self._held = Held()
+        self._early = EarlyDecisions()
         if start.message:
             self.receive(start.as_message(), start.message_id)
-        self.commands = Commands()
+        self.handlers = Handlers()
         self._accept_commands()
 
     def _accept_commands(self) -> None:
-        accept = self.commands.accept
+        accept = self.handlers.accept
         accept(names.MESSAGE, MessageIn, objection=self._message_objection, take=self._take_message, hold=self._keep)
         accept(names.APPROVE, Approve, objection=self._approve_objection, take=self._take_approval, hold=self._hold)
         accept(names.DENY, Deny, objection=self._objection, take=self._take_denial, hold=self._hold)
@@ -84,15 +84,15 @@ class Controls:
             return "stalled"
         if self.paused:
             return "paused"
-        if self.desk.waiting:
-            approvals = any(waiting.needs == "approval" for waiting in self.desk.waiting.values())
+        if self.approvals.waiting:
+            approvals = any(waiting.needs == "approval" for waiting in self.approvals.waiting.values())
             return "awaiting_approval" if approvals else "awaiting_answer"
         return "idle" if self.idle else "running"
 
     @property
     def may_move(self) -> bool:
         """Whether another run can go on with what stands here."""
-        return not self.closing and not self.commands.lost
+        return not self.closing and not self.handlers.lost
 
     def answering(self, turn: asyncio.Task[str | None]) -> None:
         """An answer begins. One that is owed may have been cancelled before it could be taken up."""
@@ -111,17 +111,17 @@ class Controls:
         self._on_change()
         with suppress(asyncio.TimeoutError):
             await workflow.wait_condition(
-                lambda: bool(self.inbox) or self.closing or bool(self.commands.lost),
+                lambda: bool(self.inbox) or self.closing or bool(self.handlers.lost),
                 timeout=timedelta(seconds=min(keep_open, LONGEST_SECONDS)),
             )
         self.idle = False
-        if self.commands.lost and not self.closing:
+        if self.handlers.lost and not self.closing:
             await self.message_or_end(keep_open)
 
     async def _nothing_lost(self) -> None:
         """Waits for a person if a signal can't be read: it may have mattered, and only a person can send it again."""
-        while (lost := self.commands.lost) and not self.closing:
-            self.commands.lost = ""
+        while (lost := self.handlers.lost) and not self.closing:
+            self.handlers.lost = ""
             cure = "Set EVERTURN_STORAGE alike on all workers and clients, send it again if it matters, then resume."
             await self.stalled(lost, cure)
 
@@ -129,7 +129,7 @@ class Controls:
         """Waits until a person has seen to it and sends `resume`."""
         self.cause, self.cure = cause, cure
         self._on_change()
-        self._held.release(names.RESUME, until=lambda: self.cause is None)
+        self._early.release(names.RESUME, until=lambda: self.cause is None)
         await workflow.wait_condition(lambda: self.cause is None)
 
     async def unpaused(self) -> None:
@@ -205,41 +205,43 @@ class Controls:
             return "Edited arguments go with one call: name its call_id."
         if approval.call_id == names.EVERY_CALL and approval.expected is not None:
             return "Expected arguments go with one call: name its call_id."
-        if approval.arguments is not None and self.desk.refused_edits >= MOST_REFUSED_EDITS:
+        if approval.arguments is not None and self.approvals.refused_edits >= MOST_REFUSED_EDITS:
             return (
-                f"{self.desk.refused_edits} edits did not fit in this turn, and no more are tried: approve the call as "
-                "it is, deny it, or answer it."
+                f"{self.approvals.refused_edits} edits did not fit in this turn, and no more are tried: approve "
+                "the call as it is, deny it, or answer it."
             )
         # They go into the tool's payload twice, and beside the model's own into the policy's.
         if (size := size_of(approval)) > MAX_INPUT_BYTES:
             return f"It has {size:,} bytes of JSON; the limit is {MAX_INPUT_BYTES:,}."
         if approval.arguments is not None and (full := too_full_for(3 * size)):  # the tool's input has them twice
             return full
-        return self.desk.objection(approval.call_id, approving=True, expected=approval.expected)
+        return self.approvals.objection(approval.call_id, approving=True, expected=approval.expected)
 
     def _objection(self, decision: Deny | Answer) -> str | None:
         if (size := size_of(decision)) > MAX_INPUT_BYTES:
             return f"It has {size:,} bytes of JSON; the limit is {MAX_INPUT_BYTES:,}."
-        return too_full_for(size) or self.desk.objection(decision.call_id)
+        return too_full_for(size) or self.approvals.objection(decision.call_id)
 
     def _take_approval(self, approval: Approve) -> dict[str, Any]:
         decision = Decision(
             verdict="approve", by=approval.by, at=now(), note=approval.note, arguments=approval.arguments
         )
-        return self._decide(approval.call_id, Taken(decision))
+        return self._decide(approval.call_id, AppliedDecision(decision))
 
     def _take_denial(self, denial: Deny) -> dict[str, Any]:
-        return self._decide(denial.call_id, Taken(Decision(verdict="deny", by=denial.by, at=now(), note=denial.reason)))
+        return self._decide(
+            denial.call_id, AppliedDecision(Decision(verdict="deny", by=denial.by, at=now(), note=denial.reason))
+        )
 
     def _take_answer(self, answer: Answer) -> dict[str, Any]:
         decision = Decision(verdict="answer", by=answer.by, at=now())
-        return self._decide(answer.call_id, Taken(decision, answer.as_parts(), answer.is_error))
+        return self._decide(answer.call_id, AppliedDecision(decision, answer.as_parts(), answer.is_error))
 
     def _hold(self, decision: Approve | Deny | Answer, later: Later) -> bool:
-        return not self.idle and self.desk.hold(decision.call_id, later)
+        return not self.idle and self.approvals.hold(decision.call_id, later)
 
-    def _decide(self, call_id: str, taken: Taken) -> dict[str, Any]:
-        return {"call_ids": self.desk.decide(call_id, taken)}
+    def _decide(self, call_id: str, taken: AppliedDecision) -> dict[str, Any]:
+        return {"call_ids": self.approvals.decide(call_id, taken)}
 
     # ------------------------------------------------------------ switches
 
@@ -259,7 +261,7 @@ class Controls:
         return None
 
     def _hold_resume(self, _: Control, later: Later) -> bool:
-        return not (self.idle or self.desk.waiting) and self._held.keep(names.RESUME, later, waits=False)
+        return not (self.idle or self.approvals.waiting) and self._early.keep(names.RESUME, later, waits=False)
 
     def _resume(self, control: Control) -> dict[str, Any]:
         self.paused, self.cause, self.cure = False, None, None
@@ -283,7 +285,7 @@ class Controls:
         self.abandoned |= self.paused or self.cause is not None
         self.paused, self.cause = False, None
         closing = Decision(verdict="deny", by=_cut(control.by), at=now(), note="The conversation was closed.")
-        self.desk.close(closing)
+        self.approvals.close(closing)
         return {"state": self.state}
 
 

@@ -15,9 +15,9 @@ from everturn.payloads import ModelRequest, Start
 from everturn.records import Message
 from everturn.sizes import MAX_HANDED_BYTES, MAX_LAST_TEXT_BYTES, MAX_OPEN_BYTES, MAX_PACKED_BYTES, size_of
 from everturn.workflows import tool_results
-from everturn.workflows.activity_results import Reading, Unreadable
+from everturn.workflows.activity_results import ActivityResults, Unreadable
 from everturn.workflows.chain import Chain
-from everturn.workflows.commands import Controls
+from everturn.workflows.commands import Commands
 from everturn.workflows.progress import Progress
 from everturn.workflows.timeouts import model_options
 
@@ -33,7 +33,7 @@ LIKELY_TOO_LONG = 20 * MAX_PACKED_BYTES
 """Text hardly ever packs to a twentieth: beyond this, it is not even tried."""
 
 
-async def keep_in_time(progress: Progress, reading: Reading) -> None:
+async def keep_in_time(progress: Progress, activity_results: ActivityResults) -> None:
     """Brings what stands in earlier runs into this one's history before Temporal deletes theirs."""
     if progress.keep_by is None or not isinstance(progress.earlier, InRun):
         return
@@ -42,7 +42,10 @@ async def keep_in_time(progress: Progress, reading: Reading) -> None:
         raw: RawValue | None = await workflow.execute_activity(
             names.KEEP_TRANSCRIPT, progress.earlier, result_type=RawValue, **model_options()
         )
-        progress.earlier, progress.keep_by = held(reading.read(raw, Packed, "The transcript of earlier runs")), None
+        progress.earlier, progress.keep_by = (
+            held(activity_results.read(raw, Packed, "The transcript of earlier runs")),
+            None,
+        )
     except (ActivityError, Unreadable) as error:
         # It goes on as long as a worker remembers the messages; one that does not will stall it, with this cause.
         cause = error.why if isinstance(error, Unreadable) else tool_results.cause_of(error)
@@ -67,10 +70,10 @@ def due(*, updates: int) -> bool:
     )
 
 
-async def fit_unseen(progress: Progress, reading: Reading, *, agent: str) -> None:
+async def fit_unseen(progress: Progress, activity_results: ActivityResults, *, agent: str) -> None:
     """What no model has seen is handed over, if it is little; else it becomes a part of the prefix."""
     if size_of(progress.unseen) + size_of(progress.told) > MAX_HANDED_BYTES:
-        await extend_prefix(progress, reading, agent=agent)
+        await extend_prefix(progress, activity_results, agent=agent)
 
 
 def may_be_open(handed: Start) -> bool:
@@ -78,7 +81,7 @@ def may_be_open(handed: Start) -> bool:
     return size_of(handed) <= MAX_OPEN_BYTES
 
 
-async def extend_prefix(progress: Progress, reading: Reading, *, agent: str) -> None:
+async def extend_prefix(progress: Progress, activity_results: ActivityResults, *, agent: str) -> None:
     """Makes what no model has seen a part of the prefix: that is handed over by pointing to it."""
     delta, named = progress.delta()
     request = ModelRequest(
@@ -93,7 +96,7 @@ async def extend_prefix(progress: Progress, reading: Reading, *, agent: str) -> 
         names.EXTEND_PREFIX, request, result_type=RawValue, summary="results too large to hand on", **model_options()
     )
     try:
-        digest = await reading.result(handle, str, "The digest of the transcript")
+        digest = await activity_results.result(handle, str, "The digest of the transcript")
     except Unreadable:
         digest = ""  # whoever needs the prefix reads it from the history
     progress.take_in_unseen(digest)
@@ -101,7 +104,7 @@ async def extend_prefix(progress: Progress, reading: Reading, *, agent: str) -> 
 
 def over(
     progress: Progress,
-    controls: Controls,
+    commands: Commands,
     *,
     facts: WorkerFacts | None,
     started_at: float,
@@ -121,8 +124,8 @@ def over(
         told=progress.told,
         owed=owed,
         open=reply,
-        inbox=tuple(controls.inbox),
-        message_ids=controls.message_ids,
+        inbox=tuple(commands.inbox),
+        message_ids=commands.message_ids,
         turn=progress.turn,
         tool_calls=progress.tool_calls,
         usage=progress.usage,
@@ -132,8 +135,8 @@ def over(
         facts=facts,
         chain_id=chain.id,
         reset_run=chain.reset_run,
-        model=controls.model,
-        paused=controls.paused,
+        model=commands.model,
+        paused=commands.paused,
         repairs=progress.repairs,
         view=progress.view,
         summary_due=progress.summary_due,

@@ -32,7 +32,7 @@ def by_the_queue() -> Iterator[None]:
         _by_the_queue.set(False)  # a conversation that a worker forgets may end in another context
 
 
-class Eagerness(Interceptor):
+class EagerDispatch(Interceptor):
     def workflow_interceptor_class(self, input: WorkflowInterceptorClassInput) -> type[WorkflowInboundInterceptor]:  # noqa: A002, ARG002
         return _Inbound
 

@@ -18,7 +18,7 @@ MAX_HELD = 256
 
 
 @dataclass(frozen=True)
-class _Early:
+class _EarlyDecision:
     call_id: str
     at: float
     """The time of the workflow task in which it came."""
@@ -28,15 +28,15 @@ class _Early:
     for a call that nobody could know of when it was sent."""
 
 
-class Held:
+class EarlyDecisions:
     def __init__(self) -> None:
-        self._early: list[_Early] = []
+        self._early: list[_EarlyDecision] = []
 
     def keep(self, call_id: str, later: Later, *, waits: bool) -> bool:
         self._give_up(lambda one: one.waits or one.at == workflow.time())
         if len(self._early) >= MAX_HELD:
             return False
-        self._early.append(_Early(call_id, workflow.time(), later, waits))
+        self._early.append(_EarlyDecision(call_id, workflow.time(), later, waits))
         return True
 
     def release(self, call_id: str, *, until: Callable[[], bool]) -> None:
@@ -56,7 +56,7 @@ class Held:
         """The decision on the call is final, or on all calls: other decisions on it are too late."""
         self._give_up(lambda one: call_id is not None and one.call_id != call_id)
 
-    def _give_up(self, keeps: Callable[[_Early], bool]) -> None:
+    def _give_up(self, keeps: Callable[[_EarlyDecision], bool]) -> None:
         lost = [one for one in self._early if not keeps(one)]
         self._early = [one for one in self._early if keeps(one)]
         for one in lost:

@@ -32,7 +32,7 @@ Later = Callable[[str], None]
 """Takes a signal that was held; if it is given a reason, or finds one, logs why the signal can't be taken."""
 
 
-class Commands:
+class Handlers:
     """What a conversation takes, and which of it was withdrawn."""
 
     def __init__(self) -> None:

@@ -20,7 +20,7 @@ MARKER = "unreadable start"
 
 
 @dataclass(frozen=True)
-class Opening:
+class StartInput:
     start: Start
     problem: str = ""
     """What is wrong with it, in words; empty if nothing is."""
@@ -35,7 +35,7 @@ class Opening:
         return {**self.handed, "carry": {**carry, "inbox": [*carry.get("inbox", ()), *more]}}
 
 
-def read(inputs: tuple[Any, ...]) -> Opening:
+def read(inputs: tuple[Any, ...]) -> StartInput:
     given = inputs[0] if inputs else None
     if isinstance(given, NoValue) and given.elsewhere:
         # This fails the workflow task, which a worker with the right storage takes over.
@@ -50,14 +50,14 @@ def read(inputs: tuple[Any, ...]) -> Opening:
     elif handed and why:
         workflow.patched(MARKER)
     if start and not why:
-        return Opening(start)
+        return StartInput(start)
     problem = (
         f"What the run before handed over can't be read: {why}"
         if handed
         else f"This conversation can't start: {why}. "
         'Its input is {"agent": "NAME", "message": "…"}; see docs/reference/wire.md.'
     )
-    return Opening(Start.model_construct(agent=""), problem, handed)
+    return StartInput(Start.model_construct(agent=""), problem, handed)
 
 
 def _read(inputs: tuple[Any, ...]) -> tuple[Start | None, str]:

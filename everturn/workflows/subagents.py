@@ -16,18 +16,25 @@ from everturn.payloads import AskedAgent, Caller, Control, Start
 from everturn.plans import RunAgent
 from everturn.records import Outcome, ToolCall
 from everturn.sizes import MAX_OUTCOME_BYTES, child_id
-from everturn.workflows.activity_results import Reading
-from everturn.workflows.approvals import Desk
+from everturn.workflows.activity_results import ActivityResults
+from everturn.workflows.approvals import PendingApprovals
 from everturn.workflows.cancellation import stop_if_cancelled
 from everturn.workflows.timeouts import sub_agent_options
 
 
 class SubAgents:
-    def __init__(self, desk: Desk, reading: Reading, *, tenant: str | None, on_change: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        approvals: PendingApprovals,
+        activity_results: ActivityResults,
+        *,
+        tenant: str | None,
+        on_change: Callable[[], None],
+    ) -> None:
         self.running: dict[str, AskedAgent] = {}
         """By call_id: where to look for what goes on there."""
-        self._desk = desk
-        self._reading = reading
+        self._approvals = approvals
+        self._activity_results = activity_results
         self._tenant = tenant
         self._on_change = on_change
 
@@ -65,13 +72,13 @@ class SubAgents:
             stop_if_cancelled()
             closing = asyncio.create_task(self._pass_on_close(handle))
             try:
-                return await self._reading.result(handle, Outcome, f"The outcome of {child.conversation_id!r}")
+                return await self._activity_results.result(handle, Outcome, f"The outcome of {child.conversation_id!r}")
             finally:
                 closing.cancel()
         finally:
             del self.running[call.call_id]
 
     async def _pass_on_close(self, handle: workflow.ChildWorkflowHandle[object, RawValue]) -> None:
-        await workflow.wait_condition(lambda: self._desk.closed)
+        await workflow.wait_condition(lambda: self._approvals.closed)
         with suppress(TemporalError):  # it may be over by now
             await handle.signal(names.CLOSE, Control(reason="the conversation that asked was closed"))

@@ -25,42 +25,42 @@ from everturn.plans import AwaitAnswer, PlannedCall, RefuseCall, RunAgent, RunTo
 from everturn.records import Decision, Outcome, ToolCall, ToolResult
 from everturn.sizes import MAX_OUTCOME_BYTES, MAX_RESULT_BYTES, size_of
 from everturn.workflows import tool_results, web_ui
-from everturn.workflows.activity_results import Reading, Unreadable
-from everturn.workflows.approvals import Desk
-from everturn.workflows.awaited_worker import Hosts, Start
+from everturn.workflows.activity_results import ActivityResults, Unreadable
+from everturn.workflows.approvals import PendingApprovals
+from everturn.workflows.awaited_worker import AwaitedWorker, Schedule
 from everturn.workflows.cancellation import together
 from everturn.workflows.chain import Chain
-from everturn.workflows.history_budget import Room
+from everturn.workflows.history_budget import HistoryBudget
 from everturn.workflows.subagents import SubAgents
 from everturn.workflows.timeouts import check_options, local_options, tool_options
 
 R = TypeVar("R")
 
-Stalled = Callable[[str, str | None], Awaitable[None]]
+OnStall = Callable[[str, str | None], Awaitable[None]]
 """Given a cause and a cure: waits until somebody has seen to it."""
 
 
-class Calls:
+class OpenCalls:
     """The calls of the reply at hand. They run at the same time; their results come in the order of the calls."""
 
     def __init__(
         self,
-        desk: Desk,
+        approvals: PendingApprovals,
         agents: SubAgents,
-        reading: Reading,
-        hosts: Hosts,
+        activity_results: ActivityResults,
+        awaited_worker: AwaitedWorker,
         *,
         chain: Chain,
         carried: OpenReply,
         on_outcome: Callable[[Outcome], None],
-        stalled: Stalled,
+        stalled: OnStall,
     ) -> None:
         self.chain = chain
-        self._reading = reading
-        self._room = Room()
-        self._desk = desk
+        self._activity_results = activity_results
+        self._budget = HistoryBudget()
+        self._approvals = approvals
         self._agents = agents
-        self._hosts = hosts
+        self._awaited_worker = awaited_worker
         self._stalled = stalled
         self._on_outcome = on_outcome
         self._open = carried.calls
@@ -74,7 +74,7 @@ class Calls:
         self.recorded = set(self._results)
         """Those whose result stands in the event of its tool's activity, in the marker of a local one, in the event of
         its agent's conversation, or in the run's start."""
-        desk.expects = self._expects
+        approvals.expects = self._expects
 
     async def settle(
         self,
@@ -111,12 +111,12 @@ class Calls:
     @property
     def only_wait(self) -> bool:
         """Nothing of the reply runs, and no decision is on its way: what has no result waits for a person."""
-        known = self._results.keys() | self._desk.undecided.keys()
-        return not self.settled and not self._desk.holds and all(call.call_id in known for call in self._open)
+        known = self._results.keys() | self._approvals.undecided.keys()
+        return not self.settled and not self._approvals.holds and all(call.call_id in known for call in self._open)
 
     def handed_on(self, *, limit: str | None) -> OpenReply:
         """The reply as another run can take it up, while its calls only wait."""
-        waiting = self._desk.undecided
+        waiting = self._approvals.undecided
         ids = self._chain_ids
         return OpenReply(
             calls=self._open,
@@ -124,7 +124,7 @@ class Calls:
             waits=tuple(one.asked.model_copy(update={"chain_id": ids.get(key, "")}) for key, one in waiting.items()),
             results=tuple(self._results.values()),
             told=tuple(call_id for call_id in self._results if call_id in self.recorded),
-            refused_edits=self._desk.refused_edits,
+            refused_edits=self._approvals.refused_edits,
             limit=limit,
         )
 
@@ -132,7 +132,7 @@ class Calls:
         """The results, in order; a call that has none is told that it was cut short, and why."""
         results = tuple(self._results.get(call.call_id) or self._cut_short(call, why) for call in self._open)
         self._open = ()
-        self._desk.settle_all()
+        self._approvals.settle_all()
         return results
 
     def _expects(self, call_id: str) -> bool:
@@ -151,8 +151,8 @@ class Calls:
             case RefuseCall():
                 return tool_results.answered(call, plan.text)
             case AwaitAnswer():
-                taken = await self._desk.ask(call, plan, self._asked(call, why=plan.why, since=workflow.time()))
-                self._desk.settle(call.call_id)
+                taken = await self._approvals.ask(call, plan, self._asked(call, why=plan.why, since=workflow.time()))
+                self._approvals.settle(call.call_id)
                 return tool_results.of(call, taken)
             case RunTool():
                 return await self._run_when_allowed(call, plan)
@@ -168,13 +168,13 @@ class Calls:
         while True:
             if asked.why:
                 asked = asked if asked.since else asked.model_copy(update={"since": workflow.time()})
-                taken = await self._desk.ask(call, plan, asked)
+                taken = await self._approvals.ask(call, plan, asked)
                 if plan.policy and not taken.by_rule and (refusal := await self._refusal(call, taken.decision)):
-                    self._desk.take_back(call.call_id)
+                    self._approvals.take_back(call.call_id)
                     refused = f" ({taken.decision.by or 'somebody'} may not decide: {refusal})"
                     asked = asked.model_copy(update={"refused": refused})
                     continue
-                self._desk.settle(call.call_id)
+                self._approvals.settle(call.call_id)
                 if taken.decision.verdict != "approve":
                     return tool_results.outcome_unknown(call, taken) if asked.doubtful else tool_results.of(call, taken)
                 decision = taken.decision
@@ -186,7 +186,7 @@ class Calls:
                 if is_cancelled_exception(error):
                     raise
                 if isinstance(error.cause, ApplicationError) and error.cause.type == INVALID_EDIT:
-                    self._desk.refused_edits += 1
+                    self._approvals.refused_edits += 1
                     now = {"why": tool_results.cause_of(error)}
                 elif plan.effect == "once" and tool_results.has_not_run(error):
                     now = {"why": f"it has not run: {tool_results.cause_of(error)}", "since": 0.0}
@@ -200,8 +200,8 @@ class Calls:
         asked = self._asked(call)
         while True:
             if asked.why:
-                taken = await self._desk.ask(call, plan, asked)
-                self._desk.settle(call.call_id)
+                taken = await self._approvals.ask(call, plan, asked)
+                self._approvals.settle(call.call_id)
                 if taken.decision.verdict != "approve":
                     return tool_results.outcome_unknown(call, taken)
             try:
@@ -216,12 +216,12 @@ class Calls:
 
     async def _agents_answer(self, call: ToolCall, plan: RunAgent) -> ToolResult:
         async with self._slots:
-            if self._desk.closed:
+            if self._approvals.closed:
                 return ToolResult.cut_short(call, "the conversation was closed")
             self._running.add(call.call_id)
             try:
-                room = await self._room.share(request=size_of(call), others=self._to_come, most=MAX_OUTCOME_BYTES)
-                with self._room.promised(call.call_id, room):
+                room = await self._budget.share(request=size_of(call), others=self._to_come, most=MAX_OUTCOME_BYTES)
+                with self._budget.promised(call.call_id, room):
                     outcome = await self._agents.ask(call, plan, turn=self._turn, room=room)
             except Unreadable:
                 self._running.discard(call.call_id)
@@ -242,7 +242,7 @@ class Calls:
             raw: RawValue | None = await workflow.execute_activity(
                 names.CHECK_DECISION, asked, result_type=RawValue, summary=summary, **check_options()
             )
-            return self._reading.read(raw, str, "What the policy said")
+            return self._activity_results.read(raw, str, "What the policy said")
 
         try:
             refusal = await self._hosted(f"check of {call.call_id}", ask)
@@ -268,16 +268,16 @@ class Calls:
             again=again,
         )
         async with self._slots:
-            if self._desk.closed:
+            if self._approvals.closed:
                 return ToolResult.cut_short(call, "the conversation was closed")
-            room = await self._room.share(request=size_of(request), others=self._to_come, local=plan.local)
+            room = await self._budget.share(request=size_of(request), others=self._to_come, local=plan.local)
             if room < MAX_RESULT_BYTES:
                 request = request.model_copy(update={"room": room})
 
             def start(hand_back_for: float | None) -> Awaitable[ToolResult]:
                 return self._started(call, request.model_copy(update={"hand_back_for": hand_back_for}), plan)
 
-            with self._room.promised(call.call_id, room):
+            with self._budget.promised(call.call_id, room):
                 return await self._hosted(call.call_id, start, patience=plan.patience, retried=plan.effect != "once")
 
     @property
@@ -285,16 +285,16 @@ class Calls:
         """How many of the reply's calls have not begun."""
         return len(self._open) - len(self._running | self._results.keys())
 
-    async def _hosted(self, what: str, start: Start[R], *, patience: float | None = None, retried: bool = True) -> R:
+    async def _hosted(self, what: str, start: Schedule[R], *, patience: float | None = None, retried: bool = True) -> R:
         """What `start` brings, however long that takes: while no worker hosts it, the conversation is stalled."""
         while True:
             try:
-                return await self._hosts.find(what, start, patience=patience, retried=retried)
+                return await self._awaited_worker.find(what, start, patience=patience, retried=retried)
             except ActivityError as error:
-                if not tool_results.not_hosted(error) or self._desk.closed:
+                if not tool_results.not_hosted(error) or self._approvals.closed:
                     raise
                 await self._stalled(tool_results.cause_of(error), tool_results.detail(error, "cure"))
-                if self._desk.closed:
+                if self._approvals.closed:
                     raise
 
     async def _started(self, call: ToolCall, request: ToolRequest, plan: RunTool) -> ToolResult:
@@ -313,7 +313,7 @@ class Calls:
         handle = start(call.name, request, result_type=RawValue, summary=summary, **options)
         self._running.add(call.call_id)
         try:
-            result = await self._reading.result(handle, ToolResult, f"The result of {call.name}")
+            result = await self._activity_results.result(handle, ToolResult, f"The result of {call.name}")
             if result.call_id != call.call_id:
                 raise Unreadable(f"The result of {call.name} is that of another call, {result.call_id!r:.150}")
         except Unreadable:

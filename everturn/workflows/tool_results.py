@@ -16,7 +16,7 @@ from temporalio.exceptions import (
 from everturn import names
 from everturn.records import Decision, Text, ToolCall, ToolResult
 from everturn.storage.data_converter import UNREADABLE_INPUTS
-from everturn.workflows.approvals import Taken
+from everturn.workflows.approvals import AppliedDecision
 
 _ENDS: dict[type[BaseException | None], str] = {
     exceptions.TerminatedError: "its conversation was terminated",
@@ -33,7 +33,7 @@ def answered(call: ToolCall, text: str, *, decision: Decision | None = None) -> 
     )
 
 
-def of(call: ToolCall, taken: Taken) -> ToolResult:
+def of(call: ToolCall, taken: AppliedDecision) -> ToolResult:
     """A denial, or an answer in the tool's place."""
     decision = taken.decision
     if decision.verdict == "answer":
@@ -44,7 +44,7 @@ def of(call: ToolCall, taken: Taken) -> ToolResult:
     return answered(call, f"This call was denied{by} and did not run.{_reason(decision)}", decision=decision)
 
 
-def outcome_unknown(call: ToolCall, taken: Taken) -> ToolResult:
+def outcome_unknown(call: ToolCall, taken: AppliedDecision) -> ToolResult:
     """What a human said of a call whose run ended without a report."""
     if taken.decision.verdict == "answer":
         return of(call, taken)

@@ -23,7 +23,7 @@ TOKENS = SearchAttributeKey.for_int(names.EVERTURN_TOKENS)
 COST_USD = SearchAttributeKey.for_float(names.EVERTURN_COST_USD)
 
 
-class Board:
+class Visibility:
     """`status` says what goes on, in full; it is asked for once in an activation, however much changes in one."""
 
     def __init__(self, *, agent: str, progress: Progress, status: Callable[[], Status]) -> None:

@@ -16,9 +16,9 @@ from temporalio.common import RetryPolicy
 from everturn.records import Decision, ToolResult
 from everturn.tools.tool import Tool
 from everturn.workflows import continue_as_new, tool_calls
-from everturn.workflows.approvals import Taken
-from everturn.workflows.commands import Controls
-from everturn.workflows.tool_calls import Calls
+from everturn.workflows.approvals import AppliedDecision
+from everturn.workflows.commands import Commands
+from everturn.workflows.tool_calls import OpenCalls
 
 MUTANT = "CRASH_TEST_MUTANT"
 
@@ -53,12 +53,12 @@ def _twice(effect: str) -> None:
 
 def _edits_ignored() -> None:
     """The tool runs with the model's arguments, whatever a person put in their place."""
-    started = Calls._started
+    started = OpenCalls._started
 
-    async def wrong(self: Calls, call: Any, request: Any, plan: Any) -> ToolResult:
+    async def wrong(self: OpenCalls, call: Any, request: Any, plan: Any) -> ToolResult:
         return await started(self, call, request.model_copy(update={"arguments": call.arguments}), plan)
 
-    Calls._started = wrong  # type: ignore[method-assign]
+    OpenCalls._started = wrong  # type: ignore[method-assign]
 
 
 def _inbox_dropped() -> None:
@@ -73,55 +73,55 @@ def _inbox_dropped() -> None:
 
 def _result_dropped() -> None:
     """Of several results of one reply, the last is lost."""
-    close = Calls.close
+    close = OpenCalls.close
 
-    def wrong(self: Calls, why: str) -> tuple[ToolResult, ...]:
+    def wrong(self: OpenCalls, why: str) -> tuple[ToolResult, ...]:
         results = close(self, why)
         return results[:-1] if len(results) > 1 else results
 
-    Calls.close = wrong  # type: ignore[method-assign]
+    OpenCalls.close = wrong  # type: ignore[method-assign]
 
 
 def _results_reversed() -> None:
     """The results of one reply stand in another order than its calls."""
-    close = Calls.close
+    close = OpenCalls.close
 
-    def wrong(self: Calls, why: str) -> tuple[ToolResult, ...]:
+    def wrong(self: OpenCalls, why: str) -> tuple[ToolResult, ...]:
         return close(self, why)[::-1]
 
-    Calls.close = wrong  # type: ignore[method-assign]
+    OpenCalls.close = wrong  # type: ignore[method-assign]
 
 
 def _approval_lost() -> None:
     """A conversation's first approval is taken, and nothing is done about it."""
-    take = Controls._take_approval
+    take = Commands._take_approval
 
-    def wrong(self: Controls, approval: Any) -> dict[str, Any]:
+    def wrong(self: Commands, approval: Any) -> dict[str, Any]:
         if not vars(self).setdefault("_lost_one", False):
             vars(self)["_lost_one"] = True
             return {"call_ids": (approval.call_id,)}
         return take(self, approval)
 
-    Controls._take_approval = wrong  # type: ignore[method-assign]
+    Commands._take_approval = wrong  # type: ignore[method-assign]
 
 
 def _denied_run() -> None:
     """A denial counts as an approval."""
 
-    def wrong(self: Controls, denial: Any) -> dict[str, Any]:
-        return self._decide(denial.call_id, Taken(Decision(verdict="approve", by=denial.by)))
+    def wrong(self: Commands, denial: Any) -> dict[str, Any]:
+        return self._decide(denial.call_id, AppliedDecision(Decision(verdict="approve", by=denial.by)))
 
-    Controls._take_denial = wrong  # type: ignore[method-assign]
+    Commands._take_denial = wrong  # type: ignore[method-assign]
 
 
 def _message_twice() -> None:
     """A message that is sent again, with the same id, counts again."""
-    receive = Controls.receive
+    receive = Commands.receive
 
-    def wrong(self: Controls, message: Any, message_id: str | None = None) -> bool:
+    def wrong(self: Commands, message: Any, message_id: str | None = None) -> bool:
         return receive(self, message, None)
 
-    Controls.receive = wrong  # type: ignore[method-assign]
+    Commands.receive = wrong  # type: ignore[method-assign]
 
 
 def _once_again() -> None:

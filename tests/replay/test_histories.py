@@ -19,7 +19,7 @@ from everturn.devserver import DevServer
 from everturn.errors import NotFound
 from everturn.testing import Diverged, record_history, replay_history
 from everturn.workflows.conversation import ConversationWorkflow
-from everturn.workflows.tool_calls import Calls
+from everturn.workflows.tool_calls import OpenCalls
 from tests.replay.kinds import KINDS
 from tests.replay.record import HISTORIES
 from tests.support.agents import agent_on, hosting
@@ -56,13 +56,13 @@ async def test_an_activity_more_than_the_history_has_is_noticed(monkeypatch: pyt
 
 
 async def test_another_order_of_tool_calls_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    opened = Calls.open
+    opened = OpenCalls.open
 
-    def backwards(self: Calls, reply: Any) -> None:
+    def backwards(self: OpenCalls, reply: Any) -> None:
         opened(self, reply)
         self._open = self._open[::-1]
 
-    monkeypatch.setattr(Calls, "open", backwards)
+    monkeypatch.setattr(OpenCalls, "open", backwards)
     with pytest.raises(Diverged, match="diverges"):
         await replay_history(HISTORIES / "parallel_tools.json")
     await replay_history(HISTORIES / "plain_reply.json")

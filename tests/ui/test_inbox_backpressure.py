@@ -15,7 +15,7 @@ import pytest
 from everturn import Client, Conversation
 from everturn.web import outbox, stream
 from everturn.web.app import Inbox
-from everturn.web.outbox import Outbox, Told
+from everturn.web.outbox import Outbox, ServerSentEvent
 from tests.support.waiting import eventually
 from tests.ui.inbox import served
 
@@ -127,12 +127,16 @@ async def test_one_that_takes_nothing_for_long_is_let_go_and_goes_on_where_it_wa
 
 async def test_of_several_lists_only_the_last_is_told_and_events_in_a_row_are_one() -> None:
     box = Outbox()
-    box.put_list(Told("fleet", "1"))
+    box.put_list(ServerSentEvent("fleet", "1"))
     for number in range(3):
-        await box.put(Told("", f"{number}", f"run/{number}"))
-    await box.put(Told("ended", "{}"))
-    box.put_list(Told("fleet", "2"))
-    assert await box.take() == [Told("", "[0,1,2]", "run/2"), Told("ended", "{}"), Told("fleet", "2")]
+        await box.put(ServerSentEvent("", f"{number}", f"run/{number}"))
+    await box.put(ServerSentEvent("ended", "{}"))
+    box.put_list(ServerSentEvent("fleet", "2"))
+    assert await box.take() == [
+        ServerSentEvent("", "[0,1,2]", "run/2"),
+        ServerSentEvent("ended", "{}"),
+        ServerSentEvent("fleet", "2"),
+    ]
 
 
 async def test_who_puts_in_waits_for_room_and_not_longer() -> None:
@@ -141,7 +145,7 @@ async def test_who_puts_in_waits_for_room_and_not_longer() -> None:
     async def fill() -> None:
         nonlocal put
         for number in range(10):
-            await box.put(Told("", "xxxxx", str(number)))
+            await box.put(ServerSentEvent("", "xxxxx", str(number)))
             put = number
 
     filling = asyncio.create_task(fill())
@@ -159,7 +163,7 @@ async def test_who_puts_in_waits_for_room_and_not_longer() -> None:
 
 async def test_an_inbox_that_stops_lets_its_streams_end(client: Client) -> None:
     inbox = Inbox(client)
-    made = stream.Stream(client, inbox._fleet, hello={}, conversation_id="", since="")
+    made = stream.Stream(client, inbox._list, hello={}, conversation_id="", since="")
     told = made.chunks()
     assert b"hello" in await anext(told)
     made.end()

@@ -11,39 +11,41 @@ from typing import Any, cast
 import pytest
 from temporalio.api.workflow.v1 import PendingActivityInfo
 
-from everturn.client.streaming import Glimpse, Live, interleaved
+from everturn.client.streaming import HeartbeatDetails, LiveActivities, interleaved
 from everturn.events import Event, TextDelta, ThinkingDelta, TurnRetried
 from everturn.history import steps
 from everturn.payloads import ModelReply, ModelRequest, Start, Streamed, ToolRequest
 from everturn.records import Message, Text, Thinking, ToolResult
 
 AT = datetime(2026, 11, 21, tzinfo=UTC)
-STARTED = steps.Started(1, AT, Start(agent="clerk"))
+STARTED = steps.RunStarted(1, AT, Start(agent="clerk"))
 
 
-def turn_started(turn: int = 1, *, stream: bool = True, summarise: bool = False) -> steps.TurnStarted:
+def turn_started(turn: int = 1, *, stream: bool = True, summarise: bool = False) -> steps.TurnScheduled:
     request = ModelRequest(agent="clerk", turn=turn, stream=stream, summarise=summarise)
-    return steps.TurnStarted(5, AT, request, f"a{turn}")
+    return steps.TurnScheduled(5, AT, request, f"a{turn}")
 
 
-def turn_finished(text: str, *, thinking: str = "", turn: int = 1, attempt: int = 1) -> steps.TurnFinished:
+def turn_finished(text: str, *, thinking: str = "", turn: int = 1, attempt: int = 1) -> steps.TurnCompleted:
     message = Message(role="assistant", parts=(Thinking(text=thinking), Text(text=text)))
     request = ModelRequest(agent="clerk", turn=turn)
-    return steps.TurnFinished(7, AT, request, ModelReply(message=message), attempt)
+    return steps.TurnCompleted(7, AT, request, ModelReply(message=message), attempt)
 
 
-def following(*steps: steps.Step, clock: Callable[[], float] = time.monotonic) -> Live:
-    followed = Live(cast("Any", None), "order-81", clock=clock)
+def following(*steps: steps.Step, clock: Callable[[], float] = time.monotonic) -> LiveActivities:
+    followed = LiveActivities(cast("Any", None), "order-81", clock=clock)
     for step in (STARTED, *steps):
         assert followed.take("run", step) == []
     return followed
 
 
-def heard(followed: Live, *pieces: tuple[str, str], at: int = 0, attempt: int = 1, said_in: int = 0) -> list[str]:
+def heard(
+    followed: LiveActivities, *pieces: tuple[str, str], at: int = 0, attempt: int = 1, said_in: int = 0
+) -> list[str]:
     """What is told after a look at turn 1 that finds these pieces."""
     details = Streamed.model_validate({"attempt": said_in or attempt, "every": 0.2, "at": at, "pieces": pieces})
     info = PendingActivityInfo(activity_id="a1", attempt=attempt)
-    glimpse = Glimpse("run", frozenset({"a1"}), {"a1": (info, details.model_dump(mode="json"))})
+    glimpse = HeartbeatDetails("run", frozenset({"a1"}), {"a1": (info, details.model_dump(mode="json"))})
     return told(followed.hear(glimpse))
 
 
@@ -110,16 +112,16 @@ def test_a_look_that_comes_back_after_the_reply_says_nothing() -> None:
 
 def test_a_look_that_is_older_than_a_turn_does_not_end_it() -> None:
     followed = following(turn_started())
-    followed.hear(Glimpse("run", frozenset()))
+    followed.hear(HeartbeatDetails("run", frozenset()))
     assert followed.due is not None
-    followed.hear(Glimpse("an earlier run", frozenset({"a1"})))
+    followed.hear(HeartbeatDetails("an earlier run", frozenset({"a1"})))
     assert followed.due is not None
 
 
 def test_what_runs_no_longer_is_not_looked_for_and_its_reply_still_brings_the_rest() -> None:
     followed = following(turn_started())
     heard(followed, ("text", "Once"))
-    followed.hear(Glimpse("run", frozenset({"a1"})))
+    followed.hear(HeartbeatDetails("run", frozenset({"a1"})))
     assert followed.due is None
     assert told(followed.take("run", turn_finished("Once more"))) == [" more"]
 
@@ -132,18 +134,18 @@ def test_a_summary_is_no_text_of_the_conversation() -> None:
 def test_details_of_others_say_nothing(details: Any) -> None:
     followed = following(turn_started())
     info = PendingActivityInfo(activity_id="a1", attempt=1)
-    assert followed.hear(Glimpse("run", frozenset({"a1"}), {"a1": (info, details)})) == []
+    assert followed.hear(HeartbeatDetails("run", frozenset({"a1"}), {"a1": (info, details)})) == []
 
 
 def test_a_waiting_conversation_is_not_looked_at() -> None:
     request = ToolRequest(agent="clerk", turn=1, call_id="c1")
-    tool = steps.ToolStarted(9, AT, "refund", request, "t1")
+    tool = steps.ToolScheduled(9, AT, "refund", request, "t1")
     followed = following(turn_started())
     followed.take("run", turn_finished("Let me see"))
     assert followed.due is None
     followed.take("run", tool)
     assert followed.due is not None
-    followed.take("run", steps.ToolFinished(11, AT, "refund", request, ToolResult(call_id="c1", content=())))
+    followed.take("run", steps.ToolCompleted(11, AT, "refund", request, ToolResult(call_id="c1", content=())))
     assert followed.due is None
 
 
@@ -168,15 +170,15 @@ def test_it_is_looked_for_when_there_may_be_more(stream: bool, told_ago: float, 
     assert least <= round(followed.due - now[0], 6) <= most
 
 
-class Slowly(Live):
+class Slowly(LiveActivities):
     """Whose looks take until the test lets them come back."""
 
     def prepare(self) -> None:
         self.begun, self.answer = asyncio.Event(), asyncio.get_running_loop().create_future()
 
-    async def look(self) -> Glimpse:
+    async def look(self) -> HeartbeatDetails:
         self.begun.set()
-        glimpse: Glimpse = await asyncio.shield(self.answer)
+        glimpse: HeartbeatDetails = await asyncio.shield(self.answer)
         return glimpse
 
 
@@ -191,10 +193,10 @@ async def test_a_look_that_takes_long_holds_up_no_step() -> None:
         yield "run", turn_finished("Once")
         info = PendingActivityInfo(activity_id="a1", attempt=1)
         said = {"every": 0.2, "pieces": [["text", "Once"]]}
-        followed.answer.set_result(Glimpse("run", frozenset({"a1"}), {"a1": (info, said)}))
-        yield "run", steps.Finished(9, AT, None)
+        followed.answer.set_result(HeartbeatDetails("run", frozenset({"a1"}), {"a1": (info, said)}))
+        yield "run", steps.RunClosed(9, AT, None)
 
     async with asyncio.timeout(10):
         seen = [(step, events) async for _, step, events in interleaved(happening(), followed)]
-    assert [type(step).__name__ for step, _ in seen] == ["Started", "TurnStarted", "TurnFinished", "Finished"]
+    assert [type(step).__name__ for step, _ in seen] == ["RunStarted", "TurnScheduled", "TurnCompleted", "RunClosed"]
     assert [events for _, events in seen] == [[], [], [], []]

@@ -12,7 +12,7 @@ from temporalio.client import Client
 from temporalio.testing import ActivityEnvironment
 
 from everturn import prices
-from everturn.activities.heartbeat import Heart
+from everturn.activities.heartbeat import Heartbeats
 from everturn.activities.journal import Journal
 from everturn.activities.model_turns import ModelTurns
 from everturn.activities.prefixes import Prefixes
@@ -43,9 +43,11 @@ class Told:
 
 async def turn(model: ScriptedModel, **options: Any) -> ModelReply:
     agent = agent_on(model, **options)
-    heart = Heart(cast("Client", None), Journal(Path("nowhere"), scope={}))
+    heartbeats = Heartbeats(cast("Client", None), Journal(Path("nowhere"), scope={}))
     namespace = cast("Namespace", Told())
-    turns = ModelTurns({agent.name: agent}, prefixes=Prefixes(), heart=heart, namespace=namespace, stream_seconds=0.2)
+    turns = ModelTurns(
+        {agent.name: agent}, prefixes=Prefixes(), heartbeats=heartbeats, namespace=namespace, stream_seconds=0.2
+    )
     request = ModelRequest(agent=agent.name, turn=1, delta=(Message.user("?"),))
     reply: ModelReply = await ActivityEnvironment().run(turns.call_model, request)
     return reply

@@ -14,7 +14,7 @@ from everturn import payloads
 from everturn.activities import planning
 from everturn.carryover import REMEMBERED_IDS, Asked, CarryOver, InRun, OpenReply, Packed, View, WorkerFacts
 from everturn.cutting import short_status, shortened
-from everturn.history.steps import Said, Started
+from everturn.history.steps import MessageSent, RunStarted
 from everturn.payloads import (
     Approve,
     AskedAgent,
@@ -298,9 +298,9 @@ def test_what_a_conversation_is_revived_with_fits() -> None:
     state = State(run_id=RUN_ID)
     carry = handed(earlier=InRun(run_id=RUN_ID), length=0, message_ids=())
     at: Any = None
-    state.take(Started(1, at, start(carry), previous_run_id=""))
+    state.take(RunStarted(1, at, start(carry), previous_run_id=""))
     for number in range(9):
-        state.take(Said(2 + number, at, said(number)))
+        state.take(MessageSent(2 + number, at, said(number)))
     state.last_text = full(MAX_REPLY_BYTES)
     state.facts = FACTS
     state.message_ids |= dict.fromkeys(IDS)

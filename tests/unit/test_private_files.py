@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from everturn.cli.chat_files import Attic
-from everturn.cli.connect import Wanted
+from everturn.cli.chat_files import ChatFiles
+from everturn.cli.connect import AgentChoice
 from everturn.cli.export import _replace
 from everturn.devserver import DevServer
 from everturn.errors import InvalidSetting
@@ -70,7 +70,7 @@ def test_a_pipe_in_a_files_place_stops_nobody(tmp_path: Path) -> None:
 
 def test_whatever_else_is_written_is_its_owners_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    Attic("chat").remember(Wanted("scripted:demo", [], "Be brief.", None))
+    ChatFiles("chat").remember(AgentChoice("scripted:demo", [], "Be brief.", None))
     result = ToolResult(call_id="c1", name="look", content=(Text(text="found"),))
     Artifacts.at(tmp_path / "artifacts" / "deep").keep("order-81", result)
     open_storage(tmp_path / "storage" / "deep")

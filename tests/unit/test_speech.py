@@ -10,29 +10,29 @@ import pytest
 from temporalio.testing import ActivityEnvironment
 
 from everturn.activities import heartbeat
-from everturn.activities.heartbeat import Beat
-from everturn.activities.streaming import Speech
+from everturn.activities.heartbeat import Heartbeat
+from everturn.activities.streaming import ReplyStream
 from everturn.payloads import Streamed
 from everturn.providers import Delta
 
 
-def speaking(loop: asyncio.AbstractEventLoop, *, every: float | None = None, **bounds: int) -> Speech:
-    return Speech(Beat(b"token", loop), attempt=1, every=every, **bounds)
+def speaking(loop: asyncio.AbstractEventLoop, *, every: float | None = None, **bounds: int) -> ReplyStream:
+    return ReplyStream(Heartbeat(b"token", loop), attempt=1, every=every, **bounds)
 
 
 @pytest.fixture
-async def said() -> Speech:
+async def said() -> ReplyStream:
     return speaking(asyncio.get_running_loop())
 
 
-async def test_pieces_of_one_kind_are_one_piece_and_their_order_stays(said: Speech) -> None:
+async def test_pieces_of_one_kind_are_one_piece_and_their_order_stays(said: ReplyStream) -> None:
     for kind, text in (("thinking", "a"), ("thinking", "b"), ("text", "c"), ("text", "d"), ("thinking", "e")):
         said.take(Delta(kind, text))  # type: ignore[arg-type]
     expected = (("thinking", "ab"), ("text", "cd"), ("thinking", "e"))
     assert said.streamed() == Streamed(every=heartbeat.INTERVAL_SECONDS, pieces=expected)
 
 
-async def test_who_has_said_nothing_beats_as_ever(said: Speech) -> None:
+async def test_who_has_said_nothing_beats_as_ever(said: ReplyStream) -> None:
     assert said.streamed() is None
     assert said._beat.details == ()
 
@@ -73,9 +73,9 @@ async def test_the_first_words_are_beaten_out_at_once_and_the_next_at_the_pace(e
     async def turn() -> None:
         loop = asyncio.get_running_loop()
         env.on_heartbeat = lambda *details: heartbeats.append((loop.time(), details[1].pieces[0][1]))
-        own = Beat(b"token", loop)
+        own = Heartbeat(b"token", loop)
         own.start()
-        spoken = Speech(own, attempt=1, every=every)
+        spoken = ReplyStream(own, attempt=1, every=every)
         until = loop.time() + 0.28
         while loop.time() < until:
             spoken.take(Delta("text", "x"))

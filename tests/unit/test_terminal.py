@@ -9,7 +9,7 @@ from rich.console import Console
 
 from everturn.cli.argument_editor import NotEdited, arguments_of
 from everturn.cli.render import first_line
-from everturn.cli.reply_text import Spoken
+from everturn.cli.reply_text import ReplyText
 from everturn.cli.terminal import Screen
 
 
@@ -34,7 +34,7 @@ def test_a_reply_is_spoken_in_whole_words_and_lines_that_fit(
     screen: Screen, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
     monkeypatch.setattr(Screen, "width", 30)
-    spoken = Spoken(screen)
+    spoken = ReplyText(screen)
     for start in range(0, len(SAID) - 4, size):
         spoken.add(SAID[: len(SAID) - 4][start : start + size])
     spoken.finish(SAID)
@@ -48,7 +48,7 @@ def test_a_reply_is_spoken_in_whole_words_and_lines_that_fit(
 
 
 def test_what_comes_between_begins_a_line_and_a_turn_that_starts_over_says_so(screen: Screen) -> None:
-    spoken = Spoken(screen)
+    spoken = ReplyText(screen)
     spoken.add("One two ")
     screen.line("  ! call_model, try 2")
     spoken.add("three ")
@@ -65,7 +65,7 @@ def test_what_comes_between_begins_a_line_and_a_turn_that_starts_over_says_so(sc
 
 
 def test_a_reply_that_is_not_what_was_spoken_is_shown_whole(screen: Screen) -> None:
-    spoken = Spoken(screen)
+    spoken = ReplyText(screen)
     spoken.add("Some ")
     spoken.finish("Another")
     assert shown(screen).splitlines()[-1] == "● Another"

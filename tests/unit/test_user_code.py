@@ -16,7 +16,7 @@ import pytest
 from pydantic import BaseModel, field_validator
 
 from everturn import tool
-from everturn.activities.heartbeat import Beat
+from everturn.activities.heartbeat import Heartbeat
 from everturn.tools import user_code
 from everturn.tools.results import MAX_ITEMS, safe_error_text, to_parts
 from everturn.tools.schema import InvalidArguments
@@ -255,7 +255,7 @@ class Speechless:
 
 
 async def test_progress_is_taken_as_it_is_now_and_whatever_it_is_it_can_be_sent() -> None:
-    beat = Beat(b"", asyncio.get_running_loop())
+    beat = Heartbeat(b"", asyncio.get_running_loop())
     done = {"pages": [1]}
     beat.report(done)
     done["pages"].append(2)

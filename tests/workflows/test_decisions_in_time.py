@@ -17,7 +17,7 @@ from everturn.errors import Refused, Unreachable
 from everturn.records import Decision
 from everturn.testing import ScriptedModel, call, fail
 from everturn.workflows import web_ui
-from everturn.workflows.commands import Controls
+from everturn.workflows.commands import Commands
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
 from tests.support.operators import reset_to_the_last_workflow_task, signal
@@ -217,7 +217,7 @@ async def status_of(conversation: Conversation) -> Any:
 async def test_what_a_slow_worker_has_taken_already_is_reported_as_taken(
     client: Client, scripted: Scripted, cached_conversations: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    busy = busy_in(monkeypatch, Controls, "_take_approval")
+    busy = busy_in(monkeypatch, Commands, "_take_approval")
     agent = agent_on(scripted(ONE), tools=[refund])
     async with hosting(client, agent, cached_conversations=cached_conversations):
         conversation = await client.start(agent, "Refund 81")

@@ -17,7 +17,7 @@ from everturn.cli.doctor import Finding, _search_attributes
 from everturn.devserver import DevServer
 from everturn.errors import ConversationError
 from everturn.testing import ScriptedModel, call
-from everturn.workflows.commands import Controls
+from everturn.workflows.commands import Commands
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
 from tests.support.histories import replay_all
@@ -172,7 +172,7 @@ async def test_a_conversation_whose_workflow_task_fails_is_stuck_and_not_idle(
         await conversation.reply()
         await eventually(lambda: _is(client, name, {"idle": 1}))
         with monkeypatch.context() as new_code:
-            new_code.setattr(Controls, "_take_message", broken)
+            new_code.setattr(Commands, "_take_message", broken)
             await client.temporal.get_workflow_handle(conversation.id).signal("message", {"text": "again"})
             await eventually(lambda: _is(client, name, {"stuck": 1}), what="it is counted as stuck")
             [stuck] = [one async for one in client.conversations(agent=name, status="stuck")]

@@ -24,7 +24,7 @@ from everturn.events import AnswerRequested, ApprovalRequested, Event
 from everturn.history.causes import explained
 from everturn.storage.data_converter import data_converter
 from everturn.testing import ScriptedModel, call
-from everturn.workflows.commands import Controls
+from everturn.workflows.commands import Commands
 from everturn.workflows.conversation import ConversationWorkflow
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
@@ -100,7 +100,7 @@ async def test_a_close_whose_workflow_task_the_server_turns_down_is_sent_again(
     client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A message comes in while the worker ends the conversation: Temporal takes neither the end nor the update."""
-    closing = busy_in(monkeypatch, Controls, "_close")
+    closing = busy_in(monkeypatch, Commands, "_close")
     agent = agent_on(scripted(["1", "2"]))
     async with hosting(client, agent):
         conversation = await client.start(agent, "Go", keep_open=timedelta(minutes=1))
@@ -136,15 +136,15 @@ async def attempts(handle: WorkflowHandle[Any, Any], count: int) -> bool:
 async def test_a_conversation_whose_workflow_task_fails_says_so_to_who_sends_it_something(
     client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    take, failed = Controls._take_message, []
+    take, failed = Commands._take_message, []
 
-    def with_a_bug(self: Controls, said: Any) -> dict[str, Any]:
+    def with_a_bug(self: Commands, said: Any) -> dict[str, Any]:
         if said.text == "bug" and len(failed) < 100:
             failed.append(said)
             raise RuntimeError("a bug")
         return take(self, said)
 
-    monkeypatch.setattr(Controls, "_take_message", with_a_bug)
+    monkeypatch.setattr(Commands, "_take_message", with_a_bug)
     agent = agent_on(scripted(["1", "2"]))
     async with hosting(client, agent):
         conversation = await client.start(agent, "Go", keep_open=timedelta(minutes=1))

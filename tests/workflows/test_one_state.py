@@ -14,7 +14,7 @@ from everturn import Client, Conversation, events
 from everturn.carryover import REMEMBERED_IDS, InRun
 from everturn.errors import Stalled
 from everturn.history.reader import first_step, read_steps
-from everturn.history.steps import Commanded
+from everturn.history.steps import CommandSent
 from everturn.models import Compaction
 from everturn.testing import ScriptedModel, call, fail, say, slow
 from tests.support.agents import agent_on, hosting
@@ -256,7 +256,7 @@ async def test_commands_are_told_by_name_after_a_reset(client: Client, scripted:
 async def _switches(conversation: Conversation, names: list[str]) -> bool:
     told = []
     async for step in read_steps(conversation._temporal, conversation.id):
-        told += [step.name] if isinstance(step, Commanded) else []
+        told += [step.name] if isinstance(step, CommandSent) else []
     return told == names
 
 

@@ -18,12 +18,12 @@ from temporalio.converter import PayloadCodec
 
 from everturn import Client, Conversation, ToolContext, tool
 from everturn.activities.streaming import RECENT_CHARS
-from everturn.client.streaming import Live
+from everturn.client.streaming import LiveActivities
 from everturn.devserver import DevServer
 from everturn.errors import InvalidSetting
 from everturn.events import Event, Replied, TextDelta, ThinkingDelta, ToolProgress, TurnRetried, TurnStarted
 from everturn.history.reader import read_steps
-from everturn.history.steps import TurnStarted as TurnStartedStep
+from everturn.history.steps import TurnScheduled
 from everturn.storage.data_converter import data_converter
 from everturn.testing import ScriptedModel, call, cut, fail, say, slow
 from tests.crash.workers import workers
@@ -79,7 +79,7 @@ async def kinds_in_history(conversation: Conversation) -> list[str]:
 
 async def streamed_turns(client: Client, conversation: Conversation) -> list[bool]:
     steps = read_steps(client.temporal, conversation.id)
-    return [step.request.stream async for step in steps if isinstance(step, TurnStartedStep)]
+    return [step.request.stream async for step in steps if isinstance(step, TurnScheduled)]
 
 
 async def test_text_is_told_while_it_is_written_and_all_of_it_before_the_reply(
@@ -157,13 +157,13 @@ async def test_a_watcher_asks_no_more_than_it_has_to(
     client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[bool] = []
-    look = Live.look
+    look = LiveActivities.look
 
-    async def counted(self: Live) -> Any:
+    async def counted(self: LiveActivities) -> Any:
         looks.append(self.due is not None and self.due <= self.clock())
         return await look(self)
 
-    monkeypatch.setattr(Live, "look", counted)
+    monkeypatch.setattr(LiveActivities, "look", counted)
     agent = agent_on(scripted([slow(STORY, per_chunk=0.03)]))
     async with hosting(client, agent):
         conversation = await client.start(agent, "Tell me a story", stream=True)
@@ -246,7 +246,7 @@ async def test_streaming_goes_on_in_the_next_run_until_somebody_says_no(
     flags: list[bool] = []
     for run in runs:
         steps = read_steps(client.temporal, conversation.id, run_id=run)
-        flags += [step.request.stream async for step in steps if isinstance(step, TurnStartedStep)]
+        flags += [step.request.stream async for step in steps if isinstance(step, TurnScheduled)]
     assert flags == [False, True, True, True, True, False, False]
 
 

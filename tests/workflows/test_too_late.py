@@ -24,7 +24,7 @@ from everturn.history import steps
 from everturn.history.reader import read_steps
 from everturn.history.transcript import Transcript
 from everturn.testing import ScriptedModel, call, slow
-from everturn.workflows.commands import Controls
+from everturn.workflows.commands import Commands
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
 from tests.support.histories import completed_activities
@@ -99,7 +99,7 @@ HOLD = "hold"
 @pytest.fixture
 def held(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Set as soon as the worker is busy with `HOLD`."""
-    return busy_in(monkeypatch, Controls, "_take_message", when=lambda said: said.text == HOLD)
+    return busy_in(monkeypatch, Commands, "_take_message", when=lambda said: said.text == HOLD)
 
 
 async def hold(handle: WorkflowHandle[Any, Any], busy: threading.Event) -> None:
@@ -252,10 +252,10 @@ async def check_folds(client: Client, conversation: Conversation) -> int:
     same for followers and in the transcript. Returns how many turns were cancelled."""
     transcript, cut = Transcript(), 0
     async for step in read_steps(client.temporal, conversation.id):
-        if isinstance(step, steps.TurnStarted):
+        if isinstance(step, steps.TurnScheduled):
             request = step.request
             assert not request.position or request.digest == digest_of(transcript.messages[: request.position])
-        cut += isinstance(step, steps.Commanded) and step.name == "cancel_turn"
+        cut += isinstance(step, steps.CommandSent) and step.name == "cancel_turn"
         transcript.take(step)
     events, results = await told(conversation), results_of(await conversation.transcript())
     assert results_told(events) == {result.call_id: result.text for result in results}

@@ -11,7 +11,7 @@ import pytest
 from temporalio.client import WorkflowUpdateFailedError
 
 from everturn import Client, Image, Message, Text, tool
-from everturn.client.messages import message_in
+from everturn.client.messages import message_payload
 from everturn.errors import Refused, Stalled
 from everturn.records import Document, Thinking, ToolResult
 from everturn.testing import ScriptedModel, call, fail
@@ -78,7 +78,7 @@ async def test_what_a_conversation_would_pass_over_is_refused_before_it_is_sent(
     ],
 )
 def test_what_programs_have_at_hand_is_taken(message: Any, parts: list[Any] | None) -> None:
-    sent = message_in(message, message_id="1").as_message()
+    sent = message_payload(message, message_id="1").as_message()
     assert sent.role == "user"
     assert list(sent.parts) == (parts or [Text(text="a"), Image(data=PIXEL, media_type="image/png")])
 
