@@ -339,6 +339,9 @@ TOO_DEEP = "everturn_too_deep"
 TOO_LARGE = "everturn_too_large"
 """In a call's `extra`: how many bytes it had, if its arguments were too many to be kept."""
 
+WORKERS_LOST = "everturn_workers_lost"
+"""In a result's `extra`: its call was given up after so many workers were lost with it."""
+
 UNREADABLE_RESULT = "UnreadableResult"
 """In the place of an error's type: a call ended, and nobody can read how."""
 

@@ -8,11 +8,12 @@ loss on, those that were lost run one at a time on each worker, and none counts 
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
-from collections.abc import AsyncIterator
+from collections import Counter, OrderedDict
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from datetime import timedelta
+from itertools import takewhile
 from typing import Any
 
 from temporalio import activity
@@ -23,9 +24,14 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, 
 
 from everturn import names
 from everturn.activities.journal import RPC_TIMEOUT
+from everturn.payloads import WORKERS_LOST
+from everturn.records import Message
 
 MOST_OF_A_TOOL = 5
 """Then the model is told. Two in company, three alone: nothing else was to blame for those."""
+
+MOST_GIVEN_UP = 2
+"""Calls of one tool that were told so, since a user said something: further ones are not run."""
 
 MOST_OF_A_PLAN = 3
 """Then a reply is planned without the user's predicates and validators."""
@@ -53,6 +59,15 @@ LOST, AT, RAN = "everturn_lost", "everturn_at", "everturn_ran"
 """What a try leaves: how many tries were lost before try AT, and whether AT is lost too if it ends without a word."""
 
 _left: ContextVar[dict[str, Any] | None] = ContextVar("left")
+
+
+def given_up(messages: Sequence[Message]) -> frozenset[str]:
+    """The tools whose calls, since a user last said something, took their workers with them again and again: a model
+    that is told of one may just call again."""
+    times: Counter[str] = Counter()
+    for message in takewhile(lambda message: message.role != "user", reversed(messages)):
+        times.update(result.name for result in message.tool_results if WORKERS_LOST in result.extra)
+    return frozenset(name for name, count in times.items() if count >= MOST_GIVEN_UP)
 
 
 def left() -> dict[str, Any]:

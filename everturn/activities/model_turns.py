@@ -86,7 +86,8 @@ class ModelTurns:
             if request.summarise:
                 return await self._summary(agent, request, prefix)
             reply = await self._ask(agent, request, (*prefix, *delta), reply_stream=self._speech(beat, request))
-            plan, output, problem = await self._follow_up(agent, request, reply)
+            given_up = lost_tries.given_up((*prefix, *delta))
+            plan, output, problem = await self._follow_up(agent, request, reply, given_up=given_up)
         digest = self._prefixes.remember(request.digest, prefix, (*delta, reply.message))
         self._prefixes.forget_results(activity.info().workflow_run_id or "", request.named)
         view, summary_due = _next_view(agent, request, (*prefix, *delta, reply.message), reply.usage)
@@ -109,14 +110,19 @@ class ModelTurns:
         return turn
 
     async def _follow_up(
-        self, agent: Agent, request: ModelRequest, reply: Reply
+        self, agent: Agent, request: ModelRequest, reply: Reply, *, given_up: frozenset[str]
     ) -> tuple[tuple[PlannedCall, ...], JsonValue, str | None]:
         """The reply's plan, or its output and what is wrong with that. It is paid for: whatever fails here is no reason
         to ask for another by itself."""
         careful = lost_tries.lost() >= lost_tries.MOST_OF_A_PLAN
         try:
             plan = await plan_calls(
-                agent, reply.tool_calls, conclude=request.conclude, calls_left=request.calls_left, careful=careful
+                agent,
+                reply.tool_calls,
+                conclude=request.conclude,
+                calls_left=request.calls_left,
+                careful=careful,
+                given_up=given_up,
             )
             return plan, *await _output(agent, reply)
         except Exception as error:

@@ -6,7 +6,7 @@ User code (schemas, predicates) runs here, in an activity, and never in the work
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from everturn.agent import Agent
 from everturn.payloads import TOO_DEEP, TOO_LARGE
@@ -36,9 +36,10 @@ async def plan_calls(
     conclude: str | None,
     calls_left: int | None = None,
     careful: bool = False,
+    given_up: Collection[str] = (),
 ) -> tuple[PlannedCall, ...]:
-    """`careful`: nothing of the user's runs, since workers were lost with this reply. What a predicate would have
-    decided, a person does; and arguments are checked when the tool runs."""
+    """`given_up`: tools that are not run again. `careful`: nothing of the user's runs, since workers were lost with
+    this reply. What a predicate would have decided, a person does; and arguments are checked when the tool runs."""
     if conclude:
         return _fitted(_refused(calls, f"No more tool calls: the conversation has reached {conclude}."))
     left = agent.limits.max_tool_calls if calls_left is None else calls_left
@@ -53,6 +54,10 @@ async def plan_calls(
 
     async def plan(call: ToolCall) -> PlannedCall:
         async with slots:
+            if call.name in given_up:
+                return _refused([call], f"{call.name} is not run again, for its workers were lost. Go on without it.")[
+                    0
+                ]
             return await _plan(agent, call, careful=careful)
 
     planned = await asyncio.gather(*map(plan, taken))

@@ -24,7 +24,7 @@ from everturn.agent import Agent
 from everturn.cutting import Notice, bounded, result_fits
 from everturn.errors import Retry
 from everturn.logs import get_logger
-from everturn.payloads import INVALID_EDIT, ToolRequest
+from everturn.payloads import INVALID_EDIT, WORKERS_LOST, ToolRequest
 from everturn.records import ResultPart, Text, ToolResult
 from everturn.sizes import INLINE_BYTES, MAX_RESULT_BYTES, larger, size_of
 from everturn.storage.artifacts import Artifacts
@@ -97,7 +97,8 @@ class ToolCalls:
             await take_over()
             lost = await self._local_tries.lost() if activity.info().is_local else lost_tries.lost()
             if lost >= lost_tries.MOST_OF_A_TOOL:
-                return _result(name, request, _lost(tool, lost), is_error=True)
+                told = _result(name, request, _lost(tool, lost), is_error=True)
+                return told.model_copy(update={"extra": {WORKERS_LOST: lost}})
             if tool.effect == "once":
                 await before_reset.check(name, request)
             async with self._alone.if_lost_before():

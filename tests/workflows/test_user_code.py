@@ -420,6 +420,24 @@ async def test_a_tool_that_kills_its_workers_is_given_up_and_its_neighbours_are_
     assert "may or may not have taken effect" in told.text
 
 
+async def test_a_model_that_calls_a_given_up_tool_again_is_refused_until_a_user_speaks(
+    client: Client, scripted: Scripted, tmp_path: Path
+) -> None:
+    def script(messages: list[dict[str, Any]]) -> Any:
+        return "I stop." if "Go on without it." in str(messages[-1]["content"]) else call("kill")
+
+    async with Supervisor(tmp_path, client, scripted(script)) as supervised:
+        conversation = await client.start("clerk", "Go", keep_open=timedelta(minutes=5))
+        assert await conversation.reply() == "I stop."
+        assert supervised.killed == lost_tries.MOST_GIVEN_UP == 2
+        await conversation.send("Try again.")
+        assert await conversation.reply() == "I stop."
+        assert supervised.killed == 4
+        await conversation.close()
+    told = [result.text for result in results_of(await conversation.transcript())]
+    assert ["Go on without it." in text for text in told] == [False, False, True] * 2
+
+
 async def test_a_local_tool_that_kills_its_workers_is_given_up(
     client: Client, scripted: Scripted, tmp_path: Path, bounds: Bounds
 ) -> None:
