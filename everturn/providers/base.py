@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
 
-from everturn.errors import InvalidTool
+from everturn.errors import InvalidReply, InvalidTool
 from everturn.models import Model, ModelSettings
 from everturn.records import Document, Image, Message, Opaque, Part, ServerToolUse, Thinking
 from everturn.tools.builtin import ServerTool, UnsupportedParameter
@@ -27,6 +27,9 @@ NO_RESULT: Final = "Error: this call has no result."
 UNPARSED: Final = "INVALID_JSON"
 """The key under which a model reads arguments of its own that were no JSON object. Servers parse the arguments of
 past calls, and refuse the whole request if they can't."""
+
+MAX_PARTS: Final = 20_000
+"""Of one reply: texts, thoughts, calls and all else. Long ones have some hundreds."""
 
 _MAX_CACHE_KEY_CHARS: Final = 64
 _MAX_NAMED_CHARS: Final = 500
@@ -78,6 +81,11 @@ class Delta:
 
 def assistant_message(parts: Sequence[Part], *, request: Request) -> Message:
     """The reply's message, with its provider's name where a part holds what only that provider may see."""
+    if len(parts) > MAX_PARTS:
+        raise InvalidReply(
+            f"The reply of {request.model.name!r} is unusable: it holds {len(parts):,} parts, more than {MAX_PARTS:,}.",
+            provider=request.model.provider,
+        )
     bound = any(part.extra or isinstance(part, Thinking | Opaque | ServerToolUse) for part in parts)
     return Message(role="assistant", parts=tuple(parts), provider=request.model.provider if bound else "")
 

@@ -14,7 +14,8 @@ from everturn.errors import InvalidReply
 from everturn.models import Model
 from everturn.providers.base import Delta, Request
 from everturn.providers.failures import ErrorInReply
-from everturn.providers.openai_chat import Assembler, decode
+from everturn.providers.json_values import object_in
+from everturn.providers.openai_chat import Assembler, calls, decode
 from everturn.providers.sse import Event
 from everturn.records import Message, Reply, Text, Thinking, ToolCall, Usage
 from tests.providers.drawn import unmarked
@@ -227,6 +228,39 @@ def test_a_call_may_come_before_its_function() -> None:
 def test_a_loop_of_calls_is_refused() -> None:
     with pytest.raises(InvalidReply, match="2048 tool calls"):
         reply({"tool_calls": [entry()] * 2049})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        r'{"a": "}", "b": {"c": "\\"}}',
+        r'{"\"}": {}, "b": "{\\\"}"}',
+        r'{"a": {"b": {}}} ',
+        "no { object } at all }",
+        "}{}",
+        '{"a": "b}',
+    ],
+)
+@pytest.mark.parametrize("size", [1, 2, 3, 100])
+def test_arguments_are_complete_when_their_text_is_an_object(text: str, size: int) -> None:
+    call = calls.Call(None, "")
+    for at in range(0, len(text), size):
+        call.pieces.append(text[at : at + size])
+        assert call.complete == (call.text.endswith("}") and object_in(call.text) is not None)
+
+
+def test_pieces_without_ids_are_not_read_all_over_again_with_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+
+    def reading(text: str) -> Any:
+        read.append(text)
+        return object_in(text)
+
+    monkeypatch.setattr(calls, "object_in", reading)
+    pieces = ['{"a":{}', *(f',"{number}":{{}}' for number in range(500)), "}"]
+    (found,) = streamed(*({"tool_calls": [fragment(piece, index=0, name="look")]} for piece in pieces)).tool_calls
+    assert len(found.arguments) == 501
+    assert len(read) < 5
 
 
 TWO = [("a", {"x": 1}), ("b", {"y": 2})]

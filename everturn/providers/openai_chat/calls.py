@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,8 +11,40 @@ from everturn.providers.json_values import a_dict, a_str, mend, mended, object_i
 from everturn.providers.reading import MAX_CALLS, MAX_NAME_CHARS, unusable
 from everturn.records import ToolCall
 
+_SIGNS = re.compile(r'\\.|["{}]', re.DOTALL)
+"""What says where in a JSON text one is; the first of it is an escape, which says nothing."""
+
 _OF_A_CALL = frozenset({"index", "id", "type", "function", "custom"})
 """What we read of a call. Anything else beside it is kept and sent back, such as Gemini's signatures."""
+
+
+@dataclass(slots=True)
+class _Braces:
+    """Where in an object a text is, as far as it has come."""
+
+    broken: bool = False
+    _seen: int = 0
+    """So many pieces."""
+    _depth: int = 0
+    _quoted: bool = False
+    _rest: str = ""
+    """A backslash at the end, whose other half is to come."""
+
+    def closed_by(self, pieces: list[str]) -> bool:
+        """Whether the last of the pieces ends with the brace that closes what was opened."""
+        for piece in pieces[self._seen :]:
+            self._take(self._rest + piece)
+        self._seen = len(pieces)
+        return bool(pieces) and not self._depth and not self._quoted and pieces[-1].endswith("}")
+
+    def _take(self, text: str) -> None:
+        halved = (len(text) - len(text.rstrip("\\"))) % 2 == 1
+        self._rest = "\\" if halved else ""
+        for found in _SIGNS.finditer(text[:-1] if halved else text):
+            if found[0] == '"':
+                self._quoted = not self._quoted
+            elif not self._quoted:
+                self._depth += {"{": 1, "}": -1}.get(found[0], 0)
 
 
 @dataclass(slots=True)
@@ -25,6 +58,7 @@ class Call:
     name: str = ""
     pieces: list[str] = field(default_factory=list)
     extra: dict[str, Any] = field(default_factory=dict)
+    _braces: _Braces = field(default_factory=_Braces)
 
     @property
     def text(self) -> str:
@@ -32,7 +66,11 @@ class Call:
 
     @property
     def complete(self) -> bool:
-        return bool(self.pieces) and self.pieces[-1].endswith("}") and object_in(self.text) is not None
+        """Whether the arguments are an object by now. Their text is read once for that, however often somebody asks."""
+        if self._braces.broken or not self._braces.closed_by(self.pieces):
+            return False
+        self._braces.broken = object_in(self.text) is None  # and nothing that may follow mends it
+        return not self._braces.broken
 
 
 @dataclass(slots=True)
