@@ -23,6 +23,7 @@ DOCS = Path(__file__).parent
 PAGES = sorted((DOCS / "reference").glob("*.md"))
 REGION = re.compile(r"(<!-- reference: (.+?) -->\n).*?(<!-- end -->)", re.S)
 WIDTH = 100
+LONGEST_LINE = 120
 INNER = {"Agent.read_output", "Client.indexed", "Client.unreachable", "Conversation.standing"}
 """Public for other modules of everturn, and of no use to anybody else."""
 
@@ -67,8 +68,16 @@ def _described(one: griffe.Object, *, title: str) -> Iterator[str]:
         if "\\n" in str(one.value):
             yield f"```text\n{ast.literal_eval(str(one.value)).strip()}\n```"
         else:
-            yield f"```py\n{one.name} = {_value(one.value, one)}\n```"
+            yield f"```py\n{_assigned(f'{one.name} = {_value(one.value, one)}')}\n```"
         yield _text(one)
+
+
+def _assigned(line: str) -> str:
+    """As ruff writes it, which formats these pages too."""
+    if len(line) <= LONGEST_LINE:
+        return line
+    opened, _, rest = line.partition("[")
+    return f"{opened}[\n    {rest.removesuffix(']')}\n]"
 
 
 def _class(one: griffe.Class, title: str) -> Iterator[str]:

@@ -9,7 +9,7 @@ from pydantic import Field, JsonValue, field_validator
 
 from everturn.errors import InvalidSetting
 from everturn.models import Limits
-from everturn.plans import PlannedCall
+from everturn.plans import PlannedCall, WaitReason
 from everturn.records import Message, Record, ToolCall, ToolResult, Usage
 
 REMEMBERED_IDS = 1000
@@ -74,13 +74,23 @@ class Asked(Record):
     call_id: str
     since: float = 0.0
     """Seconds since 1970."""
+    reason: WaitReason | None = None
+    """None if the run before was of a version that did not say."""
     why: str = ""
+    """The reason in words, and in detail."""
     refused: str = ""
-    """Why the last person to decide on it may not; said beside `why`."""
-    doubtful: bool = False
-    """It ran, and nobody knows with what outcome."""
+    """Why the last decision on it did not help; said beside `why`."""
     chain_id: str = ""
     """As in CarryOver, of its run; empty if it has not run."""
+
+    @property
+    def doubtful(self) -> bool:
+        """It may have run, and nobody knows with what outcome."""
+        return self.reason == "outcome_unknown"
+
+    @property
+    def in_words(self) -> str:
+        return self.why + self.refused
 
 
 class OpenReply(Record):

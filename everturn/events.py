@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue
 
+from everturn.plans import WaitReason
 from everturn.records import Message, Outcome, Record, ToolCall, ToolResult, Usage
 
 
@@ -80,11 +81,12 @@ class ToolCalled(_Event):
 
 
 class ApprovalRequested(_Event):
-    """The call waits for a person's decision; `why` says so in words."""
+    """The call waits for a person's decision; `reason` and `why` are those of `status().waiting`."""
 
     kind: Literal["approval_requested"] = "approval_requested"
     turn: int
     call: ToolCall
+    reason: WaitReason | None = None
     why: str = ""
 
 
@@ -94,6 +96,7 @@ class AnswerRequested(_Event):
     kind: Literal["answer_requested"] = "answer_requested"
     turn: int
     call: ToolCall
+    reason: WaitReason | None = None
     why: str = ""
 
 

@@ -34,6 +34,48 @@ CUT_SHORT: Final = "CutShort"
 NOT_HOSTED: Final = "NotHosted"
 """The error type of an activity that a worker handed back: it does not host the agent, or the agent lacks the tool."""
 
+INVALID_EDIT: Final = "InvalidEdit"
+"""The error type of a tool's activity: the arguments that a person put in do not fit the tool's schema."""
+
+UNREADABLE_RESULT: Final = "UnreadableResult"
+"""In the place of an error's type: a call ended, and nobody can read how."""
+
+TOO_LATE: Final = "TooLate"
+"""The error type of a tool's activity that did not begin: it was given to another worker meanwhile."""
+
+TIMED_OUT: Final = "TimedOut"
+"""The error type of a tool that ran for longer than its timeout."""
+
+WORKER_SHUTDOWN: Final = "WorkerShutdown"
+"""The error type of an activity whose worker was told to stop: another one takes over at once."""
+
+MODEL_NOT_ASKED: Final = "ModelNotAsked"
+"""The error type of a model turn whose request could not be written."""
+
+REPLY_NOT_PLANNED: Final = "ReplyNotPlanned"
+"""The error type of a model turn whose reply was paid for, and could not be gone on with."""
+
+INVALID_START: Final = "InvalidStart"
+"""The error type of a conversation that was started with what makes no sense."""
+
+REFUSED: Final = "Refused"
+"""The error type of an update that the conversation did not take."""
+
+INVALID_PAYLOAD: Final = "InvalidPayload"
+"""The error type of a payload that is not of the expected type."""
+
+PAYLOAD_NOT_TO_BE_HAD: Final = "PayloadNotToBeHad"
+"""The error type of a payload that its storage does not have, or that the codec can't decode."""
+
+PAYLOAD_TOO_LARGE: Final = "PayloadTooLarge"
+"""The error type of what can't be sent for its size."""
+
+NO_ACTIVITY: Final = "NotFoundError"
+"""The error type of the SDK's own, if a worker has no activity of that name."""
+
+NO_AGENT: Final = "InvalidAgent"
+"""The error type of an activity that did not begin, in versions before NOT_HOSTED."""
+
 # Signals, and updates of the same names.
 MESSAGE: Final = "message"
 APPROVE: Final = "approve"
@@ -89,6 +131,7 @@ SEARCH_ATTRIBUTES: Final = {
 
 RESERVED_TOOL_NAMES: Final = frozenset({CALL_MODEL, CHECK_DECISION, KEEP_TRANSCRIPT, EXTEND_PREFIX})
 
-NEVER_BEGUN: Final = frozenset({"NotFoundError", "InvalidAgent", "TooLate", NO_THREAD, NOT_CHECKED})
-"""Error types of a tool's activity whose tool was not even begun: of the SDK where a worker has no activity of that
-name, and of ours."""
+NEVER_BEGUN: Final = frozenset(
+    {NO_ACTIVITY, NO_AGENT, NOT_HOSTED, TOO_LATE, NO_THREAD, NOT_CHECKED, INVALID_PAYLOAD, PAYLOAD_NOT_TO_BE_HAD}
+)
+"""Error types of a tool's activity whose tool was not even begun. Those of payloads are about its input."""

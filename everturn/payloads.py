@@ -13,7 +13,7 @@ from pydantic import Field, JsonValue, field_serializer, field_validator, model_
 
 from everturn.carryover import CarryOver, View, WorkerFacts
 from everturn.models import Limits
-from everturn.plans import PlannedCall
+from everturn.plans import PlannedCall, WaitReason
 from everturn.records import Decision, Message, Part, Record, ResultPart, Stop, Text, ToolCall, Usage
 from everturn.sizes import MAX_NAME_CHARS, flat
 
@@ -81,8 +81,10 @@ class WaitingCall(Record):
     """The tool's name."""
     arguments: dict[str, JsonValue] = Field(default_factory=dict)
     needs: Literal["approval", "answer"] = "approval"
+    reason: WaitReason | None = None
+    """None if its worker is of a version that does not say."""
     why: str = ""
-    """In words: 'refund needs approval', 'outcome unknown: ...'."""
+    """The same in words, and in detail: 'refund needs approval', 'outcome unknown: its worker was lost ...'."""
     since: str = ""
     """ISO 8601, UTC."""
     expires_at: str | None = None
@@ -341,9 +343,3 @@ TOO_LARGE = "everturn_too_large"
 
 WORKERS_LOST = "everturn_workers_lost"
 """In a result's `extra`: its call was given up after so many workers were lost with it."""
-
-UNREADABLE_RESULT = "UnreadableResult"
-"""In the place of an error's type: a call ended, and nobody can read how."""
-
-INVALID_EDIT = "InvalidEdit"
-"""Error type of a tool's activity: the arguments that a human put in do not fit the tool's schema."""

@@ -8,6 +8,21 @@ from pydantic import Field
 
 from everturn.records import Record
 
+WaitReason = Literal[
+    "needs_approval", "outcome_unknown", "has_not_run", "invalid_edit", "not_allowed", "runs_outside", "asks_user"
+]
+"""What a call waits for a person for:
+
+- `needs_approval`: its tool asks for one before it runs.
+- `outcome_unknown`: it may have run already, and an approval runs it again. For as long as that is so, this is the
+  reason, whatever else happens to the call.
+- `has_not_run`: it was approved, or needed no approval, and it is certain that its run did not begin.
+- `invalid_edit`: the arguments that a person put in do not fit.
+- `not_allowed`: the last person to decide may not.
+- `runs_outside`: somebody is to send its result.
+- `asks_user`: the model has a question.
+"""
+
 
 class Expiry(Record):
     """What happens to a call that nobody decides on: after so many seconds, this verdict."""
@@ -39,6 +54,7 @@ class AwaitAnswer(Record):
     kind: Literal["await"] = "await"
     call_id: str
     why: str = ""
+    reason: WaitReason = "runs_outside"
     expiry: Expiry | None = None
 
 

@@ -161,6 +161,11 @@ class Decision(Record):
     arguments: dict[str, JsonValue] | None = None
     """The arguments that the human put in place of the model's; None where they were left alone."""
 
+    @property
+    def is_told(self) -> bool:
+        """The model is told of this approval: in a part of its own, before the others of the tool's result."""
+        return self.verdict == "approve" and (self.arguments is not None or bool(self.note))
+
 
 ResultPart = Annotated[Text | Image | Document, Field(discriminator="kind")]
 
@@ -222,6 +227,8 @@ class Message(Record):
     """Of the kinds Text, Image, Document, Thinking, ToolCall, ToolResult, ServerToolUse and Opaque."""
     author: str = ""
     """Who wrote a user's message, where it was not a user: 'everturn'."""
+    summary: bool = False
+    """It sums up what came before, and the model is shown it in the place of that."""
     provider: str = ""
     """Who made an assistant's message, such as 'anthropic'; only set where a part holds what nobody else may see:
     thinking, opaque parts, the provider's own tools, or an `extra`."""
@@ -353,6 +360,11 @@ class Outcome(Record):
 
 MAX_PLACE_CHARS = 200
 """A place is made of the names in what was sent, which may be anything."""
+
+
+def why_unreadable(error: Exception) -> str:
+    """What a converter raised, in words."""
+    return explain(error) if isinstance(error, ValueError) else str(getattr(error, "message", "")) or repr(error)
 
 
 def explain(error: ValueError) -> str:

@@ -21,7 +21,12 @@ ASK = (
     "needed, what is open. Do not answer anything yet, and call no tools."
 )
 
-SUMMARY = "[Summary of the conversation before this point]\n"
+HEADING = "[Summary of the conversation before this point]\n"
+
+
+def summary_of(text: str) -> Message:
+    """A summary as it stands in the transcript."""
+    return Message.user(HEADING + text).model_copy(update={"author": "everturn", "summary": True})
 
 
 def shown(messages: Sequence[Message], view: View | None) -> Sequence[Message]:
@@ -33,7 +38,7 @@ def shown(messages: Sequence[Message], view: View | None) -> Sequence[Message]:
 
 def _seen(messages: Sequence[Message], view: View) -> list[tuple[int, Message]]:
     """The messages with their places: the summary first, then what it does not stand for. It stands for older ones."""
-    kept = [(place, messages[place]) for place in range(view.keep_from, len(messages)) if not _sums_up(messages[place])]
+    kept = [(place, messages[place]) for place in range(view.keep_from, len(messages)) if not messages[place].summary]
     return kept if view.summary_at is None else [(len(messages), messages[view.summary_at]), *kept]
 
 
@@ -63,16 +68,12 @@ def to_summarise(messages: Sequence[Message], view: View | None, wanted: Compact
 
 def _boundary(messages: Sequence[Message], wanted: Compaction) -> int:
     """Where the last messages begin that stay as they are; never between calls and their results."""
-    said = [place for place, message in enumerate(messages) if not _sums_up(message)]
+    said = [place for place, message in enumerate(messages) if not message.summary]
     first = max(0, len(said) - wanted.keep_messages)
     # Calls and their results can have a summary between them: in `said`, they stand side by side.
     while first > 0 and messages[said[first]].role == "tool":
         first -= 1
     return said[first] if said else 0
-
-
-def _sums_up(message: Message) -> bool:
-    return message.author == "everturn" and message.text.startswith(SUMMARY)
 
 
 def _trimmed(message: Message) -> Message:

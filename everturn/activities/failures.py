@@ -14,6 +14,7 @@ from typing import Any
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
+from everturn import names
 from everturn.activities.attempts import this_try
 from everturn.activities.lost_tries import leave, left
 from everturn.errors import EverturnError, InvalidReply, ProviderError
@@ -62,7 +63,7 @@ def after_reply(error: Exception) -> ApplicationError:
     return ApplicationError(
         f"The model replied, but its reply could not be planned: {type(error).__name__}: {error}",
         {"cure": "This is a fault of everturn's: please report it. `resume` asks the model again."},
-        type="ReplyNotPlanned",
+        type=names.REPLY_NOT_PLANNED,
         non_retryable=True,
     )
 
@@ -72,7 +73,7 @@ def not_asked(error: Exception, *, fallback: str | None) -> ApplicationError:
     why = f"The model could not be asked: {type(error).__name__}: {error}"
     cure = "This is a fault of everturn's: please report it. `resume` tries it again, also with another model."
     details: dict[str, Any] = {"cure": cure} | ({"fallback": fallback} if fallback else {})
-    return ApplicationError(why, details, type="ModelNotAsked", non_retryable=True)
+    return ApplicationError(why, details, type=names.MODEL_NOT_ASKED, non_retryable=True)
 
 
 def of_empty(reply: Reply, patience: Patience) -> ApplicationError | None:
@@ -89,7 +90,9 @@ def of_empty(reply: Reply, patience: Patience) -> ApplicationError | None:
 
 def handed_over() -> ApplicationError:
     """This worker shuts down: another takes over at once."""
-    return ApplicationError("The worker shut down.", type="WorkerShutdown", next_retry_delay=timedelta(milliseconds=1))
+    return ApplicationError(
+        "The worker shut down.", type=names.WORKER_SHUTDOWN, next_retry_delay=timedelta(milliseconds=1)
+    )
 
 
 def spend(delay: timedelta, longest: timedelta) -> bool:

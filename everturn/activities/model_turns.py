@@ -162,7 +162,7 @@ class ModelTurns:
         if not old:
             return ModelReply(message=Message(role="user", parts=()), digest=request.digest)
         reply = await self._ask(agent, request, [*old, Message.user(compaction.ASK)])
-        summary = Message.user(compaction.SUMMARY + reply.text).model_copy(update={"author": "everturn"})
+        summary = compaction.summary_of(reply.text)
         trimmed = request.view.trim_before if request.view else 0
         _log.info("transcript.summarised", **_line(reply), messages=len(old))
         return ModelReply(

@@ -109,8 +109,13 @@ async def _plan(agent: Agent, call: ToolCall, *, careful: bool) -> PlannedCall:
     except InvalidArguments as error:
         return RefuseCall(call_id=call.call_id, text=f"The arguments of {call.name} do not fit its schema:\n{error}")
     if tool.runs_on == "client":
-        why = question_of(tool, call.arguments) or f"{tool.name} runs outside: send its result as the answer"
-        return AwaitAnswer(call_id=call.call_id, why=why, expiry=_answer_expiry(agent, tool))
+        question = question_of(tool, call.arguments)
+        return AwaitAnswer(
+            call_id=call.call_id,
+            reason="runs_outside" if question is None else "asks_user",
+            why=question or f"{tool.name} runs outside: send its result as the answer",
+            expiry=_answer_expiry(agent, tool),
+        )
     if tool.agent:
         return RunAgent(call_id=call.call_id, agent=tool.agent)
     asked = tool.needs_approval is not False if careful else await _asked(tool, call)

@@ -24,7 +24,7 @@ from everturn.agent import Agent
 from everturn.cutting import Notice, bounded, result_fits
 from everturn.errors import Retry
 from everturn.logs import get_logger
-from everturn.payloads import INVALID_EDIT, WORKERS_LOST, ToolRequest
+from everturn.payloads import WORKERS_LOST, ToolRequest
 from everturn.records import ResultPart, Text, ToolResult
 from everturn.sizes import INLINE_BYTES, MAX_RESULT_BYTES, larger, size_of
 from everturn.storage.artifacts import Artifacts
@@ -87,7 +87,7 @@ class ToolCalls:
 
     async def _run(self, name: str, request: ToolRequest) -> ToolResult:
         if not await self._heartbeats.still_ours():
-            raise ApplicationError("This run came too late: it was given to another worker.", type="TooLate")
+            raise ApplicationError("This run came too late: it was given to another worker.", type=names.TOO_LATE)
         started = time.monotonic()
         try:
             tool = tool_of(self._agents, name, request)
@@ -117,13 +117,13 @@ class ToolCalls:
         try:
             content = await tool.run(request.arguments, context, executor=self._threads)
         except TookTooLong:
-            return self._again(tool, f"{tool.name} did not finish within {tool.timeout}.", kind="TimedOut"), True
+            return self._again(tool, f"{tool.name} did not finish within {tool.timeout}.", kind=names.TIMED_OUT), True
         except NoThread as error:
             _log.error("tool.not_begun", tool=tool.name, error=str(error))
             delay = failures.retry_delay(None, attempt=activity.info().attempt, longest=tool.patience)
             return self._again(tool, f"{tool.name} has not run: {error}.", kind=names.NO_THREAD, delay=delay), True
         except InvalidArguments as error:
-            return _refused(request, error), True
+            return _refused(tool.name, request, error), True
         except asyncio.CancelledError:  # by Temporal: one of the tool's own comes as another error
             beat.cancelled = True
             if activity.is_worker_shutdown():
@@ -198,7 +198,7 @@ class ToolCalls:
 def _edit_notice(request: ToolRequest) -> Content:
     """The model is told that it was not its own arguments that ran."""
     decision = request.decision
-    if decision is None or (decision.arguments is None and not decision.note):
+    if decision is None or not decision.is_told:
         return ()
     by = f" by {decision.by}" if decision.by else ""
     edited = f" with other arguments: {to_json(decision.arguments)}" if decision.arguments is not None else ""
@@ -212,11 +212,14 @@ def _lost(tool: Tool, times: int) -> Content:
     return (Text(text=text),)
 
 
-def _refused(request: ToolRequest, error: InvalidArguments) -> Content:
+def _refused(name: str, request: ToolRequest, error: InvalidArguments) -> Content:
     if request.decision and request.decision.arguments is not None:
         # A human's slip is the human's to mend: the call waits for a person again.
         raise ApplicationError(
-            f"the edited arguments do not fit: {error}", type=INVALID_EDIT, non_retryable=True
+            f"the edited arguments do not fit: {error}",
+            {"call_id": request.call_id, "tool": name},  # the event of a local activity does not say whose it is
+            type=names.INVALID_EDIT,
+            non_retryable=True,
         ) from None
     return (Text(text=str(error)),)
 

@@ -9,6 +9,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from typing import Final
 
 from everturn import events, names
 from everturn.cli.argument_editor import NotEdited, arguments_of, edited
@@ -17,10 +18,12 @@ from everturn.cli.terminal import Screen
 from everturn.client.conversation import Conversation
 from everturn.errors import Refused, Unreachable
 from everturn.payloads import WaitingCall
+from everturn.plans import WaitReason
 from everturn.printable import printable
 from everturn.records import ToolCall
 
-OUTCOME_UNKNOWN = "outcome unknown"
+YES_APPROVES: Final[frozenset[WaitReason]] = frozenset(("needs_approval", "has_not_run", "invalid_edit", "not_allowed"))
+"""Whether to run again what may have run already is not for a --yes to say; nor whatever it does not know."""
 
 QUICK_LOOKS_SECONDS = (0.05, 0.2, 0.5, 1.0, 2.0, 4.0)
 """After an event: the events run ahead of the workflow, and a decision may turn out not to be that person's to take."""
@@ -103,9 +106,8 @@ class ApprovalPrompt:
         return next((one for one in self._waiting if _key(one) not in self._settled), None)
 
     async def _begin(self, waits: WaitingCall) -> None:
-        # Whether to run again what may have run already is not for a --yes to say.
-        doubtful = waits.why.startswith(OUTCOME_UNKNOWN) or waits.call_id in self._approved
-        if self._approve_all and waits.needs == "approval" and not doubtful:
+        plain = waits.reason in YES_APPROVES and waits.call_id not in self._approved
+        if self._approve_all and waits.needs == "approval" and plain:
             self._approved.add(waits.call_id)
             await self._decide(waits, lambda: self._conversation.approve(waits.call_id, expected=waits.arguments))
         elif self._screen.can_ask:
@@ -147,7 +149,7 @@ class ApprovalPrompt:
         try:
             if waits.needs == "answer":
                 return await self._ask_for_answer(call)
-            if waits.why.startswith(OUTCOME_UNKNOWN):
+            if waits.reason == "outcome_unknown":
                 self._screen.line("    It may have taken effect already. Yes runs it again.", style="yellow")
             return await self._ask_for_approval(call)
         except EOFError:

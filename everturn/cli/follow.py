@@ -7,6 +7,8 @@ from collections import Counter
 from contextlib import suppress
 from typing import Any
 
+from temporalio.api.enums.v1 import TimeoutType
+
 from everturn import events, names
 from everturn.cli.approval_prompt import ApprovalPrompt
 from everturn.cli.narration import LiveEvent, Narration
@@ -17,7 +19,7 @@ from everturn.errors import Ended
 
 RETRY_GLANCE_SECONDS = 2.0
 
-_LOST = {"activity Heartbeat timeout": "its worker was lost"}
+LOST = TimeoutType.TIMEOUT_TYPE_HEARTBEAT
 
 Stop = events.Replied | events.Stalled | events.Switched | events.Done
 """Where there is something to say for the one who follows: a final reply, a stall, a pause, the end."""
@@ -118,8 +120,10 @@ class Follower:
             with suppress(Exception):  # only a glance: the follower itself meets what is really wrong
                 described = await handle.describe()
                 for pending in described.raw_description.pending_activities:
-                    why = folded(pending.last_failure.message, 300)
-                    line = f"{pending.activity_type.name}, try {pending.attempt}: {_LOST.get(why, why)}"
+                    failure = pending.last_failure
+                    lost = failure.timeout_failure_info.timeout_type == LOST
+                    why = "its worker was lost" if lost else folded(failure.message, 300)
+                    line = f"{pending.activity_type.name}, try {pending.attempt}: {why}"
                     if why and line not in shown:
                         shown.add(line)
                         self._screen.line(marked("trouble", line, indent=2))

@@ -88,7 +88,8 @@ def arguments_block(call: ToolCall) -> Text:
 def result_text(result: ToolResult) -> str:
     parts = [part.text if isinstance(part, RecordText) else f"[{part.kind}]" for part in result.content]
     # What the model is told of an edit comes first, and says again what the decision's own line has said.
-    told = parts[1:] if result.decision and len(parts) > 1 and parts[0].startswith("[Approved") else parts
+    edited = result.decision is not None and result.decision.is_told and not result.is_error
+    told = parts[1:] if edited and len(parts) > 1 else parts
     return "\n".join(told) if "".join(told).strip() else "(nothing)"
 
 

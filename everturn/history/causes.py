@@ -20,6 +20,9 @@ class FailureCause:
     cure: str = ""
     fallback: str = ""
     too_long: bool = False
+    call_id: str = ""
+    tool: str = ""
+    """Said by a tool that ran as a local activity, whose event does not say whose it is."""
 
     @property
     def not_hosted(self) -> bool:
@@ -38,6 +41,5 @@ async def explained(converter: DataConverter, failure: Failure) -> FailureCause:
     if not isinstance(error, ApplicationError):
         return FailureCause(cause=str(error))
     details = error.details[0] if error.details and isinstance(error.details[0], dict) else {}
-    cure, fallback = str(details.get("cure") or ""), str(details.get("fallback") or "")
-    too_long = bool(details.get("too_long"))
-    return FailureCause(kind=error.type or "", cause=error.message, cure=cure, fallback=fallback, too_long=too_long)
+    words = {name: str(details.get(name) or "") for name in ("cure", "fallback", "call_id", "tool")}
+    return FailureCause(kind=error.type or "", cause=error.message, too_long=bool(details.get("too_long")), **words)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from typing import Any
 
-from everturn import names
-from everturn.carryover import OpenReply, planned
+from everturn import names, waiting
+from everturn.carryover import Asked, OpenReply, planned
 from everturn.errors import ConversationError
 from everturn.events import (
     CURSOR,
@@ -30,8 +31,8 @@ from everturn.events import (
     WorkerAwaited,
 )
 from everturn.history import steps
-from everturn.payloads import INVALID_EDIT, UNREADABLE_RESULT, ModelReply
-from everturn.plans import AwaitAnswer, PlannedCall, RefuseCall, RunTool
+from everturn.payloads import DecisionCheck, ModelReply
+from everturn.plans import AwaitAnswer, PlannedCall, RefuseCall
 from everturn.records import Message, Outcome, ToolCall, results_in
 from everturn.sizes import known_id
 
@@ -53,6 +54,8 @@ class EventReader:
         """The calls whose results are not told yet, and their turns."""
         self._calls: dict[str, tuple[ToolCall, PlannedCall]] = {}
         """The calls of the last reply: what a lost run means depends on their plans."""
+        self._asked: dict[str, Asked] = {}
+        """What those of them wait for, or waited for last, that wait for a person."""
         self._asks: list[ApprovalRequested | AnswerRequested] = []
         """To be told when the calls do wait: a decision that comes before that would be refused."""
         self._follows = self._seen[0] > 0
@@ -89,7 +92,7 @@ class EventReader:
                 self._follows = True
             case steps.RunClosed(alike=alike) if alike:
                 # The calls that were open there are in the next run again, if they were not undone.
-                self._open, self._calls, self._asks = {}, {}, []
+                self._open, self._calls, self._asked, self._asks = {}, {}, {}, []
             case steps.MessageSent(said=said) if said.message_id is not None:
                 if (known := known_id(said.message_id)) in self._message_ids:
                     return []
@@ -97,9 +100,12 @@ class EventReader:
             case steps.TurnCompleted(request=request, reply=reply):
                 self._calls = planned(reply.message.tool_calls, reply.plan)
                 self._open |= dict.fromkeys((call.call_id for call in reply.message.tool_calls), request.turn)
-                self._asks = _asks(request.turn, self._calls)
-            case steps.ToolRunFailed():
+                self._asked = _to_ask(plan for _, plan in self._calls.values())
+                self._asks = [self._ask(request.turn, call_id) for call_id in self._asked]
+            case steps.ToolRunFailed(awaited=False, stalled=False):
                 self._asks += self._asks_again(step)
+            case steps.DecisionChecked(check=check, refusal=refusal) if refusal:
+                self._asks += self._asks_another(check, refusal)
             case steps.WorkflowTaskCompleted():
                 asks, self._asks = self._asks, []
                 return [ask.model_copy(update={"at": at}) for ask in asks]
@@ -108,10 +114,10 @@ class EventReader:
     def _take_up(self, left: OpenReply, turn: int) -> None:
         """The calls that waited when the run before ended. Who has read that run knows that they do."""
         self._calls = left.planned
+        self._asked = {one.call_id: one for one in left.waits}
         self._open |= dict.fromkeys(self._calls, turn)
         if not self._follows:
-            whys = {one.call_id: one.why + one.refused for one in left.waits}
-            self._asks = [_ask(turn, call, plan, whys[call_id]) for call_id, (call, plan) in left.planned.items()]
+            self._asks = [self._ask(turn, call_id) for call_id in self._calls]
 
     def _untold(self, step: steps.Step, at: str) -> list[ToolFinished]:
         """Results that no activity brought: those of calls that were answered, denied, refused, expired or cut short.
@@ -135,16 +141,30 @@ class EventReader:
         results = [one for call_id, one in results_in(messages).items() if call_id in self._open]
         return [ToolFinished(turn=self._open.pop(one.call_id), result=one, at=at) for one in results]
 
-    def _asks_again(self, lost: steps.ToolRunFailed) -> list[ApprovalRequested]:
+    def _asks_again(self, lost: steps.ToolRunFailed) -> list[ApprovalRequested | AnswerRequested]:
         """What a person is asked after a call was lost; nothing if the model is told instead."""
-        call, plan = self._calls.get(lost.request.call_id, (None, None))
-        once = isinstance(plan, RunTool) and plan.effect == "once"
-        if lost.awaited or lost.stalled:
+        call_id = lost.request.call_id
+        if call_id not in self._calls:
             return []
-        if call is None or not (once or lost.kind in (INVALID_EDIT, UNREADABLE_RESULT)):
+        _, plan = self._calls[call_id]
+        asked = waiting.after_run(plan, self._asked.get(call_id), kind=lost.kind, cause=lost.cause)
+        if asked is None:
             return []
-        why = lost.cause if lost.kind == INVALID_EDIT else f"outcome unknown: {lost.cause}"
-        return [ApprovalRequested(turn=lost.request.turn, call=call, why=why)]
+        self._asked[call_id] = asked
+        return [self._ask(lost.request.turn, call_id)]
+
+    def _asks_another(self, check: DecisionCheck, refusal: str) -> list[ApprovalRequested | AnswerRequested]:
+        """Who decided may not: whoever may is asked."""
+        call_id = check.call.call_id
+        if call_id not in self._asked:
+            return []
+        self._asked[call_id] = waiting.after_check(self._asked[call_id], by=check.decision.by, refusal=refusal)
+        return [self._ask(check.turn, call_id)]
+
+    def _ask(self, turn: int, call_id: str) -> ApprovalRequested | AnswerRequested:
+        (call, plan), asked = self._calls[call_id], self._asked[call_id]
+        asking = AnswerRequested if isinstance(plan, AwaitAnswer) else ApprovalRequested
+        return asking(turn=turn, call=call, reason=asked.reason, why=asked.in_words)
 
 
 def _events(step: steps.Step, at: str) -> list[Event]:
@@ -211,16 +231,6 @@ def _reply(turn: int, reply: ModelReply, at: str) -> list[Event]:
     return events
 
 
-def _asks(turn: int, calls: dict[str, tuple[ToolCall, PlannedCall]]) -> list[ApprovalRequested | AnswerRequested]:
-    asks: list[ApprovalRequested | AnswerRequested] = []
-    for call, plan in calls.values():
-        if isinstance(plan, RunTool) and plan.approval:
-            asks.append(_ask(turn, call, plan, plan.approval))
-        if isinstance(plan, AwaitAnswer):
-            asks.append(_ask(turn, call, plan, plan.why))
-    return asks
-
-
-def _ask(turn: int, call: ToolCall, plan: PlannedCall, why: str) -> ApprovalRequested | AnswerRequested:
-    asking = AnswerRequested if isinstance(plan, AwaitAnswer) else ApprovalRequested
-    return asking(turn=turn, call=call, why=why)
+def _to_ask(plans: Iterable[PlannedCall]) -> dict[str, Asked]:
+    """What people are asked before any of the calls runs."""
+    return {asked.call_id: asked for plan in plans if (asked := waiting.before_run(plan))}

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
-from typing import Any, TypeVar
 
 from temporalio.api.common.v1 import Payloads
 from temporalio.api.enums.v1 import EventType
@@ -18,15 +17,16 @@ from temporalio.api.history.v1 import HistoryEvent
 from temporalio.api.update.v1 import Request
 from temporalio.client import Client
 from temporalio.converter import DataConverter
-from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
-from everturn import names
+from everturn import names, waiting
 from everturn.carryover import Packed
 from everturn.errors import InvalidSetting
 from everturn.history.causes import explained
+from everturn.history.decoding import UNREADABLE, Decoder
 from everturn.history.steps import (
     CommandSent,
+    DecisionChecked,
     MessageSent,
     PrefixExtended,
     ReminderFired,
@@ -44,10 +44,10 @@ from everturn.history.steps import (
 )
 from everturn.outcomes import result_of
 from everturn.payloads import (
-    UNREADABLE_RESULT,
     Answer,
     Approve,
     Control,
+    DecisionCheck,
     Deny,
     MessageIn,
     ModelReply,
@@ -59,14 +59,9 @@ from everturn.records import Outcome, Record, ToolResult
 from everturn.storage.unreadable import strict
 from everturn.temporal_errors import passes
 
-R = TypeVar("R", bound=Record)
-
 RECONNECT_SECONDS = 0.5
 
 TRANSIENT = (EventType.EVENT_TYPE_WORKFLOW_TASK_SCHEDULED, EventType.EVENT_TYPE_WORKFLOW_TASK_STARTED)
-
-_PLAIN = (b"json/plain", b"json/protobuf", b"binary/null", b"binary/plain", b"binary/protobuf")
-"""Encodings that need no codec."""
 
 COMMANDS: dict[str, type[Record]] = {
     names.APPROVE: Approve,
@@ -75,10 +70,6 @@ COMMANDS: dict[str, type[Record]] = {
     **dict.fromkeys((names.PAUSE, names.RESUME, names.CANCEL_TURN, names.CLOSE), Control),
 }
 """What people decide and steer with. A signal of another name, or that is no such record, changes nothing."""
-
-UNREADABLE = (ApplicationError, ValueError, KeyError, RuntimeError, RecursionError)
-"""What decoding raises for payloads that are not ours to read: no JSON, no such encoding, no codec."""
-
 
 _UNANSWERED = {
     EventType.Value(f"EVENT_TYPE_{name.upper()}"): (f"{name}_event_attributes", cause)
@@ -98,8 +89,10 @@ class HistoryReader:
 
     def __init__(self, converter: DataConverter) -> None:
         self._converter = converter
+        self._decoder = Decoder(converter)
         self._turns: dict[int, ModelRequest] = {}
         self._tools: dict[int, tuple[str, ToolRequest]] = {}
+        self._checks: dict[int, DecisionCheck] = {}
         self._reminders: dict[int, str] = {}
         self._keeping: set[int] = set()
         self._extending: dict[int, ModelRequest] = {}
@@ -120,7 +113,7 @@ class HistoryReader:
         match event.event_type:
             case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
                 started = event.workflow_execution_started_event_attributes
-                start = await self._record(started.input, Start)
+                start = await self._decoder.record(started.input, Start)
                 start = start or Start.model_construct(agent="")
                 self._turn = start.carry.turn if start.carry else 0
                 return RunStarted(event.event_id, at, start, started.continued_execution_run_id)
@@ -175,7 +168,7 @@ class HistoryReader:
         return None
 
     def _forget(self, scheduled_id: int) -> None:
-        for unfinished in (self._turns, self._tools, self._extending):
+        for unfinished in (self._turns, self._tools, self._extending, self._checks):
             unfinished.pop(scheduled_id, None)
 
     async def _command(self, event_id: int, at: datetime, name: str, payloads: Payloads) -> Step | None:
@@ -189,13 +182,13 @@ class HistoryReader:
         if len(payloads.payloads) > 1:
             return None
         if name == names.MESSAGE:
-            said = await self._record(payloads, MessageIn)
+            said = await self._decoder.record(payloads, MessageIn)
             return MessageSent(event_id, at, said) if said and (said.text or said.parts) else None
         record = COMMANDS.get(name)
         if record is None:
             return None
         try:
-            values = await self._decode(payloads, None)
+            values = await self._decoder.decode(payloads, None)
             payload = values[0] if values and values[0] is not None else {}
             record.model_validate(payload)
         except UNREADABLE:
@@ -205,15 +198,18 @@ class HistoryReader:
     async def _scheduled(self, event: HistoryEvent, at: datetime) -> Step | None:
         scheduled = event.activity_task_scheduled_event_attributes
         if scheduled.activity_type.name == names.CALL_MODEL:
-            if request := await self._record(scheduled.input, ModelRequest):
+            if request := await self._decoder.record(scheduled.input, ModelRequest):
                 self._turns[event.event_id] = request
                 return TurnScheduled(event.event_id, at, request, scheduled.activity_id)
         elif scheduled.activity_type.name == names.KEEP_TRANSCRIPT:
             self._keeping.add(event.event_id)
         elif scheduled.activity_type.name == names.EXTEND_PREFIX:
-            if request := await self._record(scheduled.input, ModelRequest):
+            if request := await self._decoder.record(scheduled.input, ModelRequest):
                 self._extending[event.event_id] = request
-        elif tool_request := await self._record(scheduled.input, ToolRequest):
+        elif scheduled.activity_type.name == names.CHECK_DECISION:
+            if check := await self._decoder.record(scheduled.input, DecisionCheck):
+                self._checks[event.event_id] = check
+        elif tool_request := await self._decoder.record(scheduled.input, ToolRequest):
             self._tools[event.event_id] = (scheduled.activity_type.name, tool_request)
             return ToolScheduled(event.event_id, at, scheduled.activity_type.name, tool_request, scheduled.activity_id)
         return None
@@ -221,7 +217,7 @@ class HistoryReader:
     async def _completed(self, event: HistoryEvent, at: datetime) -> Step | None:
         completed = event.activity_task_completed_event_attributes
         if turn := self._turns.pop(completed.scheduled_event_id, None):
-            reply = await self._record(completed.result, ModelReply)
+            reply = await self._decoder.record(completed.result, ModelReply)
             attempt = self._attempts.pop(completed.scheduled_event_id, 1)
             if reply is None:
                 why = f"The reply of turn {turn.turn} can't be read."
@@ -231,16 +227,20 @@ class HistoryReader:
         if extension := self._extending.pop(completed.scheduled_event_id, None):
             return PrefixExtended(event.event_id, at, extension)
         if completed.scheduled_event_id in self._keeping:
-            packed = await self._record(completed.result, Packed)
+            packed = await self._decoder.record(completed.result, Packed)
             return TranscriptKept(event.event_id, at, packed) if packed else None
+        if check := self._checks.pop(completed.scheduled_event_id, None):
+            refusal, why = await self._decoder.readable(completed.result, str)
+            said = f"What the policy said can't be read: {why}" if refusal is None else refusal
+            return DecisionChecked(event.event_id, at, check, said)
         if tool := self._tools.pop(completed.scheduled_event_id, None):
             name, request = tool
-            result = await self._record(completed.result, ToolResult)
-            if result is None or result.call_id != request.call_id:
-                return ToolRunFailed(
-                    event.event_id, at, name, request, f"The result of {name} can't be read", UNREADABLE_RESULT
-                )
-            return ToolCompleted(event.event_id, at, name, request, result)
+            result, why = await self._decoder.readable(completed.result, ToolResult)
+            if result and result.call_id == request.call_id:
+                return ToolCompleted(event.event_id, at, name, request, result)
+            other = f"is that of another call, {result.call_id!r:.150}" if result else f"can't be read: {why}"
+            cause = f"The result of {name} {other}"
+            return ToolRunFailed(event.event_id, at, name, request, cause, names.UNREADABLE_RESULT)
         return None
 
     async def _failed(self, event_id: int, at: datetime, scheduled_id: int, failure: Failure) -> Step | None:
@@ -249,7 +249,13 @@ class HistoryReader:
             awaited = told.not_hosted and turn.hand_back_for is None
             passing = awaited or (told.too_long and not turn.summarise)
             return TurnFailed(event_id, at, turn, told.cause, told.cure, told.fallback, passing, awaited)
-        if tool := self._tools.pop(scheduled_id, None):
+        tool = self._tools.pop(scheduled_id, None)
+        if check := self._checks.pop(scheduled_id, None):
+            if not told.not_hosted:
+                return DecisionChecked(event_id, at, check, waiting.not_asked(told.cause))
+            call = check.model_dump(include={"agent", "turn", "hand_back_for"}) | {"call_id": check.call.call_id}
+            tool = (names.CHECK_DECISION, ToolRequest(**call))
+        if tool:
             awaited = told.not_hosted and tool[1].hand_back_for is None
             stalled = told.not_hosted and not awaited
             return ToolRunFailed(event_id, at, *tool, told.cause, told.kind, told.cure, awaited, stalled)
@@ -257,8 +263,15 @@ class HistoryReader:
 
     async def _local(self, event: HistoryEvent, at: datetime) -> Step | None:
         """A tool that ran as a local activity: its one event is a marker."""
-        details = event.marker_recorded_event_attributes.details
-        result = await self._record(details["result"], ToolResult) if "result" in details else None
+        marker = event.marker_recorded_event_attributes
+        if marker.HasField("failure"):
+            told = await explained(self._converter, marker.failure)
+            request = ToolRequest(agent="", turn=self._turn, call_id=told.call_id)
+            return (
+                ToolRunFailed(event.event_id, at, told.tool, request, told.cause, told.kind) if told.call_id else None
+            )
+        details = marker.details
+        result = await self._decoder.record(details["result"], ToolResult) if "result" in details else None
         if result is None:
             return None
         request = ToolRequest(agent="", turn=self._turn, call_id=result.call_id)
@@ -266,7 +279,7 @@ class HistoryReader:
 
     async def _agent_asked(self, event: HistoryEvent, at: datetime) -> Step | None:
         child = event.start_child_workflow_execution_initiated_event_attributes
-        start = await self._record(child.input, Start)
+        start = await self._decoder.record(child.input, Start)
         if start is None or start.caller is None:
             return None
         request = ToolRequest(agent=start.agent, turn=start.caller.turn, call_id=start.caller.call_id)
@@ -277,13 +290,13 @@ class HistoryReader:
     async def _agent_answered(self, event: HistoryEvent, at: datetime) -> Step | None:
         completed = event.child_workflow_execution_completed_event_attributes
         tool = self._tools.pop(completed.initiated_event_id, None)
-        outcome = await self._record(completed.result, Outcome)
+        outcome, why = await self._decoder.readable(completed.result, Outcome)
         if tool is None:
             return None
         agent, request = tool
         if outcome is None:
-            cause = f"The outcome of {agent}'s conversation can't be read"
-            return ToolRunFailed(event.event_id, at, agent, request, cause, UNREADABLE_RESULT)
+            cause = f"The outcome of {agent}'s conversation can't be read: {why}"
+            return ToolRunFailed(event.event_id, at, agent, request, cause, names.UNREADABLE_RESULT)
         return ToolCompleted(event.event_id, at, agent, request, result_of(request.call_id, agent, outcome), outcome)
 
     async def _timer(self, event: HistoryEvent, at: datetime) -> Step | None:
@@ -301,7 +314,7 @@ class HistoryReader:
         match event.event_type:
             case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED:
                 completed = event.workflow_execution_completed_event_attributes
-                return RunClosed(event.event_id, at, await self._record(completed.result, Outcome))
+                return RunClosed(event.event_id, at, await self._decoder.record(completed.result, Outcome))
             case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED:
                 failure = event.workflow_execution_failed_event_attributes.failure
                 return RunClosed(event.event_id, at, None, (await explained(self._converter, failure)).cause)
@@ -317,44 +330,6 @@ class HistoryReader:
                 return RunClosed(event.event_id, at, None, "it ran into its workflow time-out")
             case _:
                 return None
-
-    async def _record(self, payloads: Payloads, record: type[R]) -> R | None:
-        """The first payload as a record; None where it is not one: such input changed nothing when it came."""
-        try:
-            values = await self._decode(payloads, [record])
-        except UNREADABLE as error:
-            if record is not MessageIn:  # which anybody may send
-                _check_encoding(payloads, error)
-            return None
-        return values[0] if values and isinstance(values[0], record) else None
-
-    async def _decode(self, payloads: Payloads, types: list[type] | None) -> list[Any]:
-        if not payloads.payloads:
-            return []
-        try:
-            return await self._converter.decode(payloads.payloads, types)
-        except ApplicationError:
-            raise
-        except Exception as error:
-            if not any(payload.external_payloads for payload in payloads.payloads):
-                raise
-            # Not the sender's doing: the input may be fine, and we can't see it.
-            raise InvalidSetting(
-                f"A payload of this conversation is in external storage, and can't be had from there: {error}.",
-                cure="Set EVERTURN_STORAGE (or connect(storage=)) as it is set where the conversation runs.",
-            ) from error
-
-
-def _check_encoding(payloads: Payloads, error: Exception) -> None:
-    """Raises InvalidSetting for what was written by a data converter that this process lacks, or with another key."""
-    for payload in payloads.payloads:
-        encoding = payload.metadata.get("encoding", b"")
-        if encoding not in _PLAIN:
-            raise InvalidSetting(
-                f"Payloads of this conversation can't be read: they are {encoding.decode(errors='replace')!r} "
-                f"({str(error)[:200] or type(error).__name__}).",
-                cure="Set EVERTURN_DATA_CONVERTER (or connect(data_converter=)) as it is set where they are written.",
-            ) from error
 
 
 async def read_steps(

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from everturn.carryover import Packed
-from everturn.payloads import MessageIn, ModelReply, ModelRequest, Start, ToolRequest
+from everturn.payloads import DecisionCheck, MessageIn, ModelReply, ModelRequest, Start, ToolRequest
 from everturn.records import Outcome, ToolResult
 
 
@@ -127,6 +127,15 @@ class ToolRunFailed(Step):
     """No worker had the tool yet: the conversation waits for one."""
     stalled: bool = False
     """No worker had the tool for as long as patience lasts: the conversation waits for a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionChecked(Step):
+    """The agent's policy was asked whether a person may decide."""
+
+    check: DecisionCheck
+    refusal: str
+    """Why they may not; empty if they may."""
 
 
 @dataclass(frozen=True, slots=True)

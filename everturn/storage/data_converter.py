@@ -20,21 +20,10 @@ from temporalio.converter import (
 )
 from temporalio.exceptions import ApplicationError, FailureError
 
+from everturn import names
 from everturn.errors import InvalidSetting
 from everturn.records import explain
 from everturn.sizes import MAX_PAYLOAD_BYTES
-
-TOO_LARGE = "PayloadTooLarge"
-"""Error type of what can't be sent for its size."""
-
-NOT_TO_BE_HAD = "PayloadNotToBeHad"
-"""Error type of a payload that its storage does not have, or that the codec can't decode."""
-
-INVALID = "InvalidPayload"
-"""Error type of a payload that is not of the expected type."""
-
-UNREADABLE_INPUTS = (INVALID, NOT_TO_BE_HAD)
-"""Error types of an activity that did not begin, since its input could not be read."""
 
 NOT_HAD = b"everturn/not-had"
 """The encoding of a payload that takes the place of one that can't be read: its data says why."""
@@ -47,7 +36,7 @@ class _Json(PydanticJSONPlainPayloadConverter):
         except ValueError as error:
             # A FailureError ends the workflow with a message; anything else would retry its task in silence, for ever.
             raise ApplicationError(
-                f"A payload can't be read: {explain(error)}", type=INVALID, non_retryable=True
+                f"A payload can't be read: {explain(error)}", type=names.INVALID_PAYLOAD, non_retryable=True
             ) from None
 
 
@@ -84,7 +73,7 @@ class StoredPayloads(CompositePayloadConverter):
         try:
             return self._values([payload], None)[0]
         except ApplicationError as error:
-            return NoValue(error.message, elsewhere=error.type == NOT_TO_BE_HAD)
+            return NoValue(error.message, elsewhere=error.type == names.PAYLOAD_NOT_TO_BE_HAD)
 
     def _values(self, payloads: Sequence[Payload], type_hints: list[type] | None) -> list[Any]:
         for payload in payloads:
@@ -92,7 +81,7 @@ class StoredPayloads(CompositePayloadConverter):
                 raise ApplicationError(
                     payload.data.decode("utf-8", "replace"),
                     {"cure": "Set EVERTURN_STORAGE alike on all workers and clients; then resume."},
-                    type=NOT_TO_BE_HAD,
+                    type=names.PAYLOAD_NOT_TO_BE_HAD,
                     non_retryable=True,
                 )
         try:
@@ -103,7 +92,9 @@ class StoredPayloads(CompositePayloadConverter):
             # In external storage that this worker lacks, it is for another worker; else nobody can read it.
             if any(payload.external_payloads for payload in payloads):
                 raise
-            raise ApplicationError(f"A payload can't be read: {error}", type=INVALID, non_retryable=True) from error
+            raise ApplicationError(
+                f"A payload can't be read: {error}", type=names.INVALID_PAYLOAD, non_retryable=True
+            ) from error
 
 
 class Payloads(StoredPayloads):
@@ -116,7 +107,7 @@ class Payloads(StoredPayloads):
                 raise ApplicationError(
                     f"A payload has {size:,} bytes; the limit is {MAX_PAYLOAD_BYTES:,}.",
                     {"cure": "Set EVERTURN_STORAGE on all workers and clients, or say it in less."},
-                    type=TOO_LARGE,
+                    type=names.PAYLOAD_TOO_LARGE,
                     non_retryable=True,
                 )
         return payloads

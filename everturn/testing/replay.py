@@ -24,7 +24,14 @@ SOMEBODY = "somebody"
 
 
 class Diverged(EverturnError):
-    """A history that the code of today would not have made. A conversation like it would stand still after a deploy."""
+    """A history that the code of today would not have made. A conversation like it would stand still after a deploy.
+
+    `where`: at which of its events, in the SDK's words.
+    """
+
+    def __init__(self, place: str, where: str) -> None:
+        super().__init__(f"{place} diverges: {where}", cure="See docs/howto/change-workflows-safely.md.")
+        self.where = where
 
 
 async def record_history(client: Client, conversation_id: str, path: Path | str) -> tuple[Path, ...]:
@@ -73,10 +80,7 @@ async def replay_history(history: Path | str | WorkflowHistory, *, data_converte
     except (RuntimeError, ValueError) as error:
         failure = error
     if failure is not None:
-        raise Diverged(
-            f"{place} diverges: {' '.join(str(failure).split())}",
-            cure="See docs/howto/change-workflows-safely.md.",
-        ) from failure
+        raise Diverged(place, " ".join(str(failure).split())) from failure
     return len(loaded.events)
 
 

@@ -52,7 +52,7 @@ async def conflicts(client: Client, agents: Sequence[Agent]) -> AsyncIterator[Co
     """Every conflict of the conversations that run on the client's task queue. Reads the history of each, and replays
     it with this code."""
     # Replaying takes the workflow's code, which nothing else here needs.
-    from everturn.testing.replay import replay_history
+    from everturn.testing.replay import Diverged, replay_history
 
     by_name = with_sub_agents(agents)
     query = (
@@ -66,7 +66,7 @@ async def conflicts(client: Client, agents: Sequence[Agent]) -> AsyncIterator[Co
             async for step in reader.read_steps(client.temporal, execution.id, run_id=execution.run_id):
                 plan.take(step)
         except EverturnError as error:
-            yield Conflict(execution.id, error.message.removeprefix(f"{execution.id} "))
+            yield Conflict(execution.id, f"diverges: {error.where}" if isinstance(error, Diverged) else error.message)
             continue
         for problem in _problems(plan, by_name):
             yield Conflict(execution.id, problem)

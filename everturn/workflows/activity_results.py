@@ -13,7 +13,7 @@ from temporalio import workflow
 from temporalio.common import RawValue
 
 from everturn.logs import workflow_log
-from everturn.records import explain
+from everturn.records import why_unreadable
 from everturn.workflows.cancellation import or_cancelled
 
 V = TypeVar("V")
@@ -69,6 +69,6 @@ def _read(raw: RawValue | None, kind: type[V]) -> tuple[V | None, str]:
     try:
         value = workflow.payload_converter().from_payload(raw.payload, kind)
     except Exception as error:  # noqa: BLE001 - converters raise all kinds
-        return None, explain(error) if isinstance(error, ValueError) else getattr(error, "message", "") or repr(error)
+        return None, why_unreadable(error)
     # An encoding such as `null` is of no type.
     return (value, "") if isinstance(value, kind) else (None, f"it is a {type(value).__name__}")

@@ -71,7 +71,8 @@ class Waiting:
             tool=call.name,
             arguments=call.arguments,
             needs=self.needs,
-            why=self.asked.why + self.asked.refused,
+            reason=self.asked.reason,
+            why=self.asked.in_words,
             since=iso(self.since),
             expires_at=iso(expires) if expires else None,
         )

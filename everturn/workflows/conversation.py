@@ -81,7 +81,7 @@ class ConversationWorkflow:
                 return self._outcome("cancelled", reason="the conversation was closed before it was answered")
             workflow.continue_as_new(self._start_input.handed_on(self._commands.inbox))
         if self._start_input.problem:
-            raise ApplicationError(self._start_input.problem, type="InvalidStart", non_retryable=True)
+            raise ApplicationError(self._start_input.problem, type=names.INVALID_START, non_retryable=True)
         self._keeper = asyncio.create_task(continue_as_new.keep_in_time(self._progress, self._results))
         try:
             limit = await self._converse()

@@ -65,7 +65,7 @@ class Handlers:
                 raise ApplicationError("It was withdrawn.", type=names.WITHDRAWN, non_retryable=True)
             _, problem = _read(payload_type, inputs, objection)
             if problem:
-                raise ApplicationError(problem, type="Refused", non_retryable=True)
+                raise ApplicationError(problem, type=names.REFUSED, non_retryable=True)
 
         def on_update(*inputs: Any) -> dict[str, Any]:
             self.updates += 1

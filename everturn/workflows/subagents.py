@@ -72,7 +72,9 @@ class SubAgents:
             stop_if_cancelled()
             closing = asyncio.create_task(self._pass_on_close(handle))
             try:
-                return await self._activity_results.result(handle, Outcome, f"The outcome of {child.conversation_id!r}")
+                return await self._activity_results.result(
+                    handle, Outcome, f"The outcome of {plan.agent}'s conversation"
+                )
             finally:
                 closing.cancel()
         finally:

@@ -10,17 +10,16 @@ from temporalio import workflow
 from temporalio.common import RawValue
 from temporalio.exceptions import (
     ActivityError,
-    ApplicationError,
     ChildWorkflowError,
     FailureError,
     WorkflowAlreadyStartedError,
     is_cancelled_exception,
 )
 
-from everturn import names
+from everturn import names, waiting
 from everturn.carryover import Asked, OpenReply
 from everturn.outcomes import result_of
-from everturn.payloads import INVALID_EDIT, DecisionCheck, ModelReply, ToolRequest
+from everturn.payloads import DecisionCheck, ModelReply, ToolRequest
 from everturn.plans import AwaitAnswer, PlannedCall, RefuseCall, RunAgent, RunTool
 from everturn.records import Decision, Outcome, ToolCall, ToolResult
 from everturn.sizes import MAX_OUTCOME_BYTES, MAX_RESULT_BYTES, size_of
@@ -151,7 +150,8 @@ class OpenCalls:
             case RefuseCall():
                 return tool_results.answered(call, plan.text)
             case AwaitAnswer():
-                taken = await self._approvals.ask(call, plan, self._asked(call, why=plan.why, since=workflow.time()))
+                asked = self._carried.pop(call.call_id, None) or waiting.for_answer(plan)
+                taken = await self._approvals.ask(call, plan, _since_now(asked))
                 self._approvals.settle(call.call_id)
                 return tool_results.of(call, taken)
             case RunTool():
@@ -163,43 +163,38 @@ class OpenCalls:
 
     async def _run_when_allowed(self, call: ToolCall, plan: RunTool) -> ToolResult:
         """Runs the tool, asking a human first where the plan says so, and again wherever a run leaves a doubt."""
-        asked = self._asked(call, why=plan.approval or "")
+        asked = self._asked(plan)
         decision: Decision | None = None
         while True:
-            if asked.why:
-                asked = asked if asked.since else asked.model_copy(update={"since": workflow.time()})
+            if asked:
+                asked = _since_now(asked)
                 taken = await self._approvals.ask(call, plan, asked)
                 if plan.policy and not taken.by_rule and (refusal := await self._refusal(call, taken.decision)):
                     self._approvals.take_back(call.call_id)
-                    refused = f" ({taken.decision.by or 'somebody'} may not decide: {refusal})"
-                    asked = asked.model_copy(update={"refused": refused})
+                    asked = waiting.after_check(asked, by=taken.decision.by, refusal=refusal)
                     continue
                 self._approvals.settle(call.call_id)
                 if taken.decision.verdict != "approve":
                     return tool_results.outcome_unknown(call, taken) if asked.doubtful else tool_results.of(call, taken)
                 decision = taken.decision
             try:
-                return await self._run(call, plan, decision, again=asked.doubtful)
+                return await self._run(call, plan, decision, again=bool(asked and asked.doubtful))
             except Unreadable as error:
-                now: dict[str, Any] = {"why": f"outcome unknown: {error.why}", "doubtful": True}
+                asked = waiting.after_run(plan, asked, kind=names.UNREADABLE_RESULT, cause=error.why)
             except ActivityError as error:
                 if is_cancelled_exception(error):
                     raise
-                if isinstance(error.cause, ApplicationError) and error.cause.type == INVALID_EDIT:
-                    self._approvals.refused_edits += 1
-                    now = {"why": tool_results.cause_of(error)}
-                elif plan.effect == "once" and tool_results.has_not_run(error):
-                    now = {"why": f"it has not run: {tool_results.cause_of(error)}", "since": 0.0}
-                elif plan.effect == "once":
-                    now = {"why": f"outcome unknown: {tool_results.cause_of(error)}", "doubtful": True}
-                else:
+                kind = tool_results.kind_of(error)
+                asked = waiting.after_run(plan, asked, kind=kind, cause=tool_results.cause_of(error))
+                if asked is None:
                     return tool_results.could_not_run(call, error)
-            asked = asked.model_copy(update={"refused": "", **now})
+                self._approvals.refused_edits += kind == names.INVALID_EDIT
 
     async def _ask_agent(self, call: ToolCall, plan: RunAgent) -> ToolResult:
-        asked = self._asked(call)
+        asked = self._asked(plan)
         while True:
-            if asked.why:
+            if asked:
+                asked = _since_now(asked)
                 taken = await self._approvals.ask(call, plan, asked)
                 self._approvals.settle(call.call_id)
                 if taken.decision.verdict != "approve":
@@ -207,12 +202,11 @@ class OpenCalls:
             try:
                 return await self._agents_answer(call, plan)
             except Unreadable as error:
-                now = {"since": workflow.time(), "why": f"outcome unknown: {error.why}", "doubtful": True}
-                asked = asked.model_copy(update=now)
+                asked = waiting.after_run(plan, asked, kind=names.UNREADABLE_RESULT, cause=error.why)
 
-    def _asked(self, call: ToolCall, *, why: str = "", since: float = 0.0) -> Asked:
-        """What the call waits for: as the run before left it, or else why it is to wait now."""
-        return self._carried.pop(call.call_id, None) or Asked(call_id=call.call_id, why=why, since=since)
+    def _asked(self, plan: PlannedCall) -> Asked | None:
+        """What the call waits for, as the run before left it or the plan has it; None if nobody is asked."""
+        return self._carried.pop(plan.call_id, None) or waiting.before_run(plan)
 
     async def _agents_answer(self, call: ToolCall, plan: RunAgent) -> ToolResult:
         async with self._slots:
@@ -251,7 +245,7 @@ class OpenCalls:
         except ActivityError as error:
             if is_cancelled_exception(error):
                 raise
-            return f"the policy could not be asked: {tool_results.cause_of(error)}"
+            return waiting.not_asked(tool_results.cause_of(error))
         return refusal
 
     async def _run(self, call: ToolCall, plan: RunTool, decision: Decision | None, *, again: bool) -> ToolResult:
@@ -328,3 +322,8 @@ class OpenCalls:
             raise tool_results.of_local(error, call.name) from error
         self.recorded.add(call.call_id)
         return result
+
+
+def _since_now(asked: Asked) -> Asked:
+    """As it begins to be asked, if it was not asked before."""
+    return asked if asked.since else asked.model_copy(update={"since": workflow.time()})

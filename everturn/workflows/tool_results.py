@@ -15,7 +15,6 @@ from temporalio.exceptions import (
 
 from everturn import names
 from everturn.records import Decision, Text, ToolCall, ToolResult
-from everturn.storage.data_converter import UNREADABLE_INPUTS
 from everturn.workflows.approvals import AppliedDecision
 
 _ENDS: dict[type[BaseException | None], str] = {
@@ -23,8 +22,6 @@ _ENDS: dict[type[BaseException | None], str] = {
     exceptions.CancelledError: "its conversation was cancelled",
     exceptions.TimeoutError: "its conversation ran into its workflow time-out",
 }
-
-_NEVER_BEGUN = names.NEVER_BEGUN.union(UNREADABLE_INPUTS)
 
 
 def answered(call: ToolCall, text: str, *, decision: Decision | None = None) -> ToolResult:
@@ -55,14 +52,14 @@ def outcome_unknown(call: ToolCall, taken: AppliedDecision) -> ToolResult:
     return answered(call, text, decision=taken.decision)
 
 
-def has_not_run(error: ActivityError) -> bool:
-    """Whether it is certain that the tool was not even begun: the worker that got the call does not have it."""
-    return isinstance(error.cause, ApplicationError) and error.cause.type in _NEVER_BEGUN
+def kind_of(error: ActivityError) -> str:
+    """The type that the activity gave its error, one of those in names.py; empty for a time-out and its like."""
+    return (error.cause.type or "") if isinstance(error.cause, ApplicationError) else ""
 
 
 def not_hosted(error: ActivityError) -> bool:
     """Whether it was handed back by workers that do not host what it is for."""
-    return isinstance(error.cause, ApplicationError) and error.cause.type == names.NOT_HOSTED
+    return kind_of(error) == names.NOT_HOSTED
 
 
 def of_local(error: FailureError, name: str) -> ActivityError:

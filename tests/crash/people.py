@@ -144,7 +144,7 @@ class People:
 
     async def _decide_at_random(self, conversation: Conversation, event: ApprovalRequested | AnswerRequested) -> None:
         call_id = event.call.call_id
-        doubtful = isinstance(event, ApprovalRequested) and "outcome unknown" in event.why
+        doubtful = event.reason == "outcome_unknown"
         if doubtful:
             self.told["outcome unknown"] += 1
         if isinstance(event, AnswerRequested):

@@ -23,7 +23,7 @@ def turn(number: int, calls: int) -> tuple[Message, Message]:
 
 
 def summary(number: int) -> Message:
-    return Message.user(f"{compaction.SUMMARY}{number}").model_copy(update={"author": "everturn"})
+    return compaction.summary_of(f"{number}")
 
 
 @settings(max_examples=300, deadline=None)
@@ -46,7 +46,7 @@ def test_the_last_messages_are_always_shown_with_one_summary_and_calls_beside_th
         messages.append(behind)
         said.append(behind)
         shown = list(compaction.shown(messages, view))
-        summaries = [message for message in shown if message.text.startswith(compaction.SUMMARY)]
+        summaries = [message for message in shown if message.summary]
         assert len(summaries) == (view is not None)
         rest = [message for message in shown if message not in summaries]
         assert rest == said[-len(rest) :], "the end of what was said, without a gap"
@@ -65,5 +65,5 @@ def test_nothing_is_summed_up_twice() -> None:
     assert compaction.to_summarise(messages, view, wanted)[0] == []
     messages.append(Message.user("d"))
     old, keep_from = compaction.to_summarise(messages, view, wanted)
-    assert [message.text for message in old] == [f"{compaction.SUMMARY}1", "b"]
+    assert [message.text for message in old] == [f"{compaction.HEADING}1", "b"]
     assert keep_from == 2

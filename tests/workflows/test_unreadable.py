@@ -94,13 +94,14 @@ async def test_a_tool_that_an_operator_completes_with_plain_text_waits_for_a_per
         await complete(client, conversation, "refund", "x")
         (call_id,) = await waiting(conversation)
         (shown,) = (await conversation.status()).waiting
+        assert shown.reason == "outcome_unknown"
         assert shown.why.startswith("outcome unknown: The result of refund can't be read: ")
         await conversation.answer(call_id, "It was refunded by hand.")
         assert await conversation.reply() == "Done."
         (result,) = results_of(await conversation.transcript())
         asked = [event async for event in conversation.events() if event.kind == "approval_requested"]
     assert result.text == "It was refunded by hand."
-    assert [one.why for one in asked] == ["outcome unknown: The result of refund can't be read"]
+    assert [(one.reason, one.why) for one in asked] == [(shown.reason, shown.why)]
 
 
 async def test_what_a_failure_has_to_say_may_be_unreadable(client: Client, scripted: Scripted) -> None:

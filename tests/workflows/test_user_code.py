@@ -227,9 +227,11 @@ async def test_a_call_for_which_no_thread_is_left_has_not_begun(
         await waiting(conversation)
         (paying,) = (await conversation.status()).waiting
         assert paying.tool == "pay"
-        assert paying.why.startswith("it has not run: ")
+        assert paying.reason == "has_not_run"
         await conversation.deny(paying.call_id)
         await conversation.outcome()
+        asked = [event async for event in conversation.events() if event.kind == "approval_requested"]
+    assert [(one.reason, one.why) for one in asked] == [(paying.reason, paying.why)], "the status and events agree"
     hung, _, looked, _ = results_of(await conversation.transcript())
     assert "did not finish within" in hung.text
     assert "look has not run: no thread was free" in looked.text

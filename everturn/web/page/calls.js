@@ -43,12 +43,13 @@ export class Call {
     if (state !== "called" && state !== "waiting" && !this.result.hasChildNodes()) this.note.hidden = true;
   }
 
-  /** It needs a person: `needs` is "approval" or "answer". */
-  wait(needs, why) {
+  /** It needs a person, for an "approval" or an "answer"; `reason` is one of the WaitReason of plans.py. */
+  wait(needs, { reason, why }) {
     this.explain(why);
-    if (this.waits && this.needs === needs) return;
+    const doubtful = reason === "outcome_unknown";
+    if (this.waits && this.needs === needs && this.doubtful === doubtful) return;
     this.needs = needs;
-    this.doubtful = (why ?? "").startsWith("outcome unknown");
+    this.doubtful = doubtful;
     this.become("waiting", needs === "answer" ? "waits for your answer" : LABELS.waiting);
     this.decided.hidden = true;
     this.node.open = true;

@@ -10,6 +10,8 @@ const $ = (id) => document.getElementById(id);
 const fleet = new Fleet($("fleet"), $("filter"));
 const EARLIER = 100;
 const STATUS_MS = 400;
+/** Events after which nothing else waits than before. */
+const PASSING = new Set(["text_delta", "thinking_delta", "tool_progress", "tool_called", "tool_started"]);
 
 let stream = null;
 let open = null; // the conversation that is shown
@@ -64,7 +66,7 @@ function hear(here) {
     events: told((events) => {
       for (const event of events) here.transcript.take(event);
       problem("");
-      if (events.some((event) => !/delta|progress|tool_(called|started)/.test(event.kind))) askStatus(here);
+      if (events.some((event) => !PASSING.has(event.kind))) askStatus(here);
       mark(here.marked?.waits ? here.marked : here.transcript.waiting[0]);
     }),
     ended: told(() => {
@@ -146,7 +148,7 @@ function takeStatus(here, status) {
   for (const waiting of status.waiting ?? []) {
     const call = here.transcript.calls.get(waiting.call_id);
     // A decision that the conversation passed over: the call waits as before.
-    call?.wait(waiting.needs ?? "approval", waiting.why);
+    call?.wait(waiting.needs ?? "approval", waiting);
     call?.expires(waiting.expires_at);
   }
   mark(here.marked?.waits ? here.marked : here.transcript.waiting[0]);

@@ -77,13 +77,13 @@ export class Transcript {
     if (refused) this.calls.get(call.call_id).finish({ is_error: true, content: [{ kind: "text", text: refused }] });
   }
 
-  _approval_requested({ call, why }) {
-    this.#call(call).wait("approval", why);
+  _approval_requested({ call, ...asked }) {
+    this.#call(call).wait("approval", asked);
     this.announce(`${call.name} waits for your decision.`);
   }
 
-  _answer_requested({ call, why }) {
-    this.#call(call).wait("answer", why);
+  _answer_requested({ call, ...asked }) {
+    this.#call(call).wait("answer", asked);
     this.announce(`${call.name} waits for your answer.`);
   }
 

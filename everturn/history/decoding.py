@@ -1,0 +1,70 @@
+"""Payloads of histories, read as what they should be: they may be another version's, or nobody's."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from temporalio.api.common.v1 import Payloads
+from temporalio.converter import DataConverter
+from temporalio.exceptions import ApplicationError
+
+from everturn.errors import InvalidSetting
+from everturn.payloads import MessageIn
+from everturn.records import why_unreadable
+
+R = TypeVar("R")
+
+_PLAIN = (b"json/plain", b"json/protobuf", b"binary/null", b"binary/plain", b"binary/protobuf")
+"""Encodings that need no codec."""
+
+UNREADABLE = (ApplicationError, ValueError, KeyError, RuntimeError, RecursionError)
+"""What decoding raises for payloads that are not ours to read: no JSON, no such encoding, no codec."""
+
+
+class Decoder:
+    def __init__(self, converter: DataConverter) -> None:
+        self._converter = converter
+
+    async def record(self, payloads: Payloads, record: type[R]) -> R | None:
+        """The first payload as a record; None where it is not one: such input changed nothing when it came."""
+        return (await self.readable(payloads, record))[0]
+
+    async def readable(self, payloads: Payloads, kind: type[R]) -> tuple[R | None, str]:
+        """The first payload; or None, and why it can't be read."""
+        try:
+            values = await self.decode(payloads, [kind])
+        except UNREADABLE as error:
+            if kind is not MessageIn:  # which anybody may send
+                _check_encoding(payloads, error)
+            return None, why_unreadable(error)
+        if not values:
+            return None, "it is empty"
+        return (values[0], "") if isinstance(values[0], kind) else (None, f"it is a {type(values[0]).__name__}")
+
+    async def decode(self, payloads: Payloads, types: list[type] | None) -> list[Any]:
+        if not payloads.payloads:
+            return []
+        try:
+            return await self._converter.decode(payloads.payloads, types)
+        except ApplicationError:
+            raise
+        except Exception as error:
+            if not any(payload.external_payloads for payload in payloads.payloads):
+                raise
+            # Not the sender's doing: the input may be fine, and we can't see it.
+            raise InvalidSetting(
+                f"A payload of this conversation is in external storage, and can't be had from there: {error}.",
+                cure="Set EVERTURN_STORAGE (or connect(storage=)) as it is set where the conversation runs.",
+            ) from error
+
+
+def _check_encoding(payloads: Payloads, error: Exception) -> None:
+    """Raises InvalidSetting for what was written by a data converter that this process lacks, or with another key."""
+    for payload in payloads.payloads:
+        encoding = payload.metadata.get("encoding", b"")
+        if encoding not in _PLAIN:
+            raise InvalidSetting(
+                f"Payloads of this conversation can't be read: they are {encoding.decode(errors='replace')!r} "
+                f"({str(error)[:200] or type(error).__name__}).",
+                cure="Set EVERTURN_DATA_CONVERTER (or connect(data_converter=)) as it is set where they are written.",
+            ) from error

@@ -1,0 +1,155 @@
+"""DESIGN.md, "Code never decides by prose": what code tells apart has a value of its own, read from the source."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[2] / "everturn"
+
+PROSE = {"why", "cause", "cure", "reason", "message", "refused", "problem", "note", "detail", "explanation", "text"}
+"""What is written for people goes by these names."""
+
+CUTTING = {
+    "startswith",
+    "endswith",
+    "removeprefix",
+    "removesuffix",
+    "partition",
+    "rpartition",
+    "find",
+    "index",
+    "count",
+}
+MATCHING = {"match", "search", "fullmatch", "findall"}
+
+WORDS = re.compile(r"[A-Za-z]{3}")
+
+ONLY_IN_WORDS = {
+    "providers/failures.py": "providers say some things in words alone; where they give codes, those go first",
+    "temporal_errors.py": "so does Temporal's server: each sentence is held against the real one",
+    "client/listing.py": "so does its search attribute of problems: a list of `name=value`",
+    "providers/json_values.py": "so does pydantic_core, of JSON that is nested too deeply",
+    "providers/openai_chat/messages.py": "a tool's own words: what begins with 'Error' needs no second one",
+    "providers/openai_responses/request.py": "the same",
+    "cli/demo/checks.py": "the demo asks whether the model's answer says the right sum",
+    "markdown.py": "it writes Markdown, and looks for its marks",
+}
+"""Files that read sentences of others, who give nothing else."""
+
+
+def is_prose(value: ast.expr) -> bool:
+    """Whether an expression is one of PROSE, or what an error says, perhaps in lower case."""
+    match value:
+        case ast.Attribute(attr=name) | ast.Name(id=name):
+            return name in PROSE
+        case ast.Call(func=ast.Name(id="str"), args=[ast.Name(id=name)]):
+            return name in PROSE | {"error", "failure", "exception"}
+        case ast.Call(func=ast.Attribute(value=inner)) | ast.BoolOp(values=[inner, *_]) | ast.Subscript(value=inner):
+            return is_prose(inner)
+        case _:
+            return False
+
+
+def is_words(value: ast.expr) -> bool:
+    match value:
+        case ast.Constant(value=str(text)):
+            return bool(WORDS.search(text))
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name.isupper()
+        case _:
+            return False
+
+
+def decisions_by_prose(tree: ast.AST) -> Iterator[int]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Attribute(value=value, attr=attr), args=[given, *_]) if attr in CUTTING:
+                found = is_prose(value) and is_words(given)
+            case ast.Call(func=ast.Attribute(attr=attr), args=arguments) if attr in MATCHING:
+                found = any(map(is_prose, arguments))
+            case ast.Compare(left=left, ops=[ast.In() | ast.NotIn()], comparators=[right]):
+                found = is_words(left) and is_prose(right)
+            case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq()], comparators=[right]):
+                sentence = isinstance(right, ast.Constant) and " " in str(right.value)
+                found = sentence and is_prose(left)
+            case _:
+                found = False
+        if found:
+            yield node.lineno  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        'if waits.why.startswith("outcome unknown"): ...',
+        "doubtful = waits.why.startswith(OUTCOME_UNKNOWN)",
+        'if "completed" in error.message: ...',
+        'if "recursion limit" in str(error).lower(): ...',
+        'if cause == "its worker was lost": ...',
+        'told = (why or "").removeprefix("it has not run")',
+        "if LOST.search(failure.message): ...",
+    ],
+)
+def test_a_decision_by_prose_is_seen(code: str) -> None:
+    assert list(decisions_by_prose(ast.parse(code))) == [1]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        'if waits.reason == "outcome_unknown": ...',
+        'if name.startswith("EVERTURN_"): ...',
+        "if not message.text.startswith(turn.text): ...",
+        'if not text.endswith("."): ...',
+        "if error.type == names.NOT_HOSTED: ...",
+    ],
+)
+def test_a_decision_by_facts_is_none(code: str) -> None:
+    assert list(decisions_by_prose(ast.parse(code))) == []
+
+
+def test_nothing_is_decided_by_the_words_of_a_sentence() -> None:
+    found = [
+        f"{path.relative_to(PACKAGE.parent)}:{line}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for line in decisions_by_prose(ast.parse(path.read_text()))
+        if str(path.relative_to(PACKAGE)) not in ONLY_IN_WORDS
+    ]
+    assert found == [], "give it a field with values of its own"
+
+
+def test_no_script_decides_by_the_words_of_a_sentence() -> None:
+    by_words = re.compile(
+        rf"\b({'|'.join(PROSE)})\b[^;]*\.(startsWith|endsWith|includes|match|search)\(\W{{0,2}}[A-Za-z ]{{3}}"
+    )
+    found = [
+        f"{path.name}: {line.strip()}"
+        for path in sorted(PACKAGE.rglob("*.js"))
+        for line in path.read_text().splitlines()
+        if by_words.search(line)
+    ]
+    assert found == []
+    assert by_words.search('this.doubtful = (why ?? "").startsWith("outcome unknown");')
+
+
+def test_types_of_errors_are_constants_that_both_ends_share() -> None:
+    """A type that is written out where it is raised, or where it is compared, can be misspelt in one of the places."""
+    found = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            match node:
+                case ast.Call(func=ast.Name(id="ApplicationError"), keywords=keywords):
+                    written = [one.value for one in keywords if one.arg == "type"]
+                case ast.Compare(
+                    left=ast.Attribute(value=ast.Name(id="error") | ast.Attribute(attr="cause"), attr="type")
+                ):
+                    written = node.comparators
+                case _:
+                    written = []
+            found += [f"{path.name}:{one.lineno}" for one in written if isinstance(one, ast.Constant)]
+    assert found == []
