@@ -72,7 +72,8 @@ def in_our_words(error: RPCError, client: Client, conversation_id: str, what: st
     if error.status is RPCStatusCode.NOT_FOUND:
         if "completed" in error.message:
             return Ended(
-                f"Conversation {conversation_id!r} is over.", cure="A new message through client.send() revives it."
+                f"Conversation {conversation_id!r} is over.",
+                cure="conversation.send(..., revive=True) takes it up again.",
             )
         return NotFound(f"There is no conversation {conversation_id!r}.", cure="`everturn list` shows those there are.")
     if error.status in (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED):

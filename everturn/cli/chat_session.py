@@ -10,8 +10,6 @@ from typing import Any
 from uuid import uuid4
 
 from rich.text import Text
-from temporalio.client import WorkflowExecutionStatus
-from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import events
 from everturn.cli.connect import Connection
@@ -20,7 +18,7 @@ from everturn.cli.output import hand_over
 from everturn.cli.render import marked, transcript_lines
 from everturn.cli.terminal import Screen
 from everturn.client.conversation import Conversation
-from everturn.errors import EverturnError, Unreachable
+from everturn.errors import Ended, EverturnError, NotFound, Unreachable
 from everturn.records import Message
 
 KEEP_OPEN = timedelta(days=7)
@@ -102,7 +100,7 @@ class ChatSession:
         self.begun = True
         self._said.append(text)
         if self._follower is None:
-            self._follower = self._follow(since=cursor or None)
+            self._follower = self._follow(since=cursor)
         self._follower.expect(text)
         await self._until_answered()
 
@@ -146,27 +144,22 @@ class ChatSession:
     async def _close(self) -> bool:
         """True where nothing of the conversation is left to come back to."""
         try:
-            if await self._cursor():
-                await self._conversation.close()
-                async with asyncio.timeout(5):
-                    await self._conversation.outcome()
+            await self._conversation.close()
+            async with asyncio.timeout(5):
+                await self._conversation.outcome()
+        except (NotFound, Ended):
+            return True
         except (EverturnError, TimeoutError) as error:
             self._screen.line(f"! It could not be closed: {error or 'it takes too long'}", style="red")
             return False
         return True
 
     async def _cursor(self) -> str | None:
-        """Behind all that has happened so far; empty where the conversation is over and would begin anew, None where
-        there is none."""
+        """Now; None where there is no conversation yet."""
         try:
-            described = await self._place.client.temporal.get_workflow_handle(self._conversation.id).describe()
-        except RPCError as error:
-            if error.status is RPCStatusCode.NOT_FOUND:
-                return None
-            raise
-        if described.status is not WorkflowExecutionStatus.RUNNING:
-            return ""
-        return f"{described.run_id}/{described.history_length}"
+            return await self._conversation.cursor()
+        except NotFound:
+            return None
 
     def _follow(self, *, since: str | None, seen: str = "") -> Follower:
         return Follower(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
 from typing import Annotated
 
 import typer
@@ -30,15 +29,6 @@ def send(
 
 async def _send(conversation_id: str, text: str, message_id: str | None) -> bool:
     from everturn.cli.connect import remote_client
-    from everturn.errors import Ended
 
     async with remote_client() as client:
-        conversation = client.conversation(conversation_id)
-        try:
-            await conversation.send(text, message_id=message_id)
-        except Ended:
-            before = (await conversation.state()).start
-            keep_open = timedelta(seconds=before.keep_open) if before.keep_open else None
-            await client.send(before.agent, text, id=conversation_id, keep_open=keep_open, message_id=message_id)
-            return True
-    return False
+        return await client.conversation(conversation_id).send(text, message_id=message_id, revive=True)

@@ -7,6 +7,7 @@ import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 from uuid import uuid4
@@ -160,36 +161,55 @@ class Client:
         transcript, model and limits where it is done. With a `message_id`, it is safe to repeat. `stream`: as in
         `start`, from now on; None leaves it as it is."""
         conversation = self.conversation(id)
-        said = user_message(message)
-        start = start_payload(
-            said,
-            agent=_name(agent),
-            message_id=message_id,
-            keep_open=_seconds(keep_open),
-            stream=bool(stream),
+        await self._deliver(
+            conversation, message, agent=agent, keep_open=keep_open, message_id=message_id, stream=stream
         )
+        return conversation
+
+    async def _deliver(
+        self,
+        conversation: Conversation,
+        message: MessageLike,
+        *,
+        agent: Agent | str | None = None,
+        keep_open: timedelta | None = None,
+        message_id: str | None = None,
+        stream: bool | None = None,
+    ) -> bool:
+        """As `send`; whether the message took up again what was over. Without an agent that is for the one that it
+        had, as long as it was kept open, and NotFound is raised where there is no conversation."""
+        said = user_message(message)
+        begin = partial(start_payload, said, message_id=message_id, keep_open=_seconds(keep_open), stream=bool(stream))
+        anew = None if agent is None else begin(agent=_name(agent))
         while True:
             try:
                 await conversation.send(said, message_id=message_id, stream=stream)
             except Ended:
                 state = await conversation.state()
                 if message_id is not None and known_id(message_id) in state.message_ids:
-                    return conversation
-                with temporal_errors.explained(self.temporal, id):
-                    transcript = await read_transcript(self.temporal, id, state.transcript)
+                    return False
+                with temporal_errors.explained(self.temporal, conversation.id):
+                    transcript = await read_transcript(self.temporal, conversation.id, state.transcript)
                 carry = carry_over(state, transcript, origin=InRun(run_id=state.run_id))
                 if await conversation.latest_run() != state.run_id:
                     continue  # somebody else was quicker: the transcript has become longer
                 kept = {name: getattr(state.start, name) for name in ("model", "limits", "tenant")}
-                revived = start.model_copy(update={**kept, "carry": carry})
+                if stream is None:
+                    kept["stream"] = state.start.stream
+                if anew is None:
+                    kept["keep_open"] = state.start.keep_open
+                start = (anew or begin(agent=state.start.agent)).model_copy(update={**kept, "carry": carry})
             except NotFound:
-                revived = start
+                if anew is None:
+                    raise
+                start = anew
             else:
-                return conversation
+                return False
             try:
-                return await self._start(revived, id, agent)
+                await self._start(start, conversation.id, agent or start.agent)
             except AlreadyStarted:
                 continue  # somebody else was quicker: it runs now, and takes the message
+            return start.carry is not None
 
     @known_options("Client.run", InvalidSetting)
     async def run(

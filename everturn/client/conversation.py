@@ -56,10 +56,18 @@ class Conversation:
 
     # ------------------------------------------------------------ talking
 
-    async def send(self, message: MessageLike, *, message_id: str | None = None, stream: bool | None = None) -> None:
+    async def send(
+        self, message: MessageLike, *, message_id: str | None = None, stream: bool | None = None, revive: bool = False
+    ) -> bool:
         """Says something more. Returns once the server has it, whether or not a worker runs; the conversation takes it
         at its next turn boundary. With a `message_id`, it is safe to repeat. `stream`: whether its text is streamed
-        from now on (see `Client.start`); None leaves it as it is."""
+        from now on (see `Client.start`); None leaves it as it is.
+
+        Raises Ended for a conversation that is over. With `revive`, that is taken up again instead, with its
+        transcript, agent, model, limits and `keep_open`: whether it was is the result.
+        """
+        if revive:
+            return await self._client._deliver(self, message, message_id=message_id, stream=stream)
         message_id = uuid4().hex if message_id is None else message_id
         payload = message_payload(message, message_id=message_id, stream=stream)
         if size_of(payload) > LONG_MESSAGE_BYTES:
@@ -67,6 +75,7 @@ class Conversation:
         with self._explained():
             await self._handle.signal(names.MESSAGE, payload)
         self._sent.add(known_id(message_id))
+        return False
 
     async def reply(self) -> str:
         """The text of the final reply to all that was said so far; waits for it.

@@ -24,7 +24,6 @@ class Run:
     """The latest run of a conversation: its events are told one by one, and what came before as messages."""
 
     run_id: str
-    agent: str
     earlier: int
     """So many messages came before this run's own."""
     paused: bool
@@ -36,7 +35,7 @@ async def latest_run(client: Client, conversation_id: str) -> Run:
     start = await _start_of(client, conversation_id, run_id)
     carry = start.carry or CarryOver()
     earlier = carry.length + len(_behind(carry))
-    return Run(run_id=run_id, agent=start.agent, earlier=earlier, paused=carry.paused)
+    return Run(run_id=run_id, earlier=earlier, paused=carry.paused)
 
 
 class Pasts:

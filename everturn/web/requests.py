@@ -8,8 +8,6 @@ from pydantic import BaseModel, ConfigDict, JsonValue, StringConstraints
 
 from everturn.client.client import Client
 from everturn.client.conversation import Conversation
-from everturn.errors import Ended
-from everturn.web.earlier_events import latest_run
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=1000, pattern=r"^[^\x00-\x1f\x7f]+$")]
 By = Annotated[str, StringConstraints(max_length=200, strip_whitespace=True, pattern=r"^[^\x00-\x1f\x7f]*$")]
@@ -58,11 +56,8 @@ class MessageRequest(ConversationRequest):
     message_id: Name
 
     async def do(self, client: Client) -> dict[str, Any]:
-        try:
-            await client.conversation(self.conversation).send(self.text, message_id=self.message_id, stream=True)
-        except Ended:
-            agent = (await latest_run(client, self.conversation)).agent
-            await client.send(agent, self.text, id=self.conversation, message_id=self.message_id, stream=True)
+        conversation = client.conversation(self.conversation)
+        await conversation.send(self.text, message_id=self.message_id, stream=True, revive=True)
         return {"id": self.conversation}
 
 

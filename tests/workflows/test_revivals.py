@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from everturn import Client, Limits
-from everturn.errors import AlreadyStarted, ConversationError, NotFound, Refused
+from everturn.errors import AlreadyStarted, ConversationError, Ended, NotFound, Refused
 from everturn.testing import ScriptedModel
 from tests.support.agents import agent_on, hosting
 from tests.support.scripts import pages
@@ -26,6 +26,49 @@ async def test_its_limits_are_its_agents_and_not_the_defaults(client: Client, sc
             await client.send(agent, "And?", id=conversation.id)
             outcome = await conversation.outcome()
     assert (outcome.status, outcome.turns) == ("completed", 107)
+
+
+async def test_what_is_said_to_its_handle_takes_it_up_again_as_it_was(client: Client, scripted: Scripted) -> None:
+    agent = agent_on(scripted(["One.", "Two.", "Three."]))
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "1", keep_open=timedelta(minutes=5), limits=Limits(max_turns=7))
+        assert await conversation.reply() == "One."
+        assert await conversation.send("2", message_id="two", revive=True) is False
+        assert await conversation.reply() == "Two."
+        await conversation.close()
+        await conversation.outcome()
+        with pytest.raises(Ended, match=r"send\(\.\.\., revive=True\) takes it up again"):
+            await conversation.send("3")
+        assert await conversation.send("2", message_id="two", revive=True) is False
+        assert (await conversation.status()).state == "done"
+
+        assert await conversation.send("3", message_id="three", revive=True) is True
+        assert await conversation.send("3", message_id="three", revive=True) is False
+        assert await conversation.reply() == "Three."
+        assert (await conversation.status()).state == "idle"
+        start = (await conversation.state()).start
+        assert (start.agent, start.keep_open, start.limits) == (agent.name, 300.0, Limits(max_turns=7))
+        said = [message.text for message in await conversation.transcript() if message.role == "user"]
+        assert said == ["1", "2", "3"]
+        await conversation.close()
+
+
+async def test_nobody_is_revived_who_was_never_there(client: Client) -> None:
+    with pytest.raises(NotFound, match="There is no conversation 'nobody'"):
+        await client.conversation("nobody").send("Hello", revive=True)
+
+
+@pytest.mark.parametrize(("revived_with", "streams"), [(None, True), (False, False)])
+async def test_it_streams_as_it_did_unless_told_otherwise(
+    client: Client, scripted: Scripted, revived_with: bool | None, streams: bool
+) -> None:
+    agent = agent_on(scripted(["One.", "Two."]))
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "1", stream=True)
+        await conversation.outcome()
+        await client.send(agent, "2", id=conversation.id, stream=revived_with)
+        await conversation.outcome()
+        assert (await conversation.state()).start.stream is streams
 
 
 async def test_a_cursor_of_before_goes_on_through_it(client: Client, scripted: Scripted) -> None:
