@@ -83,6 +83,9 @@ MAX_DETAILS_BYTES = 64_000
 MAX_RESULT_BYTES = MAX_PAYLOAD_BYTES - MAX_INPUT_BYTES - MARGIN_BYTES
 """A result's texts, images and documents together. A person's decision stands beside them."""
 
+MAX_EDIT_BYTES = 20_000
+"""What the model is told, before a result, of the arguments and the note of the person who approved the call."""
+
 RUN_BYTES = 40_000_000
 """Of a run's 50 MB: what people send and the turn that follows have the rest."""
 

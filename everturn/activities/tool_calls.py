@@ -21,12 +21,12 @@ from everturn.activities.prefixes import Prefixes
 from everturn.activities.retries import told_in_the_end
 from everturn.activities.takeover import take_over
 from everturn.agent import Agent
-from everturn.cutting import Notice, bounded, result_fits
+from everturn.cutting import Notice, bounded, result_fits, shortened
 from everturn.errors import Retry
 from everturn.logs import get_logger
 from everturn.payloads import WORKERS_LOST, ToolRequest
 from everturn.records import ResultPart, Text, ToolResult
-from everturn.sizes import INLINE_BYTES, MAX_RESULT_BYTES, larger, size_of
+from everturn.sizes import INLINE_BYTES, MAX_EDIT_BYTES, MAX_RESULT_BYTES, larger, size_of
 from everturn.storage.artifacts import Artifacts
 from everturn.tools.read_result import READ_RESULT
 from everturn.tools.results import safe_error_text, to_json
@@ -203,7 +203,8 @@ def _edit_notice(request: ToolRequest) -> Content:
     by = f" by {decision.by}" if decision.by else ""
     edited = f" with other arguments: {to_json(decision.arguments)}" if decision.arguments is not None else ""
     note = f". Note: {decision.note}" if decision.note else ""
-    return (Text(text=f"[Approved{by}{edited}{note}]\n"),)
+    said = shortened(f"Approved{by}{edited}{note}", max_bytes=MAX_EDIT_BYTES)
+    return (Text(text=f"[{said}]\n"),)
 
 
 def _lost(tool: Tool, times: int) -> Content:

@@ -29,7 +29,7 @@ from everturn.sizes import (
 from everturn.workflows.approvals import LONGEST_SECONDS, MOST_REFUSED_EDITS, AppliedDecision, PendingApprovals, iso
 from everturn.workflows.early_decisions import EarlyDecisions
 from everturn.workflows.handlers import Handlers, Later
-from everturn.workflows.history_budget import left_in_run, too_full_for
+from everturn.workflows.history_budget import SMALL_BYTES, left_in_run, too_full_for
 
 
 class Commands:
@@ -213,6 +213,12 @@ class Commands:
         # They go into the tool's payload twice, and beside the model's own into the policy's.
         if (size := size_of(approval)) > MAX_INPUT_BYTES:
             return f"It has {size:,} bytes of JSON; the limit is {MAX_INPUT_BYTES:,}."
+        calls = len(self.approvals.undecided) if approval.call_id == names.EVERY_CALL else 1
+        if size * calls > max(MAX_INPUT_BYTES, SMALL_BYTES * calls):  # it goes along with each of them
+            return (
+                f"It has {size:,} bytes of JSON, and goes along with each of {calls} calls; the limit is "
+                f"{max(MAX_INPUT_BYTES // calls, SMALL_BYTES):,} then. Approve with less, or each call by itself."
+            )
         if approval.arguments is not None and (full := too_full_for(3 * size)):  # the tool's input has them twice
             return full
         return self.approvals.objection(approval.call_id, approving=True, expected=approval.expected)

@@ -55,17 +55,21 @@ class HistoryBudget:
 
     async def share(self, *, request: int, others: int, most: int = MAX_RESULT_BYTES, local: bool = False) -> int:
         """How many bytes a call's result may have; `others` will want some too. Waits if there are too few now."""
-        while self._in_task and self._in_task + request > TASK_BYTES:
-            await workflow.sleep(0.001, summary="the next workflow task")
+        await self.carry(request)
         if local:
-            left = TASK_BYTES - self._in_task - request - others * LEAST_BYTES
+            left = TASK_BYTES - self._in_task - others * LEAST_BYTES
             share = max(LEAST_BYTES, min(most, left, self._fair(request, others)))
-            self._carry(request + share)
+            self._carry(share)
             return share
-        self._carry(request)
         if self._promised and self._fair(request, others) < FAIR_BYTES:
             await workflow.wait_condition(lambda: not self._promised or self._fair(request, others) >= FAIR_BYTES)
         return max(LEAST_BYTES, min(most, self._fair(request, others)))
+
+    async def carry(self, size: int) -> None:
+        """Waits for a workflow task that can bring so many bytes more; they are to be sent right then."""
+        while self._in_task and self._in_task + size > TASK_BYTES:
+            await workflow.sleep(0.001, summary="the next workflow task")
+        self._carry(size)
 
     def _fair(self, request: int, others: int) -> int:
         return left_in_run() - sum(self._promised.values()) - request - others * LEAST_BYTES

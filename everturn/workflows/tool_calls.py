@@ -233,6 +233,7 @@ class OpenCalls:
 
         async def ask(hand_back_for: float | None) -> str:
             asked = check.model_copy(update={"hand_back_for": hand_back_for})
+            await self._budget.carry(size_of(asked))
             raw: RawValue | None = await workflow.execute_activity(
                 names.CHECK_DECISION, asked, result_type=RawValue, summary=summary, **check_options()
             )

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, field_validator
 
 from everturn import Client, Message, Text, tool
-from everturn.errors import Stalled
+from everturn.errors import Refused, Stalled
 from everturn.records import Document
 from everturn.sizes import MAX_INPUT_BYTES
 from everturn.testing import ScriptedModel, call, fail
+from everturn.workflows.commands import Commands
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
 from tests.support.histories import TWO_MIB, largest_payload, runs_of
-from tests.support.waiting import eventually, waiting
+from tests.support.transcripts import results_of
+from tests.support.waiting import busy_in, eventually, waiting
 
 Scripted = Callable[..., ScriptedModel]
 
@@ -152,3 +156,68 @@ async def test_a_conversation_that_is_closed_with_large_messages_can_be_revived(
     transcript: Sequence[Message] = await conversation.transcript()
     assert sum(message.role == "user" for message in transcript) == 8
     assert await largest_payload(client, conversation) < TWO_MIB
+
+
+async def test_a_large_word_on_each_of_many_calls_is_checked_and_goes_along(
+    client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They come in one workflow task, whose end has to fit a message of 4 MB."""
+    busy = busy_in(monkeypatch, Commands, "_resume_objection")
+
+    @tool(needs_approval=True)
+    def refund(number: int) -> str:
+        return f"refunded {number}"
+
+    calls = [call("refund", {"number": number}, id=f"c{number}") for number in range(14)]
+    agent = agent_on(scripted([calls, "Done."]), tools=[refund], approvers=lambda _, decision: decision.by == "ada")
+    note = "x" * (MAX_INPUT_BYTES - 1_000)
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Go")
+        await waiting(conversation, calls=14)
+        with pytest.raises(Refused, match="goes along with each of 14 calls; the limit is 28,571 then"):
+            await conversation.approve("*", note=note)
+        handle = client.temporal.get_workflow_handle(conversation.id)
+        await handle.signal("resume", {})
+        await eventually(busy.is_set)
+        words = [{"call_id": f"c{number}", "note": note, "by": "ada"} for number in range(14)]
+        await all_of(handle.signal("approve", word) for word in words)
+        assert await conversation.reply() == "Done."
+    results = results_of(await conversation.transcript())
+    assert [result.text.endswith(f"refunded {number}") for number, result in enumerate(results)] == [True] * 14
+    assert await largest_payload(client, conversation) < TWO_MIB
+
+
+@pytest.mark.parametrize("kind", WORST)
+async def test_an_outcome_has_what_was_not_answered(client: Client, scripted: Scripted, kind: str) -> None:
+    model = scripted([fail(400, "no")])
+    agent = agent_on(model)
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Hi")
+        with pytest.raises(Stalled):
+            await conversation.reply()
+        for _ in range(6):
+            await conversation.send(WORST[kind])
+        await client.temporal.get_workflow_handle(conversation.id).cancel()
+        outcome = await conversation.outcome()
+    assert outcome.status == "cancelled"
+    assert len(outcome.tail) == 7
+    assert await largest_payload(client, conversation) < TWO_MIB
+
+
+async def test_an_output_that_is_larger_than_its_text_is_refused_to_the_model(
+    client: Client, scripted: Scripted
+) -> None:
+    class Filled(BaseModel):
+        x: str
+
+        @field_validator("x")
+        @classmethod
+        def _long(cls, value: str) -> str:
+            return value * 300_000
+
+    model = scripted(['{"x": "aaa"}', '{"x": "aa"}', '{"x": "a"}'])
+    agent = agent_on(model, output=Filled)
+    async with hosting(client, agent):
+        outcome = await client.run(agent, "Go")
+    assert outcome.output == {"x": "a" * 300_000}
+    assert "has 900,008 bytes as JSON; the limit is 400,000" in json.dumps(model.requests[1]["messages"][-1])
