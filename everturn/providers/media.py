@@ -13,10 +13,10 @@ import binascii
 import mimetypes
 import re
 from base64 import b64decode, b64encode
-from contextlib import suppress
 from typing import Final, NamedTuple
 from urllib.parse import unquote_to_bytes, urlsplit
 
+from everturn.base64_text import as_base64
 from everturn.providers.base import placeholder
 from everturn.records import Document, Image
 
@@ -89,7 +89,6 @@ _TEXTUAL = re.compile(
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)((?:;[\w.+-]+=[^;,]*)*)(;base64)?", re.I)
 _SCHEMES: Final = ("http://", "https://", "gs://")
 """Of addresses that a provider can fetch, each its own; a file of this machine is none of theirs."""
-_URL_SAFE: Final = str.maketrans("-_", "+/", " \t\r\n")
 
 
 class Medium(NamedTuple):
@@ -109,7 +108,7 @@ def medium_of(part: Image | Document) -> Medium:
     elif part.url and not media_type:
         media_type = mimetypes.guess_type(_path(part.url))[0] or ""
     media_type = media_type.partition(";")[0].strip().lower()
-    return Medium(_SAME.get(media_type, media_type), data if data is None else _base64(data))
+    return Medium(_SAME.get(media_type, media_type), data if data is None else as_base64(data))
 
 
 def _inline(url: str) -> tuple[str, str] | None:
@@ -119,22 +118,6 @@ def _inline(url: str) -> tuple[str, str] | None:
     if found is None:
         return None
     return found[1], data if found[3] else b64encode(unquote_to_bytes(data)).decode()
-
-
-def _base64(data: str) -> str:
-    """The data as all providers read it: with no line breaks, the common alphabet and its padding; empty if it can't be
-    read."""
-    for mend in (str, _mended):
-        with suppress(binascii.Error, ValueError):
-            written = mend(data)
-            binascii.a2b_base64(written, strict_mode=True)
-            return written
-    return ""
-
-
-def _mended(data: str) -> str:
-    data = data.translate(_URL_SAFE).rstrip("=")
-    return data + "=" * (-len(data) % 4)
 
 
 def url_of(part: Image | Document) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from base64 import b64decode
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import fields, is_dataclass
 from functools import partial
@@ -14,6 +13,7 @@ from typing import Any
 from pydantic import BaseModel, PydanticUserError
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
+from everturn.base64_text import as_base64
 from everturn.content_blocks import parts_in, read_block, says_error
 from everturn.errors import Retry, ToolFailed
 from everturn.records import Document, Image, Text
@@ -185,17 +185,14 @@ def _part(value: Text | Image | Document | str) -> Text | Image | Document:
 
 
 def _checked(part: Image | Document) -> Image | Document:
-    if part.data is None:
+    if not part.data or (data := as_base64(part.data)) == part.data:
         return part
-    data = part.data if part.data.isalnum() else "".join(part.data.split())  # some encoders write lines
-    try:
-        b64decode(data, validate=True)
-    except ValueError as error:
+    if not data:
         raise TypeError(
-            f"The tool returned {_kind(part)} whose data is no base64 ({error}). Write "
+            f"The tool returned {_kind(part)} whose data is no base64. Write "
             f"{type(part).__name__}(data=base64.b64encode(...).decode(), media_type=...)."
-        ) from None
-    return part if data == part.data else part.model_copy(update={"data": data})
+        )
+    return part.model_copy(update={"data": data})
 
 
 def _kind(value: Any) -> str:

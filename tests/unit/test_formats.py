@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from openai.types.chat import ChatCompletionMessage
 from openai.types.responses import ResponseFunctionToolCall
 
+from everturn.base64_text import as_base64
 from everturn.formats import (
     from_anthropic,
     from_gemini,
@@ -277,10 +278,11 @@ def test_a_recorded_history_is_read_and_its_writing_is_stable(name: str) -> None
     messages = read(given)
     written = write(messages)
     assert write(read(written)) == written
-    # Nothing opaque is lost on the way: what was signed or encrypted is there, byte for byte.
+    # Nothing opaque is lost on the way: what was signed or encrypted is there, byte for byte. Pictures and documents
+    # are in the common alphabet.
     text = json.dumps(written, ensure_ascii=False)
     for secret in secrets_in(given):
-        assert secret in text
+        assert secret in text or as_base64(secret) in text
 
 
 def secrets_in(value: Any) -> list[str]:

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "everturn"
 
 BOTTOM_UP = """
-    errors names printable utf8 durations spelling markdown vendor_calls private_files logs settings sandbox
+    errors names printable utf8 base64_text durations spelling markdown vendor_calls private_files logs settings sandbox
     records models plans packing prices
     carryover waiting sizes payloads cutting outcomes events storage state temporal_errors namespace history
     formats content_blocks tools agent loading

@@ -196,7 +196,7 @@ def test_a_result_of_mcps_without_content_is_what_it_says() -> None:
 
 
 @pytest.mark.parametrize("kind", [Image, Document])
-@pytest.mark.parametrize("data", ["not base64!", "aGk", "data:image/png;base64,aGk=", "caf\u00e9"])
+@pytest.mark.parametrize("data", ["not base64!", "aGVsb", "data:image/png;base64,aGk=", "caf\u00e9"])
 def test_a_picture_whose_data_is_no_base64_is_the_tools_fault_and_stays_out_of_the_transcript(
     kind: type[Image] | type[Document], data: str
 ) -> None:
@@ -207,8 +207,10 @@ def test_a_picture_whose_data_is_no_base64_is_the_tools_fault_and_stays_out_of_t
         assert data not in str(caught.value)
 
 
-def test_base64_in_lines_is_joined() -> None:
-    assert to_parts(Image(data="aG\r\nk=\n", media_type="image/png")) == (IMAGE,)
+@pytest.mark.parametrize(("data", "common"), [("aG\r\nk=\n", "aGk="), ("aGk", "aGk="), ("-_-_", "+/+/")])
+def test_base64_is_written_as_everybody_reads_it(data: str, common: str) -> None:
+    expected = Image(data=common, media_type="image/png")
+    assert to_parts(Image(data=data, media_type="image/png")) == (expected,)
 
 
 @pytest.mark.parametrize(

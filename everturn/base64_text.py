@@ -1,0 +1,24 @@
+"""Base64 as everybody reads it, of what tools and providers write as such."""
+
+from __future__ import annotations
+
+import binascii
+from contextlib import suppress
+from typing import Final
+
+_COMMON: Final = str.maketrans("-_", "+/", " \t\r\n")
+
+
+def as_base64(data: str) -> str:
+    """The data with no line breaks, the common alphabet and its padding; empty if it can't be read."""
+    for mend in (str, _mended):
+        with suppress(binascii.Error, ValueError):
+            written = mend(data)
+            binascii.a2b_base64(written, strict_mode=True)
+            return written
+    return ""
+
+
+def _mended(data: str) -> str:
+    data = data.translate(_COMMON).rstrip("=")
+    return data + "=" * (-len(data) % 4)
