@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -160,6 +161,17 @@ def test_arrows_point_one_way(room: str) -> None:
         if found.name.startswith("everturn.") and found.room not in below and (room, found.room) not in EXCEPTIONS
     ]
     assert not wrong, "\n".join(wrong)
+
+
+def test_the_map_has_the_folders_in_this_order() -> None:
+    page = (ROOT / "docs/architecture.md").read_text()
+    section = page.partition("## The folders")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (`.+?`) \|", section, re.M)
+    places = [
+        ORDER.index(name.removesuffix("/").removesuffix(".py")) for row in rows for name in row.strip("`").split("` `")
+    ]
+    assert len(places) > 20
+    assert places == sorted(places)
 
 
 def test_every_exception_is_still_one() -> None:
