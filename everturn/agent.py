@@ -68,7 +68,7 @@ class Agent:
     limits: Limits
     patience: Patience
     fallback_models: tuple[Model, ...]
-    """Asked in this order where `model` can't be had: what retries don't cure, or patience at its end."""
+    """Asked in this order if `model` can't be had: what retries don't cure, or patience at its end."""
     compaction: Compaction | None
     """How the model is shown a transcript that nears its window; None: whole."""
     approvals: Approvals
@@ -160,12 +160,12 @@ class Agent:
         )
 
     def tool(self, name: str) -> Tool | None:
-        """The tool of this name; None where the agent has none, for models make names up."""
+        """The tool of this name; None if the agent has none, for models make names up."""
         by_name: dict[str, Tool] = vars(self)["_by_name"]
         return by_name.get(name)
 
     def with_tools(self, *more: Tool) -> Agent:
-        """The same agent with more tools. Raises InvalidAgent where a name is taken."""
+        """The same agent with more tools. Raises InvalidAgent if a name is taken."""
         for item in more:
             if self.tool(item.name):
                 raise InvalidAgent(
@@ -184,7 +184,7 @@ class Agent:
 
 
 def with_sub_agents(agents: Iterable[Agent], *, of: str = "") -> dict[str, Agent]:
-    """The agents and all that are their tools, by name. Raises InvalidAgent where two share one: conversations find
+    """The agents and all that are their tools, by name. Raises InvalidAgent if two share one: conversations find
     their agent by it. `of`: the name of the agent whose tools they are to be."""
     by_name: dict[str, Agent] = {}
     todo = list(agents)

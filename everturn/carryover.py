@@ -22,16 +22,16 @@ class WorkerFacts(Record):
     model: str = ""
     """`provider:name`, as the agent has it."""
     limits: dict[str, JsonValue] = Field(default_factory=dict)
-    """The agent's Limits, where they differ from the defaults."""
+    """The agent's Limits, if they differ from the defaults."""
     indexed: bool = False
     """The namespace has everturn's search attributes."""
     retention: float | None = None
-    """Seconds for which the namespace keeps the history of a run that is over; None where that is not known."""
+    """Seconds for which the namespace keeps the history of a run that is over; None if that is not known."""
 
     @field_validator("limits")
     @classmethod
     def _read_now(cls, limits: dict[str, JsonValue]) -> dict[str, JsonValue]:
-        """Here, where what can't be read stalls the conversation. Names that this code lacks are another version's."""
+        """Here, as what can't be read stalls the conversation. Names that this code lacks are another version's."""
         try:
             Limits(**{name: value for name, value in limits.items() if name in Limits.model_fields})
         except InvalidSetting as error:
@@ -47,12 +47,12 @@ class Packed(Record):
 
 
 class InRun(Record):
-    """Messages that stand in the history of an earlier run, or before it."""
+    """Messages that are in the history of an earlier run, or before it."""
 
     kind: Literal["in_run"] = "in_run"
     run_id: str
     conversation_id: str = ""
-    """Of the run; empty where it is the conversation's own."""
+    """Of the run; empty if it is the conversation's own."""
 
 
 Earlier = Annotated[Packed | InRun, Field(discriminator="kind")]
@@ -104,7 +104,7 @@ class OpenReply(Record):
     results: tuple[ToolResult, ...] = ()
     """Of the others."""
     told: tuple[str, ...] = ()
-    """The calls in `results` whose results stand in events of a run before, too."""
+    """The calls in `results` whose results are in events of a run before, too."""
     refused_edits: int = 0
     """Arguments that people put in, and that did not fit."""
     limit: str | None = None
@@ -128,16 +128,16 @@ class CarryOver(Record):
     earlier: Earlier | None = None
     """Where the first `length` messages are: the prefix that the model has seen."""
     keep_by: float | None = None
-    """Seconds since 1970: by then, what stands in earlier runs is brought into the current one."""
+    """Seconds since 1970: by then, what is in earlier runs is brought into the current one."""
     origin: InRun | None = None
     """The run that this conversation was forked from, or revived from."""
     length: int = 0
     digest: str = ""
-    """Of the prefix; empty where none is known."""
+    """Of the prefix; empty if none is known."""
     unseen: tuple[Message, ...] = ()
-    """What comes behind the prefix: results that no model has seen yet."""
+    """What comes after the prefix: results that no model has seen yet."""
     told: tuple[str, ...] = ()
-    """The calls in `unseen` whose results stand in events of a run before, too."""
+    """The calls in `unseen` whose results are in events of a run before, too."""
     owed: bool = False
     """The run ended in the middle of an answer: the next one goes on with it."""
     open: OpenReply | None = None
@@ -150,7 +150,7 @@ class CarryOver(Record):
     usage: Usage = Usage()
     cost_usd: float | None = 0.0
     last_text: str = ""
-    """What the model said last; shortened where it is long."""
+    """What the model said last; shortened if it is long."""
     started_at: float | None = None
     """When the conversation began: seconds since 1970."""
     facts: WorkerFacts | None = None

@@ -239,7 +239,7 @@ class Endpoint:
     options: dict[str, Any] = field(repr=False)
     """For temporalio's `Client.connect(**options)`. May hold an API key: never print it."""
     server: DevServer | None = None
-    """None where TEMPORAL_ADDRESS or TEMPORAL_PROFILE named one, and nothing was started."""
+    """None if TEMPORAL_ADDRESS or TEMPORAL_PROFILE named one, and nothing was started."""
 
     @property
     def address(self) -> str:
@@ -254,7 +254,7 @@ class Endpoint:
 
     @property
     def ui_url(self) -> str | None:
-        """Where the Web UI is; None where we did not start it."""
+        """Where the Web UI is; None if we did not start it."""
         return self.server.ui_url if self.server else None
 
 

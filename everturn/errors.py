@@ -88,7 +88,7 @@ class ProviderError(EverturnError):
     """A model call that failed.
 
     `retry`: whether the same request can succeed later. `retry_after`: seconds that the provider asks for, None
-    where it does not say. `status`: the HTTP status, None without one. `request_id`: the provider's name for the
+    if it does not say. `status`: the HTTP status, None without one. `request_id`: the provider's name for the
     request, for its support.
     """
 

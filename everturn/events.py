@@ -13,7 +13,7 @@ from everturn.records import Message, Outcome, Record, ToolCall, ToolResult, Usa
 
 class _Event(Record):
     cursor: str = ""
-    """Where it stands: `events(since=cursor)` goes on behind it."""
+    """Its place: `events(since=cursor)` goes on after it."""
     at: str = ""
     """The server's time: ISO 8601, UTC."""
 
@@ -77,7 +77,7 @@ class ToolCalled(_Event):
     turn: int
     call: ToolCall
     refused: str | None = None
-    """What the model is told, where the call can't run as it stands."""
+    """What the model is told, if the call can't run as it is."""
 
 
 class ApprovalRequested(_Event):
@@ -205,7 +205,7 @@ class Switched(_Event):
 
 
 class Done(_Event):
-    """The end; `outcome` is None where the workflow failed or was terminated, and `why` says so."""
+    """The end; `outcome` is None if the workflow failed or was terminated, and `why` says so."""
 
     kind: Literal["done"] = "done"
     outcome: Outcome | None = None

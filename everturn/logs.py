@@ -116,7 +116,7 @@ def _as_record(_: Any, __: str, facts: Any) -> tuple[tuple[str], dict[str, Any]]
     exc_info = facts.pop("exc_info", None)
     event = str(facts.pop("event", ""))
     message = " ".join([event, *(f"{name}={value!r}" for name, value in facts.items())])
-    # The message is no format string: %-signs in it are only expanded where there are arguments, and there are none.
+    # The message is no format string: %-signs in it are only expanded if there are arguments, and there are none.
     return (message,), {"exc_info": exc_info, "extra": {"everturn": {"event": event, **facts}}}
 
 
@@ -215,7 +215,7 @@ def names_a_secret(variable: str) -> bool:
 
 
 def _scrub(_: Any, __: str, line: Any) -> str:
-    """The last step: no value of a secret environment variable leaves, wherever in the line it stands."""
+    """The last step: no value of a secret environment variable leaves, wherever in the line it is."""
     # Read anew for each line: a user's file may load its keys after the logs were configured.
     for name in os.environ:
         if names_a_secret(name):

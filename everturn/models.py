@@ -17,7 +17,7 @@ PROVIDERS = (
     *("openai", "openai-chat", "anthropic", "groq", "mistral", "deepseek", "moonshot", "huggingface", "openrouter"),
     *("xai", "ollama", "vllm", "azure", "google", "openresponses", "scripted"),
 )
-"""What may stand before a model's colon. What each of them means stands in `providers.catalog`."""
+"""What may be before a model's colon. What each of them means is in `providers.catalog`."""
 
 _VARIABLE = re.compile(r"(?!sk_|gsk_|hf_|AIza)[A-Za-z_][A-Za-z0-9_]*")
 """Of an environment variable, and not of the keys that could be one."""
@@ -68,7 +68,7 @@ class Setting(BaseModel, metaclass=_Written):
 
 
 class Model(Setting):
-    """A model by `provider:name`, with another address or key where the provider's own won't do.
+    """A model by `provider:name`, with another address or key if the provider's own won't do.
 
     `key_env` names the environment variable that holds the key, on the worker. Keys themselves never go in here.
     """
@@ -98,7 +98,7 @@ class Model(Setting):
 
     @property
     def provider(self) -> str:
-        """What stands before the colon."""
+        """What is before the colon."""
         return self.name.partition(":")[0]
 
     @property
@@ -125,10 +125,10 @@ class ModelSettings(Setting):
     """How the model is asked. What is None is not sent, and the provider's default holds."""
 
     max_output_tokens: int | None = Field(default=None, ge=1)
-    """Of one reply, reasoning included where the provider counts it."""
+    """Of one reply, reasoning included if the provider counts it."""
     temperature: float | None = None
     reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
-    """Where the provider has other levels, the nearest one; where it has none, left out with a warning."""
+    """If the provider has other levels, the nearest one; if it has none, left out with a warning."""
     tool_choice: str | None = None
     """'auto', 'none', 'required', or a tool's name."""
     parallel_calls: bool | None = None
@@ -138,7 +138,7 @@ class ModelSettings(Setting):
     stream: bool = True
     """Asks for the reply piece by piece. The transcript is the same either way."""
     cache: bool = True
-    """Lets the provider keep the prompt's stable prefix for the next turn, where it has to be told to."""
+    """Lets the provider keep the prompt's stable prefix for the next turn, if it has to be told to."""
     extra: dict[str, JsonValue] = Field(default_factory=dict)
     """Put into the request's body as it is."""
 
@@ -153,7 +153,7 @@ class Limits(Setting):
     max_total_tokens: int | None = Field(default=None, ge=1)
     """Input and output of all turns together."""
     max_cost_usd: float | None = Field(default=None, gt=0)
-    """By the price list of the extra `prices`. Holds nothing where a model's price is not known."""
+    """By the price list of the extra `prices`. Holds nothing if a model's price is not known."""
     max_duration: timedelta | None = None
     """Since the conversation's start, the time that it waited for people included."""
     conclude: bool = True

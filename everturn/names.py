@@ -104,7 +104,7 @@ REMINDER: Final = "reminder of "
 """How the summary of the timer begins that reminds of a call before it expires; the call_id follows."""
 
 THE_CLOCK: Final = "the clock"
-"""Who decided, where a call expired."""
+"""Who decided, if a call expired."""
 
 EVERY_CALL: Final = "*"
 """As a call_id: every call that waits now."""

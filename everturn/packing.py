@@ -23,7 +23,7 @@ def pack(messages: Sequence[Message]) -> str:
 
 
 def unpack(data: str) -> tuple[Message, ...]:
-    """The messages again; raises ValueError where `data` is not what `pack` made."""
+    """The messages again; raises ValueError if `data` is not what `pack` made."""
     try:
         inflate = zlib.decompressobj()
         written = inflate.decompress(b64decode(data, validate=True), MAX_UNPACKED_BYTES)

@@ -47,7 +47,7 @@ class Start(Record):
     """Somebody follows the text as it is written: see Streamed."""
     tenant: str | None = Field(default=None, max_length=MAX_NAME_CHARS)
     caller: Caller | None = None
-    """What this conversation answers, where its agent is another agent's tool."""
+    """What this conversation answers, if its agent is another agent's tool."""
     carry: CarryOver | None = None
 
     _flat = field_validator("message", mode="before")(flat)
@@ -88,7 +88,7 @@ class WaitingCall(Record):
     since: str = ""
     """ISO 8601, UTC."""
     expires_at: str | None = None
-    """ISO 8601, UTC; None where it waits as long as it takes."""
+    """ISO 8601, UTC; None if it waits as long as it takes."""
 
 
 class AskedAgent(Record):
@@ -112,7 +112,7 @@ class Status(Record):
     usage: Usage = Usage()
     """So far."""
     cost_usd: float | None = None
-    """So far; None where a price is not known."""
+    """So far; None if a price is not known."""
     cause: str | None = None
     """While it is stalled: why. While it runs: what it waits for, if no worker hosts its agent or has its tool."""
     cure: str | None = None
@@ -160,7 +160,7 @@ class Approve(Record):
     call_id: str
     arguments: dict[str, JsonValue] | None = None
     expected: dict[str, JsonValue] | None = None
-    """The arguments that the person saw: refused where the call's are others."""
+    """The arguments that the person saw: refused if the call's are others."""
     note: str | None = None
     by: str = ""
 
@@ -174,7 +174,7 @@ class Deny(Record):
 
 
 class Answer(Record):
-    """`answer`: the result, in the tool's place. `parts` instead of `content` where it is more than text or JSON."""
+    """`answer`: the result, in the tool's place. `parts` instead of `content` if it is more than text or JSON."""
 
     call_id: str
     content: JsonValue = None
@@ -222,7 +222,7 @@ class ModelRequest(Record):
     turn: int
     position: int = 0
     digest: str = ""
-    """Of the prefix: a hash chained over its messages. Empty for an empty prefix, or where none is known."""
+    """Of the prefix: a hash chained over its messages. Empty for an empty prefix, or if none is known."""
     delta: tuple[Message, ...] = ()
     named: tuple[str, ...] = ()
     """Calls whose results are too large to be here again: their tool activities' own events hold the content."""
@@ -235,7 +235,7 @@ class ModelRequest(Record):
     stream: bool = False
     """Its text is followed as it is written."""
     calls_left: int | None = None
-    """How many tool calls its reply may make, where the conversation limits them; None: as the agent says."""
+    """How many tool calls its reply may make, if the conversation limits them; None: as the agent says."""
     hand_back_for: float | None = None
     """Seconds for which workers that do not host the agent hand it back, for another one to take. None: for a few, and
     then the conversation is told, which asks again with all its patience."""
@@ -254,7 +254,7 @@ class Streamed(Record):
     pieces: tuple[tuple[Literal["text", "thinking"], str], ...] = ()
 
     def behind(self, position: int) -> list[tuple[Literal["text", "thinking"], str]]:
-        """What comes behind so many characters; nothing where a part of that is not here any more."""
+        """What comes after so many characters; nothing if a part of that is not here any more."""
         skip = position - self.at
         behind = []
         for kind, text in self.pieces if skip >= 0 else ():
@@ -275,19 +275,19 @@ class ModelReply(Record):
     """Of the transcript with this reply."""
     usage: Usage = Usage()
     cost_usd: float | None = None
-    """None where the price is not known."""
+    """None if the price is not known."""
     details: dict[str, JsonValue] = Field(default_factory=dict)
     """Reply.details; what is over 64 KB is left out, and named in `left_out`."""
     output: JsonValue = None
-    """A final reply as the agent's `output` type; None where it has none, or where the reply does not fit it."""
+    """A final reply as the agent's `output` type; None if it has none, or if the reply does not fit it."""
     output_problem: str | None = None
     """What is wrong with a final reply that does not fit the agent's `output` type, for the model to mend."""
     view: View | None = None
-    """How the transcript is to be shown from now on; None where nothing changes."""
+    """How the transcript is to be shown from now on; None if nothing changes."""
     summary_due: bool = False
     """It nears the model's window, and trimming no longer helps."""
     facts: WorkerFacts | None = None
-    """Sent when a worker meets the conversation; None where what it said before still holds."""
+    """Sent when a worker meets the conversation; None if what it said before still holds."""
 
     @property
     def stopped(self) -> Stop:
@@ -311,7 +311,7 @@ class ToolRequest(Record):
     call_id: str
     arguments: dict[str, JsonValue] = Field(default_factory=dict)
     decision: Decision | None = None
-    """A human's approval, where one was asked for."""
+    """A human's approval, if one was asked for."""
     room: int | None = None
     """How many bytes the result may have; None: as many as any."""
     chain_id: str = ""

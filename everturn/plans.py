@@ -33,7 +33,7 @@ class Expiry(Record):
 
 
 class RunTool(Record):
-    """Plan for a call: run the tool, after a human's approval where `approval` says why."""
+    """Plan for a call: run the tool, after a human's approval if `approval` says why."""
 
     kind: Literal["run"] = "run"
     call_id: str
@@ -59,7 +59,7 @@ class AwaitAnswer(Record):
 
 
 class RefuseCall(Record):
-    """Plan for a call: it can't run as it stands, and this is what the model is told."""
+    """Plan for a call: it can't run as it is, and this is what the model is told."""
 
     kind: Literal["refuse"] = "refuse"
     call_id: str

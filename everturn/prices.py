@@ -1,7 +1,7 @@
 """What a model turn cost, by the price list of genai-prices (the extra `everturn[prices]`).
 
 A price that is not known is None and never 0: of a local model, of a model that the list does not have, of a server
-of one's own behind `base_url`, and of everything where the list is not installed.
+of one's own behind `base_url`, and of everything if the list is not installed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _ANYBODYS = frozenset({"openai-chat"})
 
 
 def cost_usd(model: Model, usage: Usage) -> float | None:
-    """What `usage` cost, in US dollars at today's prices; None where the price is not known."""
+    """What `usage` cost, in US dollars at today's prices; None if the price is not known."""
     listed, name = _PRICED_AS.get(model.provider), model.model
     if listed is None or (model.base_url and model.provider in _ANYBODYS):
         return None
@@ -69,7 +69,7 @@ def _price() -> Callable[[str, str, Usage], float | None] | None:
         counted: dict[str, Any] = {
             "input_tokens": usage.input_tokens,
             "output_tokens": usage.output_tokens,
-            # Left out where there are none, for the list does not price every kind for every model.
+            # Left out if there are none, for the list does not price every kind for every model.
             **({"cache_read_tokens": usage.cached_tokens} if usage.cached_tokens else {}),
             **({"cache_write_tokens": usage.cache_write_tokens} if usage.cache_write_tokens else {}),
         }

@@ -94,7 +94,7 @@ class Document(PartRecord):
     media_type: str | None = None
     """Such as 'application/pdf'; needed with `data`."""
     name: str = ""
-    """The file's name, where the model is to know it."""
+    """The file's name, if the model is to know it."""
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
@@ -106,7 +106,7 @@ class Document(PartRecord):
 
 
 class Thinking(PartRecord):
-    """What the model thought, where its provider shows it. Only the provider that made it may see it again."""
+    """What the model thought, if its provider shows it. Only the provider that made it may see it again."""
 
     kind: Literal["thinking"] = "thinking"
     text: str
@@ -123,9 +123,9 @@ class ToolCall(PartRecord):
     arguments: dict[str, JsonValue] = Field(default_factory=dict)
     """As the model gave them, before any validation."""
     provider_id: str | None = None
-    """The id as the provider gave it, kept only where it had to be replaced."""
+    """The id as the provider gave it, kept only if it had to be replaced."""
     unparsed: str | None = None
-    """The argument text as received, kept only where it is not a JSON object."""
+    """The argument text as received, kept only if it is not a JSON object."""
 
     @classmethod
     def parse(cls, given: object) -> ToolCall:
@@ -133,7 +133,7 @@ class ToolCall(PartRecord):
 
         Takes OpenAI's Chat and Responses calls (a custom tool's text becomes the argument `input`), Anthropic's
         tool_use and server_tool_use, Gemini's functionCall (the part, or what is in it), a dict of `name` and
-        `arguments` (or `args`, `input`, `parameters`), and a ToolCall. Where the vendor gives no id, one is made up.
+        `arguments` (or `args`, `input`, `parameters`), and a ToolCall. If the vendor gives no id, one is made up.
         Raises TypeError, naming what it got, for anything else.
         """
         if isinstance(given, ToolCall):
@@ -159,7 +159,7 @@ class Decision(Record):
     """When the conversation took it: ISO 8601, UTC."""
     note: str | None = None
     arguments: dict[str, JsonValue] | None = None
-    """The arguments that the human put in place of the model's; None where they were left alone."""
+    """The arguments that the human put in place of the model's; None if they were left alone."""
 
     @property
     def is_told(self) -> bool:
@@ -181,7 +181,7 @@ class ToolResult(PartRecord):
     is_error: bool = False
     """The tool failed, or did not run: the content says why."""
     decision: Decision | None = None
-    """The person's word on the call, where there was one."""
+    """The person's word on the call, if there was one."""
 
     @property
     def text(self) -> str:
@@ -226,11 +226,11 @@ class Message(Record):
     parts: tuple[Part, ...]
     """Of the kinds Text, Image, Document, Thinking, ToolCall, ToolResult, ServerToolUse and Opaque."""
     author: str = ""
-    """Who wrote a user's message, where it was not a user: 'everturn'."""
+    """Who wrote a user's message, if it was not a user: 'everturn'."""
     summary: bool = False
     """It sums up what came before, and the model is shown it in the place of that."""
     provider: str = ""
-    """Who made an assistant's message, such as 'anthropic'; only set where a part holds what nobody else may see:
+    """Who made an assistant's message, such as 'anthropic'; only set if a part holds what nobody else may see:
     thinking, opaque parts, the provider's own tools, or an `extra`."""
 
     @classmethod
@@ -305,7 +305,7 @@ class Reply(Record):
     response_id: str | None = None
     """The provider's name for the reply."""
     details: dict[str, JsonValue] = Field(default_factory=dict)
-    """What the provider says of the reply as a whole: `model`, where another one answered than was asked for,
+    """What the provider says of the reply as a whole: `model`, if another one answered than was asked for,
     `service_tier`, and under its own names why it was refused or filtered, and logprobs that were asked for."""
 
     @property
@@ -342,9 +342,9 @@ class Outcome(Record):
     usage: Usage = Usage()
     """Of all turns together."""
     cost_usd: float | None = None
-    """None where a price is not known."""
+    """None if a price is not known."""
     reason: str | None = None
-    """Why it ended, where it did not simply complete."""
+    """Why it ended, if it did not simply complete."""
     tail: tuple[Message, ...] = ()
     """What came after the last model turn and no model has seen: the results of calls that were cut short."""
 

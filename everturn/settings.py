@@ -122,7 +122,7 @@ def connect_options() -> ConnectOptions:
             f"Temporal's settings name the file {error.filename!r}, which can't be read: {error.strerror}."
         ) from None
     except RuntimeError as error:
-        # The first line only: the next ones quote the file, where the API key may stand.
+        # The first line only: the next ones quote the file, where the API key may be.
         reason = str(error).partition("\n")[0]
         raise InvalidSetting(
             f"Temporal's settings can't be read: {reason}.", cure="Look at TEMPORAL_PROFILE and TEMPORAL_CONFIG_FILE."

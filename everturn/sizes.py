@@ -81,7 +81,7 @@ MAX_DETAILS_BYTES = 64_000
 # ---------------------------------------------------------------- tool calls
 
 MAX_RESULT_BYTES = MAX_PAYLOAD_BYTES - MAX_INPUT_BYTES - MARGIN_BYTES
-"""A result's texts, images and documents together. A person's decision stands beside them."""
+"""A result's texts, images and documents together. A person's decision comes beside them."""
 
 MAX_EDIT_BYTES = 20_000
 """What the model is told, before a result, of the arguments and the note of the person who approved the call."""

@@ -37,21 +37,21 @@ ARGUMENTS = ("args", "arguments", "input", "parameters")
 
 _BESIDE = frozenset({"type", "id", "call_id", "name", "_meta", "partialArgs", "partial_args", "willContinue"})
 _BESIDE |= {"will_continue", *ARGUMENTS}
-"""What may stand in a call that does not say what it is. With anything else in it, it is something else."""
+"""What may be in a call that does not say what it is. With anything else in it, it is something else."""
 
 _MAX_SHOWN = 120
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """`arguments`: the JSON object, or None where `unparsed`, the text as received, holds none."""
+    """`arguments`: the JSON object, or None if `unparsed`, the text as received, holds none."""
 
     id: str | None
     name: str
     arguments: dict[str, Any] | None
     unparsed: str | None = None
     extra: dict[str, Any] = field(default_factory=dict)
-    """What stood beside the call, by the vendor's names; `type` where it is not the usual one."""
+    """What was beside the call, by the vendor's names; `type` if it is not the usual one."""
 
 
 def read_call(given: object) -> Call:
@@ -83,7 +83,7 @@ def read_call(given: object) -> Call:
 
 
 def read_arguments(given: object) -> tuple[dict[str, Any] | None, str | None]:
-    """A JSON object from an object or from text; where the text holds none, None and the text."""
+    """A JSON object from an object or from text; if the text holds none, None and the text."""
     if given is None or (isinstance(given, str) and not given.strip()):
         return {}, None
     if isinstance(given, str):

@@ -30,7 +30,7 @@ class Approvers:
 
     @activity.defn(name=names.CHECK_DECISION)
     async def check_decision(self, check: DecisionCheck) -> str:
-        """Why the person may not decide; empty where they may. A policy that fails lets nobody decide."""
+        """Why the person may not decide; empty if they may. A policy that fails lets nobody decide."""
         agent = agent_of(self._agents, check)
         if agent.approvers is None:
             return ""

@@ -1,7 +1,7 @@
 """What the model is shown of a transcript that nears its window. Pure functions.
 
 The transcript itself stays whole: a view only says how it is shown. First old tool results become notices; then what is
-old becomes a summary, which a model turn writes and which stands in the transcript as a message of its own.
+old becomes a summary, which a model turn writes and which is in the transcript as a message of its own.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def due(usage: Usage, wanted: Compaction | None) -> bool:
 
 
 def trimmed_view(messages: Sequence[Message], view: View | None, wanted: Compaction) -> View | None:
-    """A view with more results trimmed; None where that would not change what is shown."""
+    """A view with more results trimmed; None if that would not change what is shown."""
     view = view or View()
     keep_from = _boundary(messages, wanted)
     longer = view.model_copy(update={"trim_before": max(view.trim_before, keep_from)})
@@ -57,7 +57,7 @@ def trimmed_view(messages: Sequence[Message], view: View | None, wanted: Compact
 
 
 def to_summarise(messages: Sequence[Message], view: View | None, wanted: Compaction) -> tuple[list[Message], int]:
-    """What the summary is to be written of, and where the messages begin that stay; nothing where all is to stay."""
+    """What the summary is to be written of, and where the messages begin that stay; nothing if all is to stay."""
     view, keep_from = view or View(), _boundary(messages, wanted)
     old = [(place, message) for place, message in _seen(messages, view) if not keep_from <= place < len(messages)]
     if not any(place < len(messages) for place, _ in old):
@@ -70,7 +70,7 @@ def _boundary(messages: Sequence[Message], wanted: Compaction) -> int:
     """Where the last messages begin that stay as they are; never between calls and their results."""
     said = [place for place, message in enumerate(messages) if not message.summary]
     first = max(0, len(said) - wanted.keep_messages)
-    # Calls and their results can have a summary between them: in `said`, they stand side by side.
+    # Calls and their results can have a summary between them: in `said`, they are side by side.
     while first > 0 and messages[said[first]].role == "tool":
         first -= 1
     return said[first] if said else 0

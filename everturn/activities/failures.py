@@ -38,7 +38,7 @@ SPENT = "everturn_spent_seconds"
 
 
 def final(error: EverturnError, *, fallback: str | None = None, too_long: bool = False) -> ApplicationError:
-    """No retry: the conversation goes on with the `fallback` model, or shows the model less where it was `too_long`;
+    """No retry: the conversation goes on with the `fallback` model, or shows the model less if it was `too_long`;
     without either it stalls with this cause and cure."""
     details: dict[str, Any] = {"cure": error.cure}
     details |= {"too_long": True} if too_long else {"fallback": fallback} if fallback else {}
@@ -46,7 +46,7 @@ def final(error: EverturnError, *, fallback: str | None = None, too_long: bool =
 
 
 def of_provider(error: ProviderError, patience: Patience, *, fallback: str | None) -> ApplicationError:
-    """A retry after the delay that the provider asks for, or ours; final where none helps or patience runs out."""
+    """A retry after the delay that the provider asks for, or ours; final if none helps or patience runs out."""
     if not error.retry:
         return final(error, fallback=fallback)
     attempt = activity.info().attempt

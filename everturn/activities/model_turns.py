@@ -130,7 +130,7 @@ class ModelTurns:
 
     @activity.defn(name=names.EXTEND_PREFIX)
     async def extend_prefix(self, request: ModelRequest) -> str:
-        """The digest of the prefix followed by the delta. No model is asked: the next run begins behind both."""
+        """The digest of the prefix followed by the delta. No model is asked: the next run begins after both."""
         with self._heartbeats.beating():
             await take_over()
             request, prefix, delta = await self._messages(request)
@@ -294,7 +294,7 @@ def _model(agent: Agent, request: ModelRequest) -> Model:
 
 
 def _fallback(agent: Agent, failed: Model) -> str | None:
-    """The name of the next model in line; None behind the last one, and for a model that is not in line."""
+    """The name of the next model in line; None after the last one, and for a model that is not in line."""
     line = [agent.model.name, *(model.name for model in agent.fallback_models)]
     behind = line[line.index(failed.name) + 1 :] if failed.name in line else []
     return behind[0] if behind else None
@@ -324,7 +324,7 @@ async def _output(agent: Agent, reply: Reply) -> tuple[JsonValue, str | None]:
 def _next_view(
     agent: Agent, request: ModelRequest, messages: Sequence[Message], usage: Usage
 ) -> tuple[View | None, bool]:
-    """How the transcript is to be shown next, where that changes; and whether only a summary would help."""
+    """How the transcript is to be shown next, if that changes; and whether only a summary would help."""
     wanted = agent.compaction
     if wanted is None or not compaction.due(usage, wanted):
         return None, False

@@ -21,7 +21,7 @@ MESSAGE_OVERHEAD_BYTES, PART_OVERHEAD_BYTES = 500, 1_000
 
 @dataclass(eq=False, slots=True)
 class _Node:
-    """The messages of a turn, behind those of its parent: conversations that begin alike share what they share."""
+    """The messages of a turn, after those of its parent: conversations that begin alike share what they share."""
 
     digest: str
     parent: _Node | None
@@ -69,7 +69,7 @@ class Prefixes:
         return digest in self._nodes
 
     def find(self, digest: str, length: int) -> Sequence[Message] | None:
-        """The prefix with this digest; None where it is not remembered."""
+        """The prefix with this digest; None if it is not remembered."""
         if length == 0:
             return ()
         node = self._nodes.get(digest)
@@ -140,7 +140,7 @@ class Prefixes:
             if entry := self._results.pop((run_id, call_id), None):
                 self.bytes -= entry.bytes
 
-    # ------------------------------------------------------------ bounds
+    # ------------------------------------------------------------ limits
 
     def clear(self) -> None:
         self._nodes.clear()

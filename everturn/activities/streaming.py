@@ -26,7 +26,7 @@ Piece = tuple[Literal["text", "thinking"], str]
 
 class ReplyStream:
     """The text and thoughts of one attempt. `every`: seconds between two beats, of which the first comes at once; None
-    where nobody waits for them, and the ordinary beats do."""
+    if nobody waits for them, and the ordinary beats do."""
 
     def __init__(
         self,

@@ -140,7 +140,7 @@ class ToolCalls:
         return (*_edit_notice(request), *content), False
 
     async def _fitting(self, result: ToolResult, request: ToolRequest, *, until: float) -> ToolResult:
-        """The result; where it is too large, kept whole if there is a store, and cut."""
+        """The result; if it is too large, kept whole if there is a store, and cut."""
         max_chars = self._agents[request.agent].limits.max_result_chars
         most = MAX_RESULT_BYTES if request.room is None else request.room
         max_bytes = max(0, most - size_of(result.decision))
@@ -154,7 +154,7 @@ class ToolCalls:
         """Keeps the whole result, and says how it is found. Whatever goes wrong here, the tool has run."""
         assert self._artifacts is not None
         conversation_id, call_id = activity.info().workflow_id or "", result.call_id
-        # Behind the tool's own time-out comes the server's.
+        # After the tool's own time-out comes the server's.
         limit = min(KEEP_SECONDS, max(1.0, until + 2 - time.monotonic()))
         try:
             name = await asyncio.wait_for(

@@ -1,4 +1,4 @@
-"""Where whoever sits at the terminal decides on the calls that wait: one question at a time.
+"""Asks whoever sits at the terminal to decide on the calls that wait: one question at a time.
 
 A question goes away when somebody else decides, elsewhere.
 """
@@ -36,9 +36,9 @@ _Key = tuple[str, str, str]
 
 
 class ApprovalPrompt:
-    """`attend` asks for as long as it runs; `nudge` it where something may wait now, or no longer.
+    """`attend` asks for as long as it runs; `nudge` it when something may wait now, or no longer.
 
-    `approve_all`: nobody is asked. `prefix`: stands before a command in another terminal.
+    `approve_all`: nobody is asked. `prefix`: comes before a command in another terminal.
     """
 
     def __init__(self, conversation: Conversation, *, screen: Screen, approve_all: bool, prefix: str) -> None:
@@ -142,7 +142,7 @@ class ApprovalPrompt:
     # ------------------------------------------------------------ the question
 
     async def _ask(self, waits: WaitingCall) -> Decide | None:
-        """What to do, as the person says; None where there is nobody any more."""
+        """What to do, as the person says; None if there is nobody any more."""
         call = ToolCall(call_id=waits.call_id, name=waits.tool, arguments=waits.arguments)
         self._screen.idle()
         self._screen.line(arguments_block(call))

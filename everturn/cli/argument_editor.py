@@ -49,7 +49,7 @@ async def edited(screen: Screen, name: str, written: str) -> str:
 
 
 def arguments_of(written: str) -> dict[str, Any]:
-    """Raises NotEdited where the text is no JSON object."""
+    """Raises NotEdited if the text is no JSON object."""
     if not written:
         raise NotEdited("Nothing was left of the arguments: nothing was changed.")
     try:

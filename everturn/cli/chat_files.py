@@ -22,7 +22,7 @@ class ChatFiles:
         state = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser()
         place = state / "everturn" / "chats" / quote(name, safe="")
         self.database = place.with_name(f"{place.name}.db")
-        """Of its own Temporal, where none is configured."""
+        """Of its own Temporal, if none is configured."""
         self.options = place.with_name(f"{place.name}.json")
 
     def remember(self, wanted: AgentChoice) -> None:

@@ -142,7 +142,7 @@ class ChatSession:
             return True
 
     async def _close(self) -> bool:
-        """True where nothing of the conversation is left to come back to."""
+        """True if nothing of the conversation is left to come back to."""
         try:
             await self._conversation.close()
             async with asyncio.timeout(5):
@@ -155,7 +155,7 @@ class ChatSession:
         return True
 
     async def _cursor(self) -> str | None:
-        """Now; None where there is no conversation yet."""
+        """Now; None if there is no conversation yet."""
         try:
             return await self._conversation.cursor()
         except NotFound:

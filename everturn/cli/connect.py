@@ -1,4 +1,4 @@
-"""Where a conversation of the command line runs: on agents hosted elsewhere, or on one that this process hosts."""
+"""Connects a command to a conversation's place: agents hosted elsewhere, or one that this process hosts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class AgentChoice:
 
     @classmethod
     def of(cls, *, model: str | None, tools: Sequence[Path] | None, system: str, agent: str | None) -> AgentChoice:
-        """Raises typer.BadParameter where the options don't go together."""
+        """Raises typer.BadParameter if the options don't go together."""
         if agent and (tools or system):
             raise typer.BadParameter("it takes no --tool or --system: an agent has its own", param_hint="--agent")
         if not agent and not model:
@@ -51,7 +51,7 @@ class AgentChoice:
 class Connection:
     client: Client
     agent: Agent | str
-    """Only its name, where it is hosted elsewhere."""
+    """Only its name, if it is hosted elsewhere."""
     model: str | None
     """The model to ask in place of the agent's own."""
     prefix: str
@@ -116,7 +116,7 @@ async def polling_workers(client: Client) -> list[str]:
 
 
 async def require_namespace(client: Client) -> None:
-    """Raises Unreachable where Temporal does not know the namespace, or does not let us in: no worker could work."""
+    """Raises Unreachable if Temporal does not know the namespace, or does not let us in: no worker could work."""
     from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
     from temporalio.service import RPCError
 
@@ -131,7 +131,7 @@ async def require_namespace(client: Client) -> None:
 
 
 async def require_worker(client: Client) -> None:
-    """Raises Unreachable where nobody would take a conversation: it would wait without a word."""
+    """Raises Unreachable if nobody would take a conversation: it would wait without a word."""
     if not await polling_workers(client):
         address = client.temporal.service_client.config.target_host
         raise Unreachable(

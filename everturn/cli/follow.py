@@ -1,4 +1,4 @@
-"""Follows one conversation for somebody who waits for it: shows what happens, and asks where a person has to decide."""
+"""Follows one conversation for somebody who waits for it: shows what happens, and asks when a person has to decide."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ RETRY_GLANCE_SECONDS = 2.0
 LOST = TimeoutType.TIMEOUT_TYPE_HEARTBEAT
 
 Stop = events.Replied | events.Stalled | events.Switched | events.Done
-"""Where there is something to say for the one who follows: a final reply, a stall, a pause, the end."""
+"""When there is something to say for the one who follows: a final reply, a stall, a pause, the end."""
 
 
 class Follower:
     """`next_stop` goes on to the next stop. Everything before it is shown, and decided on, on the way.
 
-    `since`, `seen`: cursors of one run. It begins behind the first, and shows what comes behind the second.
+    `since`, `seen`: cursors of one run. It begins after the first, and shows what comes after the second.
     `streaming`: replies are shown as they come, the final ones too.
     """
 
@@ -63,7 +63,7 @@ class Follower:
         self._expected[text] += 1
 
     async def next_stop(self) -> Stop:
-        """Raises Ended where the history breaks off."""
+        """Raises Ended if the history breaks off."""
         self._screen.busy(self._narration.doing)
         stop = asyncio.create_task(self._until_stop())
         beside = [asyncio.create_task(self._prompt.attend()), asyncio.create_task(self._glance_at_retries())]

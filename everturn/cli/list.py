@@ -1,4 +1,4 @@
-"""`everturn list`: the fleet."""
+"""`everturn list`: the conversations of a namespace."""
 
 from __future__ import annotations
 

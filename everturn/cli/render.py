@@ -70,7 +70,7 @@ def call_line(name: str, arguments: Mapping[str, Any], limit: int) -> str:
 
 
 def marked(kind: str, text: str | Text, *, indent: int = 0, style: str = "") -> Text:
-    """A line with its mark in front; the further lines of a text stand below the first."""
+    """A line with its mark in front; the further lines of a text are below the first."""
     line = Text(" " * indent)
     line.append(MARKS[kind], style=_STYLES[kind])
     body = (

@@ -47,7 +47,7 @@ class ReplyText:
         self._column = 0
 
     def finish(self, text: str) -> None:
-        """Shows what lacks of the text: all of it, where it is not the one that came so far."""
+        """Shows what lacks of the text: all of it, if it is not the one that came so far."""
         if not self._said or self._screen.taken or not text.startswith(self._said):
             if text:
                 self._screen.line(marked("assistant", text))

@@ -19,7 +19,7 @@ def send(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say something to a conversation, and revive it where it is over. Returns once Temporal has it."""
+    """Say something to a conversation, and revive it if it is over. Returns once Temporal has it."""
     revived = asyncio.run(_send(id, text, message_id))
     if as_json:
         tell_json({"id": id, "did": "sent", "revived": revived})

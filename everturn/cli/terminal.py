@@ -47,7 +47,7 @@ class Screen:
 
     def line(self, text: Text | str = "", *, style: str = "") -> None:
         """A text as it is: what looks like markup in it is none, and what is not safe to show is written out. On a
-        terminal, its further lines stand indented, and a question that is open moves down."""
+        terminal, its further lines are indented, and a question that is open moves down."""
         shown = _safe(text)
         if self._held is not None:
             self._held.append((shown, style))
@@ -58,7 +58,7 @@ class Screen:
                 self.console.print(part, style=style or None, markup=False, emoji=False)
 
     def piece(self, text: Text | str) -> None:
-        """A piece of a text that comes bit by bit; `line` begins a new line behind it."""
+        """A piece of a text that comes bit by bit; `line` begins a new line after it."""
         self.idle()
         self.console.print(_safe(text), end="", markup=False, emoji=False)
         self._open_line = True
@@ -90,7 +90,7 @@ class Screen:
             self.line(text)
 
     def busy(self, what: str) -> None:
-        """A spinner that says what goes on, and for how long. Nothing where it could not move."""
+        """A spinner that says what goes on, and for how long. Nothing if it could not move."""
         if not self.live or self.taken or self._open_line:
             return
         if self._doing.what != what:
@@ -110,7 +110,7 @@ class Screen:
     async def ask(
         self, prompt: Text | str, *, prefill: str = "", fresh: bool = False, earlier: Sequence[str] = ()
     ) -> str:
-        """One line from the keyboard. Raises EOFError where there is none any more. Cancelled, the question goes away.
+        """One line from the keyboard. Raises EOFError if there is none any more. Cancelled, the question goes away.
 
         `fresh`: what was typed before it was asked does not count. `earlier`: lines for the arrow keys.
         """

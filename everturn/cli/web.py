@@ -53,7 +53,7 @@ async def _web(host: str, port: int, token: str | None, by_header: str | None) -
             address = f"http://{f'[{host}]' if ':' in host else host}:{bound.getsockname()[1]}/"
 
             def tell() -> None:
-                # Never the token itself: what stands on a terminal ends up in logs.
+                # Never the token itself: what is on a terminal ends up in logs.
                 screen.line(f"Inbox   {address}" + ("?token=$EVERTURN_WEB_TOKEN" if token else ""))
                 screen.line("Ctrl-C ends it.", style="dim")
 

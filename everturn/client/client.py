@@ -1,4 +1,4 @@
-"""Starts conversations, finds them, and lists the fleet."""
+"""Starts conversations, finds them, and lists them."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class Client:
         tenant: str | None = None,
         stream: bool = False,
     ) -> Conversation:
-        """Starts a conversation, on whichever worker hosts the agent. Raises AlreadyStarted where `id` runs.
+        """Starts a conversation, on whichever worker hosts the agent. Raises AlreadyStarted if `id` runs.
 
         Without `keep_open` it is done with its final reply; with it, it idles that long for the next message. With
         `stream`, its text reaches those who follow its events 0.2 s after it is written; else in steps of 1.5 s.
@@ -157,8 +157,8 @@ class Client:
         message_id: str | None = None,
         stream: bool | None = None,
     ) -> Conversation:
-        """Delivers a message to the conversation `id`: starts it where there is none, and revives it with its
-        transcript, model and limits where it is done. With a `message_id`, it is safe to repeat. `stream`: as in
+        """Delivers a message to the conversation `id`: starts it if there is none, and revives it with its
+        transcript, model and limits if it is done. With a `message_id`, it is safe to repeat. `stream`: as in
         `start`, from now on; None leaves it as it is."""
         conversation = self.conversation(id)
         await self._deliver(
@@ -221,7 +221,7 @@ class Client:
         model: str | None = None,
         limits: Limits | None = None,
     ) -> Outcome:
-        """Starts a conversation and waits for its outcome. Raises Stalled where a person has to help first; the
+        """Starts a conversation and waits for its outcome. Raises Stalled if a person has to help first; the
         conversation stays, and its id is in the message."""
         conversation = await self.start(agent, message, id=id, model=model, limits=limits)
         with suppress(Ended):  # outcome() says how
@@ -235,9 +235,9 @@ class Client:
     async def conversations(
         self, *, status: str | None = None, agent: str | None = None
     ) -> AsyncIterator[ListedConversation]:
-        """The fleet, newest first. `status` is a state of the contract, such as 'awaiting_approval', or 'stuck' for one
-        that no worker can take on: its `trouble` says why. Temporal's index lags: what has just changed may take a
-        second to show. Raises ConversationError where the namespace lacks everturn's search attributes."""
+        """All conversations, newest first. `status` is a state of the contract, such as 'awaiting_approval', or 'stuck'
+        for one that no worker can take on: its `trouble` says why. Temporal's index lags: what has just changed may
+        take a second to show. Raises ConversationError if the namespace lacks everturn's search attributes."""
         for what, wanted in (("status", status), ("agent", agent)):
             check_utf8(what, wanted or "")
         with self._searching():
@@ -331,7 +331,7 @@ def _first_attributes(start: Start, agent: Agent | str) -> TypedSearchAttributes
 
 
 def _expected_model(start: Start, agent: Agent | str) -> str:
-    """The one that will be asked; empty where only the worker knows it."""
+    """The one that will be asked; empty if only the worker knows it."""
     return start.model or (agent.model.name if isinstance(agent, Agent) else "")
 
 

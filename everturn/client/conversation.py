@@ -80,7 +80,7 @@ class Conversation:
     async def reply(self) -> str:
         """The text of the final reply to all that was said so far; waits for it.
 
-        Raises Stalled where a person has to help first, and Ended where the conversation ended without a reply. Waits
+        Raises Stalled if a person has to help first, and Ended if the conversation ended without a reply. Waits
         for approvals as long as they take.
         """
         described = await self._describe()
@@ -147,7 +147,7 @@ class Conversation:
     async def events(self, since: str | None = None, *, deltas: bool = True) -> AsyncIterator[Event]:
         """What happened and what happens, until the conversation is over; text is told while it is written.
 
-        `since`: the cursor of the last event that you have seen. The events start behind it, and the text of a turn
+        `since`: the cursor of the last event that you have seen. The events start after it, and the text of a turn
         that runs from its beginning. Without it, they start with the conversation's beginning, as far back as the
         namespace keeps it, or with the last time that it was revived. `deltas=False`: without TextDelta,
         ThinkingDelta, ToolProgress and TurnRetried.
@@ -163,7 +163,7 @@ class Conversation:
 
         A watcher costs the server one waiting request (the long poll of the history), no history event, and no
         worker's time. Deltas cost one small request (DescribeWorkflowExecution) each 1.5 s, and only while a model
-        turn or a tool runs. Where `stream` was asked for, it is about ten a second while the model writes, and two
+        turn or a tool runs. If `stream` was asked for, it is about ten a second while the model writes, and two
         while a tool runs.
         """
         reader, cursor = EventReader(since), since or ""
@@ -188,13 +188,13 @@ class Conversation:
     async def fork(self, at_turn: int, id: str | None = None) -> Conversation:  # noqa: A002 - the contract's name
         """A new conversation that has said and heard what this one had by the end of that turn, results included.
 
-        It goes on from there by itself; behind a final reply it idles for its next message, as long as this one would,
-        or for a week where this one ended with that reply. This one, whether it runs or is over, stays as it is.
+        It goes on from there by itself; after a final reply it idles for its next message, as long as this one would,
+        or for a week if this one ended with that reply. This one, whether it runs or is over, stays as it is.
         Effects that the calls of later turns had are not undone, and the fork's model knows nothing of them: it may
         ask for the same again. Turns, tokens and cost go on counting from there; the time starts anew.
 
         Turns count from 1, through all that was revived or forked before. Raises Refused for a turn that has no reply,
-        or whose calls have no results yet, NotFound where its history is gone, AlreadyStarted where there is a
+        or whose calls have no results yet, NotFound if its history is gone, AlreadyStarted if there is a
         conversation `id`, over or not.
         """
         described = await self._describe()
@@ -212,11 +212,11 @@ class Conversation:
         *,
         expected: dict[str, JsonValue] | None = None,
     ) -> tuple[str, ...]:
-        """Lets a call run, with `arguments` in place of the model's where given; returns the ids of the calls.
+        """Lets a call run, with `arguments` in place of the model's if given; returns the ids of the calls.
 
-        `expected`: the arguments that you saw; the decision is refused where the call has others now.
+        `expected`: the arguments that you saw; the decision is refused if the call has others now.
 
-        Raises Refused, with the reason, where the conversation does not take it, and Unreachable where no worker does
+        Raises Refused, with the reason, if the conversation does not take it, and Unreachable if no worker does
         within 10 s; it is then withdrawn, and not carried out later, unless the message says otherwise. So does all
         that decides or steers.
         """
@@ -238,7 +238,7 @@ class Conversation:
     async def call_tool(self, call: ToolCall | WaitingCall, function: Callable[..., Any]) -> ToolResult | None:
         """Runs a waiting call here, with a function or `@tool`, and answers it; returns the result that was given.
 
-        None where somebody else had answered first, or the call no longer waits. As on a worker: the arguments are
+        None if somebody else had answered first, or the call no longer waits. As on a worker: the arguments are
         validated against the function's schema, a sync function runs in a thread, and what it raises (ToolFailed too)
         is told to the model. `call` is that of an AnswerRequested event, or one of `status().waiting`. A result of more
         than 200,000 characters, or 380 KB with images, is cut with a notice. Raises InvalidTool.
@@ -257,7 +257,7 @@ class Conversation:
         await self._update(names.PAUSE, {"reason": reason})
 
     async def resume(self, *, model: str | None = None) -> None:
-        """Goes on after a pause or a stall, with another `model` where given. Raises InvalidModel."""
+        """Goes on after a pause or a stall, with another `model` if given. Raises InvalidModel."""
         await self._update(names.RESUME, {"model": model and check_provider(Model(model)).name})
 
     async def cancel_turn(self, reason: str | None = None) -> None:
@@ -344,7 +344,7 @@ class Conversation:
             yield run, step
 
     async def _follow_revivals(self, run_id: str) -> AsyncIterator[tuple[str, Step]]:
-        """As `_follow_runs`; and where the conversation is over and was revived by then, on through that."""
+        """As `_follow_runs`; and if the conversation is over and was revived by then, on through that."""
         run, first = run_id, run_id
         while first:
             async for run, step in self._follow_runs(first, past=True):
@@ -352,7 +352,7 @@ class Conversation:
             first = await self._revival_of(run)
 
     async def _revival_of(self, last_run: str) -> str:
-        """The first run of what revived the conversation that ended with that run; empty where nothing did."""
+        """The first run of what revived the conversation that ended with that run; empty if nothing did."""
         run = ""
         while True:
             with self._explained():

@@ -33,7 +33,7 @@ _BEHAVIOR: Final = SearchAttributeKey.for_keyword("TemporalWorkflowVersioningBeh
 MOST_VERSIONS: Final = 50
 """That conversations are pinned to, and a count looks at."""
 
-# A run that went on as a new one is no conversation of its own: the newest run stands for the chain.
+# A run that went on as a new one is no conversation of its own: the newest run is listed for the chain.
 _CONVERSATIONS: Final = f"WorkflowType = '{names.CONVERSATION}' AND ExecutionStatus != 'ContinuedAsNew'"
 
 _UNFINISHED: Final = f"({names.EVERTURN_STATUS} IS NULL OR {names.EVERTURN_STATUS} != 'done')"
@@ -41,7 +41,7 @@ _UNFINISHED: Final = f"({names.EVERTURN_STATUS} IS NULL OR {names.EVERTURN_STATU
 
 @dataclass(frozen=True)
 class ListedConversation:
-    """A conversation in a list. Fields are empty where the namespace lacks everturn's search attributes."""
+    """A conversation in a list. Fields are empty if the namespace lacks everturn's search attributes."""
 
     id: str
     status: str
@@ -177,7 +177,7 @@ async def count(
     zeros. `problems`: the server keeps _PROBLEMS and versions, as those do since 1.29.
 
     Temporal groups counts by its own ExecutionStatus only ("'GROUP BY' clause is not supported for search attribute
-    EverturnStatus", server 1.32), so each state is a count of its own. Raises RPCError, INVALID_ARGUMENT where an
+    EverturnStatus", server 1.32), so each state is a count of its own. Raises RPCError, INVALID_ARGUMENT if an
     agent is asked for and the namespace has no search attribute for it.
     """
     everything = query(agent=agent)

@@ -44,7 +44,7 @@ def user_message(message: MessageLike, *, may_be_empty: bool = False) -> Message
 
 
 def content_of(message: Message) -> str | tuple[Part, ...]:
-    """As payloads hold it: a text, where it is nothing else."""
+    """As payloads hold it: a text, if it is nothing else."""
     if len(message.parts) == 1 and isinstance(text := message.parts[0], Text) and not text.extra:
         return text.text
     return message.parts

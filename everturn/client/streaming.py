@@ -1,6 +1,6 @@
 """What the activities that run say of themselves: text while it is written, progress of tools.
 
-It stands in the details of their heartbeats, which Temporal keeps beside the history and gives to whoever asks. So it
+It is in the details of their heartbeats, which Temporal keeps beside the history and gives to whoever asks. So it
 is asked for only while a model turn or a tool runs, and as often as the worker says that there is more.
 """
 
@@ -27,10 +27,10 @@ from everturn.records import Message, Thinking
 
 FIRST_LOOK_SECONDS = 0.5
 LOOK_SECONDS = 1.5
-"""Between two looks where nobody asked for streaming."""
+"""Between two looks if nobody asked for streaming."""
 
 AWAITING_SECONDS = 0.1
-"""Between two looks for text that is streamed: before it comes, and where it pauses."""
+"""Between two looks for text that is streamed: before it comes, and while it pauses."""
 
 LOOK_TIMEOUT = timedelta(seconds=5)
 
@@ -182,7 +182,7 @@ class LiveActivities:
         return events
 
     async def _details(self, info: PendingActivityInfo) -> Any:
-        """The second of the heartbeat details; None where there is none, or none that can be read."""
+        """The second of the heartbeat details; None if there is none, or none that can be read."""
         with suppress(Exception):  # codecs raise all kinds, and it is only a look
             details = await self.client.data_converter.decode(info.heartbeat_details.payloads)
             return details[1] if len(details) > 1 else None

@@ -57,7 +57,7 @@ async def _run(made: Tool, call: ToolCall | WaitingCall, context: ToolContext) -
 
 
 async def _answered(conversation: Conversation, result: ToolResult) -> bool:
-    """Answers the call; False where somebody else did, or nobody wants it any more. The tool has run: its result is not
+    """Answers the call; False if somebody else did, or nobody wants it any more. The tool has run: its result is not
     thrown away because no worker takes it just now."""
     while True:
         try:

@@ -33,14 +33,14 @@ class TurnFacts:
     turn: int
     kind: Literal["reply", "summary"]
     model: str
-    """`provider:name`; empty where the history does not say."""
+    """`provider:name`; empty if the history does not say."""
     started_at: datetime
     finished_at: datetime
     stop: Stop
     """Why the model stopped, `tool_calls` for one that wants tools."""
     usage: Usage
     cost_usd: float | None
-    """None where the price is not known."""
+    """None if the price is not known."""
     details: dict[str, JsonValue] = field(default_factory=dict)
     """What the provider said of the reply as a whole: the model and the tier that served it, why it was filtered."""
 
@@ -78,13 +78,13 @@ class Exported:
 
     @property
     def cost_usd(self) -> float | None:
-        """None where one of the prices is not known."""
+        """None if one of the prices is not known."""
         costs = [turn.cost_usd for turn in self.turns]
         return sum(cost or 0.0 for cost in costs) if None not in costs else None
 
 
 async def read_conversation(client: Client, conversation_id: str) -> Exported:
-    """All of a conversation. Raises NotFound, and Unreachable where Temporal does not answer."""
+    """All of a conversation. Raises NotFound, and Unreachable if Temporal does not answer."""
     conversation = client.conversation(conversation_id)
     messages = await conversation.transcript()
     exported = Exported(conversation_id, messages=messages)

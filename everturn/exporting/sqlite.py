@@ -52,7 +52,7 @@ Row = dict[str, Any]
 
 
 def write_sqlite(path: Path | str, conversations: Iterable[Exported]) -> None:
-    """Puts conversations into a database, which is made where it is lacking. One that is in it already is replaced.
+    """Puts conversations into a database, which is made if it is lacking. One that is in it already is replaced.
 
     Raises InvalidFile for a file that is something else.
     """

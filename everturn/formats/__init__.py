@@ -6,7 +6,7 @@
     history += to_openai_chat([Message(role="tool", parts=(result,))])
 
 `to_...` writes exactly the messages that it is given: a message alone becomes that message alone, and a call that has
-no result yet gets none made up. `from_...` reads messages, items or contents as they stand in a request or a reply.
+no result yet gets none made up. `from_...` reads messages, items or contents as they are in a request or a reply.
 What only its maker may see (signatures, encrypted reasoning) is kept on the way in, and written for that maker only:
 `model` says for whom the messages are, and so in which dialect.
 
@@ -56,7 +56,7 @@ def to_openai_responses(messages: Iterable[Message], *, model: str | Model = "op
 
 
 def to_anthropic(messages: Iterable[Message], *, model: str | Model = "anthropic:any") -> list[Json]:
-    """The Messages API's `messages`. All results of one reply stand in one user's message, as it wants them."""
+    """The Messages API's `messages`. All results of one reply are in one user's message, as it wants them."""
     from everturn.providers import anthropic_messages
 
     return _write(anthropic_messages, "messages", messages, model)
@@ -137,7 +137,7 @@ def _paired(messages: Sequence[Message]) -> Iterator[Message]:
 
 
 def _cut(item: Json) -> Json | None:
-    """The item without what is marked; None where nothing is left of it."""
+    """The item without what is marked; None if nothing is left of it."""
     if not _is_marked(item):
         return item
     for name in ("content", "parts", "tool_calls"):

@@ -196,7 +196,7 @@ def _add_result(
     extra: Json | None = None,
     provider: str = "",
 ) -> None:
-    """Adds a result: to the message with the others of the same reply, where there is one."""
+    """Adds a result: to the message with the others of the same reply, if there is one."""
     result = ToolResult(call_id=call[0], name=call[1], content=tuple(content), is_error=is_error, extra=extra or {})
     parts: list[Part] = [result]
     if not (extra or any(part.extra for part in content)):
@@ -293,7 +293,7 @@ def _gemini_result(response: Json) -> tuple[list[Part], bool]:
 
 
 def _beside(part: Json, *names: str) -> Json:
-    """What stands beside a part's own fields, such as videoMetadata or cache_control. Nulls say nothing."""
+    """What is beside a part's own fields, such as videoMetadata or cache_control. Nulls say nothing."""
     return {key: value for key, value in part.items() if key not in names and value is not None}
 
 

@@ -32,7 +32,7 @@ class FailureCause:
 
 async def explained(converter: DataConverter, failure: Failure) -> FailureCause:
     error = await converter.decode_failure(failure)
-    # The first one of ours: what stands behind it is what it was made of, such as the exception that a tool raised.
+    # The first one of ours: its own cause is what it was made of, such as the exception that a tool raised.
     while not isinstance(error, ApplicationError) and isinstance(error.__cause__, FailureError):
         error = error.__cause__
     if isinstance(error, TimeoutError):

@@ -26,7 +26,7 @@ class Decoder:
         self._converter = converter
 
     async def record(self, payloads: Payloads, record: type[R]) -> R | None:
-        """The first payload as a record; None where it is not one: such input changed nothing when it came."""
+        """The first payload as a record; None if it is not one: such input changed nothing when it came."""
         return (await self.readable(payloads, record))[0]
 
     async def readable(self, payloads: Payloads, kind: type[R]) -> tuple[R | None, str]:

@@ -1,4 +1,4 @@
-"""Where a conversation is forked: what had been said and counted behind one of its turns, from its history alone."""
+"""Forks: what had been said and counted by the end of one of a conversation's turns, from its history alone."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from everturn.payloads import ModelReply, Start
 from everturn.state import State, carry_over
 
 IDLE_SECONDS = 7 * 24 * 3600.0
-"""How long a fork waits for its first message, where the conversation itself would not have waited for another."""
+"""How long a fork waits for its first message, if the conversation itself would not have waited for another."""
 
 
 async def start_of_fork(client: Client, conversation_id: str, run_id: str, *, turn: int) -> Start:
-    """The input of a conversation that goes on behind that turn. Raises Refused where nothing can go on from there,
-    and NotFound where its history is gone. `run_id` is of the latest run."""
+    """The input of a conversation that goes on after that turn. Raises Refused if nothing can go on from there,
+    and NotFound if its history is gone. `run_id` is of the latest run."""
     if not isinstance(turn, int) or turn < 1:
         raise Refused(f"Conversation {conversation_id!r} has no turn {turn!r}.", cure="Turns count from 1.")
     origin = await _run_of(client, InRun(run_id=run_id, conversation_id=conversation_id), turn)
@@ -81,7 +81,7 @@ class _ForkPoint:
 
     def results(self) -> int | None:
         """The position of the message with the results of the reply's calls. It is written down with the next turn or
-        with the end; None until then. A summary may stand between the reply and this."""
+        with the end; None until then. A summary may be between the reply and this."""
         transcript = self.state.transcript
         for index in range(max(0, self.state.position - transcript.base), len(transcript.messages)):
             if transcript.messages[index].role == "tool":

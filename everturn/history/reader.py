@@ -354,7 +354,7 @@ async def read_steps(
 
 
 async def first_step(client: Client, conversation_id: str, run_id: str | None = None) -> RunStarted | None:
-    """What a run was started with, the latest one without `run_id`; None where its history begins with something
+    """What a run was started with, the latest one without `run_id`; None if its history begins with something
     else."""
     async for step in read_steps(client, conversation_id, run_id=run_id):
         return step if isinstance(step, RunStarted) else None

@@ -26,7 +26,7 @@ class Step:
 class RunStarted(Step):
     start: Start
     previous_run_id: str = ""
-    """Set where the run continues another."""
+    """Set if the run continues another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class ToolScheduled(Step):
     request: ToolRequest
     activity_id: str = ""
     conversation_id: str = ""
-    """Of the agent that is the tool, where it is one."""
+    """Of the agent that is the tool, if it is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class ToolCompleted(Step):
     request: ToolRequest
     result: ToolResult
     outcome: Outcome | None = None
-    """Of the agent that is the tool, where it is one."""
+    """Of the agent that is the tool, if it is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +145,6 @@ class RunClosed(Step):
     outcome: Outcome | None
     why: str = ""
     next_run_id: str = ""
-    """Set where it continued as a new run."""
+    """Set if it continued as a new run."""
     alike: int = 0
     """An operator reset it: so many events of the next run are this one's, too."""

@@ -27,7 +27,7 @@ from everturn.records import Message, ToolCall, ToolResult, explain, results_in
 
 
 class Transcript:
-    """The fold: each turn puts its delta at its position, and its reply behind. A turn that is asked again thus takes
+    """The fold: each turn puts its delta at its position, and its reply after it. A turn that is asked again thus takes
     the place of the one before. Holds one run's messages; those of earlier runs are to be had by `read_transcript`."""
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ class Transcript:
                 )
                 self._put(self._seen, [Message(role="tool", parts=parts)])
             case RunClosed() if step.outcome:
-                # A result that stands in its tool's own event is not written into the outcome again.
+                # A result that is in its tool's own event is not written into the outcome again.
                 bare = [one.call_id for one in results_in(step.outcome.tail).values() if not one.content]
                 # All that the model has not seen: some may be here already, by the run's start or by a turn cut short.
                 self._put(self._seen, _filled(step.outcome.tail, tuple(self.results(bare)), self._results))
@@ -113,7 +113,7 @@ def _filled(messages: Sequence[Message], named: Sequence[str], results: dict[str
 
 
 async def read_transcript(client: Client, conversation_id: str, transcript: Transcript) -> list[Message]:
-    """A run's messages behind those of the runs before it. Raises NotFound if one of those is no longer there, and
+    """A run's messages after those of the runs before it. Raises NotFound if one of those is no longer there, and
     ConversationError if what stands for them can't be read."""
     return [*await read_earlier(client, conversation_id, transcript), *transcript.messages]
 

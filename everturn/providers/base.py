@@ -64,7 +64,7 @@ class Request:
     settings: ModelSettings = field(default_factory=ModelSettings)
     conversation_id: str | None = None
     output_schema: Mapping[str, Any] | None = None
-    """The JSON schema that the final reply's text is to have, where the provider can hold the model to it."""
+    """The JSON schema that the final reply's text is to have, if the provider can hold the model to it."""
     conclude: bool = False
     """Tools are shown, since the transcript speaks of them, but may not be called."""
     now: datetime | None = None
@@ -80,7 +80,7 @@ class Delta:
 
 
 def assistant_message(parts: Sequence[Part], *, request: Request) -> Message:
-    """The reply's message, with its provider's name where a part holds what only that provider may see."""
+    """The reply's message, with its provider's name if a part holds what only that provider may see."""
     if len(parts) > MAX_PARTS:
         raise InvalidReply(
             f"The reply of {request.model.name!r} is unusable: it holds {len(parts):,} parts, more than {MAX_PARTS:,}.",
@@ -116,7 +116,7 @@ def refuse_server_tool(model: Model, tool: ServerTool, *, supported: Iterable[st
 
 
 def placeholder(part: Image | Document, why: str = "which this model can't be shown") -> str:
-    """What stands in a text in the place of a part that can't be sent: `[document: bill.pdf, which ...]`."""
+    """What a text has in the place of a part that can't be sent: `[document: bill.pdf, which ...]`."""
     # Of a `data:` URL the beginning only: the rest is the content.
     address = (part.url or "").partition(",")[0] if (part.url or "")[:5].lower() == "data:" else part.url
     named = (part.name if isinstance(part, Document) else "") or address or part.media_type or ""
@@ -125,7 +125,7 @@ def placeholder(part: Image | Document, why: str = "which this model can't be sh
 
 
 def cache_key(conversation_id: str) -> str:
-    """OpenAI's prompt_cache_key, which is refused where it is longer."""
+    """OpenAI's prompt_cache_key, which is refused if it is longer."""
     if len(conversation_id) <= _MAX_CACHE_KEY_CHARS:
         return conversation_id
     return hashlib.sha256(conversation_id.encode()).hexdigest()[:_MAX_CACHE_KEY_CHARS]

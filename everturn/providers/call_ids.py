@@ -1,4 +1,4 @@
-"""The ids of tool calls, where a provider gives none, or none that can be used."""
+"""The ids of tool calls, if a provider gives none, or none that can be used."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from everturn.providers.json_values import mend
 from everturn.records import Message
 
 _USABLE = re.compile(r"[\w.:/-]{1,128}", re.ASCII)
-"""Ids that may stand in workflow state, activity ids and command lines. Some gateways pack kilobytes into theirs."""
+"""Ids that may be in workflow state, activity ids and command lines. Some gateways pack kilobytes into theirs."""
 
 
 def call_ids(given: Iterable[str], messages: Sequence[Message], *, response_id: str) -> list[tuple[str, str | None]]:
-    """For each id of a reply's calls, in order: a `call_id`, and a `provider_id` where that is another.
+    """For each id of a reply's calls, in order: a `call_id`, and a `provider_id` if that is another.
 
     Each call_id is new in the conversation that `messages` holds, and the same however often the reply is read.
     An empty id is one that was not given. Of calls that share an id, the first keeps it. One that we make is the
-    response's own, where the provider names that: a conversation that is started anew under its old id would else have
+    response's own, if the provider names that: a conversation that is started anew under its old id would else have
     the idempotency keys of the one before.
     """
     mark = f"_{blake2b(response_id.encode('utf-8', 'replace'), digest_size=4).hexdigest()}" if response_id else ""

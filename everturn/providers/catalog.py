@@ -22,18 +22,18 @@ ProtocolName = Literal["openai_chat", "openai_responses", "gemini", "anthropic_m
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """Where a server's Chat Completions differ from OpenAI's."""
+    """How a server's Chat Completions differ from OpenAI's."""
 
     max_tokens: str = "max_tokens"
     """The field that bounds the output."""
     required: str = "required"
-    """How `tool_choice='required'` is spelt; 'auto' where the server can't be forced, to a named tool neither."""
+    """How `tool_choice='required'` is spelt; 'auto' if the server can't be forced, to a named tool neither."""
     parallel: bool = True
     """Whether parallel_tool_calls is heeded."""
     no_effort: Literal["reasoning_effort", "thinking"] = "reasoning_effort"
     """Which field turns reasoning off."""
     stream_usage: bool = True
-    """Whether stream_options.include_usage may be sent; where not, usage comes unasked."""
+    """Whether stream_options.include_usage may be sent; if not, usage comes unasked."""
     reasoning_field: str = ""
     """Where an assistant's thoughts go back with its tool calls; empty: where they came, if in a field at all."""
     thinking_blocks: bool = False
@@ -47,7 +47,7 @@ class Dialect:
     call_id: re.Pattern[str] | None = None
     """What the ids of calls have to look like; others are replaced on the wire."""
     output: Literal["json_schema", "json_object", "words"] = "json_schema"
-    """How the server is held to an output's schema. Where it can't be, the model is told of it in words."""
+    """How the server is held to an output's schema. If it can't be, the model is told of it in words."""
     files: Literal["none", "data", "data_or_url", "document_url"] = "none"
     """How a user's message holds files: not; as `file` with data, or with a URL too; as Mistral's `document_url`."""
     images: bool = False
@@ -62,12 +62,12 @@ class Dialect:
 
 @dataclass(frozen=True, slots=True)
 class ResponsesDialect:
-    """Where a server's Responses differ from each other's."""
+    """How a server's Responses differ from each other's."""
 
     server_tools: Literal["openai", "xai", "none"] = "none"
     """Whose tools the server runs, in whose spelling."""
     instructions: bool = True
-    """Whether the instructions have a field of their own; where not, they are the first system message."""
+    """Whether the instructions have a field of their own; if not, they are the first system message."""
     reasoning_leads: bool = False
     """Whether a reasoning is refused unless something that it led to follows."""
 
@@ -186,7 +186,7 @@ class Endpoint:
     base_url: str
     key: SecretStr | None = field(default=None, repr=False)
     key_env: str = ""
-    """The variable that holds the key, or would; empty where the provider takes none."""
+    """The variable that holds the key, or would; empty if the provider takes none."""
 
     @property
     def host(self) -> str:
@@ -275,7 +275,7 @@ def _base_url(model: Model, row: Row, *, environ: Mapping[str, str]) -> tuple[st
 def _azure_url(url: str, deployment: str) -> str:
     """Azure's address as people have it: with /openai/v1, with /openai/deployments/NAME?api-version=, or the host's.
 
-    Where a path ends with /deployments, the model's name is the deployment's.
+    If a path ends with /deployments, the model's name is the deployment's.
     """
     base, mark, query = url.partition("?")
     base = base.rstrip("/")

@@ -12,7 +12,7 @@ SERVICE_TIER: Final = "service_tier"
 
 
 def details_of(model: Model, *, served_by: object, tier: object, **said: Any) -> dict[str, Any]:
-    """`model` where another answered than was asked for (a dated version, a fallback), `service_tier`, and what else is
+    """`model` if another answered than was asked for (a dated version, a fallback), `service_tier`, and what else is
     `said`, under the provider's own names. What is empty is left out: each field costs history bytes."""
     name = a_str(served_by).removeprefix("models/")
     found = {MODEL: name if name != model.model.removeprefix("models/") else "", SERVICE_TIER: a_str(tier), **said}

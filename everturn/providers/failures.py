@@ -183,7 +183,7 @@ def not_the_protocol(endpoint: Endpoint, what: str, *, status: int | None = None
 
 
 def retry_after(headers: Mapping[str, str], *, now: datetime | None = None) -> float | None:
-    """Seconds the provider asks us to wait; None where it does not say.
+    """Seconds the provider asks us to wait; None if it does not say.
 
     Reads retry-after-ms, then Retry-After as seconds (fractions too) or as an HTTP date (RFC 9110, 10.2.3). An
     unreadable header counts as absent. A date is compared with the server's own clock, if it says its time.
@@ -316,7 +316,7 @@ def _in_words(value: object) -> str:
 
 
 def _out_of_html(text: str) -> str:
-    """A page's title, or the text itself where it is no page."""
+    """A page's title, or the text itself if it is no page."""
     if "<html" not in text[:1024].lower() and not text.lstrip().lower().startswith("<!doctype"):
         return text
     title = re.search(r"<title[^>]{0,200}>(.{0,500}?)</title>", text, re.I | re.S)

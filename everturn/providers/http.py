@@ -25,7 +25,7 @@ __all__ = ["aclose", "ask"]
 MAX_REPLY_BYTES: Final = 64 * 1024 * 1024
 MAX_ERROR_BYTES: Final = 1024 * 1024
 EXTRA_HEADERS: Final = "extra_headers"
-"""In ModelSettings(extra=): headers, such as anthropic-beta. They stand in histories: no place for a key."""
+"""In ModelSettings(extra=): headers, such as anthropic-beta. They are written into histories: no place for a key."""
 _HEADER_NAME = re.compile(r"[\w!#$%&'*+.^`|~-]{1,200}", re.ASCII)
 _OURS: Final = frozenset({"content-length", "transfer-encoding"})
 _END_SECONDS: Final = 1.0
@@ -46,7 +46,7 @@ class Assembler(Protocol):
 class WireProtocol(Protocol):
     """What the module of a protocol gives: pure functions, and an Assembler for its streams.
 
-    Reading raises InvalidReply, or failures.ErrorInReply where the answer is an error.
+    Reading raises InvalidReply, or failures.ErrorInReply if the answer is an error.
     """
 
     def encode(self, request: Request) -> tuple[str, dict[str, Any]]: ...
@@ -63,7 +63,7 @@ PROTOCOLS: Final[Mapping[ProtocolName, WireProtocol]] = {
 
 
 async def ask(request: Request, *, on_delta: OnDelta | None = None) -> Reply:
-    """One reply. `on_delta` is called with each piece of text as it comes, where settings.stream is on.
+    """One reply. `on_delta` is called with each piece of text as it comes, if settings.stream is on.
 
     Raises InvalidModel, InvalidSetting and every kind of ProviderError; no message of theirs holds the key.
     """

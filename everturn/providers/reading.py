@@ -21,7 +21,7 @@ def unusable(model: Model, what: str) -> InvalidReply:
 
 
 def value_of(event: Event, model: Model) -> Any:
-    """The JSON in an event. Raises ErrorInReply where the event is called an error, InvalidReply where it is none."""
+    """The JSON in an event. Raises ErrorInReply if the event is called an error, InvalidReply if it is none."""
     try:
         value = parse(event.data)
     except ValueError as error:

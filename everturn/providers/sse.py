@@ -19,7 +19,7 @@ _BOM = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event: its `data` lines joined by newlines, and its name where it has one."""
+    """One event: its `data` lines joined by newlines, and its name if it has one."""
 
     data: str
     name: str = ""
@@ -51,7 +51,7 @@ class Decoder:
         return [event for line in lines if (event := self._line(line))]
 
     def end(self) -> list[Event]:
-        """The last event, where the stream stopped without the empty line after it."""
+        """The last event, if the stream stopped without the empty line after it."""
         lines = [bytes(self._rest).removesuffix(b"\r"), b""]
         self._rest.clear()
         self._searched = 0

@@ -25,7 +25,7 @@ class KeptResult(Record):
 
 
 class Place(Protocol):
-    """Where artifacts are, by name. `write` is all or nothing; `read` raises OSError where there is none."""
+    """Where artifacts are, by name. `write` is all or nothing; `read` raises OSError if there is none."""
 
     def write(self, name: str, data: bytes) -> None: ...
     def read(self, name: str) -> bytes: ...
@@ -53,7 +53,7 @@ class Artifacts:
         return name
 
     def read(self, conversation_id: str, call_id: str) -> ToolResult | None:
-        """The whole result; None where none was kept. Raises as `keep` does."""
+        """The whole result; None if none was kept. Raises as `keep` does."""
         try:
             kept = KeptResult.model_validate_json(self._place.read(name_of(conversation_id, call_id)))
         except FileNotFoundError:

@@ -37,7 +37,7 @@ class Diverged(EverturnError):
 async def record_history(client: Client, conversation_id: str, path: Path | str) -> tuple[Path, ...]:
     """Writes a conversation's history to a file, as JSON; returns the files.
 
-    Where the conversation continued as new, each run is a file of its own: `name.json`, `name-2.json` ... The names
+    If the conversation continued as new, each run is a file of its own: `name.json`, `name-2.json` ... The names
     of machines and processes are taken out. What was said, and what tools returned, is in there: look before you
     publish it. Raises NotFound.
     """
@@ -55,7 +55,7 @@ async def replay_history(history: Path | str | WorkflowHistory, *, data_converte
     """Replays a history, from a file or as Temporal's client gives it; returns the number of its events.
 
     Takes what `record_history`, the Temporal CLI (`temporal workflow show -o json`) and the Web UI write. Raises
-    Diverged, and says where; NotFound where there is no such file, or no history in it; InvalidSetting if it was
+    Diverged, and says where; NotFound if there is no such file, or no history in it; InvalidSetting if it was
     written by another data converter. `data_converter`: unless given, what EVERTURN_DATA_CONVERTER names.
     """
     from temporalio.worker import Replayer, UnsandboxedWorkflowRunner

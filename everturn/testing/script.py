@@ -199,7 +199,7 @@ def _by_position(steps: Sequence[Reply]) -> list[list[Reply]]:
 
 
 def broken(message: str, *, code: str) -> Fail:
-    """The answer where the script itself is at fault."""
+    """The answer if the script itself is at fault."""
     # Asking again can't help: the header keeps a test from waiting through its patience.
     return fail(500, f"scripted model: {message}", code=code, headers={"x-should-retry": "false"})
 

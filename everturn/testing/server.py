@@ -111,7 +111,7 @@ class _Answer:
         self.breaks = breaks
         self.pause = pause
         self.until = until
-        """Waited for where an empty piece stands."""
+        """Waited for at an empty piece."""
 
 
 def _answer(reply: Reply, body: dict[str, Any], size: int) -> _Answer:

@@ -1,6 +1,6 @@
 """Tools that the provider runs on its own side: asked for in `Agent(tools=[WebSearch(), ...])`, never run by us.
 
-What each provider makes of them stands in its protocol's module. A field that it can't honour is warned about
+What each provider makes of them is in its protocol's folder. A field that it can't honour is warned about
 (UnsupportedParameter); a tool that it does not have is refused before anything is sent.
 """
 

@@ -24,7 +24,7 @@ class DescribedJsonSchema(GenerateJsonSchema):
 
 
 def _described(made: JsonSchemaValue, cls: Any) -> JsonSchemaValue:
-    """The schema, with descriptions where it has none: a `description` of a Field's comes first."""
+    """The schema, with descriptions if it has none: a `description` of a Field's comes first."""
     properties = made.get("properties", {})
     for name, annotation, extras in _fields(cls):
         of_field = properties.get(name)
@@ -39,7 +39,7 @@ def _described(made: JsonSchemaValue, cls: Any) -> JsonSchemaValue:
 
 
 def _fields(cls: Any) -> Iterator[tuple[str, Any, Iterable[Any]]]:
-    """Of each field: its name in JSON, its annotation, and what stands beside that in Annotated."""
+    """Of each field: its name in JSON, its annotation, and what is beside that in Annotated."""
     if isinstance(cls, type) and issubclass(cls, BaseModel):
         for name, field in cls.model_fields.items():
             alias = field.validation_alias if isinstance(field.validation_alias, str) else field.alias

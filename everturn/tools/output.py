@@ -45,7 +45,7 @@ class Output:
 
     def read(self, text: str) -> JsonValue:
         """The value in a reply's text, checked, in JSON, with defaults filled in. Raises InvalidOutput."""
-        # Where a provider can't be held to a schema, models like to put JSON into a code block.
+        # If a provider can't be held to a schema, models like to put JSON into a code block.
         data: str | bytes = _unfenced(text).encode("utf-8", "replace")
         try:
             if self.wrapped:
@@ -64,7 +64,7 @@ class Output:
 
 
 def _unfenced(text: str) -> str:
-    """What stands in the text's one code block; the text itself if it is none.
+    """What is in the text's one code block; the text itself if it is none.
 
     No regular expression: those that say this take minutes for a reply of empty lines."""
     first, opened, rest = text.strip().partition("\n")

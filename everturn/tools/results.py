@@ -180,7 +180,7 @@ def _fallback(value: Any) -> Any:
 def _part(value: Text | Image | Document | str) -> Text | Image | Document:
     if isinstance(value, Image | Document):
         return _checked(value)
-    # str.__str__: a StrEnum's own value, where str() may give its name.
+    # str.__str__: a StrEnum's own value, while str() may give its name.
     return Text(text=well_formed(value.text if isinstance(value, Text) else str.__str__(value)) or NO_OUTPUT)
 
 

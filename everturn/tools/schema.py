@@ -43,8 +43,8 @@ class InvalidArguments(Exception):
 class ModelArguments:
     """Arguments described by a pydantic model.
 
-    `names` maps the model's fields to arguments, where they are called differently. `whole` is the parameter that
-    takes the model itself, where a function has it as its only one.
+    `names` maps the model's fields to arguments, if they are called differently. `whole` is the parameter that
+    takes the model itself if a function has it as its only one.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ def read_signature(function: Callable[..., Any], *, context_type: type) -> Signa
     for name, text in parameter_texts.items():
         if name in arguments.schema["properties"]:
             arguments.schema["properties"][name].setdefault("description", text)
-    # A model that holds all the arguments speaks for the tool where the function has no docstring.
+    # A model that holds all the arguments speaks for the tool if the function has no docstring.
     described = arguments.schema.pop("description", "")
     return Signature(arguments=arguments, context_parameters=tuple(hidden), description=description or described)
 
@@ -224,7 +224,7 @@ def _namespace(target: Any) -> dict[str, Any]:
     frame = sys._getframe(1) if around else None
     while frame is not None:
         qualname = frame.f_code.co_qualname
-        # The innermost frame of each, where a function is on the stack more than once.
+        # The innermost frame of each, if a function is on the stack more than once.
         if qualname in around and not around[qualname] and frame.f_code.co_filename == code.co_filename:
             around[qualname] = frame.f_locals
         frame = frame.f_back
@@ -290,7 +290,7 @@ def _arguments(parameters: dict[str, tuple[Any, Any]], *, namespace: dict[str, A
 
 
 def _only_model(parameters: dict[str, tuple[Any, Any]]) -> type[BaseModel] | None:
-    """The pydantic model whose fields are the arguments, where it is the only parameter, and required."""
+    """The pydantic model whose fields are the arguments, if it is the only parameter, and required."""
     if len(parameters) != 1:
         return None
     [(annotation, default)] = parameters.values()

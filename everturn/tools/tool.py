@@ -107,7 +107,7 @@ class Tool(Generic[P, R]):
     """A tool: what the model sees of it, how it is run, and the function itself, as callable as before.
 
     Made by `tool`, not by hand. `timeout` bounds one try, `patience` all tries together; of a tool that runs on the
-    client, `timeout` is how long its answer is waited for. `function` is None where only the client has it. `module` is
+    client, `timeout` is how long its answer is waited for. `function` is None if only the client has it. `module` is
     where `tool` was called.
     """
 
@@ -130,7 +130,7 @@ class Tool(Generic[P, R]):
     """What providers are told of it beside the rest."""
     module: str = ""
     agent: str = ""
-    """The name of the agent that answers the calls, where it is one."""
+    """The name of the agent that answers the calls, if it is one."""
 
     def __post_init__(self) -> None:
         _check_name(self.name)
@@ -269,11 +269,11 @@ def tool(
 def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a tool of a function: `@tool`, `@tool(effect="once")` or `tool(function, effect="once")`.
 
-    - `name`, `description`: where the function's own name and docstring won't do.
+    - `name`, `description`: if the function's own name and docstring won't do.
     - `needs_approval`: True, or a predicate, sync or async, that gets the dict of validated arguments.
     - `effect`: what running it twice would mean: nothing (`read`), the same as once (`idempotent`), or harm (`once`).
     - `timeout`: of one try, 10 minutes unless given; with `runs_on="client"`, of the answer, and none unless given.
-    - `patience`: of all tries together, 30 minutes or, where that is longer, one timeout.
+    - `patience`: of all tries together, 30 minutes or, if that is longer, one timeout.
     - `runs_on`: with `client`, no worker runs it; the call waits until somebody answers it.
     - `local`: run it within the conversation's own workflow task: quicker, for `read` tools that take a few seconds.
     - `retry`: exception types of failures that pass, such as ConnectionError: tried again, as for `raise Retry()`.

@@ -50,7 +50,7 @@ class _Earlier(BaseModel):
 
 
 class Inbox:
-    """`app` is what a server serves. `by_header`: where a reverse proxy that we trust says who asks; without it, each
+    """`app` is what a server serves. `by_header`: in which a trusted reverse proxy says who asks; without it, each
     person types a name, and anybody can type any. `end_streams` lets the pages go, so that a server can stop."""
 
     def __init__(
@@ -147,7 +147,7 @@ class Inbox:
         return JSONResponse(await post.do(client))
 
     def _proxied_name(self, request: Request) -> str | None:
-        """The name that the reverse proxy gives; None where there is none in front."""
+        """The name that the reverse proxy gives; None if there is none in front."""
         if self._by_header is None:
             return None
         if name := request.headers.get(self._by_header, "").strip():

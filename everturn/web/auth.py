@@ -1,4 +1,4 @@
-"""Who may come in: the gate in front of the inbox, and the headers on all that leaves it.
+"""Who may come in: authentication in front of the inbox, and the headers on all that leaves it.
 
 Without a token the inbox is for this machine alone, and a page from elsewhere that runs in a browser on this machine is
 turned away by three things that it can't forge: the Host header (a rebound name is not one of ours), Origin with
@@ -49,7 +49,7 @@ def is_loopback(host: str) -> bool:
 
 
 def check_token(token: str | None, *, host: str) -> None:
-    """Raises InvalidSetting for a token that is too short, and for none where others can reach `host`."""
+    """Raises InvalidSetting for a token that is too short, and for none if others can reach `host`."""
     if token is None and not is_loopback(host):
         raise InvalidSetting(
             f"Others can reach an inbox at {host!r}, and it has no token to know them by.",

@@ -46,7 +46,7 @@ class Pasts:
         self._kept: OrderedDict[tuple[str, str], list[Message]] = OrderedDict()
 
     async def before(self, conversation_id: str, run_id: str) -> list[Message]:
-        """Raises NotFound where their history is gone."""
+        """Raises NotFound if their history is gone."""
         key = (conversation_id, run_id)
         if key not in self._kept:
             self._kept[key] = await self._read(*key)

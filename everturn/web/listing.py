@@ -38,7 +38,7 @@ class ConversationList:
         self._reading: asyncio.Task[None] | None = None
 
     async def watch(self) -> AsyncIterator[str]:
-        """The list as JSON, now and after each change: `rows`, `counts` by status, and `trouble` where there is one."""
+        """The list as JSON, now and after each change: `rows`, `counts` by status, and `trouble` if there is one."""
         self._lookers += 1
         if self._reading is None:
             self._reading = asyncio.create_task(self._read())

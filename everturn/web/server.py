@@ -21,7 +21,7 @@ LET_GO_SECONDS = 2
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket at the address, before anything else is said. Raises InvalidSetting where it can't be had."""
+    """A socket at the address, before anything else is said. Raises InvalidSetting if it can't be had."""
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         bound = socket.create_server(address, family=family)

@@ -81,7 +81,7 @@ def _problems(plan: _Plan, agents: Mapping[str, Agent]) -> list[str]:
 
 
 def _problem(agent: Agent, call: ToolCall, planned: PlannedCall) -> str:
-    """What is wrong with an open call; empty where nothing is."""
+    """What is wrong with an open call; empty if nothing is."""
     if not isinstance(planned, RunTool):
         return ""
     tool = agent.tool(call.name)

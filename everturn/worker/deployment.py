@@ -41,7 +41,7 @@ Deployment.__init__ = known_options("Deployment", InvalidSetting)(Deployment.__i
 
 
 def of_settings(settings: Settings) -> Deployment | None:
-    """What the environment says; None where it names no deployment."""
+    """What the environment says; None if it names no deployment."""
     if not settings.deployment:
         return None
     return Deployment(name=settings.deployment, build_id=settings.build_id or "", versioning=settings.versioning)

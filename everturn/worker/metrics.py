@@ -1,4 +1,4 @@
-"""Numbers for Prometheus, through Temporal's own meter, so that they stand beside the SDK's.
+"""Numbers for Prometheus, through Temporal's own meter, so that they come beside the SDK's.
 
 | metric | kind | labels, beside namespace and task_queue |
 |---|---|---|

@@ -33,7 +33,7 @@ _DRAINING_SECONDS: Final = 10.0
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
-    """`asyncio.run`, on uvloop where it is installed: a tenth less CPU for each turn (extra `everturn[fast]`). What it
+    """`asyncio.run`, on uvloop if it is installed: a tenth less CPU for each turn (extra `everturn[fast]`). What it
     waits for afterwards, such as a thread that reads from a disk that is gone, is given GRACE_SECONDS."""
     loops: Callable[[], asyncio.AbstractEventLoop] | None = None
     with suppress(ImportError):

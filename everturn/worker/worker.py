@@ -119,7 +119,7 @@ class Worker:
         if versioned := deployment or of_settings(settings):
             self._options |= options(versioned)
         else:
-            # It stands in six events of each turn; the SDK's own would be a hash of 32 characters.
+            # It is in six events of each turn; the SDK's own would be a hash of 32 characters.
             self._options["build_id"] = settings.build_id or version("everturn")
         self._journals = journals or default_folder()
         self._threads = max_concurrent_activities
@@ -183,7 +183,7 @@ class Worker:
         _log.info("worker.stopped")
 
     def _with_reader(self, agent: Agent) -> Agent:
-        """The agent with the tool that reads what the store keeps, where there is one."""
+        """The agent with the tool that reads what the store keeps, if there is one."""
         if self._artifacts is None:
             return agent
         return agent.with_tools(read_result_tool(self._artifacts, max_result_chars=agent.limits.max_result_chars))

@@ -1,4 +1,4 @@
-"""Deterministic code: the loop, the desk where calls wait for people, and what the Web UI shows."""
+"""Deterministic code: the loop, the calls that wait for people, and what the Web UI shows."""
 
 from everturn.workflows.conversation import ConversationWorkflow
 

@@ -1,4 +1,4 @@
-"""Where tool calls wait for a person, and where each decision is taken once."""
+"""The tool calls that wait for a person: each decision is taken once."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Waiting:
 
 @dataclass(frozen=True)
 class AppliedDecision:
-    """A decision as the desk hands it on; `content` and `is_error` are an answer's."""
+    """A decision as it is handed on to its call; `content` and `is_error` are an answer's."""
 
     decision: Decision
     content: tuple[ResultPart, ...] = ()
@@ -177,7 +177,7 @@ class PendingApprovals:
         self.decide(names.EVERY_CALL, AppliedDecision(closing, by_rule=True))
 
     def objection(self, call_id: str, *, approving: bool = False, expected: object = None) -> str | None:
-        """Why a decision on this call can't be taken; None where it can."""
+        """Why a decision on this call can't be taken; None if it can."""
         if call_id == names.EVERY_CALL:
             return None if any(self._addressed(call_id, approving)) else self._none_waits()
         waiting = self.undecided.get(call_id)

@@ -21,14 +21,14 @@ SETTLING_STEPS = 10
 
 
 async def or_cancelled(handle: asyncio.Task[R]) -> R:
-    """The activity's or child's result, even where the cancellation of this task comes in together with it."""
+    """The activity's or child's result, even if the cancellation of this task comes in together with it."""
     try:
         return await asyncio.shield(handle)
     except asyncio.CancelledError:
         for _ in range(SETTLING_STEPS):
             await _whatever_comes(asyncio.sleep(0))
         handle.cancel()
-        # Temporal answers within this workflow task: with the result where it is there, else with the cancellation.
+        # Temporal answers within this workflow task: with the result if it is there, else with the cancellation.
         await _to_the_end([handle])
         if handle.cancelled() or handle.exception():
             raise
@@ -36,7 +36,7 @@ async def or_cancelled(handle: asyncio.Task[R]) -> R:
 
 
 async def together(*parts: Coroutine[Any, Any, None]) -> None:
-    """Runs them at the same time, as asyncio.gather does; but where they are cancelled, it waits for each to end."""
+    """Runs them at the same time, as asyncio.gather does; but if they are cancelled, it waits for each to end."""
     tasks = [asyncio.create_task(part) for part in parts]
     try:
         await asyncio.gather(*tasks)
@@ -49,7 +49,7 @@ async def together(*parts: Coroutine[Any, Any, None]) -> None:
 
 
 def stop_if_cancelled() -> None:
-    """Raises where this task was cancelled, and a result that came in together with that was taken first."""
+    """Raises if this task was cancelled, and a result that came in together with that was taken first."""
     task = asyncio.current_task()
     if task and task.cancelling():
         raise asyncio.CancelledError
@@ -61,6 +61,6 @@ async def _to_the_end(tasks: Sequence[asyncio.Task[Any]]) -> None:
 
 
 async def _whatever_comes(short: Awaitable[Any]) -> None:
-    """Waits for what ends within this workflow task, even where a second cancellation comes in with the first."""
+    """Waits for what ends within this workflow task, even if a second cancellation comes in with the first."""
     with suppress(asyncio.CancelledError):
         await short

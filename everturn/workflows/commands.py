@@ -33,7 +33,7 @@ from everturn.workflows.history_budget import SMALL_BYTES, left_in_run, too_full
 
 
 class Commands:
-    """The inbox, the desk, and the switches: paused, stalled, closing."""
+    """The inbox, the pending approvals, and the switches: paused, stalled, closing."""
 
     def __init__(self, start: Start, *, on_change: Callable[[], None]) -> None:
         carry = start.carry or CarryOver()
@@ -42,7 +42,7 @@ class Commands:
         """What was said since the conversation was closed."""
         self.approvals = PendingApprovals(on_change, carry.open or OpenReply())
         self.model = carry.model or start.model or ""
-        """The model to ask instead of the agent's own; empty where nobody chose one."""
+        """The model to ask instead of the agent's own; empty if nobody chose one."""
         self.stream = start.stream
         """Somebody follows the text as it is written."""
         self.idle = False
@@ -51,7 +51,7 @@ class Commands:
         self.owed = carry.owed
         """The run before this one ended in the middle of an answer, which is not taken up yet."""
         self.turn_cancelled = ""
-        """Why the last answer was cut short, in words; empty where it was not."""
+        """Why the last answer was cut short, in words; empty if it was not."""
         self.closing = False
         self.abandoned = False
         """It was closed while it was stalled or paused: what is unanswered stays so."""
@@ -91,7 +91,7 @@ class Commands:
 
     @property
     def may_move(self) -> bool:
-        """Whether another run can go on with what stands here."""
+        """Whether another run can go on with what is here."""
         return not self.closing and not self.handlers.lost
 
     def answering(self, turn: asyncio.Task[str | None]) -> None:
@@ -156,7 +156,7 @@ class Commands:
         return tuple(self._message_ids)
 
     def take_messages(self) -> list[Message]:
-        """As many as go into one model turn's payload, and at least one where there is any."""
+        """As many as go into one model turn's payload, and at least one if there is any."""
         count = max(1, how_many_fit(self.inbox, MAX_INBOX_BYTES))
         taken, self.inbox = self.inbox[:count], self.inbox[count:]
         return taken

@@ -34,7 +34,7 @@ LIKELY_TOO_LONG = 20 * MAX_PACKED_BYTES
 
 
 async def keep_in_time(progress: Progress, activity_results: ActivityResults) -> None:
-    """Brings what stands in earlier runs into this one's history before Temporal deletes theirs."""
+    """Brings what is in earlier runs into this one's history before Temporal deletes theirs."""
     if progress.keep_by is None or not isinstance(progress.earlier, InRun):
         return
     await workflow.sleep(max(0.0, progress.keep_by - workflow.time()), summary="bring earlier runs' messages here")
@@ -53,7 +53,7 @@ async def keep_in_time(progress: Progress, activity_results: ActivityResults) ->
 
 
 def held(earlier: Earlier | None) -> Earlier | None:
-    """Earlier messages as a conversation holds them: what is too much to hand on stands in this run's history."""
+    """Earlier messages as a conversation holds them: what is too much to hand on is in this run's history."""
     if isinstance(earlier, Packed) and len(earlier.data) > MAX_PACKED_BYTES:
         return InRun(run_id=workflow.info().run_id)
     return earlier
@@ -151,7 +151,7 @@ def _keep_by(progress: Progress, facts: WorkerFacts | None) -> float | None:
 
 
 def _earlier(progress: Progress) -> Earlier:
-    """The prefix itself where it is small; else where it stands: in this run's history, and in those before it."""
+    """The prefix itself if it is small; else where it is: in this run's history, and in those before it."""
     here, before = InRun(run_id=workflow.info().run_id), progress.earlier
     if isinstance(before, InRun) or progress.held_from > progress.base:
         return here

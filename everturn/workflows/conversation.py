@@ -41,7 +41,7 @@ OutcomeStatus = Literal["completed", "limit_reached", "cancelled", "failed"]
 class ConversationWorkflow:
     @workflow.init
     def __init__(self, *inputs: Any) -> None:
-        # Here and not in run(): a signal can come in before run() begins, and belongs behind what the start brings.
+        # Here and not in run(): a signal can come in before run() begins, and belongs after what the start brings.
         self._start_input = start_input.read(inputs)
         start = self._start_input.start
         carry_over = start.carry or CarryOver()
@@ -104,7 +104,7 @@ class ConversationWorkflow:
     # ------------------------------------------------------------ the loop
 
     async def _converse(self) -> str | None:
-        """Answers message after message; returns the limit that ended it, None where it came to its natural end."""
+        """Answers message after message; returns the limit that ended it, None if it came to its natural end."""
         while await self._next_message():
             reply, self._open_reply = self._open_reply, None
             turn = asyncio.create_task(self._answer(reply))
@@ -159,7 +159,7 @@ class ConversationWorkflow:
             self._progress.take_summary(reply)
 
     async def _model_turn(self, *, conclude: str | None) -> ModelReply | None:
-        """The conversation's next reply; None where a person closed the conversation instead."""
+        """The conversation's next reply; None if a person closed the conversation instead."""
         reply = await self._ask_model(conclude=conclude)
         if reply:
             self._progress.take_reply(reply)
@@ -172,7 +172,7 @@ class ConversationWorkflow:
     async def _ask_model(self, *, conclude: str | None = None, summarise: bool = False) -> ModelReply | None:
         """A reply of the model, however long that takes: what retries and fallbacks can't cure waits for a person.
 
-        None where that person closed the conversation instead.
+        None if that person closed the conversation instead.
         """
         before = self._progress.turn
         self._progress.turn += 1

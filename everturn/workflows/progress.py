@@ -21,7 +21,7 @@ MAX_REPAIRS = 2
 """Times that the model is asked to mend a final reply."""
 
 MAX_HELD_CHARS = 256_000
-"""Of what the model has seen, in the memory of the worker: the latest of it. All of it stands in the history."""
+"""Of what the model has seen, in the memory of the worker: the latest of it. All of it is in the history."""
 
 
 @dataclass
@@ -42,7 +42,7 @@ class Progress:
     lines: deque[str] = field(default_factory=lambda: deque(maxlen=web_ui.LATEST_LINES))
     """The prefix's last messages, in short."""
     unseen: list[Message] = field(default_factory=list)
-    """The messages behind the prefix."""
+    """The messages after the prefix."""
     turn: int = 0
     tool_calls: int = 0
     usage: Usage = field(default_factory=Usage)
@@ -50,7 +50,7 @@ class Progress:
     last_text: str = ""
     """What the model said last."""
     output: JsonValue = None
-    """The same as the agent's output type, where it has one."""
+    """The same as the agent's output type, if it has one."""
     output_problem: str | None = None
     repairs: int = 0
     view: View | None = None
@@ -59,7 +59,7 @@ class Progress:
     model: str = ""
     """The one that is asked, as its worker says."""
     recorded: frozenset[str] = frozenset()
-    """Calls whose results stand in their tool activities' own events."""
+    """Calls whose results are in their tool activities' own events."""
     handed: frozenset[str] = frozenset()
     """Calls whose results the run before handed over."""
 
@@ -117,7 +117,7 @@ class Progress:
         return sent[: how_many_fit(sent, room)]
 
     def page(self, start: int, limit: int) -> list[Message]:
-        """The messages from position `start` on: as many as fit an answer, and at least one, cut where it has to be."""
+        """The messages from position `start` on: as many as fit an answer, and at least one, cut if it has to be."""
         page: list[Message] = []
         room = MAX_PAGE_BYTES
         first = start - self.held_from
@@ -152,7 +152,7 @@ class Progress:
         self.unseen, self.digest = [], digest
 
     def take_summary(self, reply: ModelReply) -> None:
-        """It stands behind what the model has seen, and before what it has not."""
+        """It comes after what the model has seen, and before what it has not."""
         self.summary_due = False
         if reply.message.parts:
             self._take_in([reply.message])
@@ -192,7 +192,7 @@ class Progress:
         self.recorded = frozenset(recorded)
 
     def calls_left(self, limits: Limits) -> int | None:
-        """How many tool calls the next reply may make; None where nothing limits them."""
+        """How many tool calls the next reply may make; None if nothing limits them."""
         return None if limits.max_tool_calls is None else max(0, limits.max_tool_calls - self.tool_calls)
 
     def limit_reached(self, limits: Limits, *, seconds: float) -> str | None:

@@ -1,4 +1,4 @@
-"""Time-outs and retries of the activities. What decides how fast a lost worker is noticed stands here."""
+"""Time-outs and retries of the activities. What decides how fast a lost worker is noticed is here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One reply's tool calls: each passes its gate, runs as an activity, and comes back as a ToolResult in any case."""
+"""One reply's tool calls: each is approved if need be, runs as an activity, and ends as a ToolResult in any case."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class OpenCalls:
         self._chain_ids = {one.call_id: one.chain_id for one in carried.waits if one.chain_id}
         """Of the calls that ran: a call that a person lets run again is still the same."""
         self.recorded = set(self._results)
-        """Those whose result stands in the event of its tool's activity, in the marker of a local one, in the event of
+        """Those whose result is in the event of its tool's activity, in the marker of a local one, in the event of
         its agent's conversation, or in the run's start."""
         approvals.expects = self._expects
 
@@ -162,7 +162,7 @@ class OpenCalls:
                 assert_never(other)
 
     async def _run_when_allowed(self, call: ToolCall, plan: RunTool) -> ToolResult:
-        """Runs the tool, asking a human first where the plan says so, and again wherever a run leaves a doubt."""
+        """Runs the tool, asking a human first if the plan says so, and again wherever a run leaves a doubt."""
         asked = self._asked(plan)
         decision: Decision | None = None
         while True:
@@ -227,7 +227,7 @@ class OpenCalls:
         return result_of(call.call_id, call.name, outcome)
 
     async def _refusal(self, call: ToolCall, decision: Decision) -> str:
-        """Why this person may not decide, as the agent's own policy says; empty where they may."""
+        """Why this person may not decide, as the agent's own policy says; empty if they may."""
         check = DecisionCheck(agent=self._agent, turn=self._turn, call=call, decision=decision)
         summary = web_ui.summary(f"may {web_ui.shortened(decision.by, 40)} decide?")
 

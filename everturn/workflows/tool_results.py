@@ -73,7 +73,7 @@ def could_not_run(call: ToolCall, error: ActivityError) -> ToolResult:
 
 
 def no_answer(call: ToolCall, error: ChildWorkflowError | WorkflowAlreadyStartedError) -> ToolResult:
-    """What the model is told where an agent's conversation has no outcome."""
+    """What the model is told if an agent's conversation has no outcome."""
     if isinstance(error, WorkflowAlreadyStartedError):
         why = f"a conversation {error.workflow_id!r} runs already"
     else:

@@ -1,4 +1,4 @@
-"""Shows the state of a conversation to people: current details for the Web UI, search attributes for the fleet."""
+"""Shows the state of a conversation to people: current details for the Web UI, search attributes for lists."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Visibility:
         first = workflow.info().typed_search_attributes
         self._indexed_state = first.get(STATUS) or ""
         self.model = first.get(MODEL) or ""
-        """The one that the client expects to be asked, where it knows."""
+        """The one that the client expects to be asked, if it knows."""
         self.indexed = bool(self._indexed_state)
         """The namespace has everturn's search attributes. Upserting one that it lacks would fail the workflow task."""
         self._due = False

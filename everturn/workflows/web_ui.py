@@ -65,7 +65,7 @@ def _decided(decision: Decision) -> str:
 
 
 def turn_summary(turn: int, model: str, *, summarise: bool = False) -> str:
-    """`turn 3 · claude-sonnet-5`; without the model where nobody has said yet which one it is."""
+    """`turn 3 · claude-sonnet-5`; without the model if nobody has said yet which one it is."""
     what = "a summary" if summarise else f"turn {turn}"
     name = model.partition(":")[2] or model
     return summary(shortened(f"{what} · {name}" if name else what))
@@ -131,7 +131,7 @@ def _decisions(call: WaitingCall) -> Iterator[tuple[str, str, dict[str, str]]]:
 
 
 def _signal(why: str, name: str, payload: Mapping[str, str]) -> str:
-    # The input stands alone, for it is copied; and it is short, for the Web UI cuts long lines off.
+    # The input is alone, for it is copied; and it is short, for the Web UI cuts long lines off.
     return f"{why}, *Send a Signal* `{name}` with this input:\n\n{block('json', _json(payload))}"
 
 

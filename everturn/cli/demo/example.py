@@ -12,7 +12,7 @@ SCRIPTED: Final = "scripted:bookkeeper"
 
 
 def examples_folder() -> Path | None:
-    """The examples: of the checkout, or those that a wheel carries. None where there are none."""
+    """The examples: of the checkout, or those that a wheel carries. None if there are none."""
     package = Path(__file__).parents[2]
     folders = (package.parent / "examples", package / "examples")
     return next((folder for folder in folders if (folder / AGENT).is_file()), None)

@@ -27,7 +27,7 @@ LIMIT_SECONDS = 300
 
 
 async def play() -> bool:
-    """Plays it, checks it, and tells; False where something did not happen."""
+    """Plays it, checks it, and tells; False if something did not happen."""
     from everturn.cli.connect import quiet_logs
 
     screen = Screen(to_stdout=True)

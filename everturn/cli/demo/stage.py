@@ -74,7 +74,7 @@ class Stage:
         return self.workers[-1].wait()
 
     def check_worker(self) -> None:
-        """Raises EverturnError where the worker has ended by itself: nobody would go on."""
+        """Raises EverturnError if the worker has ended by itself: nobody would go on."""
         if (status := self.workers[-1].poll()) is not None:
             raise EverturnError(f"The worker ended by itself, status {status}. Its last words: {self.last_words()}")
 

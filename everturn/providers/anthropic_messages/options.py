@@ -20,7 +20,7 @@ from everturn.tools.builtin import CodeExecution, ServerTool, WebSearch
 from everturn.tools.options import ToolOptions
 
 MAX_TOKENS: Final = 32_000
-"""max_tokens where nobody set it, for the API requires one: room for long files and thoughts, and the most that every
+"""max_tokens if nobody set it, for the API requires one: room for long files and thoughts, and the most that every
 model since Claude 4 takes. Claude 3 takes less."""
 
 _CLAUDE = re.compile(r"claude-")
@@ -210,7 +210,7 @@ def _temperature(request: Request, model: _Model, thinking: Mapping[str, Any]) -
 
 
 def _format(request: Request, model: _Model) -> dict[str, Any] | None:
-    """The schema as Anthropic takes it; None, with a warning, where it does not."""
+    """The schema as Anthropic takes it; None, with a warning, if it does not."""
     try:
         if model.format:
             schema = _strict(request.output_schema or {})
@@ -282,7 +282,7 @@ def _closed(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_recursion(schema: Mapping[str, Any]) -> None:
-    """Raises _Unfit where a definition leads back to itself."""
+    """Raises _Unfit if a definition leads back to itself."""
     leads_to = {f"#/$defs/{name}": set(_references(inner)) for name, inner in schema.get("$defs", {}).items()}
     for start in leads_to:
         met, ahead = set[str](), [start]
@@ -308,7 +308,7 @@ def _references(value: Any) -> Iterator[str]:
 def mark_cached(body: dict[str, Any]) -> None:
     """Sets breakpoints, so that the stable prefix is read from the cache: no more than four may be.
 
-    One behind tools and system. One behind each of the last two user messages: the last writes, and the one before
+    One after tools and system. One after each of the last two user messages: the last writes, and the one before
     is where the last request wrote; more than 20 blocks back from its breakpoint, the API would not look for that.
     """
     tools: list[dict[str, Any]] = body.get("tools", [])

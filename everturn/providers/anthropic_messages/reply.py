@@ -70,7 +70,7 @@ class _Block:
         return mended(self.start | texts)  # type: ignore[no-any-return]
 
     def arguments(self) -> tuple[dict[str, Any], str | None]:
-        """The input, and its text where that is no JSON object. A streamed call without any has an empty text."""
+        """The input, and its text if that is no JSON object. A streamed call without any has an empty text."""
         text = mend("".join(self.pieces.get("input", ())))
         if text.strip() in {"", "null"}:
             given = self.start.get("input")
@@ -106,7 +106,7 @@ class Assembler:
         return self.take(data)
 
     def check(self, data: dict[str, Any]) -> None:
-        """Raises ErrorInReply where `data`, an event or a whole body, is an error."""
+        """Raises ErrorInReply if `data`, an event or a whole body, is an error."""
         if data.get("type") == "error" or data.get("error"):
             raise ErrorInReply(data)
 
@@ -131,7 +131,7 @@ class Assembler:
         return [Delta(piece.kind, mend(piece.text)) for piece in found if piece.text]
 
     def finish(self) -> Reply:
-        """The reply. Raises InvalidReply where the stream stopped in the middle, ErrorInReply where the context did."""
+        """The reply. Raises InvalidReply if the stream stopped in the middle, ErrorInReply if the context did."""
         if not self._started:
             raise self.invalid("it holds no message")
         if not self.done:
@@ -282,7 +282,7 @@ def _tool_call(block: _Block, ids: tuple[str, str | None], *, cut_off: bool) -> 
 
 
 def _extra(block: dict[str, Any], *own: str) -> dict[str, Any]:
-    """What stands beside a block's own fields. Nulls say nothing, and would cost history bytes in each message."""
+    """What is beside a block's own fields. Nulls say nothing, and would cost history bytes in each message."""
     return {name: value for name, value in block.items() if name not in {"type", *own} and value is not None}
 
 

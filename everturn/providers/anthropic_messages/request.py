@@ -253,7 +253,7 @@ def _thoughtless(turns: Sequence[_Turn]) -> bool:
 
 
 def _container(request: Request, *, pending: bool) -> str | None:
-    """The latest container, where it can still be used; code that waits for a result of ours needs it in any case."""
+    """The latest container, if it can still be used; code that waits for a result of ours needs it in any case."""
     for message in reversed(request.messages):
         if message.role != "assistant" or message.provider != request.model.provider:
             continue

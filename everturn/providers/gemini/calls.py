@@ -21,7 +21,7 @@ _MAX_STEPS: Final = MAX_DEPTH // 2
 
 
 def wire_name(name: str) -> str:
-    """A tool's name in Gemini's alphabet: itself where it can be, else one that no other name becomes."""
+    """A tool's name in Gemini's alphabet: itself if it can be, else one that no other name becomes."""
     if _NAME.fullmatch(name):
         return name
     marked = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
@@ -29,7 +29,7 @@ def wire_name(name: str) -> str:
 
 
 def tool_names(request: Request) -> dict[str, str]:
-    """From the names on the wire to the tools' own, where they differ."""
+    """From the names on the wire to the tools' own, if they differ."""
     return {wire: tool.name for tool in request.tools if (wire := wire_name(tool.name)) != tool.name}
 
 
@@ -56,7 +56,7 @@ class PartialArguments:
             raise ValueError(f"{path!r:.100} has a value of an unknown kind")
 
     def onto(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """`arguments` with the values in their places. Raises ValueError where a path leads nowhere."""
+        """`arguments` with the values in their places. Raises ValueError if a path leads nowhere."""
         root: Any = dict(arguments)
         for path, value in self._values.items():
             root = _put(root, _steps(path), "".join(value) if isinstance(value, list) else value)
@@ -77,7 +77,7 @@ def _steps(path: str) -> list[str | int]:
 
 
 def _put(target: Any, steps: list[str | int], value: Any) -> Any:
-    """`target` with `value` in the place that `steps` lead to, made where it is not there yet."""
+    """`target` with `value` in the place that `steps` lead to, made if it is not there yet."""
     if not steps:
         return value
     first, rest = steps[0], steps[1:]

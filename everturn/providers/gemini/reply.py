@@ -179,7 +179,7 @@ class Assembler:
         return self._take_candidate(candidate) if candidate else []
 
     def finish(self) -> Reply:
-        """The reply. Raises InvalidReply where the stream stopped in the middle, or held no reply that can be used."""
+        """The reply. Raises InvalidReply if the stream stopped in the middle, or held no reply that can be used."""
         if not (self._answered or self._blocked):
             raise self._invalid("it holds no candidate")
         if not self._over or self._awaits_code:
@@ -259,7 +259,7 @@ class Assembler:
     def _take_call(self, part: dict[str, Any]) -> None:
         """Takes in a `functionCall` part: a whole call, the start of one, or more of the one that is open.
 
-        Vertex sends calls in pieces where it is asked to: the name first, then arguments by their JSON paths, until a
+        Vertex sends calls in pieces if it is asked to: the name first, then arguments by their JSON paths, until a
         piece has no `willContinue`.
         """
         given = part["functionCall"]

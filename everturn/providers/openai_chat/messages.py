@@ -45,7 +45,7 @@ _USERS: Memo[Encoded] = Memo()
 def encode_messages(
     messages: Sequence[Message], *, instructions: str, dialect: Dialect, provider: str, now: datetime | None = None
 ) -> list[Encoded]:
-    """The messages. Each result goes behind its call; a call without one gets NO_RESULT. `now`: by the provider's
+    """The messages. Each result goes after its call; a call without one gets NO_RESULT. `now`: by the provider's
     clock, for what it forgets some day."""
     results = {
         part.call_id: part
@@ -80,7 +80,7 @@ def encode_messages(
             case "system":
                 encoded.append({"role": "system", "content": message.text})
             case "tool":
-                pass  # each result goes behind its call
+                pass  # each result goes after its call
     return encoded if dialect.user_after_tool else list(_bridged(encoded))
 
 
@@ -122,7 +122,7 @@ def _assistant(message: Message, *, dialect: Dialect, own: bool, now: datetime |
         encoded |= {"content": text or None, "tool_calls": entries}
         came_in = next((part.extra[CAME_IN] for part in thinking if CAME_IN in part.extra), "")
         if (field := dialect.reasoning_field or str(came_in)) and (thoughts or dialect.reasoning_required):
-            encoded[field] = thoughts  # where it is required, an empty one will do
+            encoded[field] = thoughts  # if it is required, an empty one will do
     if dialect.thinking_blocks and thoughts:
         thought = {"type": "thinking", "thinking": [{"type": "text", "text": thoughts}]}
         encoded["content"] = [thought, *([{"type": "text", "text": text}] if text else [])]
@@ -198,7 +198,7 @@ def _medium(part: Image | Document, dialect: Dialect, *, own: bool) -> Encoded |
 
 
 def _user(message: Message, dialect: Dialect, *, own: bool) -> Encoded:
-    """A user's message; empty where nothing in it can be sent. `own`: what only this server knows may be in it."""
+    """A user's message; empty if nothing in it can be sent. `own`: what only this server knows may be in it."""
     kinds = (Text, Image, Document, Opaque) if own else (Text, Image, Document)
     parts = [part for part in message.parts if isinstance(part, kinds)]
     return {"role": "user", "content": _content(parts, dialect, own=own)} if parts else {}

@@ -167,7 +167,7 @@ class Assembler:
         return deltas
 
     def finish(self) -> Reply:
-        """The reply. Raises InvalidReply where the stream stopped in the middle, or held no reply at all."""
+        """The reply. Raises InvalidReply if the stream stopped in the middle, or held no reply at all."""
         if not self._answered:
             raise self._invalid("it holds no choice")
         if not self.complete:
@@ -210,7 +210,7 @@ class Assembler:
             yield Delta("thinking", mend(thought))
 
     def _take_blocks(self, blocks: list[Any]) -> Iterator[Delta]:
-        """Mistral's content, where it is a list of thinking and of text."""
+        """Mistral's content, if it is a list of thinking and of text."""
         for block in map(a_dict, blocks):
             if block.get("type") == "thinking":
                 if thought := _thought(block):
@@ -283,7 +283,7 @@ class Assembler:
 def _merge(details: list[Any], detail: dict[str, Any]) -> None:
     """Adds a piece of OpenRouter's reasoning: to the block that it continues, or as a new one.
 
-    Texts and summaries come in pieces, a signature behind its text. What is encrypted comes whole.
+    Texts and summaries come in pieces, a signature after its text. What is encrypted comes whole.
     """
     last = details[-1] if details else {}
     going_on = a_str(detail.get("type")) in {"reasoning.text", "reasoning.summary"} and all(

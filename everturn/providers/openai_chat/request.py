@@ -122,7 +122,7 @@ def _server_tools(request: Request, dialect: Dialect) -> list[dict[str, Any]]:
 
 
 def _output(request: Request, dialect: Dialect) -> dict[str, Any]:
-    """The `response_format`; empty where there is none."""
+    """The `response_format`; empty if there is none."""
     schema = request.output_schema
     if schema is None or dialect.output == "words":
         return {}

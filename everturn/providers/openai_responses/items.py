@@ -165,7 +165,7 @@ def _text_block(part: Text) -> dict[str, Any]:
 
 
 def _reasoning_parts(item: Item) -> list[Part]:
-    """A part for each block of the summary, or, where a server shows the thoughts themselves, of these."""
+    """A part for each block of the summary, or, if a server shows the thoughts themselves, of these."""
     summary, content = a_list(item.get("summary")), a_list(item.get("content"))
     name = "content" if content and not summary else "summary"
     texts = [a_str(a_dict(block).get("text")) for block in summary or content]
@@ -185,7 +185,7 @@ def _thought(part: Thinking, item: Item, blocks: list[Any]) -> dict[str, Any]:
 
 
 def _opened(items: list[Item], kind: str, frame: Item) -> list[Any] | None:
-    """Starts an item, and returns the list for its blocks; None where it has them already."""
+    """Starts an item, and returns the list for its blocks; None if it has them already."""
     if "type" in frame:
         items.append(frame)
         return None

@@ -1,7 +1,7 @@
 """Responses: replies, whole or streamed.
 
 A stream's last event holds the response, and an item's last event the item: these are read, whatever the deltas
-before them said. Only where a server sends neither, an item is put together from its deltas.
+before them said. Only if a server sends neither, an item is put together from its deltas.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Assembler:
         return self._take_event(kind, said)
 
     def take(self, response: dict[str, Any], *, failed: bool = False, streamed: bool = False) -> None:
-        """Takes in the response itself. Raises ErrorInReply where it failed."""
+        """Takes in the response itself. Raises ErrorInReply if it failed."""
         status, error = a_str(response.get("status")), response.get("error")
         if failed or error or status in {"failed", "cancelled"}:
             raise ErrorInReply({"error": error or {"code": "server_error", "message": f"the response {status}"}})
@@ -89,7 +89,7 @@ class Assembler:
         self.done = True
 
     def finish(self) -> Reply:
-        """The reply. Raises InvalidReply where the stream stopped in the middle."""
+        """The reply. Raises InvalidReply if the stream stopped in the middle."""
         if not self.done:
             raise self._invalid("the stream broke off in the middle")
         items = self._items()

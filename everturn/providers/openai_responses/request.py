@@ -101,7 +101,7 @@ def _input(messages: Sequence[Message], *, provider: str, stored: bool) -> Itera
             case "assistant":
                 items, own = _assistant(message, wire_ids, provider=provider, stored=stored)
                 yield from items
-                # Right behind their calls: some servers look no further.
+                # Right after their calls: some servers look no further.
                 for call in message.tool_calls:
                     result, told = results.get(call.call_id), call.call_id in ours
                     yield _output(call, result, wire_id=wire_ids[call.call_id], own=own, told=told)
@@ -110,7 +110,7 @@ def _input(messages: Sequence[Message], *, provider: str, stored: bool) -> Itera
             case "system":
                 yield {"role": "system", "content": message.text}
             case "tool":
-                pass  # each result goes behind its call
+                pass  # each result goes after its call
 
 
 def _assistant(
@@ -172,7 +172,7 @@ def _output(call: ToolCall, result: ToolResult | None, *, wire_id: str, own: boo
 
 
 def _result_content(result: ToolResult, *, own: bool) -> str | list[dict[str, Any]]:
-    """Text, or a list where there is more than text. The protocol has no flag for errors: they are put into words."""
+    """Text, or a list if there is more than text. The protocol has no flag for errors: they are put into words."""
     text = result.text
     prefix = "Error: " if result.is_error and not text.lower().startswith("error") else ""
     if all(isinstance(part, Text) for part in result.content) and not (own and any(p.extra for p in result.content)):
