@@ -12,6 +12,7 @@ import time
 from datetime import timedelta
 from typing import Any, NoReturn
 from uuid import uuid4
+from weakref import WeakValueDictionary
 
 from temporalio.api.enums.v1 import PendingWorkflowTaskState
 from temporalio.client import (
@@ -39,8 +40,23 @@ SETTLE_SECONDS = 8.0
 """How long to wait for the end of a workflow task that a worker has begun: until then, the update may be taken."""
 
 
+MOST_AT_ONCE = 8
+"""Of one conversation, from here. The server takes 10 at a time, and turns the others away after some seconds."""
+
+_under_way: WeakValueDictionary[tuple[int, str], asyncio.Semaphore] = WeakValueDictionary()
+"""By event loop and conversation."""
+
+
 async def send(client: Client, conversation_id: str, name: str, payload: dict[str, Any]) -> dict[str, Any]:
     """The conversation's answer. Raises Refused; Unreachable, which says what becomes of the command; and RPCError."""
+    key = (id(asyncio.get_running_loop()), conversation_id)
+    if (slots := _under_way.get(key)) is None:
+        slots = _under_way[key] = asyncio.Semaphore(MOST_AT_ONCE)
+    async with slots:
+        return await _send(client, conversation_id, name, payload)
+
+
+async def _send(client: Client, conversation_id: str, name: str, payload: dict[str, Any]) -> dict[str, Any]:
     handle = client.get_workflow_handle(conversation_id)
     deadline = time.monotonic() + temporal_errors.WORKER_TIMEOUT_SECONDS
     while True:

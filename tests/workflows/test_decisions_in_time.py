@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from temporalio.client import WorkflowHandle
+from temporalio.client import Interceptor, OutboundInterceptor, WorkflowHandle
 from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import Client, Conversation, ToolCall, events, tool
@@ -55,6 +55,46 @@ async def test_what_waits_is_written_down_once_however_many_calls_begin_to_wait(
         assert set(await conversation.deny("*", reason="no")) == set(ids)
         assert await conversation.reply() == "Done."
     assert len(results_of(await conversation.transcript())) == 400
+
+
+class Counting(Interceptor):
+    """How many updates are under way at the same time."""
+
+    def __init__(self) -> None:
+        self.now = self.most = 0
+
+    def intercept_client(self, next: OutboundInterceptor) -> OutboundInterceptor:  # noqa: A002
+        counted = self
+
+        class Counted(OutboundInterceptor):
+            async def start_workflow_update(self, input: Any) -> Any:  # noqa: A002
+                counted.now += 1
+                counted.most = max(counted.most, counted.now)
+                try:
+                    return await super().start_workflow_update(input)
+                finally:
+                    counted.now -= 1
+
+        return Counted(next)
+
+
+async def test_more_decisions_at_once_than_the_server_takes_wait_for_their_turn(
+    client: Client, scripted: Scripted
+) -> None:
+    """Temporal has 10 updates of a workflow under way, and turns the others away."""
+    counting = Counting()
+    deciding = await Client.connect(client.temporal.service_client.config.target_host, interceptors=[counting])
+    agent = agent_on(
+        scripted([[call("file", {"document": "x"}, id=f"c{n}") for n in range(40)], "Done."]), tools=[file]
+    )
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "File them")
+        ids = await waiting(conversation, calls=40)
+        handles = [deciding.conversation(conversation.id) for _ in ids]
+        taken = await asyncio.gather(*(handle.approve(call_id) for handle, call_id in zip(handles, ids, strict=True)))
+        assert taken == [(call_id,) for call_id in ids]
+        assert await conversation.reply() == "Done."
+    assert 1 < counting.most <= 10
 
 
 # ---------------------------------------------------------------- early
