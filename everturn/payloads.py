@@ -7,7 +7,7 @@ with the conversation: a model turn is sent a position, a digest and the delta s
 from __future__ import annotations
 
 import json
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, JsonValue, field_serializer, field_validator, model_validator
 
@@ -15,7 +15,7 @@ from everturn.carryover import CarryOver, View, WorkerFacts
 from everturn.models import Limits
 from everturn.plans import PlannedCall, WaitReason
 from everturn.records import Decision, Message, Part, Record, ResultPart, Stop, Text, ToolCall, Usage
-from everturn.sizes import MAX_NAME_CHARS, flat
+from everturn.sizes import MAX_INPUT_PARTS, MAX_NAME_CHARS, flat
 
 # ---------------------------------------------------------------- the conversation
 
@@ -34,7 +34,7 @@ class Start(Record):
     """The workflow's input."""
 
     agent: str = Field(min_length=1, max_length=MAX_NAME_CHARS)
-    message: str | tuple[Part, ...] = ()
+    message: str | Annotated[tuple[Part, ...], Field(max_length=MAX_INPUT_PARTS)] = ()
     message_id: str | None = Field(default=None, max_length=500)
     provider: str = ""
     """Who reads what the message's parts hold in `extra`, such as 'anthropic'."""
@@ -142,7 +142,7 @@ class MessageIn(Record):
     """`message`: a text or parts. A `message_id` that was taken before is taken once only."""
 
     text: str | None = None
-    parts: tuple[Part, ...] = ()
+    parts: tuple[Part, ...] = Field(default=(), max_length=MAX_INPUT_PARTS)
     message_id: str | None = Field(default=None, max_length=500)
     provider: str = ""
     """Who reads what the parts hold in `extra`, such as 'anthropic'."""
@@ -178,7 +178,7 @@ class Answer(Record):
 
     call_id: str
     content: JsonValue = None
-    parts: tuple[ResultPart, ...] = ()
+    parts: tuple[ResultPart, ...] = Field(default=(), max_length=MAX_INPUT_PARTS)
     is_error: bool = False
     by: str = ""
 

@@ -39,6 +39,9 @@ MAX_INPUT_BYTES = MAX_PAYLOAD_BYTES // 5
 """One message, decision or answer. A payload has to hold some together: edited arguments come twice in a tool's input,
 and a message beside what waited in a conversation that it revives."""
 
+MAX_INPUT_PARTS = 1_000
+"""Of one message or answer. Ten thousand small ones take a workflow task more time than Temporal gives it."""
+
 MAX_UNREAD_BYTES = 25_000_000
 """Of a run's history: with so many, it takes no long messages until it has answered. Each is written once more as the
 model is shown it."""

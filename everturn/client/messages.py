@@ -15,7 +15,7 @@ from everturn.content_blocks import read_block
 from everturn.errors import Refused
 from everturn.payloads import MessageIn, Start
 from everturn.records import Document, Image, Message, Part, Record, Text, explain
-from everturn.sizes import MAX_UNREAD_BYTES, check_input, size_of
+from everturn.sizes import MAX_INPUT_PARTS, MAX_UNREAD_BYTES, check_input, size_of
 
 MessageLike = str | Message | Iterable[Part | str | Mapping[str, Any]]
 """A message: a text; parts (Text, Image, Document), or content blocks as dicts; or a user's Message."""
@@ -34,6 +34,10 @@ def user_message(message: MessageLike, *, may_be_empty: bool = False) -> Message
             raise Refused("The message has no parts.", cure="Give it a text, an image or a document.")
         if all(isinstance(part, Text) and not part.text.strip() for part in said.parts):
             raise Refused("The message is empty.", cure="Say something.")
+        if len(said.parts) > MAX_INPUT_PARTS:
+            raise Refused(
+                f"The message has {len(said.parts):,} parts; the limit is {MAX_INPUT_PARTS:,}.", cure="Join its texts."
+            )
         if not said.provider and (part := next((part for part in said.parts if part.extra), None)):
             raise Refused(
                 f"The message's {part.kind} has extra={_short(part.extra)}, which only one provider could read.",

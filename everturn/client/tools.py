@@ -11,7 +11,7 @@ from everturn.errors import Ended, InvalidTool, Refused, Unreachable
 from everturn.events import AnswerRequested
 from everturn.payloads import Status, WaitingCall
 from everturn.records import ResultPart, Text, ToolCall, ToolResult
-from everturn.sizes import MAX_INPUT_BYTES
+from everturn.sizes import MAX_INPUT_BYTES, MAX_INPUT_PARTS
 from everturn.tools.results import safe_error_text
 from everturn.tools.tool import Tool, ToolContext, tool
 
@@ -22,7 +22,13 @@ MAX_ANSWER_CHARS = 200_000
 MAX_ANSWER_BYTES = MAX_INPUT_BYTES - 20_000
 """The rest is for what an answer has beside its parts."""
 
+MAX_SHOWN = 100
+"""Images and documents of an answer that has more parts than one may have."""
+
 RETRY_SECONDS = 1.0
+
+TRIES = 3
+"""Of an answer that is refused though its call waits."""
 
 
 async def call_tool(
@@ -53,21 +59,39 @@ async def _run(made: Tool, call: ToolCall | WaitingCall, context: ToolContext) -
         content: tuple[ResultPart, ...] = await made.run(call.arguments, context)
     except Exception as error:  # noqa: BLE001 - a tool may raise anything, and the model may know what to do
         return (Text(text=await safe_error_text(error)),), True
-    return bounded(content, max_chars=MAX_ANSWER_CHARS, max_bytes=MAX_ANSWER_BYTES, notice=Notice()), False
+    content = bounded(content, max_chars=MAX_ANSWER_CHARS, max_bytes=MAX_ANSWER_BYTES, notice=Notice())
+    return content if len(content) <= MAX_INPUT_PARTS else _in_one(content), False
+
+
+def _in_one(content: tuple[ResultPart, ...]) -> tuple[ResultPart, ...]:
+    """The texts as one, and as many pictures as an answer may have."""
+    texts = "".join(part.text for part in content if isinstance(part, Text))
+    others = [part for part in content if not isinstance(part, Text)]
+    left_out = f"\n[Left out: {len(others) - MAX_SHOWN} images or documents.]" if len(others) > MAX_SHOWN else ""
+    return (Text(text=texts + left_out), *others[:MAX_SHOWN])
 
 
 async def _answered(conversation: Conversation, result: ToolResult) -> bool:
     """Answers the call; False if somebody else did, or nobody wants it any more. The tool has run: its result is not
     thrown away because no worker takes it just now."""
+    refused = 0
     while True:
         try:
             return bool(await conversation.answer(result.call_id, parts=result.content, is_error=result.is_error))
         except Ended:
             return False
-        except Refused:
+        except Refused as error:
             # A call is in the history a moment before the conversation waits for its answer.
             if not any(one.call_id == result.call_id for one in (await _status(conversation)).waiting):
                 return False
+            refused += 1
+            if (
+                refused == TRIES
+            ):  # it waits, and this it does not take: it is too large for what is left of the run, say
+                told = Text(text=f"The tool has run, and its result could not be handed over: {error.message}")
+                result = result.model_copy(update={"content": (told,), "is_error": True})
+            elif refused > TRIES:
+                raise
         except Unreachable:
             await asyncio.sleep(RETRY_SECONDS)
 

@@ -16,6 +16,7 @@ from everturn.errors import InvalidTool
 from everturn.payloads import WaitingCall
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
+from tests.support.bounds import Bounds
 from tests.support.transcripts import results_of
 from tests.support.waiting import eventually, waiting
 
@@ -60,6 +61,7 @@ async def the_waiting_call(conversation: Conversation) -> WaitingCall:
         (stumble, {"screen": 2}, "RuntimeError: no screen 2", True),
         (fail, {"screen": 2}, "It is dark.", True),
         (look, {"screen": "two"}, "screen: Input should be a valid integer", True),
+        (lambda: [Text(text=f"{number} ") for number in range(1_001)], {}, "999 1000 ", False),
         (lambda: "x" * 300_000, {}, "[Cut: 200,000 of 300,000 characters are shown.", False),
         (lambda: {1, object}, {}, "TypeError: The tool returned a set", True),
     ],
@@ -290,3 +292,17 @@ async def test_an_answer_has_content_or_parts(client: Client, scripted: Scripted
         await conversation.outcome()
         (result,) = results_of(await conversation.transcript())
     assert result.text == "null"
+
+
+async def test_a_result_that_the_conversation_never_takes_is_told_and_not_offered_for_ever(
+    client: Client, scripted: Scripted, bounds: Bounds
+) -> None:
+    bounds(run_bytes=45_000)
+    agent = agent_on(scripted([[call("look", id="a"), call("look", id="b")], "Done."]), tools=[LOOK])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Look")
+        assert await conversation.run_tools([tool(lambda: "x" * 30_000, name="look")]) == "Done."
+        results = results_of(await conversation.transcript())
+    assert sorted(len(result.text) > 20_000 for result in results) == [False, True]
+    (refused,) = (result for result in results if result.is_error)
+    assert "The tool has run, and its result could not be handed over: It has 30," in refused.text

@@ -42,6 +42,7 @@ PIXEL = "iVBORw0KGgo="
         ([{"kind": "document", "url": "http://x", "file_id": "f"}], "1", "what a document has not: 'file_id'"),
         ([{"kind": "video", "url": "http://x"}], "1", "no parts of the kind 'video'"),
         ([{"kind": "image"}], "1", "either data= .* or url="),
+        (["Hi"] * 1_001, "1", "The message has 1,001 parts; the limit is 1,000"),
         ([Text(text="Hi", extra={"cache_control": {}})], "1", 'Say which: Message.role="user"'),
         ([{"type": "text", "text": "Hi", "cache_control": {}}], "1", "which only one provider could read"),
     ],
