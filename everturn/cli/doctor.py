@@ -189,10 +189,14 @@ async def _register(client: Client, lacking: list[str]) -> None:
 
 async def _workers(client: Client) -> Finding:
     from everturn.cli.connect import polling_workers
+    from everturn.client.pollers import RECENT_SECONDS
 
     workers = await polling_workers(client)
     if workers:
-        return Finding("workers", "ok", f"{len(workers)} on task queue {client.task_queue!r}: {', '.join(workers[:5])}")
+        # The server does not say which of them has ended since.
+        when = f"in the last {RECENT_SECONDS / 60:.0f} minutes"
+        named = ", ".join(workers[:5])
+        return Finding("workers", "ok", f"{len(workers)} polled task queue {client.task_queue!r} {when}: {named}")
     cure = "Start one: EVERTURN_AGENTS=FILE.py everturn worker."
     return Finding("workers", "wrong", f"none polls the task queue {client.task_queue!r}", cure)
 

@@ -149,8 +149,12 @@ def clerk(shell: Shell, model: Callable[[Any], None]) -> Iterator[subprocess.Pop
 
 
 def test_hosted_elsewhere(shell: Shell, clerk: subprocess.Popen[str]) -> None:
-    findings = {one["part"]: one["state"] for one in shell.json("doctor")}
+    found = shell.json("doctor")
+    findings = {one["part"]: one["state"] for one in found}
     assert {findings[part] for part in ("Temporal", "namespace", "search attributes", "workers", "agents")} == {"ok"}
+    (workers,) = [one["detail"] for one in found if one["part"] == "workers"]
+    assert "1 polled task queue" in workers
+    assert "in the last 2 minutes" in workers
     done = shell.run("run", "Refund order 81", "--agent", "clerk", "--yes")
     assert (done.returncode, done.stdout) == (0, "It is done.\n")
     with shell.start("run", "hi", "--agent", "clark") as wrong:  # it may be a deploy: it waits, and says for what
