@@ -157,7 +157,7 @@ class Worker:
                         KeepTranscript(heartbeats).keep_transcript,
                         *calls.activities(),
                     ],
-                    # The sandbox guards user code from itself. There is none in this workflow, and a test holds that.
+                    # The sandbox guards user code from itself, and there is none in this workflow: test_determinism.py.
                     workflow_runner=UnsandboxedWorkflowRunner(),
                     sticky_queue_schedule_to_start_timeout=STICKY_TIMEOUT,
                     max_heartbeat_throttle_interval=BEAT_THROTTLE,

@@ -23,6 +23,7 @@ from everturn.workflows.tool_calls import OpenCalls
 from tests.replay.kinds import KINDS
 from tests.replay.record import HISTORIES
 from tests.support.agents import agent_on, hosting
+from tests.support.watch import watched
 
 FILES = sorted(HISTORIES.glob("*.json"))
 CURE = "If the change is meant, put it behind workflow.patched(): docs/howto/change-workflows-safely.md."
@@ -31,9 +32,11 @@ CURE = "If the change is meant, put it behind workflow.patched(): docs/howto/cha
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 async def test_a_recorded_history_replays(file: Path) -> None:
     try:
-        assert await replay_history(file) > 3
+        with watched() as seen:
+            assert await replay_history(file) > 3
     except Diverged as error:
         pytest.fail(f"{error} {CURE}")
+    assert seen == []
 
 
 def test_every_kind_of_conversation_is_recorded() -> None:

@@ -7,6 +7,7 @@ from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 from everturn import Client, Conversation
 from everturn.storage.data_converter import data_converter
 from everturn.workflows import ConversationWorkflow
+from tests.support.watch import watched
 
 TWO_MIB = 2 * 1024 * 1024
 
@@ -15,7 +16,7 @@ started: dict[str, list[str]] = {}
 
 
 async def replay_all(client: Client) -> None:
-    """Replays what was started on the client's task queue, event by event."""
+    """Replays what was started on the client's task queue, event by event, and watches what that does."""
     replayer = Replayer(
         workflows=[ConversationWorkflow],
         workflow_runner=UnsandboxedWorkflowRunner(),
@@ -23,7 +24,9 @@ async def replay_all(client: Client) -> None:
     )
     for conversation_id in started.pop(client.task_queue, []):
         history = await client.temporal.get_workflow_handle(conversation_id).fetch_history()
-        await replayer.replay_workflow(history)
+        with watched() as seen:
+            await replayer.replay_workflow(history)
+        assert seen == []
 
 
 async def completed_activities(client: Client, conversation: Conversation) -> int:

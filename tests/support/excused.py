@@ -1,0 +1,29 @@
+"""Where the package names what no workflow may do, beside workflow code or in it, and why that is all right there."""
+
+from __future__ import annotations
+
+NOT_CALLED = {
+    "everturn:__getattr__": "for who writes everturn.NAME; our own modules name each other's",
+    "everturn.logs:_formatter": "a log line is written by the process's handler",
+    "everturn.logs:_processors": "only by workflow_log",
+    "everturn.logs:_scrub": "a log line is written by the process's handler",
+    "everturn.logs:configure": "by the command line and the worker process, as they begin",
+    "everturn.logs:core_logs": "by the worker process, as it begins",
+    "everturn.logs:forward_core_logs": "by the worker process, as it begins",
+    "everturn.logs:get_logger": "only by workflow_log",
+    "everturn.records:ToolCall.parse": "makes up ids, when a vendor's reply is read: by activities and formats",
+    "everturn.storage.data_converter:configured": "by clients, before there is a worker",
+    "everturn.storage.data_converter:stored": "by clients, before there is a worker",
+}
+"""Functions that workflow code has beside it and never calls (and none is called in any replay)."""
+
+HARMLESS = {
+    "everturn:_loaded": "imports a module; from where, changes nothing in it",
+    "everturn:_sandboxed": "asks who imports everturn",
+    "everturn.logs:workflow_log": "is silent in a replay, and nothing depends on it",
+    "everturn.workflows.activity_results:ActivityResults.read": "patched() records the answer, and a replay goes by it",
+    "everturn.workflows.cancellation:or_cancelled": "sleep(0) waits for no clock: the loop's next round",
+    "everturn.workflows.handlers:Handlers._lost": "patched() records the answer, and a replay goes by it",
+    "everturn.workflows.start_input:read": "patched() records the answer, and a replay goes by it",
+}
+"""Functions that workflows do call, and why what they name changes no command."""
