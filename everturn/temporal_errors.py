@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from temporalio.api.errordetails.v1 import WorkflowNotReadyFailure
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -21,6 +22,13 @@ _PASSING = (
     RPCStatusCode.UNKNOWN,  # "transport error": the connection broke before the server said anything
 )
 
+# The server tells these apart in words alone: the details of its errors are empty, or the same as those of others.
+# tests/workflows/test_temporal_errors.py and test_used_up.py hold them against the real one.
+_ABORTED = "aborted by closing"
+_COMPLETED = "execution already completed"
+_TURNED_DOWN = "unexpected workflow task failure"
+_USED_UP = "total number of distinct updates"
+
 
 def passes(error: RPCError) -> bool:
     """Whether the same call may succeed later: the server is away, coming back, or has too much to do."""
@@ -29,18 +37,31 @@ def passes(error: RPCError) -> bool:
 
 def run_closed_first(error: RPCError) -> bool:
     """Whether an update came too late for its run, and was not taken. There may be a next run that takes it."""
-    return error.status is RPCStatusCode.NOT_FOUND and "aborted by closing" in error.message
+    return error.status is RPCStatusCode.NOT_FOUND and _ABORTED in error.message
+
+
+def over(error: RPCError) -> bool:
+    """Whether the run is over; else one that was not found is not there at all."""
+    return error.status is RPCStatusCode.NOT_FOUND and _COMPLETED in error.message
 
 
 def task_turned_down(error: RPCError) -> bool:
     """Whether the server took nothing of the workflow task that an update was in. The next one may go better: one
     that ends the conversation while something else comes in is turned down once."""
-    return error.status is RPCStatusCode.FAILED_PRECONDITION and "unexpected workflow task failure" in error.message
+    return error.status is RPCStatusCode.FAILED_PRECONDITION and _TURNED_DOWN in error.message
+
+
+def task_fails(error: RPCError) -> bool:
+    """Whether nothing can be asked of a run, for its workflow task fails again and again."""
+    details = error.grpc_status.details
+    return error.status is RPCStatusCode.FAILED_PRECONDITION and any(
+        one.Is(WorkflowNotReadyFailure.DESCRIPTOR) for one in details
+    )
 
 
 def updates_used_up(error: RPCError) -> bool:
     """Whether the conversation's run has taken all the updates that Temporal allows a run."""
-    return error.status is RPCStatusCode.FAILED_PRECONDITION and "total number of distinct updates" in error.message
+    return error.status is RPCStatusCode.FAILED_PRECONDITION and _USED_UP in error.message
 
 
 @contextmanager
@@ -70,7 +91,7 @@ def unreachable(client: Client, error: RPCError) -> Unreachable:
 def in_our_words(error: RPCError, client: Client, conversation_id: str, what: str) -> EverturnError:
     """The error of ours that says what to do; `what` was asked for."""
     if error.status is RPCStatusCode.NOT_FOUND:
-        if "completed" in error.message:
+        if over(error):
             return Ended(
                 f"Conversation {conversation_id!r} is over.",
                 cure="conversation.send(..., revive=True) takes it up again.",
@@ -78,7 +99,7 @@ def in_our_words(error: RPCError, client: Client, conversation_id: str, what: st
         return NotFound(f"There is no conversation {conversation_id!r}.", cure="`everturn list` shows those there are.")
     if error.status in (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED):
         return no_worker(conversation_id, what)
-    if error.status is RPCStatusCode.FAILED_PRECONDITION and "task" in error.message.lower():
+    if task_fails(error) or task_turned_down(error):
         return Unreachable(
             f"Conversation {conversation_id!r} did not take the {what}, for its workflow task fails again and again.",
             cure="The worker's log and the Temporal Web UI say why; mended code takes it on, and nothing is lost.",

@@ -1,0 +1,81 @@
+"""What Temporal's server says of a command that it did not take, as the real one says it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from temporalio.service import RPCError
+
+from everturn import Client, temporal_errors
+from everturn.errors import Ended, NotFound, Unreachable
+from everturn.testing import ScriptedModel
+from everturn.workflows import ConversationWorkflow
+from tests.support.agents import agent_on, hosting
+from tests.support.waiting import eventually
+
+Scripted = Callable[..., ScriptedModel]
+
+
+async def said(asked: Awaitable[Any]) -> RPCError:
+    with pytest.raises(RPCError) as caught:
+        await asked
+    return caught.value
+
+
+async def test_what_is_over_what_was_closed_meanwhile_and_what_never_was_are_told_apart(
+    client: Client, scripted: Scripted
+) -> None:
+    agent = agent_on(scripted(["Done."]))
+
+    async def closed_meanwhile() -> tuple[RPCError, RPCError] | None:
+        conversation = await client.start(agent, "Hi")
+        handle = client.temporal.get_workflow_handle(conversation.id)
+        pausing = asyncio.create_task(said(handle.execute_update("pause", {})))
+        await handle.describe()  # meanwhile, the update arrives
+        await handle.terminate()
+        error = await pausing
+        return (error, await said(handle.signal("pause", {}))) if temporal_errors.run_closed_first(error) else None
+
+    aborted, over = await eventually(closed_meanwhile)
+    missing = await said(client.temporal.get_workflow_handle("nobody").signal("pause", {}))
+    asked = (temporal_errors.run_closed_first, temporal_errors.over)
+    assert [[ask(error) for ask in asked] for error in (aborted, over, missing)] == [
+        [True, False],
+        [False, True],
+        [False, False],
+    ]
+    kinds = [type(temporal_errors.in_our_words(error, client.temporal, "it", "pause")) for error in (over, missing)]
+    assert kinds == [Ended, NotFound]
+
+
+async def test_a_workflow_task_that_fails_again_and_again_is_known_by_its_detail(
+    client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(self: ConversationWorkflow) -> None:
+        raise RuntimeError("a fault of ours")
+
+    agent = agent_on(scripted(["Done."]))
+    async with hosting(client, agent, drain_timeout=timedelta(0)):
+        conversation = await client.start(agent, "Hi", keep_open=timedelta(minutes=1))
+        await conversation.reply()
+        handle = client.temporal.get_workflow_handle(conversation.id)
+        with monkeypatch.context() as patch:
+            patch.setattr(ConversationWorkflow, "_show", broken)
+            await handle.signal("message", {"text": "And?"})
+
+            async def fails() -> RPCError | None:
+                try:
+                    await handle.query("status", rpc_timeout=timedelta(seconds=1))
+                except RPCError as error:
+                    return error if temporal_errors.task_fails(error) else None
+                return None
+
+            error = await eventually(fails)
+        told = temporal_errors.in_our_words(error, client.temporal, conversation.id, "pause")
+        assert isinstance(told, Unreachable)
+        assert "its workflow task fails again and again" in told.message
+        await handle.terminate()
