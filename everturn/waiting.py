@@ -1,10 +1,19 @@
-"""What a call waits for a person for: the rules that the conversation and the readers of its history both follow."""
+"""What a call waits for a person for, and why a conversation is stalled: what the conversation and the readers of its
+history both follow, so that they say the same."""
 
 from __future__ import annotations
 
 from everturn import names
 from everturn.carryover import Asked
 from everturn.plans import AwaitAnswer, PlannedCall, RunTool, WaitReason
+
+READ_ELSEWHERE = (
+    "If another version of the code wrote it, deploy that one; if it is in a storage, set EVERTURN_STORAGE alike on "
+    "all workers."
+)
+
+READ_AGAIN = f"{READ_ELSEWHERE} Then resume: it is read again, and if it still can't be, asked for again."
+"""The cure, if a conversation is stalled since a reply can't be read."""
 
 
 def before_run(plan: PlannedCall) -> Asked | None:

@@ -217,11 +217,11 @@ class HistoryReader:
     async def _completed(self, event: HistoryEvent, at: datetime) -> Step | None:
         completed = event.activity_task_completed_event_attributes
         if turn := self._turns.pop(completed.scheduled_event_id, None):
-            reply = await self._decoder.record(completed.result, ModelReply)
+            reply, why = await self._decoder.readable(completed.result, ModelReply)
             attempt = self._attempts.pop(completed.scheduled_event_id, 1)
             if reply is None:
-                why = f"The reply of turn {turn.turn} can't be read."
-                return TurnFailed(event.event_id, at, turn, why, "Read it with the code that wrote it, then resume.")
+                why = f"The reply of turn {turn.turn} can't be read: {why}"
+                return TurnFailed(event.event_id, at, turn, why, waiting.READ_AGAIN)
             self._turn = turn.turn
             return TurnCompleted(event.event_id, at, turn, reply, attempt)
         if extension := self._extending.pop(completed.scheduled_event_id, None):

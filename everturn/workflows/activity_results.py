@@ -14,15 +14,10 @@ from temporalio.common import RawValue
 
 from everturn.logs import workflow_log
 from everturn.records import why_unreadable
+from everturn.waiting import READ_ELSEWHERE
 from everturn.workflows.cancellation import or_cancelled
 
 V = TypeVar("V")
-
-ELSEWHERE = (
-    "If another version of the code wrote it, deploy that one; if it is in a storage, set EVERTURN_STORAGE alike on "
-    "all workers."
-)
-CURE = f"{ELSEWHERE} Then resume: it is read again, and if it still can't be, asked for again."
 
 
 class Unreadable(Exception):
@@ -56,7 +51,7 @@ class ActivityResults:
             return value
         if replaying:
             # Another worker could. This fails the workflow task, which one that can read it takes over.
-            raise RuntimeError(f"{what} was read before, and can't be read by this worker: {why}. {ELSEWHERE}")
+            raise RuntimeError(f"{what} was read before, and can't be read by this worker: {why}. {READ_ELSEWHERE}")
         workflow.patched(marker)
         workflow_log("result.unreadable", level="error", what=what, why=why)
         raise Unreadable(f"{what} can't be read: {why}", raw)

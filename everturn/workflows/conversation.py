@@ -22,8 +22,9 @@ from everturn.payloads import ModelReply, ModelRequest, Start, State, Status, Tr
 from everturn.plans import PlannedCall
 from everturn.records import Outcome
 from everturn.sizes import MAX_INBOX_BYTES, MAX_OPEN_INBOX_BYTES, MAX_OUTCOME_BYTES, size_of
+from everturn.waiting import READ_AGAIN
 from everturn.workflows import continue_as_new, handlers, start_input, tool_results, web_ui
-from everturn.workflows.activity_results import CURE, ActivityResults, Unreadable
+from everturn.workflows.activity_results import ActivityResults, Unreadable
 from everturn.workflows.awaited_worker import AwaitedWorker
 from everturn.workflows.cancellation import stop_if_cancelled
 from everturn.workflows.chain import Chain
@@ -190,7 +191,7 @@ class ConversationWorkflow:
                 if self._commands.closing:
                     self._commands.abandoned = True
                     return None
-                await self._commands.stalled(error.why, CURE)
+                await self._commands.stalled(error.why, READ_AGAIN)
                 if not self._commands.abandoned and (reply := self._read_again(error.raw)):
                     return reply
             except ActivityError as error:

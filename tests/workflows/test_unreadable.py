@@ -71,7 +71,9 @@ async def test_a_model_turn_that_an_operator_completes_with_something_else_stall
         with pytest.raises(Stalled, match="turn 1 can't be read"):
             await conversation.reply()
         await conversation.resume()
-        assert await conversation.reply() == "Hello."
+        assert (await conversation.outcome()).text == "Hello."
+        told = [event async for event in conversation.events() if event.kind == "stalled"]
+    assert [(one.cause, one.cure) for one in told] == [(cause, cure)], "the status and events agree"
 
 
 @pytest.mark.parametrize("effect", ["idempotent", "once"])

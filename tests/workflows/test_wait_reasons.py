@@ -11,6 +11,8 @@ import pytest
 from temporalio.exceptions import ApplicationError
 
 from everturn import Client, Conversation, ToolCall, ask_user, events, names, tool
+from everturn.cli.approval_prompt import ApprovalPrompt
+from everturn.cli.terminal import Screen
 from everturn.payloads import WaitingCall
 from everturn.records import Decision
 from everturn.testing import ScriptedModel, call
@@ -195,6 +197,34 @@ async def test_what_may_have_run_stays_in_doubt_whatever_else_is_wrong_with_it(
     assert asks[1].why.startswith(f"{unknown} (the edited arguments do not fit: cents: ")
     assert asks[2].why == f"{unknown} (tester may not decide: not among the approvers)"
     assert await told(conversation) == [(one.reason, one.why) for one in asks]
+
+
+async def test_yes_does_not_run_again_what_may_have_run(
+    client: Client, scripted: Scripted, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs: list[int] = []
+
+    @tool(effect="once", timeout=timedelta(seconds=0.2))
+    async def pay(cents: int) -> str:
+        runs.append(cents)
+        await asyncio.sleep(60)
+        return "paid"
+
+    agent = agent_on(scripted([call("pay", {"cents": 5}, id="a"), "Done."]), tools=[pay])
+    async with hosting(client, agent, drain_timeout=timedelta(0)):
+        conversation = await client.start(agent, "Pay")
+        first = await asked(conversation)
+        await conversation.approve("a", {"cents": "five"})
+        await next_asked(conversation, first)
+        prompt = ApprovalPrompt(conversation, screen=Screen(), approve_all=True, prefix="")
+        prompt.nudge()
+        attending = asyncio.create_task(prompt.attend())
+        await eventually(lambda: "It waits for you." in capsys.readouterr().err)
+        attending.cancel()
+        await asyncio.wait({attending})
+        await conversation.deny("a")
+        await conversation.outcome()
+    assert runs == [5]
 
 
 async def test_an_edit_that_does_not_fit_a_local_tool_is_told_of(client: Client, scripted: Scripted) -> None:
