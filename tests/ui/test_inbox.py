@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 from playwright.async_api import Browser, Page, expect
@@ -61,6 +63,30 @@ async def test_a_run_appears_and_is_approved_by_the_name_that_was_typed(
     assert (result.decision.verdict, result.decision.by) == ("approve", "Ada")
     await page.reload()
     await expect(page.get_by_label("Deciding as")).to_have_value("Ada")
+
+
+async def test_the_button_says_so_if_an_approval_runs_again_what_may_have_run_already(
+    page: Page, client: Client, scripted: Scripted
+) -> None:
+    """By the reason, and not by how the sentence begins."""
+
+    @tool(name="refund", effect="once", timeout=timedelta(seconds=0.2))
+    async def lost(order_id: str, cents: int) -> str:
+        await asyncio.sleep(60)
+        return "late"
+
+    agent = agent_on(scripted(ONE), tools=[lost])
+    async with hosting(client, agent, drain_timeout=timedelta(0)):
+        conversation = await client.start(agent, "Refund 81")
+        await choose(page, conversation)
+        card = page.locator('.call[data-state="waiting"]')
+        await expect(card.locator("p.note")).to_contain_text("outcome unknown: refund did not finish")
+        await expect(card.get_by_role("button", name="Run it again")).to_be_visible()
+        await conversation.approve("a", {"order_id": "81"})
+        await expect(card.locator("p.note")).to_contain_text("(the edited arguments do not fit: cents: ")
+        await expect(card.get_by_role("button", name="Run it again")).to_be_visible()
+        await conversation.deny("a")
+        await conversation.outcome()
 
 
 async def test_arguments_are_edited_and_what_is_no_json_stays_in_the_box(
