@@ -18,7 +18,7 @@ import traceback
 import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, NoReturn
 from xml.etree import ElementTree
 
 import pytest
@@ -43,7 +43,11 @@ ARGUMENTS = {
 }
 """What the model of these tests calls its tools with, each once, in this order."""
 
-LONGEST_PAGE_SECONDS = 30
+LONGEST_PAGE_SECONDS = 60
+
+AT_ONCE = 3
+
+BESIDE = [ROOT / "README.md"]
 
 WITH_PYTHON = [page for page in PAGES if any(b.page == page and b.language == "python" for b in BLOCKS)]
 
@@ -69,7 +73,8 @@ bookkeeper = Agent("bookkeeper", model="scripted:docs")
 
 @pytest.fixture(scope="module")
 def beside(server: DevServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What readers have in another terminal: an `everturn up` that hosts another agent on the same queue."""
+    """What readers have in another terminal: an `everturn up` that hosts another agent on the same queue. One page has
+    it on its queue: what is handed back between the two workers takes seconds on each."""
     folder = tmp_path_factory.mktemp("up")
     (folder / "others.py").write_text(OTHERS)
     command = [sys.executable, "-m", "everturn", "up", "--agents", "others.py"]
@@ -116,27 +121,39 @@ def test_the_python_of_a_page_runs_from_top_to_bottom(page: Path, ran: dict[str,
 
 
 def run_pages(pages: list[str]) -> dict[str, str]:
-    """Each in a fork of this process: they share its imports, and nothing else."""
-    told = {}
-    for page in pages:
-        with tempfile.TemporaryFile("w+") as output:
+    """Each in a fork of this process: they share its imports, and nothing else. Some at a time: most of them wait."""
+    told: dict[str, str] = {}
+    left, running = list(pages), dict[int, tuple[str, IO[str]]]()
+    while left or running:
+        while left and len(running) < AT_ONCE:
+            page, output = left.pop(0), tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed when its child has ended
             if not (child := os.fork()):
-                os.dup2(output.fileno(), 1)
-                os.dup2(output.fileno(), 2)
-                faulthandler.dump_traceback_later(LONGEST_PAGE_SECONDS, exit=True)
-                status = 1
-                try:
-                    run(Path(page))
-                    status = 0
-                except BaseException:  # noqa: BLE001 - the parent tells
-                    traceback.print_exc()
-                finally:
-                    sys.stdout.flush()
-                    os._exit(status)
-            _, status = os.waitpid(child, 0)
+                run_alone(Path(page), output)
+            running[child] = (page, output)
+        child, status = os.wait()
+        page, output = running.pop(child)
+        with output:
             output.seek(0)
             told[page] = output.read() or f"status {status}" if status else ""
     return told
+
+
+def run_alone(page: Path, output: IO[str]) -> NoReturn:
+    """Runs the page, and ends the process."""
+    os.dup2(output.fileno(), 1)
+    os.dup2(output.fileno(), 2)
+    faulthandler.dump_traceback_later(LONGEST_PAGE_SECONDS, exit=True)
+    status = 1
+    try:
+        if page not in BESIDE:
+            os.environ["EVERTURN_TASK_QUEUE"] = f"docs-{page.stem}"
+        run(page)
+        status = 0
+    except BaseException:  # noqa: BLE001 - the parent tells
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        os._exit(status)
 
 
 def run(page: Path) -> None:
