@@ -2,6 +2,8 @@
 PYTHON ?= python3
 # More arguments for pytest: make test ARGS="-k approval"
 ARGS ?=
+# How many processes test at a time: one more than there are cores, since most tests wait. Each has a Temporal server.
+JOBS ?= $(shell $(PYTHON) -c 'import os; print(min(os.cpu_count() or 1, 7) + 1)')
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
@@ -24,7 +26,7 @@ setup: .venv/ready
 	@touch $@
 
 test: setup ## all tests that need no key
-	@.venv/bin/pytest -n 2 $(ARGS)
+	@.venv/bin/pytest -n $(JOBS) --dist worksteal $(ARGS)
 
 check: setup ## what CI runs first
 	.venv/bin/ruff check

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+from everturn import Client
+from everturn.errors import NotFound
+from tests.support.waiting import eventually, waiting
 
 TOOLS = """
 from everturn import tool
@@ -63,7 +69,23 @@ class Shell:
         assert "Traceback" not in done.stderr
         return done
 
+    def until_one_waits(self, conversation_id: str) -> None:
+        """Returns once a call of the conversation waits for somebody. Asked from here: a command takes a second."""
+        asyncio.run(_until_one_waits(self.environment["TEMPORAL_ADDRESS"], conversation_id))
+
     def json(self, *arguments: str) -> Any:
         done = self.run(*arguments, "--json")
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
+
+
+async def _until_one_waits(address: str, conversation_id: str) -> None:
+    conversation = (await Client.connect(address)).conversation(conversation_id)
+
+    async def begun() -> bool:
+        with suppress(NotFound):
+            return bool(await conversation.status())
+        return False
+
+    await eventually(begun, what=f"{conversation_id} begins")
+    await waiting(conversation)

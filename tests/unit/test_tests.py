@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -20,9 +20,9 @@ def name_of(file: Path) -> str:
     return str(file.relative_to(ROOT / "tests"))
 
 
-def trees() -> Iterator[tuple[str, ast.AST]]:
-    for file in FILES:
-        yield name_of(file), ast.parse(file.read_text())
+@cache
+def trees() -> list[tuple[str, ast.AST]]:
+    return [(name_of(file), ast.parse(file.read_text())) for file in FILES]
 
 
 def test_no_test_takes_anything_from_another_one() -> None:

@@ -27,7 +27,7 @@ def alone(tmp_path: Path) -> Shell:
 
 @pytest.fixture
 def shell(alone: Shell, server: DevServer) -> Shell:
-    alone.environment["TEMPORAL_ADDRESS"] = server.address
+    alone.environment |= {"TEMPORAL_ADDRESS": server.address, "EVERTURN_TASK_QUEUE": f"cli-{uuid4().hex[:8]}"}
     return alone
 
 

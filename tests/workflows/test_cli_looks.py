@@ -74,9 +74,7 @@ def test_steering_says_what_it_did_to_programs(shell: Shell, model: Callable[[An
 def test_a_watch_that_is_left_says_how_to_go_on(shell: Shell, model: Callable[[Any], None], name: str) -> None:
     model(REFUND)
     with shell.start("run", "Refund order 81", *AD_HOC, "--id", name) as process:
-        until(
-            lambda: name in [one["id"] for one in shell.json("list", "--status", "awaiting_approval")["conversations"]]
-        )
+        shell.until_one_waits(name)
         with shell.start("watch", name) as watch:
             assert watch.stdout
             assert watch.stdout.readline() == "▸ Refund order 81\n"
@@ -107,9 +105,7 @@ def test_the_shell_completes_ids_and_calls_and_is_told_nothing_else(
 
     model(REFUND)
     with shell.start("run", "Refund order 81", *AD_HOC, "--id", name) as process:
-        until(
-            lambda: name in [one["id"] for one in shell.json("list", "--status", "awaiting_approval")["conversations"]]
-        )
+        shell.until_one_waits(name)
         # Nothing is offered if the server is too busy to say it within a moment.
         until(lambda: completed(f"everturn show {name[:-2]}") == [name])
         until(lambda: completed(f"everturn approve {name} ") == ["call_0_0"])
@@ -124,4 +120,7 @@ def test_the_shell_completes_ids_and_calls_and_is_told_nothing_else(
 def test_the_status_holds_whatever_threads_do_at_the_end(shell: Shell) -> None:
     """Temporal's runtime may abort an interpreter that ends while its threads run; ours is ended before."""
     assert os.name == "posix"
-    assert {shell.run("show", "nobody").returncode for _ in range(8)} == {1}
+    running = [shell.start("show", "nobody") for _ in range(4)]
+    for one in running:
+        one.communicate(timeout=60)
+    assert {one.returncode for one in running} == {1}

@@ -28,11 +28,7 @@ def waiting_run(shell: Shell, model: Callable[[Any], None], name: str) -> Iterat
     model(REFUND)
     with shell.start("run", "Refund order 81", *AD_HOC, "--id", name) as process:
         try:
-            until(
-                lambda: (
-                    name in [one["id"] for one in shell.json("list", "--status", "awaiting_approval")["conversations"]]
-                )
-            )
+            shell.until_one_waits(name)
             yield process
         finally:
             process.kill()
@@ -86,6 +82,7 @@ def test_without_a_terminal_it_says_how_to_approve_and_waits(
 
 
 def test_denied_and_answered_from_outside(shell: Shell, waiting_run: subprocess.Popen[str], name: str) -> None:
+    until(lambda: name in [one["id"] for one in shell.json("list", "--status", "awaiting_approval")["conversations"]])
     assert shell.json("deny", name, "--reason", "not today") == {"call_ids": ["call_0_0"]}
     waiting_run.communicate(timeout=30)
     assert waiting_run.returncode == 0
