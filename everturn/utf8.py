@@ -1,19 +1,19 @@
 """Texts that UTF-8 can carry.
 
-Python reads bytes that are not UTF-8 as halves of surrogate pairs, which nothing takes.
+Python reads bytes that are not UTF-8 as halves of surrogate pairs, and JSON may name such halves; nothing takes them.
 """
 
 from __future__ import annotations
 
+import re
+
 from everturn.errors import Refused
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def is_utf8(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return text.isascii() or not _SURROGATE.search(text)
 
 
 def check_utf8(what: str, text: str) -> str:
@@ -25,6 +25,8 @@ def check_utf8(what: str, text: str) -> str:
     return text
 
 
-def as_utf8(text: str) -> str:
-    """The text with a question mark for each character that UTF-8 can't carry."""
-    return text.encode(errors="replace").decode()
+def mend(text: str) -> str:
+    """Joins the halves of surrogate pairs; a half without its other half becomes U+FFFD."""
+    if text.isascii() or not _SURROGATE.search(text):
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -52,7 +52,7 @@ from everturn.sizes import MAX_ID_BYTES, MAX_KEYWORD_CHARS, id_problem, known_id
 from everturn.spelling import known_options, options_of
 from everturn.state import carry_over
 from everturn.storage.data_converter import configured, stored
-from everturn.utf8 import as_utf8, check_utf8
+from everturn.utf8 import check_utf8, mend
 
 TASK_TIMEOUT = timedelta(seconds=5)
 """What a worker that is killed in a workflow task costs. Temporal's own default is 10 s."""
@@ -364,6 +364,6 @@ def _name(agent: Agent | str) -> str:
 
 def _whoever_runs_this() -> str:
     try:
-        return as_utf8(f"{getpass.getuser()}@{socket.gethostname()}")
+        return mend(f"{getpass.getuser()}@{socket.gethostname()}")
     except (OSError, KeyError):  # containers run as numbers that have no name
         return socket.gethostname()

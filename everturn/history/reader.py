@@ -21,8 +21,8 @@ from temporalio.service import RPCError
 
 from everturn import names, waiting
 from everturn.carryover import Packed
+from everturn.causes import read_cause
 from everturn.errors import InvalidSetting
-from everturn.history.causes import explained
 from everturn.history.decoding import UNREADABLE, Decoder
 from everturn.history.steps import (
     CommandSent,
@@ -244,7 +244,7 @@ class HistoryReader:
         return None
 
     async def _failed(self, event_id: int, at: datetime, scheduled_id: int, failure: Failure) -> Step | None:
-        told = await explained(self._converter, failure)
+        told = await read_cause(self._converter, failure)
         if turn := self._turns.pop(scheduled_id, None):
             awaited = told.not_hosted and turn.hand_back_for is None
             passing = awaited or (told.too_long and not turn.summarise)
@@ -265,7 +265,7 @@ class HistoryReader:
         """A tool that ran as a local activity: its one event is a marker."""
         marker = event.marker_recorded_event_attributes
         if marker.HasField("failure"):
-            told = await explained(self._converter, marker.failure)
+            told = await read_cause(self._converter, marker.failure)
             request = ToolRequest(agent="", turn=self._turn, call_id=told.call_id)
             return (
                 ToolRunFailed(event.event_id, at, told.tool, request, told.cause, told.kind) if told.call_id else None
@@ -317,7 +317,7 @@ class HistoryReader:
                 return RunClosed(event.event_id, at, await self._decoder.record(completed.result, Outcome))
             case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED:
                 failure = event.workflow_execution_failed_event_attributes.failure
-                return RunClosed(event.event_id, at, None, (await explained(self._converter, failure)).cause)
+                return RunClosed(event.event_id, at, None, (await read_cause(self._converter, failure)).cause)
             case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW:
                 run_id = event.workflow_execution_continued_as_new_event_attributes.new_execution_run_id
                 return RunClosed(event.event_id, at, None, next_run_id=run_id)

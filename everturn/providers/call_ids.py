@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 
-from everturn.providers.json_values import mend
 from everturn.records import Message
+from everturn.utf8 import mend
 
 _USABLE = re.compile(r"[\w.:/-]{1,128}", re.ASCII)
 """Ids that may be in workflow state, activity ids and command lines. Some gateways pack kilobytes into theirs."""

@@ -25,7 +25,8 @@ from everturn.errors import (
     Unavailable,
 )
 from everturn.providers.catalog import Endpoint, address_variable
-from everturn.providers.json_values import a_dict, a_list, a_str, mend, parse, write
+from everturn.providers.json_values import a_dict, a_list, a_str, parse, write
+from everturn.utf8 import mend
 
 MAX_SENTENCE_CHARS = 500
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from math import isfinite
 from typing import Any
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
+
+from everturn.utf8 import mend
 
 MAX_DEPTH = 200
 """How deep objects and lists may be nested: as deep as pydantic reads."""
@@ -16,7 +17,6 @@ MAX_VALUES = 2_000_000
 """How many values one text may hold. One takes 3 bytes of the text, and 70 to 240 of memory: 64 MB of `{},{},` would
 become gigabytes."""
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _MARK = "\ufeff".encode()
 
 
@@ -57,13 +57,6 @@ def write(value: Any) -> bytes:
         return to_json(value, inf_nan_mode="null")
     except PydanticSerializationError:
         return to_json(mended(value), inf_nan_mode="null")
-
-
-def mend(text: str) -> str:
-    """Joins the halves of surrogate pairs; a half without its other half becomes U+FFFD."""
-    if text.isascii() or not _SURROGATE.search(text):
-        return text
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def mended(value: Any) -> Any:

@@ -7,11 +7,8 @@ from typing import Protocol
 from urllib.parse import quote, unquote, urlsplit
 
 from everturn.errors import InvalidSetting
-from everturn.private_files import make_folder, read_bounded, write_atomically
 from everturn.records import Record, ToolResult
-
-MAX_BYTES = 256 * 1024 * 1024
-"""What is read of an artifact at most."""
+from everturn.storage import directory
 
 SEGMENT_CHARS = 200
 """File systems take names of 255 bytes."""
@@ -42,8 +39,8 @@ class Artifacts:
         """The store in a directory, or at any URL that fsspec opens. Raises InvalidSetting."""
         scheme = urlsplit(str(place)).scheme if "://" in str(place) else ""
         if scheme == "file":
-            return cls(Directory(Path(unquote(urlsplit(str(place)).path))))
-        return cls(Remote(str(place)) if scheme else Directory(Path(place)))
+            return cls(directory.Directory(Path(unquote(urlsplit(str(place)).path)), holds="artifacts"))
+        return cls(Remote(str(place)) if scheme else directory.Directory(Path(place), holds="artifacts"))
 
     def keep(self, conversation_id: str, result: ToolResult) -> str:
         """Writes a result, in the place of an earlier one of the same call; returns its name. Raises OSError and,
@@ -78,24 +75,6 @@ def _segments(text: str) -> str:
     return "+/".join(quoted[start : start + SEGMENT_CHARS] for start in range(0, len(quoted), SEGMENT_CHARS))
 
 
-class Directory:
-    def __init__(self, root: Path) -> None:
-        self.root = root.expanduser().absolute()
-        try:
-            make_folder(self.root)
-        except OSError as error:
-            raise InvalidSetting(
-                f"{str(root)!r} can't hold artifacts: {error.strerror}.",
-                cure="Name a directory that can be written to.",
-            ) from None
-
-    def write(self, name: str, data: bytes) -> None:
-        write_atomically(self.root / name, data)
-
-    def read(self, name: str) -> bytes:
-        return read_bounded(self.root / name, most=MAX_BYTES)
-
-
 class Remote:
     """Any file system of fsspec's: s3://, gs://, az://, memory:// ... An object store's writes are all or nothing."""
 
@@ -117,5 +96,5 @@ class Remote:
         self._files.pipe_file(path, data)
 
     def read(self, name: str) -> bytes:
-        data: bytes = self._files.cat_file(f"{self._root}/{name}", end=MAX_BYTES)
+        data: bytes = self._files.cat_file(f"{self._root}/{name}", end=directory.MAX_FILE_BYTES)
         return data

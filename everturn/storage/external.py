@@ -11,7 +11,7 @@ import re
 from collections.abc import AsyncGenerator, Callable, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 from urllib.parse import urlsplit
 
 from temporalio.api.common.v1 import Payload
@@ -24,12 +24,7 @@ from temporalio.converter import (
 )
 
 from everturn.errors import InvalidSetting
-from everturn.private_files import make_folder, read_bounded, write_atomically
-
-C = TypeVar("C")
-
-MAX_STORED_BYTES = 256 * 1024 * 1024
-"""More than any payload; a larger file is none of ours."""
+from everturn.storage.directory import Directory
 
 _DIGEST = re.compile("[0-9a-f]{64}")
 
@@ -64,13 +59,8 @@ class DirectoryDriver(StorageDriver):
     """Files named by what is in them, in one directory: for one machine, or a file system that all workers share."""
 
     def __init__(self, root: Path) -> None:
-        self.root = root.expanduser().absolute()
-        try:
-            make_folder(self.root)
-        except OSError as error:
-            raise InvalidSetting(
-                f"{str(root)!r} can't hold payloads: {error.strerror}.", cure="Name a directory that we may write to."
-            ) from None
+        self._files = Directory(root, holds="payloads")
+        self._place = repr(str(self._files.root))
 
     def name(self) -> str:
         return "everturn.directory"
@@ -96,49 +86,61 @@ class DirectoryDriver(StorageDriver):
         # Deterministic: the same payload is stored once, also when a workflow task is repeated.
         data = payload.SerializeToString(deterministic=True)
         digest = sha256(data).hexdigest()
-        path = self._path(digest)
+        name = _name(digest)
         try:
-            os.utime(path)  # in use again, for whoever clears out by age
+            os.utime(self._files.root / name)  # in use again, for whoever clears out by age
         except FileNotFoundError:
-            write_atomically(path, data)
+            self._files.write(name, data)
         return StorageDriverClaim({"sha256": digest})
 
     def _retrieve(self, claim: StorageDriverClaim) -> Payload:
         digest = claim.claim_data.get("sha256", "")
         # A claim comes from a history, which others can write: it must not name any other file.
         if not _DIGEST.fullmatch(digest):
-            raise ValueError(f"{dict(claim.claim_data)!r:.200} is no claim of the storage in {str(self.root)!r}")
+            raise ValueError(f"{dict(claim.claim_data)!r:.200} is no claim of the storage in {self._place}")
         try:
-            data = read_bounded(self._path(digest), most=MAX_STORED_BYTES)
+            data = self._files.read(_name(digest))
         except FileNotFoundError:
             raise FileNotFoundError(
-                f"The storage in {str(self.root)!r} lacks the payload {digest}: it was deleted, or stored elsewhere"
+                f"The storage in {self._place} lacks the payload {digest}: it was deleted, or stored elsewhere"
             ) from None
         if sha256(data).hexdigest() != digest:
-            raise ValueError(f"The file of payload {digest} in {str(self.root)!r} was changed")
+            raise ValueError(f"The file of payload {digest} in {self._place} was changed")
         return Payload.FromString(data)
 
-    def _path(self, digest: str) -> Path:
-        return self.root / digest[:2] / digest
+
+def _name(digest: str) -> str:
+    return f"{digest[:2]}/{digest}"
 
 
 # ---------------------------------------------------------------- buckets
 
 
-class _Held(Generic[C]):
-    """A client of a bucket's, opened when it is first needed, and closed with the event loop."""
+class _OpenedLater:
+    """The client of a bucket: opened when it is first needed, and closed with the event loop."""
 
-    def __init__(self, opened: Callable[[], AsyncGenerator[C]]) -> None:
+    def __init__(self, opened: Callable[[], AsyncGenerator[Any]]) -> None:
         self._opened = opened
-        self._opening: asyncio.Task[C] | None = None
-        self._generator: AsyncGenerator[C] | None = None
+        self._opening: asyncio.Task[Any] | None = None
+        self._generator: AsyncGenerator[Any] | None = None
 
-    async def get(self) -> C:
+    async def object_exists(self, **of: Any) -> bool:
+        found: bool = await (await self._client()).object_exists(**of)
+        return found
+
+    async def put_object(self, **of: Any) -> None:
+        await (await self._client()).put_object(**of)
+
+    async def get_object(self, **of: Any) -> bytes:
+        data: bytes = await (await self._client()).get_object(**of)
+        return data
+
+    async def _client(self) -> Any:
         if self._opening is None or self._opening.get_loop() is not asyncio.get_running_loop():
             self._opening = asyncio.create_task(self._open())
         return await asyncio.shield(self._opening)
 
-    async def _open(self) -> C:
+    async def _open(self) -> Any:
         # A loop that shuts down closes its generators, and with that what they hold open.
         self._generator = self._opened()
         try:
@@ -157,23 +159,13 @@ def _s3(bucket: str) -> StorageDriver:
     except ImportError as error:
         raise _lacking(f"s3://{bucket}", "s3", error) from None
 
+    class Client(_OpenedLater, S3StorageDriverClient): ...
+
     async def opened() -> AsyncGenerator[S3StorageDriverClient]:
         async with aioboto3.Session().client("s3") as client:
             yield new_aioboto3_client(client)
 
-    held = _Held(opened)
-
-    class Client(S3StorageDriverClient):
-        async def object_exists(self, **of: Any) -> bool:
-            return await (await held.get()).object_exists(**of)
-
-        async def put_object(self, **of: Any) -> None:
-            await (await held.get()).put_object(**of)
-
-        async def get_object(self, **of: Any) -> bytes:
-            return await (await held.get()).get_object(**of)
-
-    return S3StorageDriver(Client(), bucket)
+    return S3StorageDriver(Client(opened), bucket)
 
 
 def _gcs(bucket: str) -> StorageDriver:
@@ -185,23 +177,13 @@ def _gcs(bucket: str) -> StorageDriver:
     except ImportError as error:
         raise _lacking(f"gs://{bucket}", "gcs", error) from None
 
+    class Client(_OpenedLater, GCSStorageDriverClient): ...
+
     async def opened() -> AsyncGenerator[GCSStorageDriverClient]:
         async with Storage() as client:
             yield new_gcloud_aio_client(client)
 
-    held = _Held(opened)
-
-    class Client(GCSStorageDriverClient):
-        async def object_exists(self, **of: Any) -> bool:
-            return await (await held.get()).object_exists(**of)
-
-        async def put_object(self, **of: Any) -> None:
-            await (await held.get()).put_object(**of)
-
-        async def get_object(self, **of: Any) -> bytes:
-            return await (await held.get()).get_object(**of)
-
-    return GCSStorageDriver(Client(), bucket)
+    return GCSStorageDriver(Client(opened), bucket)
 
 
 def _lacking(place: str, extra: str, error: ImportError) -> InvalidSetting:

@@ -19,6 +19,7 @@ from everturn.errors import Retry, ToolFailed
 from everturn.records import Document, Image, Text
 from everturn.tools import user_code
 from everturn.tools.schema import InvalidArguments
+from everturn.utf8 import mend
 
 NO_OUTPUT = "(no output)"
 """For None and the empty string. `null` reads like a failure after a tool that only acts, and some providers refuse
@@ -81,10 +82,10 @@ def to_json(value: Any) -> str:
             "Image(data=base64.b64encode(...).decode(), media_type='image/png')."
         )
     try:
-        return well_formed(_dump(value))
+        return mend(_dump(value))
     except (PydanticSerializationError, PydanticUserError, TypeError, ValueError, RecursionError) as error:
         raise TypeError(
-            f"The tool returned {_kind(value)}, which can't be written as JSON ({well_formed(str(error))}). "
+            f"The tool returned {_kind(value)}, which can't be written as JSON ({mend(str(error))}). "
             "Return a str, JSON values, a pydantic model, a dataclass or an Image."
         ) from error
 
@@ -95,7 +96,7 @@ def error_text(error: BaseException) -> str:
     At most 2,000 characters of those others, and never a traceback.
     """
     try:
-        message = well_formed(str(error))
+        message = mend(str(error))
     except Exception:  # noqa: BLE001 - a broken __str__ must not hide that the tool failed
         message = ""
     if isinstance(error, ToolFailed | Retry | InvalidArguments):
@@ -110,15 +111,6 @@ async def safe_error_text(error: BaseException) -> str:
         return await user_code.in_thread(partial(error_text, error), seconds=ERROR_SECONDS)
     except Exception:  # noqa: BLE001 - whatever goes wrong with its words, its name is left
         return type(error).__name__
-
-
-def well_formed(text: str) -> str:
-    """The text with surrogate pairs joined and lone surrogates replaced, since UTF-8 can't carry them."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
 
 
 def _dump(value: Any) -> str:
@@ -181,7 +173,7 @@ def _part(value: Text | Image | Document | str) -> Text | Image | Document:
     if isinstance(value, Image | Document):
         return _checked(value)
     # str.__str__: a StrEnum's own value, while str() may give its name.
-    return Text(text=well_formed(value.text if isinstance(value, Text) else str.__str__(value)) or NO_OUTPUT)
+    return Text(text=mend(value.text if isinstance(value, Text) else str.__str__(value)) or NO_OUTPUT)
 
 
 def _checked(part: Image | Document) -> Image | Document:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from temporalio import exceptions
 from temporalio.exceptions import (
     ActivityError,
-    ApplicationError,
     ChildWorkflowError,
     FailureError,
     WorkflowAlreadyStartedError,
 )
 
-from everturn import names
+from everturn import causes
 from everturn.records import Decision, Text, ToolCall, ToolResult
 from everturn.workflows.approvals import AppliedDecision
 
@@ -53,13 +52,12 @@ def outcome_unknown(call: ToolCall, taken: AppliedDecision) -> ToolResult:
 
 
 def kind_of(error: ActivityError) -> str:
-    """The type that the activity gave its error, one of those in names.py; empty for a time-out and its like."""
-    return (error.cause.type or "") if isinstance(error.cause, ApplicationError) else ""
+    return causes.cause_of(error).kind
 
 
 def not_hosted(error: ActivityError) -> bool:
     """Whether it was handed back by workers that do not host what it is for."""
-    return kind_of(error) == names.NOT_HOSTED
+    return causes.cause_of(error).not_hosted
 
 
 def of_local(error: FailureError, name: str) -> ActivityError:
@@ -87,16 +85,9 @@ def _reason(decision: Decision) -> str:
 
 def cause_of(error: ActivityError) -> str:
     """One sentence on why an activity failed."""
-    cause = error.cause
-    if isinstance(cause, exceptions.TimeoutError):
-        kind = cause.type.name.lower().replace("_", " ") if cause.type else "unknown"
-        return f"its worker was lost or took too long ({kind} time-out)"
-    return cause.message if isinstance(cause, ApplicationError) else str(cause or error)
+    return causes.cause_of(error).cause
 
 
-def detail(error: ActivityError, name: str) -> str | None:
+def detail(error: ActivityError, name: Literal["cure", "fallback", "too_long"]) -> str | None:
     """What the activity that failed said beside its message: a `cure`, or the `fallback` to go on with."""
-    cause = error.cause
-    if isinstance(cause, ApplicationError) and cause.details and isinstance(cause.details[0], dict):
-        return cause.details[0].get(name)
-    return None
+    return getattr(causes.cause_of(error), name) or None

@@ -17,7 +17,7 @@ from everturn import packing, state, temporal_errors
 from everturn.activities import heartbeat, hosted_agents, lost_tries, model_turns
 from everturn.client import client, messages, pollers
 from everturn.providers import http, json_values
-from everturn.storage import artifacts, unreadable
+from everturn.storage import directory, unreadable
 from everturn.tools import results, user_code
 from everturn.web import app
 from everturn.workflows import awaited_worker, commands, continue_as_new, history_budget, progress
@@ -56,7 +56,7 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     "end_seconds": (http, "_END_SECONDS"),
     # How much of what is stored is read.
     "packed_objects": (packing, "MAX_OBJECTS"),
-    "artifact_bytes": (artifacts, "MAX_BYTES"),
+    "file_bytes": (directory, "MAX_FILE_BYTES"),
     "output_bytes": (model_turns, "MAX_BESIDE_REPLY_BYTES"),
     # How long what users wrote may take.
     "quick_seconds": (user_code, "QUICK_SECONDS"),

@@ -20,7 +20,7 @@ from everturn.providers import failures
 from everturn.providers.catalog import resolve, without_password
 from everturn.providers.media import medium_of
 from everturn.records import Image, Message, Text, ToolResult
-from everturn.storage import external
+from everturn.storage import directory
 from everturn.storage.artifacts import Artifacts, name_of
 from everturn.storage.external import DirectoryDriver
 from everturn.tools.output import InvalidOutput, Output
@@ -104,7 +104,7 @@ def pipe(path: Path) -> None:
 
 async def test_a_stored_payload_is_a_file_of_a_payloads_size(tmp_path: Path) -> None:
     driver, digest = DirectoryDriver(tmp_path), "ab" + "0" * 62
-    sparse(tmp_path / "ab" / digest, external.MAX_STORED_BYTES + 1)
+    sparse(tmp_path / "ab" / digest, directory.MAX_FILE_BYTES + 1)
     with pytest.raises(OSError, match="the limit is"):
         await driver.retrieve(None, [StorageDriverClaim({"sha256": digest})])  # type: ignore[arg-type]
     (tmp_path / "ab" / digest).unlink()
@@ -118,7 +118,7 @@ def test_an_artifact_is_a_file_of_bounded_size(tmp_path: Path, bounds: Bounds) -
     result = ToolResult(call_id="a", name="look", content=(Text(text="x" * 1000),))
     store.keep("c", result)
     assert store.read("c", "a") == result
-    bounds(artifact_bytes=500)
+    bounds(file_bytes=500)
     with pytest.raises(OSError, match="the limit is 500"):
         store.read("c", "a")
     pipe(tmp_path / name_of("c", "b"))

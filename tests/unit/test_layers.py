@@ -18,7 +18,7 @@ PACKAGE = ROOT / "everturn"
 BOTTOM_UP = """
     errors names printable utf8 base64_text durations spelling markdown vendor_calls private_files logs settings sandbox
     records models plans packing prices
-    carryover waiting sizes payloads cutting outcomes events storage state temporal_errors namespace history
+    carryover causes waiting sizes payloads cutting outcomes events storage state temporal_errors namespace history
     formats content_blocks tools agent loading
     providers client devserver
     workflows testing activities worker exporting web cli

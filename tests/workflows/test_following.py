@@ -12,17 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from temporalio.api.failure.v1 import Failure
 from temporalio.client import WorkflowHandle
-from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import Client, Conversation, Limits, tool
 from everturn.devserver import DevServer
 from everturn.errors import ConversationError, Ended, Refused, Unreachable
 from everturn.events import AnswerRequested, ApprovalRequested, Event
-from everturn.history.causes import explained
-from everturn.storage.data_converter import data_converter
 from everturn.testing import ScriptedModel, call
 from everturn.workflows.commands import Commands
 from everturn.workflows.conversation import ConversationWorkflow
@@ -38,19 +34,6 @@ look_around: dict[str, Any] = {"name": "look_around", "description": "Look.", "p
 @tool(needs_approval=True)
 def refund(cents: int) -> str:
     return f"{cents} back"
-
-
-async def test_a_failure_is_explained_by_its_first_error_of_ours_and_not_by_what_is_behind_it() -> None:
-    try:
-        try:
-            raise ApplicationError("key 'x' is missing", type="KeyError")
-        except ApplicationError as inner:
-            raise ApplicationError("No key for 'openai:x'.", {"cure": "Set one."}, type="KeyMissing") from inner
-    except ApplicationError as error:
-        failure = Failure()
-        await data_converter.encode_failure(error, failure)
-    told = await explained(data_converter, failure)
-    assert (told.cause, told.cure, told.kind) == ("No key for 'openai:x'.", "Set one.", "KeyMissing")
 
 
 async def test_a_decision_that_is_cancelled_is_cancelled_and_not_unreachable(

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from everturn.models import Model
-from everturn.providers.json_values import a_dict, a_str, mend, mended, object_in, write
+from everturn.providers.json_values import a_dict, a_str, mended, object_in, write
 from everturn.providers.reading import MAX_CALLS, MAX_NAME_CHARS, unusable
 from everturn.records import ToolCall
+from everturn.utf8 import mend
 
 _SIGNS = re.compile(r'\\.|["{}]', re.DOTALL)
 """What says where in a JSON text one is; the first of it is an escape, which says nothing."""

@@ -13,9 +13,10 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from everturn.providers.base import Request
-from everturn.providers.json_values import a_dict, a_str, mend, mended
+from everturn.providers.json_values import a_dict, a_str, mended
 from everturn.providers.media import PICTURES, takes, url_of
 from everturn.records import Document, Image, Message, Part, Text
+from everturn.utf8 import mend
 
 AUDIO: Final = "audio"
 """In the `extra` of both parts of a sound: its id, and until when it may be named by it."""

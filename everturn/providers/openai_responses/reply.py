@@ -15,12 +15,13 @@ from everturn.providers.base import Delta, Request, assistant_message
 from everturn.providers.call_ids import call_ids
 from everturn.providers.details import details_of
 from everturn.providers.failures import ErrorInReply
-from everturn.providers.json_values import a_count, a_dict, a_list, a_str, mend
+from everturn.providers.json_values import a_count, a_dict, a_list, a_str
 from everturn.providers.openai_responses.items import Item, call_of, is_call, parts_of
 from everturn.providers.openai_responses.tools import custom_names
 from everturn.providers.reading import MAX_CALLS, MAX_NAME_CHARS, object_of, unusable
 from everturn.providers.sse import Event
 from everturn.records import Part, Reply, Stop, Usage
+from everturn.utf8 import mend
 
 _LAST = frozenset({"response.completed", "response.incomplete", "response.failed", "response.cancelled"})
 _LAST |= {"response.done"}

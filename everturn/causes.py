@@ -1,4 +1,4 @@
-"""Why an activity or a run failed, in words, from its failure in a history."""
+"""Why an activity or a run failed, in words: the same ones in the workflow and for who reads its history."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ class FailureCause:
 
     cause: str
     kind: str = ""
+    """The type that our code gave its error, one of those in names.py; empty for a time-out and its like."""
     cure: str = ""
     fallback: str = ""
     too_long: bool = False
@@ -30,10 +31,11 @@ class FailureCause:
         return self.kind == names.NOT_HOSTED
 
 
-async def explained(converter: DataConverter, failure: Failure) -> FailureCause:
-    error = await converter.decode_failure(failure)
-    # The first one of ours: its own cause is what it was made of, such as the exception that a tool raised.
-    while not isinstance(error, ApplicationError) and isinstance(error.__cause__, FailureError):
+def cause_of(error: BaseException) -> FailureCause:
+    """What an error of Temporal's says: one that was raised in a workflow, or decoded from a history."""
+    # The first one that says something: its own cause is what it was made of, such as the exception that a tool
+    # raised, or the failure of the last try before a time-out.
+    while not isinstance(error, ApplicationError | TimeoutError) and isinstance(error.__cause__, FailureError):
         error = error.__cause__
     if isinstance(error, TimeoutError):
         kind = error.type.name.lower().replace("_", " ") if error.type else "unknown"
@@ -43,3 +45,7 @@ async def explained(converter: DataConverter, failure: Failure) -> FailureCause:
     details = error.details[0] if error.details and isinstance(error.details[0], dict) else {}
     words = {name: str(details.get(name) or "") for name in ("cure", "fallback", "call_id", "tool")}
     return FailureCause(kind=error.type or "", cause=error.message, too_long=bool(details.get("too_long")), **words)
+
+
+async def read_cause(converter: DataConverter, failure: Failure) -> FailureCause:
+    return cause_of(await converter.decode_failure(failure))
