@@ -1,4 +1,4 @@
-"""The fleet: conversations are listed and counted by status, in Temporal's own index, which lags a little."""
+"""Conversations are listed and counted by status, in Temporal's own index, which lags a little."""
 
 from __future__ import annotations
 

@@ -1,0 +1,88 @@
+"""Texts, images and documents as vendors write them, read into parts. What is none of these is kept as it came."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+from everturn.records import Document, Image, Opaque, Part, Text
+
+Json = dict[str, Any]
+
+
+def openai_part(block: Json) -> Part:
+    """A content part of Chat or of Responses."""
+    match block.get("type"):
+        case "text" | "input_text" | "output_text" | "refusal":
+            text = str(block.get("text") or block.get("refusal") or "")
+            return Text(text=text, extra=_beside(block, "type", "text", "refusal", "annotations", "logprobs"))
+        case "image_url" | "input_image":
+            given = block.get("image_url")
+            url = given.get("url") if isinstance(given, dict) else given
+            extra = _beside(given if isinstance(given, dict) else block, "type", "url", "image_url", "file_id")
+            if extra.get("detail") == "auto":
+                del extra["detail"]
+            if isinstance(url, str) and url:
+                media_type, data = _data_url(url)
+                return Image(extra=extra, **({"data": data, "media_type": media_type} if data else {"url": url}))
+        case "file" | "input_file":
+            file = block.get("file") if isinstance(block.get("file"), dict) else block
+            assert isinstance(file, dict)
+            name, url = str(file.get("filename") or ""), file.get("file_data") or file.get("file_url")
+            if isinstance(url, str) and url:
+                media_type, data = _data_url(url)
+                extra = _beside(file, "type", "filename", "file_data", "file_url", "file_id")
+                source = {"data": data, "media_type": media_type} if data else {"url": url}
+                return Document(name=name, extra=extra, **source)
+    return Opaque(data=block)
+
+
+def anthropic_part(block: Json) -> Part:
+    source = block.get("source")
+    source = source if isinstance(source, dict) else {}
+    kind = block.get("type")
+    if kind == "text":
+        return Text(text=str(block.get("text") or ""), extra=_beside(block, "type", "text"))
+    extra = _beside(block, "type", "source", "title")  # citations, context, cache_control
+    if kind == "document" and source.get("type") == "text":
+        data = base64.b64encode(str(source.get("data")).encode()).decode()
+        return Document(data=data, media_type="text/plain", name=str(block.get("title") or ""), extra=extra)
+    if kind in {"image", "document"} and source.get("type") in {"base64", "url"}:
+        where = (
+            {"data": source.get("data"), "media_type": source.get("media_type")}
+            if source["type"] == "base64"
+            else {"url": source.get("url")}
+        )
+        if kind == "image":
+            return Image(**where, extra=extra)
+        return Document(**where, name=str(block.get("title") or ""), extra=extra)
+    return Opaque(data=block)
+
+
+def gemini_part(part: Json) -> Part:
+    if isinstance(part.get("text"), str):
+        return Text(text=part["text"], extra=_beside(part, "text"))
+    inline, file = part.get("inlineData"), part.get("fileData")
+    if isinstance(inline, dict) and inline.get("data") and inline.get("mimeType"):
+        return media(str(inline["mimeType"]), data=inline["data"], extra=_beside(part, "inlineData"))
+    if isinstance(file, dict) and file.get("fileUri"):
+        return media(str(file.get("mimeType") or ""), url=file["fileUri"], extra=_beside(part, "fileData"))
+    return Opaque(data=part)
+
+
+def _beside(part: Json, *names: str) -> Json:
+    """What is beside a part's own fields, such as videoMetadata or cache_control. Nulls say nothing."""
+    return {key: value for key, value in part.items() if key not in names and value is not None}
+
+
+def media(media_type: str, **source: Any) -> Image | Document:
+    kind = Image if media_type.startswith("image/") else Document
+    return kind(media_type=media_type or None, **source)
+
+
+def _data_url(url: str) -> tuple[str | None, str | None]:
+    """The media type and the data of a `data:` URL; None for other URLs."""
+    header, comma, data = url.partition(",")
+    if not (comma and header.startswith("data:") and header.endswith(";base64")):
+        return None, None
+    return header[5:].partition(";")[0] or "application/octet-stream", data
