@@ -16,7 +16,7 @@ from everturn.providers.base import Request
 from everturn.providers.catalog import row_of
 from everturn.providers.http import PROTOCOLS
 from everturn.providers.json_values import write
-from everturn.providers.sse import Decoder
+from everturn.providers.sse import EventDecoder
 from everturn.records import Message, Text, ToolCall, ToolResult
 
 MESSAGES = 200
@@ -101,7 +101,7 @@ def encode_all(model: str, messages: Sequence[Message]) -> bytes:
 
 def decode_all(model: str, received: Sequence[bytes]) -> str:
     request = asking(model, [Message.user("?")])
-    decoder, assembler = Decoder(), PROTOCOLS[row_of(request.model.provider).protocol].Assembler(request)
+    decoder, assembler = EventDecoder(), PROTOCOLS[row_of(request.model.provider).protocol].Assembler(request)
     for chunk in received:
         for event in decoder.feed(chunk):
             assembler.feed(event)

@@ -38,8 +38,8 @@ class Namespace:
     ) -> None:
         self._temporal = temporal
         pauses = (pause_seconds, again_seconds)
-        self._indexed = _Answer("search attributes", self._ask_indexed, without=False, pauses=pauses)
-        self._retention = _Answer[float | None](
+        self._indexed = _CachedAnswer("search attributes", self._ask_indexed, without=False, pauses=pauses)
+        self._retention = _CachedAnswer[float | None](
             "retention", self._ask_retention, without=SHORTEST_RETENTION, pauses=pauses
         )
 
@@ -67,7 +67,7 @@ class Namespace:
         return described.config.workflow_execution_retention_ttl.ToTimedelta().total_seconds() or None
 
 
-class _Answer(Generic[T]):
+class _CachedAnswer(Generic[T]):
     def __init__(self, what: str, ask: Callable[[], Awaitable[T]], *, without: T, pauses: tuple[float, float]) -> None:
         self._what = what
         self._ask = ask

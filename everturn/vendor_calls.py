@@ -43,7 +43,7 @@ _MAX_SHOWN = 120
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class VendorCall:
     """`arguments`: the JSON object, or None if `unparsed`, the text as received, holds none."""
 
     id: str | None
@@ -54,7 +54,7 @@ class Call:
     """What was beside the call, by the vendor's names; `type` if it is not the usual one."""
 
 
-def read_call(given: object) -> Call:
+def read_call(given: object) -> VendorCall:
     """The call in `given`; raises TypeError for anything else."""
     fields = as_dict(given)
     match fields.get("type"):
@@ -152,7 +152,7 @@ def _plain(value: object) -> Any:
     return value
 
 
-def _openai_chat(fields: dict[str, Any], given: object) -> Call:
+def _openai_chat(fields: dict[str, Any], given: object) -> VendorCall:
     function = as_dict(fields["function"])
     if strange := sorted(function.keys() - {"name"}) if not function.keys() & set(ARGUMENTS) else []:
         raise _not_a_call(given, f"; {strange[0]!r} is no field of a function")
@@ -161,7 +161,7 @@ def _openai_chat(fields: dict[str, Any], given: object) -> Call:
     return _call(given, fields.get("id"), function, arguments, unparsed=unparsed, extra=extra)
 
 
-def _gemini(fields: dict[str, Any], given: object, *, signature: object = None) -> Call:
+def _gemini(fields: dict[str, Any], given: object, *, signature: object = None) -> VendorCall:
     arguments, unparsed = _arguments(fields, given)
     extra = {"thoughtSignature": signature} if signature else {}
     return _call(given, fields.get("id") or fields.get("call_id"), fields, arguments, unparsed=unparsed, extra=extra)
@@ -175,11 +175,11 @@ def _call(
     *,
     unparsed: str | None = None,
     extra: dict[str, Any],
-) -> Call:
+) -> VendorCall:
     name = named.get("name")
     if not isinstance(name, str) or not name:
         raise _not_a_call(given)
-    return Call(str(call_id) if call_id else None, name, arguments, unparsed, extra)
+    return VendorCall(str(call_id) if call_id else None, name, arguments, unparsed, extra)
 
 
 def _rest(fields: Mapping[str, Any], *known: str) -> dict[str, Any]:

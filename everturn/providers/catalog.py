@@ -176,7 +176,7 @@ _ADDRESS_EXAMPLE["openresponses"] = "http://HOST/v1"
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class ModelEndpoint:
     """Where a model is asked, and with what key. Its repr never shows the key."""
 
     model: str
@@ -218,7 +218,7 @@ def row_of(provider: str) -> Row:
     raise unknown_provider(provider)
 
 
-def resolve(model: Model, *, environ: Mapping[str, str] = os.environ) -> Endpoint:
+def resolve(model: Model, *, environ: Mapping[str, str] = os.environ) -> ModelEndpoint:
     """Where to ask `model`, as this process is set up now.
 
     Raises InvalidModel, InvalidSetting (no base URL, or one that is none), KeyMissing, KeyRefused (not a key).
@@ -238,7 +238,7 @@ def resolve(model: Model, *, environ: Mapping[str, str] = os.environ) -> Endpoin
             cure="Set it again, in the worker's environment.",
             provider=model.provider,
         )
-    return Endpoint(
+    return ModelEndpoint(
         model=model.name,
         provider=model.provider,
         row=row,

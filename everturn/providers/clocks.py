@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
-from everturn.providers.catalog import Endpoint
+from everturn.providers.catalog import ModelEndpoint
 from everturn.providers.failures import http_date
 
 _MOST_ENDPOINTS: Final = 256
@@ -16,7 +16,7 @@ _told: dict[str, tuple[datetime, float]] = {}
 """By base URL: the Date of the latest answer, and when it came by time.monotonic(), which nobody sets."""
 
 
-def heard(endpoint: Endpoint, headers: Mapping[str, str]) -> None:
+def heard(endpoint: ModelEndpoint, headers: Mapping[str, str]) -> None:
     """Remembers the time that an answer with these headers tells, an error's included."""
     if date := http_date(headers.get("date", "")):
         _told.pop(endpoint.base_url, None)
@@ -25,7 +25,7 @@ def heard(endpoint: Endpoint, headers: Mapping[str, str]) -> None:
             del _told[next(iter(_told))]
 
 
-def now_at(endpoint: Endpoint) -> datetime | None:
+def now_at(endpoint: ModelEndpoint) -> datetime | None:
     """The time there; None if no answer has told it to this process yet."""
     told = _told.get(endpoint.base_url)
     return told[0] + timedelta(seconds=time.monotonic() - told[1]) if told else None

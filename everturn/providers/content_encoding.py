@@ -29,16 +29,16 @@ class UnknownEncoding(Exception):
     """The answer is compressed in a way that was not asked for. The message says how."""
 
 
-class Unreadable(Exception):
+class UnreadableBody(Exception):
     """The bytes are not what the header says."""
 
 
-class Decoder(Protocol):
+class Decompressor(Protocol):
     def pieces(self, data: bytes) -> Iterator[bytes]:
         """The bytes that `data` stands for, in pieces of at most PIECE_BYTES. Raises Unreadable."""
 
 
-def decoder_of(headers: Mapping[str, str]) -> Decoder:
+def decoder_of(headers: Mapping[str, str]) -> Decompressor:
     """What reads the body of an answer with these headers. Raises UnknownEncoding."""
     said = [word.strip().lower() for word in headers.get("content-encoding", "").split(",")]
     layers = [word for word in said if word in _COMPRESSED]
@@ -84,7 +84,7 @@ class _Inflate:
             return False
         self._members += 1
         if self._members > MAX_MEMBERS:
-            raise Unreadable(f"it is compressed in more than {MAX_MEMBERS} pieces")
+            raise UnreadableBody(f"it is compressed in more than {MAX_MEMBERS} pieces")
         self._inflate = zlib.decompressobj(_GZIP)
         return True
 
@@ -93,7 +93,7 @@ class _Inflate:
             return self._inflate.decompress(data, PIECE_BYTES)
         except zlib.error as error:
             if self._begun:
-                raise Unreadable("its body can't be decompressed") from error
+                raise UnreadableBody("its body can't be decompressed") from error
             # "deflate" is to have zlib's header, which some servers leave out.
             self._inflate = zlib.decompressobj(-zlib.MAX_WBITS)
             return self._retried(data)
@@ -104,4 +104,4 @@ class _Inflate:
         try:
             return self._inflate.decompress(data, PIECE_BYTES)
         except zlib.error as error:
-            raise Unreadable("its body can't be decompressed") from error
+            raise UnreadableBody("its body can't be decompressed") from error

@@ -24,7 +24,7 @@ from everturn.errors import (
     RequestRefused,
     Unavailable,
 )
-from everturn.providers.catalog import Endpoint, address_variable
+from everturn.providers.catalog import ModelEndpoint, address_variable
 from everturn.providers.json_values import a_dict, a_list, a_str, parse, write
 from everturn.utf8 import mend
 
@@ -130,7 +130,9 @@ _ITEM_WORDS = re.compile(r"items are not persisted when `?store|^item with id .{
 _REQUEST_IDS = ("x-request-id", "request-id", "apim-request-id", "mistral-correlation-id", "inference-id", "cf-ray")
 
 
-def of_response(endpoint: Endpoint, *, status: int, headers: Mapping[str, str], body: bytes | object) -> ProviderError:
+def of_response(
+    endpoint: ModelEndpoint, *, status: int, headers: Mapping[str, str], body: bytes | object
+) -> ProviderError:
     """The error for an answer that is none.
 
     `headers` by lower-case names, or httpx's own. `body`: the bytes as received, or what ErrorInReply carries.
@@ -154,7 +156,7 @@ def of_response(endpoint: Endpoint, *, status: int, headers: Mapping[str, str], 
     return error
 
 
-def of_exception(endpoint: Endpoint, error: httpx.HTTPError | httpx.InvalidURL) -> ProviderError:
+def of_exception(endpoint: ModelEndpoint, error: httpx.HTTPError | httpx.InvalidURL) -> ProviderError:
     """The error for a request that got no answer, or half of one."""
     if isinstance(error, httpx.ConnectTimeout | httpx.PoolTimeout):
         what = "did not accept a connection in time"
@@ -172,7 +174,9 @@ def of_exception(endpoint: Endpoint, error: httpx.HTTPError | httpx.InvalidURL) 
     )
 
 
-def not_the_protocol(endpoint: Endpoint, what: str, *, status: int | None = None, body: bytes = b"") -> InvalidReply:
+def not_the_protocol(
+    endpoint: ModelEndpoint, what: str, *, status: int | None = None, body: bytes = b""
+) -> InvalidReply:
     """The error for an answer that can't be read. `what` says why; of `body`, the beginning is quoted."""
     begins = _sentence(body[: 4 * MAX_SENTENCE_CHARS].decode("utf-8", "replace"), endpoint)[:100]
     return InvalidReply(
@@ -232,14 +236,14 @@ def _kind(status: int, said: _Said) -> type[ProviderError]:
     return RequestRefused
 
 
-def _message(endpoint: Endpoint, status: int, said: _Said, request_id: str | None) -> str:
+def _message(endpoint: ModelEndpoint, status: int, said: _Said, request_id: str | None) -> str:
     sentence = _sentence(said.message, endpoint) or "no explanation"
     end = "" if sentence.endswith((".", "!", "?")) else "."
     named = f" (request {_sentence(request_id, endpoint)[:128]})" if request_id else ""
     return f"{endpoint.model} answered {status}{named}: {sentence}{end}"
 
 
-def _cure(kind: type[ProviderError], endpoint: Endpoint, status: int) -> str:
+def _cure(kind: type[ProviderError], endpoint: ModelEndpoint, status: int) -> str:
     variable, address = endpoint.key_env or "its key", address_variable(endpoint.provider)
     if kind is RequestRefused and status < 400:
         return f"It answered with a redirect: check {address}."
@@ -324,7 +328,7 @@ def _out_of_html(text: str) -> str:
     return f"an HTML page, {' '.join(title.group(1).split())!r}" if title else "an HTML page"
 
 
-def _sentence(text: str, endpoint: Endpoint) -> str:
+def _sentence(text: str, endpoint: ModelEndpoint) -> str:
     """`text` on one line, without the key, and no longer than MAX_SENTENCE_CHARS."""
     if secret := endpoint.secret:
         text = text.replace(secret, "[key]")  # before it is cut, or half of the key might stay

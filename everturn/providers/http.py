@@ -14,9 +14,9 @@ import httpx
 from everturn.errors import FAULTS, InvalidReply, InvalidSetting
 from everturn.providers import anthropic_messages, clocks, failures, gemini, openai_chat, openai_responses, sse
 from everturn.providers.base import Delta, OnDelta, Request
-from everturn.providers.catalog import Endpoint, ProtocolName, resolve
+from everturn.providers.catalog import ModelEndpoint, ProtocolName, resolve
 from everturn.providers.connections import aclose, lent
-from everturn.providers.content_encoding import ACCEPTED, PIECE_BYTES, UnknownEncoding, Unreadable, decoder_of
+from everturn.providers.content_encoding import ACCEPTED, PIECE_BYTES, UnknownEncoding, UnreadableBody, decoder_of
 from everturn.providers.json_values import TooManyValues, a_dict, parse, write
 from everturn.records import Reply
 
@@ -101,7 +101,12 @@ def _extra_headers(given: object) -> dict[str, str]:
 
 
 async def _read(
-    answer: httpx.Response, request: Request, protocol: WireProtocol, endpoint: Endpoint, *, on_delta: OnDelta | None
+    answer: httpx.Response,
+    request: Request,
+    protocol: WireProtocol,
+    endpoint: ModelEndpoint,
+    *,
+    on_delta: OnDelta | None,
 ) -> Reply:
     clocks.heard(endpoint, answer.headers)
     if not answer.is_success:
@@ -121,9 +126,9 @@ async def _read(
 
 
 async def _assemble(
-    answer: httpx.Response, assembler: Assembler, endpoint: Endpoint, *, on_delta: OnDelta | None
+    answer: httpx.Response, assembler: Assembler, endpoint: ModelEndpoint, *, on_delta: OnDelta | None
 ) -> None:
-    decoder = sse.Decoder()
+    decoder = sse.EventDecoder()
     async with contextlib.aclosing(_bounded(answer, endpoint, limit=MAX_REPLY_BYTES)) as chunks:
         try:
             with _reading(answer, endpoint):
@@ -141,7 +146,7 @@ async def _assemble(
 
 
 @contextlib.contextmanager
-def _reading(answer: httpx.Response, endpoint: Endpoint) -> Iterator[None]:
+def _reading(answer: httpx.Response, endpoint: ModelEndpoint) -> Iterator[None]:
     """A reply of a shape that nobody thought of is one that can't be read. As any other exception, it would be asked
     for, and paid for, for ever."""
     try:
@@ -166,7 +171,7 @@ def _feed(assembler: Assembler, events: list[sse.Event], *, on_delta: OnDelta | 
                 on_delta(delta)
 
 
-async def _body(answer: httpx.Response, endpoint: Endpoint, *, limit: int, cut: bool = False) -> bytes:
+async def _body(answer: httpx.Response, endpoint: ModelEndpoint, *, limit: int, cut: bool = False) -> bytes:
     """The body, whole; or with `cut`, no more of it than `limit`."""
     body = bytearray()
     async with contextlib.aclosing(_bounded(answer, endpoint, limit=limit)) as chunks:
@@ -179,7 +184,7 @@ async def _body(answer: httpx.Response, endpoint: Endpoint, *, limit: int, cut: 
     return bytes(body)
 
 
-async def _bounded(answer: httpx.Response, endpoint: Endpoint, *, limit: int) -> AsyncGenerator[bytes]:
+async def _bounded(answer: httpx.Response, endpoint: ModelEndpoint, *, limit: int) -> AsyncGenerator[bytes]:
     """The answer's bytes, decompressed. Raises InvalidReply after `limit` of them, on the wire or decompressed."""
     received = size = 0
     try:
@@ -195,11 +200,11 @@ async def _bounded(answer: httpx.Response, endpoint: Endpoint, *, limit: int) ->
                     await asyncio.sleep(0)  # what came in one piece may be a thousand of these
             if received > limit:
                 raise _too_long(endpoint, answer, limit)
-    except (UnknownEncoding, Unreadable) as error:
+    except (UnknownEncoding, UnreadableBody) as error:
         raise failures.not_the_protocol(endpoint, str(error), status=answer.status_code) from None
 
 
-def _too_long(endpoint: Endpoint, answer: httpx.Response, limit: int) -> InvalidReply:
+def _too_long(endpoint: ModelEndpoint, answer: httpx.Response, limit: int) -> InvalidReply:
     return failures.not_the_protocol(endpoint, f"it is longer than {limit} bytes", status=answer.status_code)
 
 
@@ -211,7 +216,7 @@ def _is_stream(answer: httpx.Response, request: Request) -> bool:
     return request.settings.stream and not ("json" in content_type or "html" in content_type)
 
 
-def _json(body: bytes, answer: httpx.Response, endpoint: Endpoint) -> Any:
+def _json(body: bytes, answer: httpx.Response, endpoint: ModelEndpoint) -> Any:
     try:
         return parse(body)
     except TooManyValues as error:

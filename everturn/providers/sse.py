@@ -26,7 +26,7 @@ class Event:
 
 
 @dataclass(slots=True)
-class Decoder:
+class EventDecoder:
     """Bytes in, events out. A line, or the data of one event, over `max_event_bytes` raises InvalidReply."""
 
     max_event_bytes: int = MAX_EVENT_BYTES

@@ -47,10 +47,10 @@ async def serve(inbox: Inbox, bound: socket.socket, *, started: Callable[[], Non
         server_header=False,
         timeout_graceful_shutdown=LET_GO_SECONDS,
     )
-    await _Server(config, inbox, started).serve(sockets=[bound])
+    await _InboxServer(config, inbox, started).serve(sockets=[bound])
 
 
-class _Server(uvicorn.Server):
+class _InboxServer(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, inbox: Inbox, started: Callable[[], None]) -> None:
         super().__init__(config)
         self._inbox = inbox

@@ -100,7 +100,7 @@ def assembled(assembler_of: Callable[[Request], Any], request: Request, *pieces:
 
 
 def events_of(*pieces: bytes) -> Iterator[sse.Event]:
-    decoder = sse.Decoder()
+    decoder = sse.EventDecoder()
     for piece in pieces:
         yield from decoder.feed(piece)
     yield from decoder.end()

@@ -15,7 +15,7 @@ from everturn.models import Model
 from everturn.providers.anthropic_messages import Assembler, decode
 from everturn.providers.base import Delta, Request
 from everturn.providers.failures import ErrorInReply
-from everturn.providers.sse import Decoder, Event
+from everturn.providers.sse import Event, EventDecoder
 from everturn.records import Message, Opaque, Part, Reply, ServerToolUse, Text, Thinking, ToolCall, Usage
 from tests.providers.drawn import unmarked
 from tests.providers.messages import assistant
@@ -229,7 +229,7 @@ def test_a_line_separator_within_a_text_splits_nothing() -> None:
     events = [START, *block(text(""), {"type": "text_delta", "text": "a\u2028\u0085b"}), ended(), STOP]
     data = "".join(f"data: {json.dumps(event, ensure_ascii=False)}  \r\n\r\n" for event in events).encode()
     for place in range(len(data)):
-        decoder, assembler = Decoder(), Assembler(request())
+        decoder, assembler = EventDecoder(), Assembler(request())
         for event in [*decoder.feed(data[:place]), *decoder.feed(data[place:])]:
             assembler.feed(event)
         assert assembler.finish().text == "a\u2028\u0085b"

@@ -8,7 +8,7 @@ import pytest
 
 from everturn.errors import InvalidModel, InvalidSetting, KeyMissing, KeyRefused
 from everturn.models import Model
-from everturn.providers.catalog import PROVIDERS, Endpoint, address_variable, resolve
+from everturn.providers.catalog import PROVIDERS, ModelEndpoint, address_variable, resolve
 
 KEY = "sk-secret-0123456789"
 KEYS = {name: KEY for row in PROVIDERS.values() for name in row.keys}
@@ -19,7 +19,7 @@ NEEDED = {
 }
 
 
-def endpoint(model: str | Model, **environ: str) -> Endpoint:
+def endpoint(model: str | Model, **environ: str) -> ModelEndpoint:
     return resolve(Model(model) if isinstance(model, str) else model, environ=environ)
 
 

@@ -15,7 +15,7 @@ from everturn.errors import InvalidReply, RateLimited
 from everturn.models import Model, ModelSettings
 from everturn.providers import ask, connections
 from everturn.providers.base import Request
-from everturn.providers.content_encoding import PIECE_BYTES, UnknownEncoding, Unreadable, decoder_of
+from everturn.providers.content_encoding import PIECE_BYTES, UnknownEncoding, UnreadableBody, decoder_of
 from everturn.records import Message
 from tests.providers.sockets import sends, server, streamed_or_not
 from tests.support.bounds import Bounds
@@ -155,7 +155,7 @@ async def test_others_have_their_turn_while_a_large_piece_is_read() -> None:
 def test_what_can_not_be_read_says_so() -> None:
     with pytest.raises(UnknownEncoding, match=r"2 times over \(gzip, br\)"):
         decoder_of({"content-encoding": "gzip, br"})
-    with pytest.raises(Unreadable):
+    with pytest.raises(UnreadableBody):
         list(decoder_of({"content-encoding": "deflate"}).pieces(b"no zlib at all"))
 
 

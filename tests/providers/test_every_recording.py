@@ -25,7 +25,7 @@ from everturn.errors import (
 )
 from everturn.models import Model
 from everturn.providers import anthropic_messages, failures, openai_chat
-from everturn.providers.catalog import Endpoint, row_of
+from everturn.providers.catalog import ModelEndpoint, row_of
 from everturn.providers.failures import ErrorInReply
 from everturn.providers.json_values import a_dict
 from everturn.records import Message, Reply, Text
@@ -85,7 +85,9 @@ ASKED = [name for name, one in ALL.items() if isinstance((one.get("request") or 
 
 def error_of(one: Recording, *, status: int, body: object) -> ProviderError:
     model = model_of(one)
-    endpoint = Endpoint(model=model.name, provider=model.provider, row=row_of(model.provider), base_url="https://x")
+    endpoint = ModelEndpoint(
+        model=model.name, provider=model.provider, row=row_of(model.provider), base_url="https://x"
+    )
     return failures.of_response(endpoint, status=status, headers=one["response"].get("headers", {}), body=body)
 
 

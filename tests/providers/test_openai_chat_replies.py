@@ -243,7 +243,7 @@ def test_a_loop_of_calls_is_refused() -> None:
 )
 @pytest.mark.parametrize("size", [1, 2, 3, 100])
 def test_arguments_are_complete_when_their_text_is_an_object(text: str, size: int) -> None:
-    call = calls.Call(None, "")
+    call = calls.PartialCall(None, "")
     for at in range(0, len(text), size):
         call.pieces.append(text[at : at + size])
         assert call.complete == (call.text.endswith("}") and object_in(call.text) is not None)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everturn.errors import InvalidReply
-from everturn.providers.sse import Decoder, Event
+from everturn.providers.sse import Event, EventDecoder
 
 STREAM = (
     "\ufeffdata: first\n\n"
@@ -30,7 +30,7 @@ EVENTS = [
 
 
 def decode(pieces: list[bytes]) -> list[Event]:
-    decoder = Decoder()
+    decoder = EventDecoder()
     return [event for piece in pieces for event in decoder.feed(piece)] + decoder.end()
 
 
@@ -65,7 +65,7 @@ def test_no_bytes_crash_it_and_no_cut_shows(data: bytes, places: list[int]) -> N
 
 
 def test_an_event_is_out_as_soon_as_its_empty_line_is_there() -> None:
-    assert Decoder().feed(b"data: x\n\n") == [Event("x")]
+    assert EventDecoder().feed(b"data: x\n\n") == [Event("x")]
 
 
 def test_an_event_without_data_is_no_event() -> None:
@@ -75,11 +75,11 @@ def test_an_event_without_data_is_no_event() -> None:
 @pytest.mark.parametrize("data", [b"data: " + b"x" * 200, b"data: xxxx\n" * 40], ids=["a line", "many lines"])
 def test_an_event_over_the_limit_is_refused(data: bytes) -> None:
     with pytest.raises(InvalidReply, match="more than 100 bytes"):
-        Decoder(max_event_bytes=100).feed(data)
+        EventDecoder(max_event_bytes=100).feed(data)
 
 
 def test_a_long_line_in_small_pieces_takes_linear_time() -> None:
-    decoder = Decoder()
+    decoder = EventDecoder()
     for _ in range(20_000):
         decoder.feed(b"x" * 100)
     assert decoder.feed(b"\n\n") == []

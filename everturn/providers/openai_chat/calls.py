@@ -49,7 +49,7 @@ class _Braces:
 
 
 @dataclass(slots=True)
-class Call:
+class PartialCall:
     """A tool call as far as it has come."""
 
     index: int | None
@@ -75,10 +75,10 @@ class Call:
 
 
 @dataclass(slots=True)
-class Calls:
+class PartialCalls:
     """The calls of one reply, as far as they have come."""
 
-    found: list[Call] = field(default_factory=list)
+    found: list[PartialCall] = field(default_factory=list)
     bare: dict[int | None, str] = field(default_factory=dict)
     """Entries of `tool_calls` that had no function, by index, with their ids: a later entry may bring it."""
 
@@ -99,7 +99,7 @@ class Calls:
         if call is None:
             if len(self.found) >= MAX_CALLS:
                 raise unusable(model, f"it holds more than {MAX_CALLS} tool calls")
-            call = Call(index, call_id or ("" if whole else self.bare.pop(index, "")), is_custom)
+            call = PartialCall(index, call_id or ("" if whole else self.bare.pop(index, "")), is_custom)
             self.found.append(call)
         call.id = call.id or call_id
         call.name += name if name != call.name else ""
@@ -108,7 +108,7 @@ class Calls:
         if not entry.keys() <= _OF_A_CALL:
             call.extra |= {name: value for name, value in entry.items() if name not in _OF_A_CALL and value is not None}
 
-    def _going_on(self, index: int | None, call_id: str, name: str) -> Call | None:
+    def _going_on(self, index: int | None, call_id: str, name: str) -> PartialCall | None:
         """The call that an entry continues; None if the entry starts a new one.
 
         Servers number badly (Ollama: index 0 for every call; Mistral: no index) and name badly (no id; the name in
@@ -128,7 +128,7 @@ class Calls:
         return latest
 
 
-def tool_call(call: Call, *, call_id: str, provider_id: str | None, cut_off: bool) -> ToolCall:
+def tool_call(call: PartialCall, *, call_id: str, provider_id: str | None, cut_off: bool) -> ToolCall:
     text = mend(call.text)
     # No arguments at all are {}, unless the reply was cut off before they came. Groq says "null" for none.
     arguments = {} if text.strip() == "null" or not (text.strip() or cut_off) else object_in(text)

@@ -16,7 +16,7 @@ from everturn.providers.catalog import row_of
 from everturn.providers.details import details_of
 from everturn.providers.failures import ErrorInReply
 from everturn.providers.json_values import a_count, a_dict, a_list, a_str, mended
-from everturn.providers.openai_chat.calls import Calls, tool_call
+from everturn.providers.openai_chat.calls import PartialCalls, tool_call
 from everturn.providers.openai_chat.media import Media
 from everturn.providers.openai_chat.messages import CAME_IN
 from everturn.providers.reading import MAX_NAME_CHARS, object_of, unusable
@@ -60,7 +60,7 @@ class Assembler:
     _text: list[str] = field(default_factory=list)
     _thinking: list[str] = field(default_factory=list)
     _refused: bool = False
-    _calls: Calls = field(default_factory=Calls)
+    _calls: PartialCalls = field(default_factory=PartialCalls)
     _ran: dict[Any, dict[str, Any]] = field(default_factory=dict)
     """Groq's own tools that were run, by their numbers."""
     _reasoning: list[Any] = field(default_factory=list)
