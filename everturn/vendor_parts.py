@@ -15,11 +15,11 @@ def openai_part(block: Json) -> Part:
     match block.get("type"):
         case "text" | "input_text" | "output_text" | "refusal":
             text = str(block.get("text") or block.get("refusal") or "")
-            return Text(text=text, extra=_beside(block, "type", "text", "refusal", "annotations", "logprobs"))
+            return Text(text=text, extra=beside(block, "type", "text", "refusal", "annotations", "logprobs"))
         case "image_url" | "input_image":
             given = block.get("image_url")
             url = given.get("url") if isinstance(given, dict) else given
-            extra = _beside(given if isinstance(given, dict) else block, "type", "url", "image_url", "file_id")
+            extra = beside(given if isinstance(given, dict) else block, "type", "url", "image_url", "file_id")
             if extra.get("detail") == "auto":
                 del extra["detail"]
             if isinstance(url, str) and url:
@@ -31,7 +31,7 @@ def openai_part(block: Json) -> Part:
             name, url = str(file.get("filename") or ""), file.get("file_data") or file.get("file_url")
             if isinstance(url, str) and url:
                 media_type, data = _data_url(url)
-                extra = _beside(file, "type", "filename", "file_data", "file_url", "file_id")
+                extra = beside(file, "type", "filename", "file_data", "file_url", "file_id")
                 source = {"data": data, "media_type": media_type} if data else {"url": url}
                 return Document(name=name, extra=extra, **source)
     return Opaque(data=block)
@@ -42,8 +42,8 @@ def anthropic_part(block: Json) -> Part:
     source = source if isinstance(source, dict) else {}
     kind = block.get("type")
     if kind == "text":
-        return Text(text=str(block.get("text") or ""), extra=_beside(block, "type", "text"))
-    extra = _beside(block, "type", "source", "title")  # citations, context, cache_control
+        return Text(text=str(block.get("text") or ""), extra=beside(block, "type", "text"))
+    extra = beside(block, "type", "source", "title")  # citations, context, cache_control
     if kind == "document" and source.get("type") == "text":
         data = base64.b64encode(str(source.get("data")).encode()).decode()
         return Document(data=data, media_type="text/plain", name=str(block.get("title") or ""), extra=extra)
@@ -61,16 +61,16 @@ def anthropic_part(block: Json) -> Part:
 
 def gemini_part(part: Json) -> Part:
     if isinstance(part.get("text"), str):
-        return Text(text=part["text"], extra=_beside(part, "text"))
+        return Text(text=part["text"], extra=beside(part, "text"))
     inline, file = part.get("inlineData"), part.get("fileData")
     if isinstance(inline, dict) and inline.get("data") and inline.get("mimeType"):
-        return media(str(inline["mimeType"]), data=inline["data"], extra=_beside(part, "inlineData"))
+        return media(str(inline["mimeType"]), data=inline["data"], extra=beside(part, "inlineData"))
     if isinstance(file, dict) and file.get("fileUri"):
-        return media(str(file.get("mimeType") or ""), url=file["fileUri"], extra=_beside(part, "fileData"))
+        return media(str(file.get("mimeType") or ""), url=file["fileUri"], extra=beside(part, "fileData"))
     return Opaque(data=part)
 
 
-def _beside(part: Json, *names: str) -> Json:
+def beside(part: Json, *names: str) -> Json:
     """What is beside a part's own fields, such as videoMetadata or cache_control. Nulls say nothing."""
     return {key: value for key, value in part.items() if key not in names and value is not None}
 

@@ -5,15 +5,15 @@ What a model said is read by its protocol's own decoder, as if it had just come;
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any
 
 from everturn.models import Model
-from everturn.records import Document, Image, Message, Opaque, Part, Text, ToolResult, results_in
+from everturn.records import Message, Opaque, Part, Text, ToolResult, results_in
 from everturn.vendor_calls import as_dict
+from everturn.vendor_parts import anthropic_part, beside, gemini_part, openai_part
 
 Json = dict[str, Any]
 
@@ -87,7 +87,7 @@ def read_anthropic(messages: Iterable[Any], *, provider: str) -> tuple[Message, 
                         continue
                     parts = _content(block.get("content"), anthropic_part)
                     name, is_error = _answering(found, block.get("tool_use_id")), bool(block.get("is_error"))
-                    extra = _beside(block, "type", "tool_use_id", "content", "is_error")
+                    extra = beside(block, "type", "tool_use_id", "content", "is_error")
                     if any(isinstance(part, Opaque) for part in parts):  # a found tool, a stored file
                         extra["content"] = block["content"]
                     _add_result(found, name, _result_parts(parts), is_error, extra=extra, provider=provider)
@@ -120,7 +120,7 @@ def read_gemini(contents: Iterable[Any], *, provider: str) -> tuple[Message, ...
                         said.append(gemini_part(part))
                         continue
                     result, is_error = _gemini_result(response)
-                    extra = _beside(response, "id", "name", "response", "parts")
+                    extra = beside(response, "id", "name", "response", "parts")
                     if any("inlineData" not in one for one in response.get("parts") or ()):  # such as a stored file
                         extra["parts"] = response["parts"]
                     call = _answering(found, response.get("id"), response.get("name"))
@@ -221,66 +221,6 @@ def _content(content: Any, read: Any) -> list[Part]:
     return [read(block) if isinstance(block, dict) else Text(text=str(block)) for block in blocks]
 
 
-def openai_part(block: Json) -> Part:
-    """A content part of Chat or of Responses."""
-    match block.get("type"):
-        case "text" | "input_text" | "output_text" | "refusal":
-            text = str(block.get("text") or block.get("refusal") or "")
-            return Text(text=text, extra=_beside(block, "type", "text", "refusal", "annotations", "logprobs"))
-        case "image_url" | "input_image":
-            given = block.get("image_url")
-            url = given.get("url") if isinstance(given, dict) else given
-            extra = _beside(given if isinstance(given, dict) else block, "type", "url", "image_url", "file_id")
-            if extra.get("detail") == "auto":
-                del extra["detail"]
-            if isinstance(url, str) and url:
-                media_type, data = _data_url(url)
-                return Image(extra=extra, **({"data": data, "media_type": media_type} if data else {"url": url}))
-        case "file" | "input_file":
-            file = block.get("file") if isinstance(block.get("file"), dict) else block
-            assert isinstance(file, dict)
-            name, url = str(file.get("filename") or ""), file.get("file_data") or file.get("file_url")
-            if isinstance(url, str) and url:
-                media_type, data = _data_url(url)
-                extra = _beside(file, "type", "filename", "file_data", "file_url", "file_id")
-                source = {"data": data, "media_type": media_type} if data else {"url": url}
-                return Document(name=name, extra=extra, **source)
-    return Opaque(data=block)
-
-
-def anthropic_part(block: Json) -> Part:
-    source = block.get("source")
-    source = source if isinstance(source, dict) else {}
-    kind = block.get("type")
-    if kind == "text":
-        return Text(text=str(block.get("text") or ""), extra=_beside(block, "type", "text"))
-    extra = _beside(block, "type", "source", "title")  # citations, context, cache_control
-    if kind == "document" and source.get("type") == "text":
-        data = base64.b64encode(str(source.get("data")).encode()).decode()
-        return Document(data=data, media_type="text/plain", name=str(block.get("title") or ""), extra=extra)
-    if kind in {"image", "document"} and source.get("type") in {"base64", "url"}:
-        where = (
-            {"data": source.get("data"), "media_type": source.get("media_type")}
-            if source["type"] == "base64"
-            else {"url": source.get("url")}
-        )
-        if kind == "image":
-            return Image(**where, extra=extra)
-        return Document(**where, name=str(block.get("title") or ""), extra=extra)
-    return Opaque(data=block)
-
-
-def gemini_part(part: Json) -> Part:
-    if isinstance(part.get("text"), str):
-        return Text(text=part["text"], extra=_beside(part, "text"))
-    inline, file = part.get("inlineData"), part.get("fileData")
-    if isinstance(inline, dict) and inline.get("data") and inline.get("mimeType"):
-        return media(str(inline["mimeType"]), data=inline["data"], extra=_beside(part, "inlineData"))
-    if isinstance(file, dict) and file.get("fileUri"):
-        return media(str(file.get("mimeType") or ""), url=file["fileUri"], extra=_beside(part, "fileData"))
-    return Opaque(data=part)
-
-
 def _gemini_result(response: Json) -> tuple[list[Part], bool]:
     """A functionResponse's content. What we write is under `output` or `error`; others choose other keys."""
     said = response.get("response")
@@ -290,24 +230,6 @@ def _gemini_result(response: Json) -> tuple[list[Part], bool]:
     parts: list[Part] = [Text(text=value if isinstance(value, str) else _json(value))]
     parts += _result_parts(gemini_part(part) for part in response.get("parts") or ())
     return parts, key == "error"
-
-
-def _beside(part: Json, *names: str) -> Json:
-    """What is beside a part's own fields, such as videoMetadata or cache_control. Nulls say nothing."""
-    return {key: value for key, value in part.items() if key not in names and value is not None}
-
-
-def media(media_type: str, **source: Any) -> Image | Document:
-    kind = Image if media_type.startswith("image/") else Document
-    return kind(media_type=media_type or None, **source)
-
-
-def _data_url(url: str) -> tuple[str | None, str | None]:
-    """The media type and the data of a `data:` URL; None for other URLs."""
-    header, comma, data = url.partition(",")
-    if not (comma and header.startswith("data:") and header.endswith(";base64")):
-        return None, None
-    return header[5:].partition(";")[0] or "application/octet-stream", data
 
 
 _SNAKE = {

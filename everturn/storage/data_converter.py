@@ -140,7 +140,7 @@ def configured() -> DataConverter:
 
     if not (spec := Settings.load().data_converter):
         return data_converter
-    from everturn.loading import load_object
+    from everturn.user_modules import load_object
 
     found = load_object(spec)
     if isinstance(found, type):

@@ -17,10 +17,10 @@ PACKAGE = ROOT / "everturn"
 
 BOTTOM_UP = """
     errors names printable utf8 base64_text durations spelling markdown vendor_calls private_files logs settings sandbox
-    records models plans packing prices
+    user_modules records vendor_parts content_blocks models plans packing prices
     carryover causes waiting sizes payloads cutting outcomes events storage state temporal_errors namespace history
-    formats content_blocks tools agent loading
-    providers client devserver
+    tools agent loading
+    providers formats client devserver
     workflows testing activities worker exporting web cli
 """
 ORDER = BOTTOM_UP.split()
@@ -30,8 +30,6 @@ FACES = ("__init__", "__main__")
 """They give everybody's names on, and nobody imports them."""
 
 EXCEPTIONS = {
-    ("formats", "providers"): "reads and writes with the protocols; inside functions, for httpx takes its time",
-    ("storage", "loading"): "EVERTURN_DATA_CONVERTER names an object in a user's module; inside a function",
     ("state", "history"): "the transcript is part of the state until both are one fold",
 }
 """Imports of what comes later: the first of each pair of the second."""
@@ -217,6 +215,17 @@ def test_what_is_at_the_top_has_two_importers_or_more() -> None:
                 importers[found.room].add(module)
     files = {name for name in importers if (PACKAGE / f"{name}.py").exists()} - {"sandbox"}
     assert {name: found for name, found in importers.items() if name in files and len(found) < 2} == {}
+
+
+def test_no_class_name_has_two_meanings() -> None:
+    """Each protocol has its Assembler; Stalled is what waiters get as an error, and watchers as an event."""
+    homes: dict[str, list[str]] = {}
+    for module, path in MODULES.items():
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef):
+                homes.setdefault(node.name, []).append(module)
+    twice = {name: found for name, found in homes.items() if len(found) > 1}
+    assert sorted(twice) == ["Assembler", "Stalled"], twice
 
 
 def test_no_file_is_longer_than_400_lines() -> None:
