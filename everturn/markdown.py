@@ -12,8 +12,9 @@ from typing import Any
 
 from everturn.printable import printable, printable_line
 
-SUMMARY_BYTES = 400
-"""Temporal takes no more, and turns down the whole request or workflow task that brings more."""
+SUMMARY_BYTES = 360
+"""As JSON. Temporal takes 400 together with what says that it is JSON, and turns down the whole request or workflow
+task that brings more."""
 
 FIRST_CHARS = 200
 
@@ -30,9 +31,14 @@ def inline(text: str) -> str:
 def first_line(text: str) -> str:
     """The one line that says what a conversation is about: as much of the text as Temporal takes for a summary."""
     line = " ".join(text[: 2 * FIRST_CHARS].split())[:FIRST_CHARS]
-    while len((shown := inline(line)).encode()) > SUMMARY_BYTES:
+    while summary_bytes(shown := inline(line)) > SUMMARY_BYTES:
         line = line[: len(line) * 9 // 10]
     return shown
+
+
+def summary_bytes(line: str) -> int:
+    """As JSON."""
+    return len(json.dumps(line, ensure_ascii=False).encode("utf-8", "replace"))
 
 
 def code(text: str) -> str:
@@ -55,9 +61,9 @@ def fence_for(text: str, *, shortest: int = 3) -> str:
     return "`" * max(shortest, longest + 1)
 
 
-def written(value: Any, *, indent: int | None = None) -> str:
+def written(value: Any) -> str:
     """JSON that can be copied, and that shows what else could not be seen as JSON's own escapes."""
-    return printable(json.dumps(value, ensure_ascii=False, indent=indent))
+    return printable(json.dumps(value, ensure_ascii=False))
 
 
 def _escaped(mark: re.Match[str]) -> str:

@@ -13,6 +13,9 @@ from everturn.errors import ConfigError, InvalidModel, InvalidSetting
 from everturn.records import explain
 from everturn.spelling import nearest, refuse_unknown
 
+MAX_RESULT_CHARS = 200_000
+"""Of what a model is told at once by a tool, a client or another agent, unless its agent says otherwise."""
+
 PROVIDERS = (
     *("openai", "openai-chat", "anthropic", "groq", "mistral", "deepseek", "moonshot", "huggingface", "openrouter"),
     *("xai", "ollama", "vllm", "azure", "google", "openresponses", "scripted"),
@@ -158,7 +161,7 @@ class Limits(Setting):
     """Since the conversation's start, the time that it waited for people included."""
     conclude: bool = True
     """At a limit, the model gets one last turn without tools. False: the conversation just ends."""
-    max_result_chars: int = Field(default=200_000, ge=1_000)
+    max_result_chars: int = Field(default=MAX_RESULT_CHARS, ge=1_000)
     """Of one tool result: what is longer is cut, with a notice that the model can read."""
 
     _durations = field_validator("max_duration", mode="before")(durations.checked)

@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 
 from everturn.cutting import shortened
+from everturn.models import MAX_RESULT_CHARS
 from everturn.records import Outcome, Text, ToolResult
 from everturn.sizes import MAX_RESULT_BYTES
-
-MAX_ANSWER_CHARS = 200_000
-"""As of any tool's result, unless its agent says otherwise."""
 
 
 def result_of(call_id: str, agent: str, outcome: Outcome) -> ToolResult:
     """The same for whoever reads it: the conversation, a worker without memory, a client."""
     text = outcome.text if outcome.output is None else json.dumps(outcome.output, ensure_ascii=False)
-    text = shortened(text, max_bytes=MAX_RESULT_BYTES, max_chars=MAX_ANSWER_CHARS)
+    text = shortened(text, max_bytes=MAX_RESULT_BYTES, max_chars=MAX_RESULT_CHARS)
     if outcome.status != "completed":
         why = outcome.reason or outcome.status
         text = f"{text}\n[{agent} did not finish: {why}.]".strip()

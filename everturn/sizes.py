@@ -140,6 +140,10 @@ MAX_ID_BYTES = 1_000
 MAX_KEYWORD_CHARS = 255
 """Of a search attribute's text: the columns of SQL databases hold so many."""
 
+MAX_KEYWORD_BYTES = 2_000
+"""Of a search attribute's text as the SDK writes it: with six bytes for each letter that is not ASCII, and twelve for a
+picture. Temporal takes 2,048, and turns down the whole workflow task that brings more."""
+
 MAX_KEYWORD_INT = 2**63 - 1
 
 MAX_NAME_CHARS = 500
@@ -262,6 +266,14 @@ def known_id(message_id: str) -> str:
     if size_of(message_id) <= MAX_KNOWN_ID_BYTES:
         return message_id
     return f"blake2b:{blake2b(written, digest_size=16).hexdigest()}"
+
+
+def keyword(text: str) -> str:
+    """As a search attribute holds it: cut to what Temporal takes."""
+    text = text[:MAX_KEYWORD_CHARS]
+    while (size := len(json.dumps(text))) > MAX_KEYWORD_BYTES:
+        text = text[: len(text) * MAX_KEYWORD_BYTES // size]
+    return text
 
 
 def child_id(parent: str, call_id: str) -> str:

@@ -48,7 +48,7 @@ from everturn.namespace import Namespace
 from everturn.payloads import Start
 from everturn.records import Outcome
 from everturn.settings import Settings, connect_options
-from everturn.sizes import MAX_ID_BYTES, MAX_KEYWORD_CHARS, id_problem, known_id
+from everturn.sizes import MAX_ID_BYTES, id_problem, keyword, known_id
 from everturn.spelling import known_options, options_of
 from everturn.state import carry_over
 from everturn.storage.data_converter import configured, stored
@@ -58,6 +58,9 @@ TASK_TIMEOUT = timedelta(seconds=5)
 """What a worker that is killed in a workflow task costs. Temporal's own default is 10 s."""
 
 MAX_LISTED_TOOLS = 40
+
+MAX_NAME_SHOWN = 200
+"""Characters of a name. Temporal takes 20,000 bytes of such details."""
 
 
 class Client:
@@ -323,10 +326,7 @@ def _first_attributes(start: Start, agent: Agent | str) -> TypedSearchAttributes
     if model := _expected_model(start, agent):
         first[names.EVERTURN_MODEL] = model
     return TypedSearchAttributes(
-        [
-            SearchAttributePair(SearchAttributeKey.for_keyword(name), value[:MAX_KEYWORD_CHARS])
-            for name, value in first.items()
-        ]
+        [SearchAttributePair(SearchAttributeKey.for_keyword(name), keyword(value)) for name, value in first.items()]
     )
 
 
@@ -338,8 +338,9 @@ def _expected_model(start: Start, agent: Agent | str) -> str:
 def _details(start: Start, agent: Agent | str) -> str:
     """Markdown for the Web UI."""
     model = _expected_model(start, agent)
-    facts = [f"Agent **{inline(start.agent)}**"] + ([f"model **{inline(model)}**"] if model else [])
-    facts += [f"for **{inline(start.tenant)}**"] if start.tenant else []
+    facts = [f"Agent **{inline(start.agent[:MAX_NAME_SHOWN])}**"]
+    facts += [f"model **{inline(model[:MAX_NAME_SHOWN])}**"] if model else []
+    facts += [f"for **{inline(start.tenant[:MAX_NAME_SHOWN])}**"] if start.tenant else []
     tools = agent.tools if isinstance(agent, Agent) else ()
     listed = [f"- {code(tool.name)}{', after an approval' if tool.needs_approval is True else ''}" for tool in tools]
     return "\n\n".join([", ".join(facts), *(["Tools:\n\n" + "\n".join(listed[:MAX_LISTED_TOOLS])] if listed else [])])

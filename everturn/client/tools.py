@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from everturn.cutting import Notice, bounded
 from everturn.errors import Ended, InvalidTool, Refused, Unreachable
 from everturn.events import AnswerRequested
+from everturn.models import MAX_RESULT_CHARS
 from everturn.payloads import Status, WaitingCall
 from everturn.records import ResultPart, Text, ToolCall, ToolResult
 from everturn.sizes import MAX_INPUT_BYTES, MAX_INPUT_PARTS
@@ -18,7 +19,6 @@ from everturn.tools.tool import Tool, ToolContext, tool
 if TYPE_CHECKING:
     from everturn.client.conversation import Conversation
 
-MAX_ANSWER_CHARS = 200_000
 MAX_ANSWER_BYTES = MAX_INPUT_BYTES - 20_000
 """The rest is for what an answer has beside its parts."""
 
@@ -59,7 +59,7 @@ async def _run(made: Tool, call: ToolCall | WaitingCall, context: ToolContext) -
         content: tuple[ResultPart, ...] = await made.run(call.arguments, context)
     except Exception as error:  # noqa: BLE001 - a tool may raise anything, and the model may know what to do
         return (Text(text=await safe_error_text(error)),), True
-    content = bounded(content, max_chars=MAX_ANSWER_CHARS, max_bytes=MAX_ANSWER_BYTES, notice=Notice())
+    content = bounded(content, max_chars=MAX_RESULT_CHARS, max_bytes=MAX_ANSWER_BYTES, notice=Notice())
     return content if len(content) <= MAX_INPUT_PARTS else _in_one(content), False
 
 

@@ -177,17 +177,18 @@ class Commands:
     def _message_objection(self, said: MessageIn) -> str | None:
         if self.closing:
             return "The conversation is closing and takes no more messages; start another."
-        return self._problem_with(said) or too_full_for(size_of(said)) or None
+        size = size_of(said)
+        return self._problem_with(said, size) or too_full_for(size) or None
 
-    def _problem_with(self, said: MessageIn) -> str | None:
-        if (size := size_of(said)) > MAX_INPUT_BYTES:
+    def _problem_with(self, said: MessageIn, size: int) -> str | None:
+        if size > MAX_INPUT_BYTES:
             return f"The message has {size:,} bytes of JSON; the limit is {MAX_INPUT_BYTES:,}. Send a link instead."
         return None if said.text or said.parts else "A message needs text or parts."
 
     def _keep(self, said: MessageIn, _: Later) -> bool:
         """A message by signal that comes while the conversation closes: nobody can be told that it is refused."""
         message = said.as_message()
-        if not self.closing or self._problem_with(said):
+        if not self.closing or self._problem_with(said, size_of(said)):
             return False
         if not fits([*self.inbox, *self.late, message], MAX_INBOX_BYTES):
             return False

@@ -12,7 +12,7 @@ from temporalio.common import SearchAttributeKey, SearchAttributeUpdate
 
 from everturn import names
 from everturn.payloads import State, Status
-from everturn.sizes import MAX_KEYWORD_CHARS, MAX_KEYWORD_INT
+from everturn.sizes import MAX_KEYWORD_INT, keyword
 from everturn.workflows import web_ui
 from everturn.workflows.progress import Progress
 
@@ -78,8 +78,8 @@ def _attributes(state: State, agent: str, progress: Progress) -> list[SearchAttr
     attributes: list[SearchAttributeUpdate[Any]] = [
         STATUS.value_set(state),
         # What the server does not take as an attribute fails the workflow task, again and again.
-        AGENT.value_set(agent[:MAX_KEYWORD_CHARS]),
-        MODEL.value_set(progress.model[:MAX_KEYWORD_CHARS]),
+        AGENT.value_set(keyword(agent)),
+        MODEL.value_set(keyword(progress.model)),
         TOKENS.value_set(min(progress.usage.total_tokens, MAX_KEYWORD_INT)),
     ]
     if progress.cost_usd is not None and isfinite(progress.cost_usd):

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pydantic import JsonValue
 
 from everturn import names
-from everturn.markdown import SUMMARY_BYTES, block, code, inline, written
+from everturn.markdown import SUMMARY_BYTES, block, code, inline, summary_bytes, written
 from everturn.payloads import Status, WaitingCall
 from everturn.printable import printable_line
 from everturn.records import Decision, Message
@@ -34,6 +34,7 @@ MARKS = {
     "idle": "💤",
     "done": "✅",
 }
+_INDENTED = json.JSONEncoder(ensure_ascii=False, indent=2)
 _VERDICTS = {"approve": "approved", "deny": "denied", "answer": "answered"}
 
 
@@ -47,15 +48,23 @@ def shortened(text: str, limit: int = SUMMARY_CHARS) -> str:
 def summary(text: str) -> str:
     """One line that Temporal takes as a summary, whatever letters it is written in."""
     line = printable_line(text)
-    written = line.encode(errors="replace")
-    return line if len(written) <= SUMMARY_BYTES else written[: SUMMARY_BYTES - 3].decode(errors="ignore") + "…"
+    if summary_bytes(line) <= SUMMARY_BYTES:
+        return line
+    while summary_bytes(f"{line}…") > SUMMARY_BYTES:
+        line = line[: len(line) * 19 // 20]
+    return f"{line}…"
 
 
 def call_summary(tool: str, arguments: Mapping[str, JsonValue], decision: Decision | None = None) -> str:
     """A call as one would write it, and who allowed it: `refund(order_id="81", cents=1200) · approved by ada`."""
-    written = ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in arguments.items())
+    written = ", ".join(f"{name}={_shown(value)}" for name, value in arguments.items())
     call = shortened(f"{tool}({written})")
     return summary(f"{call} · {_decided(decision)}" if decision else call)
+
+
+def _shown(value: JsonValue) -> str:
+    """As JSON; of a long text, more than is shown."""
+    return json.dumps(value[: 2 * SUMMARY_CHARS] if isinstance(value, str) else value, ensure_ascii=False)
 
 
 def _decided(decision: Decision) -> str:
@@ -114,10 +123,19 @@ def _waiting(call: WaitingCall) -> Iterator[str]:
     until = f", until {call.expires_at}" if call.expires_at else ""
     why = call.why or f"for an {call.needs}"
     yield f"### {code(shortened(call.tool))} waits{until}: {inline(shortened(why, CAUSE_CHARS))}"
-    arguments = written(call.arguments, indent=2)
-    yield block("json", arguments if len(arguments) <= ARGUMENTS_CHARS else f"{arguments[:ARGUMENTS_CHARS]} …")
+    yield block("json", _beginning(call.arguments))
     for why, name, payload in _decisions(call):
         yield _signal(why, name, payload)
+
+
+def _beginning(arguments: Mapping[str, JsonValue]) -> str:
+    """As JSON, and no more of it than is shown: a reply can have 1.5 MB of them, and a workflow task 2 s."""
+    pieces, size = list[str](), 0
+    for piece in _INDENTED.iterencode(arguments):
+        pieces.append(piece[: ARGUMENTS_CHARS + 1])
+        if (size := size + len(piece)) > ARGUMENTS_CHARS:
+            return f"{''.join(pieces)[:ARGUMENTS_CHARS]} …"
+    return "".join(pieces)
 
 
 def _decisions(call: WaitingCall) -> Iterator[tuple[str, str, dict[str, str]]]:

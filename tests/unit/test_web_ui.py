@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from everturn import Agent, tool
 from everturn.client.client import _details as _details_of_start
 from everturn.markdown import first_line
 from everturn.payloads import AskedAgent, Start, Status, WaitingCall
 from everturn.records import Decision, Message, Text, ToolCall, ToolResult, Usage
+from everturn.storage.data_converter import data_converter
 from everturn.workflows import web_ui
 
 REFUND = WaitingCall(call_id="c1", tool="refund", arguments={"order_id": "81", "cents": 3490}, why="it costs money")
@@ -177,11 +179,39 @@ def outside_blocks(details: str) -> str:
     return re.sub(r"^(`{3,})\w+\n.*?\n\1`*$", "", details, flags=re.M | re.S)
 
 
-@pytest.mark.parametrize("text", ["x" * 1000, "\N{GRINNING FACE}" * 300, "*" * 300, "\u202e" * 300, "ж" * 300])
+LONG = ["x" * 1000, "\N{GRINNING FACE}" * 500, "*" * 500, "\u202e" * 500, "ж" * 500, "\\" * 500, "\U000e0001" * 500]
+
+
+@pytest.mark.parametrize("text", LONG)
 def test_a_summary_is_one_that_temporal_takes(text: str) -> None:
     decision = Decision(verdict="approve", by=text, arguments={})
     summaries = [web_ui.call_summary(text, {"a": text}, decision), web_ui.turn_summary(1, text), first_line(text)]
-    assert all(0 < len(summary.encode()) <= 400 for summary in summaries)
+    sizes = [data_converter.payload_converter.to_payload(summary).ByteSize() for summary in summaries]
+    assert all(summaries)
+    assert max(sizes) <= 400
+
+
+@pytest.mark.parametrize("text", LONG)
+def test_details_are_no_more_than_is_shown(text: str) -> None:
+    """However much of everything there is: Temporal takes 20,000 bytes at the start, and an answer has a payload."""
+    agent = Agent("clerk", model="scripted:demo", tools=[tool(lambda: "", name=f"t{n:063}") for n in range(100)])
+    started = _details_of_start(Start(agent=text[:500], message="Hi", model=text[:500], tenant=text[:500]), agent)
+    assert data_converter.payload_converter.to_payload(started).ByteSize() <= 20_000
+    calls = tuple(ToolCall(call_id=f"{n:0128}", name=text, arguments={text: text}) for n in range(512))
+    status = Status(
+        state="stalled",
+        cause=text * 1_000,
+        cure=text * 1_000,
+        waiting=tuple(
+            WaitingCall(call_id=one.call_id, tool=one.name, arguments=one.arguments, why=text * 1_000) for one in calls
+        ),
+        agents=tuple(AskedAgent(call_id=one.call_id, agent=text, conversation_id=text) for one in calls),
+    )
+    latest = list(web_ui.lines([Message(role="assistant", parts=(Text(text=text * 1_000), *calls))] * 5))
+    details = web_ui.current_details(
+        status, conversation_id=text[:250], agent=text[:500], model=text[:500], latest=latest
+    )
+    assert len(details.encode()) < 500_000
 
 
 @pytest.mark.parametrize(

@@ -252,12 +252,15 @@ async def test_an_id_that_is_too_long_is_refused(client: Client) -> None:
         await client.start("clerk", "Hi", id="é" * 501)
 
 
-async def test_names_and_numbers_that_no_search_attribute_holds_are_cut(client: Client, scripted: Scripted) -> None:
+@pytest.mark.parametrize("letter", ["x", "語", "🔥", '"'])
+async def test_names_and_numbers_that_no_search_attribute_holds_are_cut(
+    client: Client, scripted: Scripted, letter: str
+) -> None:
     """The server would turn the workflow task down, again and again."""
 
     usage = {"prompt_tokens": 10**30, "completion_tokens": 1, "total_tokens": 10**30}
     model = scripted([say("Hello.", usage=usage)])
-    agent = Agent("clerk", model=Model(f"scripted:{'x' * 3000}", base_url=model.base_url))
+    agent = Agent("clerk", model=Model(f"scripted:{letter * 3000}", base_url=model.base_url))
     async with hosting(client, agent):
         conversation = await client.start(agent, "Hi", keep_open=timedelta(minutes=1))
         assert await conversation.reply() == "Hello."
