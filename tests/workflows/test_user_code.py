@@ -470,9 +470,10 @@ async def test_a_predicate_that_kills_its_workers_is_not_asked_for_ever(
 BLOCKED = """
 import asyncio, sys, time
 from datetime import timedelta
-from everturn import Agent, Client, Worker, serving, tool
+from everturn import Agent, Client, Worker, tool
+from everturn.worker import process
 
-serving.GRACE_SECONDS = 0.5
+process.GRACE_SECONDS = 0.5
 
 @tool
 async def block() -> None:
