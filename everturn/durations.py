@@ -20,7 +20,7 @@ def problem(value: object, *, may_be_zero: bool = False) -> str:
     return f"{value!r} is no duration. {CURE.replace('above zero', least)}"
 
 
-def bounded(seconds: float) -> timedelta:
+def countable(seconds: float) -> timedelta:
     """So many seconds, as far as Temporal can count."""
     return timedelta(seconds=min(seconds, LONGEST.total_seconds()))
 

@@ -22,7 +22,7 @@ from everturn.history.steps import RunClosed, ToolCompleted, ToolRunFailed, Tool
 from everturn.payloads import ToolRequest
 
 RESET = WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_RESET_WORKFLOW
-REMEMBERED = 1000
+MAX_RUNS = 1000
 """Runs whose beginning is known: it never changes."""
 
 _made_by_reset: OrderedDict[str, bool] = OrderedDict()
@@ -72,7 +72,7 @@ async def _by_reset(client: Client, conversation: str, run: str) -> bool:
             began = event.workflow_execution_started_event_attributes
             _made_by_reset[run] = began.original_execution_run_id not in ("", run)
             break
-        while len(_made_by_reset) > REMEMBERED:
+        while len(_made_by_reset) > MAX_RUNS:
             _made_by_reset.popitem(last=False)
     return _made_by_reset.get(run, False)
 

@@ -191,10 +191,10 @@ class Journal:
             return
         names = self._names(self._folder)
         self._passed &= names  # of those that are gone, nothing is remembered
-        dead = [task for name in names - self._passed for task in self._guarded(name, self._read_dead)]
+        dead = [task for name in names - self._passed for task in self._found_in(name, self._read_dead)]
         if dead:
             # Read after the dead ones, and whatever their scope is: one server may have two names.
-            living = {task["token"] for name in self._names(self._folder) for task in self._guarded(name, self._read)}
+            living = {task["token"] for name in self._names(self._folder) for task in self._found_in(name, self._read)}
             living |= set(self._held)
             yield from (task for task in dead if task["token"] not in living)
 
@@ -204,7 +204,7 @@ class Journal:
         except OSError:  # somebody clears the folder, or hides it
             return set()
 
-    def _guarded(self, name: str, read: Callable[[PrivateFolder, str], list[Task]]) -> list[Task]:
+    def _found_in(self, name: str, read: Callable[[PrivateFolder, str], list[Task]]) -> list[Task]:
         """What `read` finds in a file; nothing if there is anything wrong with it."""
         try:
             return read(self._folder, name) if self._folder else []

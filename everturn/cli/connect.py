@@ -108,13 +108,6 @@ async def act_on(conversation_id: str, act: Callable[[Conversation], Awaitable[A
             raise Ended(error.message, cure=cure) from None
 
 
-async def polling_workers(client: Client) -> list[str]:
-    """The identities of the workers that poll the client's task queue for conversations."""
-    from everturn.client.pollers import polling
-
-    return [poller.identity for poller in await polling(client.temporal, client.task_queue)]
-
-
 async def require_namespace(client: Client) -> None:
     """Raises Unreachable if Temporal does not know the namespace, or does not let us in: no worker could work."""
     from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
@@ -132,7 +125,9 @@ async def require_namespace(client: Client) -> None:
 
 async def require_worker(client: Client) -> None:
     """Raises Unreachable if nobody would take a conversation: it would wait without a word."""
-    if not await polling_workers(client):
+    from everturn.client.pollers import polling
+
+    if not await polling(client.temporal, client.task_queue):
         address = client.temporal.service_client.config.target_host
         raise Unreachable(
             f"No worker polls the task queue {client.task_queue!r} at {address}.",

@@ -125,6 +125,8 @@ async def _temporal(*, fix: bool) -> AsyncIterator[Finding]:
         try:
             async with asyncio.timeout(TIMEOUT_SECONDS * 2):
                 yield await look
+        except EverturnError as error:
+            yield _wrong(part, error)
         except RPCError as error:
             yield Finding(part, "wrong", f"Temporal said no: {error.message}")
         except TimeoutError:
@@ -188,10 +190,9 @@ async def _register(client: Client, lacking: list[str]) -> None:
 
 
 async def _workers(client: Client) -> Finding:
-    from everturn.cli.connect import polling_workers
-    from everturn.client.pollers import RECENT_SECONDS
+    from everturn.client.pollers import RECENT_SECONDS, polling
 
-    workers = await polling_workers(client)
+    workers = [poller.identity for poller in await polling(client.temporal, client.task_queue)]
     if workers:
         # The server does not say which of them has ended since.
         when = f"in the last {RECENT_SECONDS / 60:.0f} minutes"

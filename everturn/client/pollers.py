@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Sequence
 
@@ -9,6 +10,9 @@ from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.taskqueue.v1 import PollerInfo, TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import Client
+from temporalio.service import RPCError
+
+from everturn.errors import Unreachable
 
 RECENT_SECONDS = 120.0
 """A poll waits up to 60 s at the server, and counts as seen when it began."""
@@ -18,13 +22,23 @@ REMEMBERED_SECONDS = 330.0
 
 
 async def polling(temporal: Client, task_queue: str) -> list[PollerInfo]:
-    """The workers that polled for conversations in the last minutes. Raises RPCError."""
+    """The workers that polled for conversations in the last minutes. Raises Unreachable."""
     request = DescribeTaskQueueRequest(
         namespace=temporal.namespace,
         task_queue=TaskQueue(name=task_queue),
         task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
     )
-    return recent((await temporal.workflow_service.describe_task_queue(request)).pollers, now=time.time())
+    try:
+        described = await temporal.workflow_service.describe_task_queue(request)
+    except RPCError as error:
+        raise Unreachable(f"Temporal does not describe the task queue {task_queue!r}: {error}.") from error
+    return recent(described.pollers, now=time.time())
+
+
+async def polling_here(temporal: Client, task_queue: str) -> bool:
+    """Whether a worker on this machine is among them."""
+    here = "@" + socket.gethostname()  # Temporal's identity of a worker: pid@host
+    return any(poller.identity.endswith(here) for poller in await polling(temporal, task_queue))
 
 
 def recent(pollers: Sequence[PollerInfo], *, now: float) -> list[PollerInfo]:

@@ -25,7 +25,8 @@ from everturn.storage.data_converter import NOT_HAD
 TRIES = 2
 """How often a payload's task fails here, so that another worker gets it. The server waits 10 s before the third."""
 
-REMEMBERED = 10_000
+MAX_COUNTED = 10_000
+"""Payloads whose tries are counted."""
 
 Decode = Callable[[Sequence[Payload]], Awaitable[list[Payload]]]
 
@@ -40,15 +41,15 @@ class GuardedConverter(DataConverter):
     tries: OrderedDict[bytes, int] = field(default_factory=OrderedDict, compare=False)
 
     async def _decode_reference_payload_sequence(self, payloads: Sequence[Payload]) -> list[Payload]:
-        return await self._guarded(super()._decode_reference_payload_sequence, payloads)
+        return await self._each_tried(super()._decode_reference_payload_sequence, payloads)
 
     async def _external_retrieve_payload_sequence(self, payloads: Sequence[Payload]) -> list[Payload]:
-        return await self._guarded(super()._external_retrieve_payload_sequence, payloads)
+        return await self._each_tried(super()._external_retrieve_payload_sequence, payloads)
 
     async def _decode_payload_sequence(self, payloads: Sequence[Payload]) -> list[Payload]:
-        return await self._guarded(super()._decode_payload_sequence, payloads)
+        return await self._each_tried(super()._decode_payload_sequence, payloads)
 
-    async def _guarded(self, decode: Decode, payloads: Sequence[Payload]) -> list[Payload]:
+    async def _each_tried(self, decode: Decode, payloads: Sequence[Payload]) -> list[Payload]:
         given_up = [payload.metadata.get("encoding") == NOT_HAD for payload in payloads]
         if not any(given_up):
             with suppress(Exception):  # each by itself will say what it is
@@ -65,7 +66,7 @@ class GuardedConverter(DataConverter):
             digest = blake2b(payload.SerializeToString(deterministic=True), digest_size=16).digest()
             self.tries[digest] = self.tries.get(digest, 0) + 1
             self.tries.move_to_end(digest)
-            if len(self.tries) > REMEMBERED:
+            if len(self.tries) > MAX_COUNTED:
                 self.tries.popitem(last=False)
             if self.tries[digest] <= TRIES or _passes(error):
                 raise
@@ -94,7 +95,7 @@ def _status(error: BaseException) -> int:
     return status if isinstance(status, int) else 0
 
 
-def guarded(client: Client) -> Client:
+def for_worker(client: Client) -> Client:
     """The client as a worker uses it."""
     known = client.data_converter
     made = copy(client)

@@ -6,14 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
-from pydantic_core import ErrorDetails, from_json, to_json
+from pydantic_core import from_json, to_json
 
-from everturn.tools.descriptions import DescribedJsonSchema
+from everturn.tools.json_schema import ModelFacingSchema, bounded_lines, problems_in
 
 WRAPPED = "result"
 """Providers want an object at the top. A type that is none, such as a list, is the one property of one."""
-
-MAX_PROBLEMS = 10
 
 _FENCE = "```"
 
@@ -34,14 +32,13 @@ class Output:
     def of(cls, wanted: Any) -> Output:
         """Raises what pydantic raises for a type that it can't work with."""
         adapter: TypeAdapter[Any] = TypeAdapter(wanted)
-        schema = adapter.json_schema(schema_generator=_Schema)
-        definitions = schema.pop("$defs", {})
-        if "$ref" in schema:  # a model that contains itself
-            schema = dict(definitions[schema["$ref"].rpartition("/")[2]])
+        schema = adapter.json_schema(schema_generator=ModelFacingSchema)
         if wrapped := schema.get("type") != "object":
-            schema = {"type": "object", "properties": {WRAPPED: schema}, "required": [WRAPPED]}
-            schema["additionalProperties"] = False
-        return cls(adapter, schema | {"$defs": definitions} if definitions else schema, wrapped)
+            definitions = {"$defs": schema.pop("$defs")} if "$defs" in schema else {}
+            properties = {WRAPPED: schema}
+            schema = {"type": "object", "properties": properties, "required": [WRAPPED], "additionalProperties": False}
+            schema |= definitions
+        return cls(adapter, schema, wrapped)
 
     def read(self, text: str) -> JsonValue:
         """The value in a reply's text, checked, in JSON, with defaults filled in. Raises InvalidOutput."""
@@ -53,13 +50,10 @@ class Output:
                 data = to_json(value[WRAPPED] if isinstance(value, dict) and value.keys() == {WRAPPED} else value)
             dumped: JsonValue = self.adapter.dump_python(self.adapter.validate_json(data), mode="json")
         except ValidationError as error:
-            details = error.errors(include_url=False, include_context=False, include_input=False)
-            shown = [_problem(detail) for detail in details[:MAX_PROBLEMS]]
-            more = [f"… and {len(details) - MAX_PROBLEMS} more"] if len(details) > MAX_PROBLEMS else []
-            raise InvalidOutput("\n".join(shown + more)) from None
+            raise InvalidOutput(problems_in(error)) from None
         except Exception as error:
             # No JSON, or a validator of the user's own that failed: the model is told of both.
-            raise InvalidOutput(f"{type(error).__name__}: {str(error)[:500]}") from error
+            raise InvalidOutput(bounded_lines([f"{type(error).__name__}: {error}"])) from error
         return dumped
 
 
@@ -71,33 +65,3 @@ def _unfenced(text: str) -> str:
     inner, closed, last = rest.rpartition("\n")
     fenced = opened and closed and first.rstrip() in (_FENCE, f"{_FENCE}json") and last.strip() == _FENCE
     return inner if fenced else text
-
-
-class _Schema(DescribedJsonSchema):
-    """No generated titles, no properties beyond those named: the model is to write nothing that nobody reads."""
-
-    # A default that JSON can't hold is left out, and that is no news to anybody.
-    ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 - declared so by pydantic
-
-    def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 - pydantic's signature
-        return False
-
-    def model_schema(self, schema: Any) -> dict[str, Any]:
-        return _closed(super().model_schema(schema))
-
-    def dataclass_schema(self, schema: Any) -> dict[str, Any]:
-        return _closed(super().dataclass_schema(schema))
-
-    def typed_dict_schema(self, schema: Any) -> dict[str, Any]:
-        return _closed(super().typed_dict_schema(schema))
-
-
-def _closed(schema: dict[str, Any]) -> dict[str, Any]:
-    if schema.get("type") == "object":
-        schema.setdefault("additionalProperties", False)
-    return schema
-
-
-def _problem(detail: ErrorDetails) -> str:
-    place = ".".join(map(str, detail["loc"]))
-    return f"{place}: {detail['msg']}" if place else detail["msg"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import re
 import sys
 import textwrap
 import warnings
@@ -18,14 +17,11 @@ import docstring_parser
 from docstring_parser import google
 from pydantic import BaseModel, Field, RootModel, ValidationError, create_model
 from pydantic.fields import FieldInfo
-from pydantic_core import ErrorDetails, PydanticUndefined
+from pydantic_core import PydanticUndefined
 
 from everturn.errors import InvalidTool
-from everturn.tools.descriptions import DescribedJsonSchema
+from everturn.tools.json_schema import ModelFacingSchema, bounded_lines, problems_in, shortened_value
 
-MAX_PROBLEMS = 10
-MAX_LINE_CHARS = 500
-MAX_VALUE_CHARS = 80
 MAX_NAMES = 5
 
 
@@ -78,13 +74,12 @@ class ModelArguments:
             text = json.dumps(arguments, ensure_ascii=False).encode("utf-8", "replace")
             parsed = self._model.model_validate_json(text)
         except ValidationError as error:
-            problems = [_problem(detail) for detail in error.errors(include_url=False, include_context=False)]
-            raise InvalidArguments(_bounded(problems + unknown)) from None
+            raise InvalidArguments(problems_in(error, unknown)) from None
         except Exception as error:
             # A user's own validator, or nesting beyond Python's recursion limit: the model is told of both.
-            raise InvalidArguments(_bounded([f"{type(error).__name__}: {error}", *unknown])) from error
+            raise InvalidArguments(bounded_lines([f"{type(error).__name__}: {error}", *unknown])) from error
         if unknown:
-            raise InvalidArguments(_bounded(unknown))
+            raise InvalidArguments(bounded_lines(unknown))
         return parsed
 
 
@@ -100,7 +95,7 @@ class SchemaArguments:
         if not self.schema.get("additionalProperties", True):
             problems += _unknown(arguments, self.schema)
         if problems:
-            raise InvalidArguments(_bounded(problems))
+            raise InvalidArguments(bounded_lines(problems))
         return dict(arguments)
 
     keywords = validate
@@ -140,24 +135,9 @@ def read_signature(function: Callable[..., Any], *, context_type: type) -> Signa
 
 
 def object_schema(model: type[BaseModel]) -> dict[str, Any]:
-    """The model's JSON schema as a tool's parameters: no generated titles, no arguments beyond those it names."""
-    generated = model.model_json_schema(schema_generator=_CleanSchema)
-    definitions = generated.pop("$defs", {})
-    if "$ref" in generated:  # A model that contains itself; providers want the object at the top.
-        generated = dict(definitions[generated["$ref"].rpartition("/")[2]])
-    for titled in (generated, *definitions.values()):
-        titled.pop("title", None)
-    schema: dict[str, Any] = {"type": "object", "properties": {}} | generated
-    schema.setdefault("additionalProperties", False)
-    return schema | {"$defs": definitions} if definitions else schema
-
-
-class _CleanSchema(DescribedJsonSchema):
-    # A default that JSON can't hold is left out, and that is no news to anybody.
-    ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 - declared so by pydantic
-
-    def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 - pydantic's signature
-        return False
+    """The model's JSON schema as a tool's parameters."""
+    schema = {"type": "object", "properties": {}} | model.model_json_schema(schema_generator=ModelFacingSchema)
+    return schema | {"$defs": schema.pop("$defs")} if "$defs" in schema else schema
 
 
 def unwrap(function: Callable[..., Any]) -> Any:
@@ -350,31 +330,9 @@ def _sectioned(text: str) -> str:
 def _unknown(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> list[str]:
     """One line for all of them, so that they can't crowd out what is missing."""
     known = schema["properties"]
-    unknown = [_cut(name) for name in arguments if name not in known]
+    unknown = [shortened_value(name) for name in arguments if name not in known]
     if not unknown:
         return []
     takes = f"the arguments are {', '.join(known)}" if known else "there are no arguments"
     more = f" and {len(unknown) - MAX_NAMES} more" if len(unknown) > MAX_NAMES else ""
     return [f"{', '.join(unknown[:MAX_NAMES])}{more}: Unknown argument; {takes}"]
-
-
-def _problem(detail: ErrorDetails) -> str:
-    """One line: where, what is wrong, and what was sent."""
-    place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in detail["loc"]).lstrip(".")
-    # "unable to parse string as an integer" says again what the sent value shows.
-    message = re.sub(r", unable to parse string as an? [\w ]+$", "", detail["msg"])
-    message = re.sub(r"^(Value|Assertion) error, ", "", message)
-    if detail["type"] != "missing" and detail["loc"]:
-        message += f", got {_cut(json.dumps(detail['input'], ensure_ascii=False, default=str))}"
-    return f"{_cut(place)}: {message}" if place else message
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= MAX_VALUE_CHARS else text[: MAX_VALUE_CHARS - 1] + "…"
-
-
-def _bounded(problems: list[str]) -> str:
-    lines = [line if len(line) <= MAX_LINE_CHARS else line[: MAX_LINE_CHARS - 1] + "…" for line in problems]
-    shown = lines[:MAX_PROBLEMS]
-    more = [f"… and {len(lines) - MAX_PROBLEMS} more"] if len(lines) > MAX_PROBLEMS else []
-    return "\n".join(shown + more)

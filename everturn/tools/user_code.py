@@ -156,7 +156,7 @@ async def _run(function: Callable[[], Any], finish: Callable[[Any], Any] | None,
         if not inspect.isawaitable(value):
             return value
         function = partial(_awaited, value)
-    value = await _own_errors(function)
+    value = await _errors_only_of(function)
     return value if finish is None else await _in_a_thread(partial(finish, value), threads)
 
 
@@ -171,10 +171,10 @@ def _finished_at_once(function: Callable[[], Any], finish: Callable[[Any], Any] 
 
 async def _in_a_thread(function: Callable[[], Any], threads: Executor) -> Any:
     context = contextvars.copy_context()
-    return await asyncio.get_running_loop().run_in_executor(threads, context.run, _guarded, function)
+    return await asyncio.get_running_loop().run_in_executor(threads, context.run, _errors_only, function)
 
 
-def _guarded(function: Callable[[], Any]) -> Any:
+def _errors_only(function: Callable[[], Any]) -> Any:
     try:
         return function()
     except BaseException as error:
@@ -183,7 +183,7 @@ def _guarded(function: Callable[[], Any]) -> Any:
         raise
 
 
-async def _own_errors(function: Callable[[], Awaitable[Any]]) -> Any:
+async def _errors_only_of(function: Callable[[], Awaitable[Any]]) -> Any:
     """Here and not in `_result`: an event loop does not survive a task that raises KeyboardInterrupt or SystemExit."""
     try:
         return await function()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 import sys
 import threading
 import time
@@ -169,16 +168,8 @@ def prepare(settings: Settings) -> None:
 
 async def check(settings: Settings) -> None:
     """Raise Unreachable unless a worker on this machine is polling: a container's health check."""
-    from temporalio.service import RPCError
-
     from everturn.client.client import Client
-    from everturn.client.pollers import polling
+    from everturn.client.pollers import polling_here
 
-    temporal = (await Client.connect()).temporal
-    try:
-        pollers = await polling(temporal, settings.task_queue)
-    except RPCError as error:
-        raise Unreachable(f"Temporal does not describe the task queue {settings.task_queue!r}: {error}.") from error
-    here = "@" + socket.gethostname()  # Temporal's identity of a worker: pid@host
-    if not any(poller.identity.endswith(here) for poller in pollers):
+    if not await polling_here((await Client.connect()).temporal, settings.task_queue):
         raise Unreachable(f"No worker on this machine polls the task queue {settings.task_queue!r}.")

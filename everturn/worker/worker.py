@@ -32,7 +32,7 @@ from everturn.prices import unpriced
 from everturn.settings import Settings
 from everturn.spelling import known_options
 from everturn.storage.artifacts import Artifacts
-from everturn.storage.unreadable import guarded
+from everturn.storage.unreadable import for_worker
 from everturn.tools import user_code
 from everturn.tools.read_result import read_result_tool
 from everturn.tools.user_code import Threads
@@ -148,7 +148,7 @@ class Worker:
             )
             await stack.enter_async_context(
                 temporalio.worker.Worker(
-                    guarded(self._client.temporal),
+                    for_worker(self._client.temporal),
                     workflows=[ConversationWorkflow],
                     activities=[
                         turns.call_model,

@@ -19,7 +19,7 @@ from everturn.payloads import Withdrawal
 from everturn.records import Record, explain
 from everturn.storage.data_converter import NoValue
 
-REMEMBERED = 1000
+MAX_WITHDRAWN = 1000
 """Ids of withdrawn updates. Such an update comes in the next workflow task, or never."""
 
 MOST_LOGGED = 20
@@ -123,7 +123,7 @@ class Handlers:
             self._ignore(names.WITHDRAW, problem)
             return
         self._withdrawn[withdrawal.update_id] = None
-        if len(self._withdrawn) > REMEMBERED:
+        if len(self._withdrawn) > MAX_WITHDRAWN:
             self._withdrawn.pop(next(iter(self._withdrawn)))
 
 

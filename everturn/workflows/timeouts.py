@@ -8,7 +8,7 @@ from typing import Any
 from temporalio import workflow
 from temporalio.common import RetryPolicy
 
-from everturn.durations import bounded
+from everturn.durations import countable
 from everturn.plans import RunTool
 
 TASK_TIMEOUT = timedelta(seconds=5)
@@ -40,9 +40,9 @@ def model_options() -> dict[str, Any]:
 def local_options(plan: RunTool) -> dict[str, Any]:
     """A local activity is run by the worker that has the conversation, within its workflow task."""
     return {
-        "start_to_close_timeout": bounded(plan.timeout) + HEARTBEAT_TIMEOUT,
+        "start_to_close_timeout": countable(plan.timeout) + HEARTBEAT_TIMEOUT,
         # A backstop: the activity itself ends its tries, and says why.
-        "schedule_to_close_timeout": bounded(plan.timeout + plan.patience) + HEARTBEAT_TIMEOUT,
+        "schedule_to_close_timeout": countable(plan.timeout + plan.patience) + HEARTBEAT_TIMEOUT,
         "retry_policy": _RETRY,
         # Longer delays would hold up the workflow task: the server's own timer takes over.
         "local_retry_threshold": timedelta(seconds=2),
@@ -67,10 +67,10 @@ def sub_agent_options() -> dict[str, Any]:
 
 def tool_options(plan: RunTool) -> dict[str, Any]:
     # The activity ends a run at the tool's own time-out and reports it; the server's is for one that can't report.
-    timeout = bounded(plan.timeout) + HEARTBEAT_TIMEOUT
+    timeout = countable(plan.timeout) + HEARTBEAT_TIMEOUT
     return {
         "start_to_close_timeout": timeout,
-        "schedule_to_close_timeout": LONGEST_QUEUE + max(timeout, bounded(plan.patience)),
+        "schedule_to_close_timeout": LONGEST_QUEUE + max(timeout, countable(plan.patience)),
         "heartbeat_timeout": HEARTBEAT_TIMEOUT,
         "retry_policy": _ONCE if plan.effect == "once" else _RETRY,
     }

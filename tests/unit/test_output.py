@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -83,11 +84,11 @@ def test_a_reply_becomes_a_value(output: Any, text: str, value: Any) -> None:
     ("output", "text", "said"),
     [
         (Order, '{"id": "81"}', "state: Field required"),
-        (Order, '{"id": "81", "state": "lost"}', "state: Input should be 'open' or 'shipped'"),
+        (Order, '{"id": "81", "state": "lost"}', "state: Input should be 'open' or 'shipped', got \"lost\""),
         (Order, "It is open.", "Invalid JSON"),
         (Order, "", "Invalid JSON"),
         (list[Order], "It is open.", "expected value"),
-        (list[Order], '{"result": [{"id": "81"}]}', "0.state: Field required"),
+        (list[Order], '{"result": [{"id": "81"}]}', "[0].state: Field required"),
         (bool, '{"result": "perhaps"}', "valid boolean"),
         (Fussy, '{"id": "1"}', "RuntimeError: the register is down"),
         (dict[str, int], '{"a": "x"}', "a: Input should be a valid integer"),
@@ -104,6 +105,10 @@ def test_problems_are_bounded() -> None:
         agent(list[Order]).read_output('{"result": [' + ",".join(["{}"] * 50) + "]}")
     assert str(caught.value).endswith("… and 90 more")
     assert len(str(caught.value).splitlines()) == 11
+
+
+def test_no_schema_says_what_nobody_asked_for() -> None:
+    assert '"title"' not in json.dumps([agent(output).output_schema for output in (Tree, Report, Point, list[Order])])
 
 
 def test_an_agent_without_an_output_type_reads_none() -> None:

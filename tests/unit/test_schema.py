@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
 from everturn.errors import InvalidTool
+from everturn.providers.schema_strict import fits_strict
 from everturn.tools.schema import InvalidArguments, ModelArguments, Signature, UntypedParameter, read_signature
 
 if TYPE_CHECKING:
@@ -94,6 +95,22 @@ def test_a_schema_is_a_closed_object_without_generated_titles() -> None:
         "required": ["city"],
         "additionalProperties": False,
     }
+
+
+def test_objects_within_are_closed_as_the_whole_so_that_strict_mode_takes_them() -> None:
+    class Open(BaseModel, extra="allow"):
+        x: int
+
+    class Visit(BaseModel):
+        line: Line
+        tags: list[Line]
+
+    def book(visit: Visit, unit: Unit) -> str: ...
+    def note(things: Open, line: Line) -> str: ...
+
+    assert fits_strict(schema(book))
+    made = schema(note)["$defs"]
+    assert (made["Open"]["additionalProperties"], made["Line"]["additionalProperties"]) == (True, False)
 
 
 def test_a_function_without_parameters_takes_no_arguments() -> None:

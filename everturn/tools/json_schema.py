@@ -1,0 +1,135 @@
+"""What a model is to write, as a JSON schema; and in words for it, what does not fit.
+
+Annotations describe what is asked for: `Annotated[int, "How many"]` as `Field(description=)` does.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+
+from pydantic import BaseModel, ValidationError
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue
+from pydantic_core import ErrorDetails
+
+MAX_PROBLEMS = 10
+MAX_LINE_CHARS = 500
+MAX_VALUE_CHARS = 80
+
+
+class ModelFacingSchema(GenerateJsonSchema):
+    """The schema of what a model is to write: arguments of a tool, or a last reply. An object stays at the top, where
+    providers want it; nothing is in it that nobody reads, such as generated titles; no object takes properties beyond
+    those that it names; and what annotations say of a field describes it."""
+
+    # A default that JSON can't hold is left out, and that is no news to anybody.
+    ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 - declared so by pydantic
+
+    def generate(self, schema: Any, mode: JsonSchemaMode = "validation") -> JsonSchemaValue:
+        made = super().generate(schema, mode)
+        definitions: dict[str, Any] = made.pop("$defs", {})
+        if "$ref" in made:  # a model that contains itself
+            made = dict(definitions[made["$ref"].rpartition("/")[2]])
+        for titled in (made, *definitions.values()):
+            titled.pop("title", None)
+        return made | {"$defs": definitions} if definitions else made
+
+    def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 - pydantic's signature
+        return False
+
+    def model_schema(self, schema: Any) -> JsonSchemaValue:
+        return _closed(_described(super().model_schema(schema), schema.get("cls")))
+
+    def dataclass_schema(self, schema: Any) -> JsonSchemaValue:
+        return _closed(_described(super().dataclass_schema(schema), schema.get("cls")))
+
+    def typed_dict_schema(self, schema: Any) -> JsonSchemaValue:
+        return _closed(_described(super().typed_dict_schema(schema), schema.get("cls")))
+
+
+def problems_in(error: ValidationError, others: Sequence[str] = ()) -> str:
+    """What does not fit, for the model: one problem a line, ten at most; then how many more there are."""
+    details = error.errors(include_url=False, include_context=False)
+    shown = [_problem(detail) for detail in details[:MAX_PROBLEMS]]
+    return bounded_lines([*shown, *others], more=len(details) - len(shown))
+
+
+def bounded_lines(problems: Sequence[str], *, more: int = 0) -> str:
+    """`more`: so many follow that nobody wrote."""
+    lines = [line if len(line) <= MAX_LINE_CHARS else line[: MAX_LINE_CHARS - 1] + "…" for line in problems]
+    shown, more = lines[:MAX_PROBLEMS], more + max(0, len(lines) - MAX_PROBLEMS)
+    return "\n".join([*shown, f"… and {more} more"] if more else shown)
+
+
+def shortened_value(text: str) -> str:
+    return text if len(text) <= MAX_VALUE_CHARS else text[: MAX_VALUE_CHARS - 1] + "…"
+
+
+def _problem(detail: ErrorDetails) -> str:
+    """One line: where, what is wrong, and what was sent."""
+    place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in detail["loc"]).lstrip(".")
+    # "unable to parse string as an integer" says again what the sent value shows.
+    message = re.sub(r", unable to parse string as an? [\w ]+$", "", detail["msg"])
+    message = re.sub(r"^(Value|Assertion) error, ", "", message)
+    if detail["type"] != "missing" and detail["loc"]:
+        message += f", got {shortened_value(json.dumps(detail['input'], ensure_ascii=False, default=str))}"
+    return f"{shortened_value(place)}: {message}" if place else message
+
+
+def _closed(made: JsonSchemaValue) -> JsonSchemaValue:
+    if made.get("type") == "object":
+        made.setdefault("additionalProperties", False)
+    return made
+
+
+def _described(made: JsonSchemaValue, cls: Any) -> JsonSchemaValue:
+    """The schema, with descriptions if it has none: a `description` of a Field's comes first."""
+    properties = made.get("properties", {})
+    for name, annotation, extras in _fields(cls):
+        of_field = properties.get(name)
+        if of_field is None:
+            continue
+        if text := _text(extras) or _said_within(annotation):
+            of_field.setdefault("description", text)
+        items = of_field.get("items")
+        if isinstance(items, dict) and len(get_args(annotation)) == 1 and (text := _said_by(get_args(annotation)[0])):
+            items.setdefault("description", text)
+    return made
+
+
+def _fields(cls: Any) -> Iterator[tuple[str, Any, Iterable[Any]]]:
+    """Of each field: its name in JSON, its annotation, and what is beside that in Annotated."""
+    if isinstance(cls, type) and issubclass(cls, BaseModel):
+        for name, field in cls.model_fields.items():
+            alias = field.validation_alias if isinstance(field.validation_alias, str) else field.alias
+            yield alias or name, field.annotation, field.metadata
+        return
+    try:
+        hints = get_type_hints(cls, include_extras=True)
+    except (NameError, TypeError):  # names that only pydantic can find, or no class at all
+        return
+    for name, hint in hints.items():
+        while get_origin(hint) is not Annotated and len(get_args(hint)) == 1 and "Required" in str(get_origin(hint)):
+            hint = get_args(hint)[0]  # noqa: PLW2901 - what is inside of Required[] and NotRequired[]
+        inner, *extras = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+        yield name, inner, extras
+
+
+def _said_by(annotation: Any) -> str:
+    return _text(get_args(annotation)[1:]) if get_origin(annotation) is Annotated else ""
+
+
+def _said_within(annotation: Any) -> str:
+    """Of `Annotated[int, "How many"] | None`."""
+    if get_origin(annotation) not in (Union, UnionType):
+        return ""
+    return next(filter(None, map(_said_by, get_args(annotation))), "")
+
+
+def _text(extras: Iterable[Any]) -> str:
+    """The first text, as such or as PEP 727's Doc()."""
+    said = (one if isinstance(one, str) else getattr(one, "documentation", "") for one in extras)
+    return next((one.strip() for one in said if isinstance(one, str) and one.strip()), "")
