@@ -101,6 +101,7 @@ NOT_CHECKED: Final = "NotChecked"
 """Error type of a tool's activity: it was not begun, for nobody can see whether it ran before a reset."""
 
 REMINDER: Final = "reminder of "
+EXPIRY: Final = "expiry of "
 """How the summary of the timer begins that reminds of a call before it expires; the call_id follows."""
 
 THE_CLOCK: Final = "the clock"

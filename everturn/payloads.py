@@ -69,7 +69,7 @@ class Start(Record):
         return Message.user(self.message).model_copy(update={"provider": self.provider})
 
 
-State = Literal["running", "awaiting_approval", "awaiting_answer", "stalled", "paused", "idle", "done"]
+StateName = Literal["running", "awaiting_approval", "awaiting_answer", "stalled", "paused", "idle", "done"]
 """What goes on: `stalled` waits for `resume`, `idle` for the next message."""
 
 
@@ -102,7 +102,7 @@ class AskedAgent(Record):
 class Status(Record):
     """The answer to the `status` query. All fields are written, for readers without this class."""
 
-    state: State
+    state: StateName
     turn: int = 0
     """Turns begun so far."""
     waiting: tuple[WaitingCall, ...] = ()

@@ -1,246 +1,377 @@
-"""What a conversation has come to, as one value: the fold over the steps of its history.
+"""What a conversation has come to, as one value.
 
-A reply is read off it, a fork is the fold up to the end of a turn, and a revival is the fold to the end.
+The workflow holds it and moves it on while things happen; state_by_history.py moves one on by the steps of a history.
+Both do it by the same methods, so that what a message, a reply or a decision changes is said once. Pure: it is told
+the time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
-from everturn import names
-from everturn.carryover import (
-    REMEMBERED_IDS,
-    CarryOver,
-    InRun,
-    Packed,
-    View,
-    WorkerFacts,
-)
-from everturn.cutting import cut, shortened
-from everturn.history import steps
-from everturn.history.transcript import Transcript, user_messages
-from everturn.packing import pack
-from everturn.payloads import Control, ModelReply, Start
-from everturn.records import Message, Usage, cost_with, results_in
+from pydantic import JsonValue
+
+from everturn.carryover import REMEMBERED_IDS, CarryOver, Earlier, InRun, OpenReply, WorkerFacts
+from everturn.cutting import shortened
+from everturn.models import Limits
+from everturn.payloads import Control, MessageIn, ModelReply, Start, StateName
+from everturn.records import Message, ToolResult, Usage, cost_with, results_in
 from everturn.sizes import (
     MAX_INBOX_BYTES,
     MAX_INPUT_BYTES,
     MAX_LAST_TEXT_BYTES,
-    MAX_PACKED_AT_START_BYTES,
-    MAX_UNSEEN_BYTES,
+    MAX_NAME_CHARS,
+    MAX_REASON_BYTES,
+    fits,
     known_id,
-    size_of,
 )
+from everturn.waiting import PendingCall
+
+MAX_REPAIRS = 2
+"""Times that the model is asked to mend a final reply."""
+
+Observer = Callable[[Sequence[Message]], None]
+
+
+@dataclass(frozen=True)
+class Stall:
+    """Why the conversation waits for a person, and what they can do about it before they say `resume`."""
+
+    cause: str
+    cure: str | None = None
 
 
 class State:
-    """Give it every step of a run, from the first on; then those of the run that continues it."""
+    """`on_prefix` is told of messages that become a part of the prefix."""
 
-    def __init__(self, *, run_id: str = "") -> None:
-        self.run_id = run_id
-        self.start = Start.model_construct(agent="")
-        """What its run was started with."""
-        self.transcript = Transcript()
-        self.message_ids: dict[str, None] = {}
-        self.ids_forgotten = False
+    def __init__(self, start: Start, *, on_prefix: Observer | None = None) -> None:
+        carry = start.carry or CarryOver()
+        self.start = start.model_copy(update={"carry": None})  # it may be large, and lives as long as the run
+        self.limits = start.limits or Limits()
+        self._on_prefix = on_prefix
+
+        self.base = carry.length
+        """So many messages came before this run's."""
+        self.earlier: Earlier | None = carry.earlier
+        """Where those are."""
+        self.keep_by = carry.keep_by
+        """When they have to be brought here, since the histories of earlier runs are deleted some day."""
+        self.position = carry.length
+        """The length of the prefix, counted through all runs: what the model has seen, or said."""
+        self.digest = carry.digest
+        """Of the prefix."""
+        self.view = carry.view
+        """How the transcript is shown to the model."""
+        self.summary_due = carry.summary_due
+
+        self.unseen: list[Message] = list(carry.unseen)
+        """The messages after the prefix, which the model is asked with next: results, and messages that were taken."""
+        self.recorded: frozenset[str] = frozenset()
+        """Calls whose results stand in their tool activities' own events."""
+        self._handed = frozenset(results_in(carry.unseen))
+        """Calls whose results the run before handed over."""
+        self.inbox: list[Message] = list(carry.inbox)
+        """Messages that no turn has taken yet."""
+        self.late: list[Message] = []
+        """What was said since the conversation was closed."""
+        self._message_ids = dict.fromkeys(map(known_id, carry.message_ids))
+        self.ids_forgotten = len(carry.message_ids) >= REMEMBERED_IDS
         """More messages came before this run than it remembers the ids of."""
-        self.said: list[Message] = []
-        """What people said; the last of it, the model may not have been asked with yet."""
-        self.turn = 0
-        self.position = 0
-        """The length of the prefix: what the model has seen, or said."""
-        self.digest = ""
-        self.tool_calls = 0
-        self.usage = Usage()
-        self.cost_usd: float | None = 0.0
-        self.last_text = ""
+
+        self.turn = carry.turn
+        """The last one that was begun."""
+        self.reply_awaited = False
+        """That turn has no reply yet."""
+        self.tool_calls = carry.tool_calls
+        self.usage = carry.usage
+        self.cost_usd = carry.cost_usd
+        self.last_text = carry.last_text
         """What the model said last."""
-        self.view: View | None = None
-        self.summary_due = False
-        self.model = ""
-        """The one that was chosen in place of the agent's own, by a person or as a fallback."""
+        self.output: JsonValue = None
+        """The same as the agent's output type, if it has one."""
+        self.output_problem: str | None = None
+        self.repairs = carry.repairs
+        """Final replies in a row that did not fit that type."""
+
+        self.model = carry.model or start.model or ""
+        """The one to ask in place of the agent's own; empty if nobody chose one."""
+        self._first_model = self.model
+        """The one that the turn at hand was asked of first: a resumed stall begins the line of fallbacks anew."""
         self.facts: WorkerFacts | None = None
         """What a worker last said about itself, with the agent's limits."""
-        self.reply: ModelReply | None = None
-        """Of the turn at hand; None while it is awaited."""
-        self.stall: steps.TurnFailed | steps.ToolRunFailed | None = None
-        self.stall_is_known = False
-        """The conversation has taken the failure in: until then it would refuse a `resume`."""
-        self.cancelled = False
-        """The turn at hand was cancelled, and nothing that was said since or before waits for an answer."""
-        self.finished: steps.RunClosed | None = None
-        self._turn_model = ""
-        """The first that the turn at hand was asked of: after a stall the line of fallbacks begins anew."""
-        self._rests = False
-        """It began from a conversation that had its final reply, and no turn has begun since."""
-        self._received = 0
-        self._taken = 0
-        """Of the messages that were received, those that the answer at hand began with."""
-        self._at_work = False
-        """When the conversation was last looked after, there was something to answer."""
-        self._paused = False
-        self._closing = False
 
-    # ------------------------------------------------------------ the fold
+        self.answering = carry.owed
+        """From a message to the final reply. A run may begin in the middle of an answer."""
+        self.final = carry.origin is not None and not carry.owed
+        """The model's last reply asks for nothing more."""
+        left = carry.open or OpenReply()
+        self.pending = {one.call_id: PendingCall(*left.planned[one.call_id], one) for one in left.waits}
+        """What people are asked, by call_id."""
+        self.stall: Stall | None = None
+        self.paused = carry.paused
+        self.cancelled = ""
+        """Why the last answer was cut short, in words; empty if it was not."""
+        self.closing = False
+        self.abandoned = False
+        """It was closed while it was stalled or paused: what is unanswered stays so."""
+        self.ended = False
+        self.started_at = carry.started_at
+        """When the conversation began: seconds since 1970; None if its first run is the one at hand."""
 
-    def take(self, step: steps.Step) -> None:
-        self.transcript.take(step)
-        match step:
-            case steps.RunStarted(start=start):
-                self._begin(start)
-            case steps.WorkflowTaskCompleted():
-                self._look_after()
-            case steps.MessageSent(said=said) if not self._closing and size_of(said) <= MAX_INPUT_BYTES:
-                self._receive(said.as_message(), said.message_id)
-            case steps.CommandSent(name=name, payload=payload) if (control := _control(payload)) is not None:
-                self._steer(name, control)
-            case steps.TurnScheduled(request=request):
-                if request.turn != self.turn:
-                    self._turn_model = request.model or ""
-                self.turn, self.model = request.turn, request.model or ""
-                self.stall, self.reply, self.cancelled, self._rests = None, None, False, False
-            case steps.TurnCompleted():
-                self._take_reply(step)
-            case steps.TurnFailed(fallback="", passing=False):
-                self.stall, self.stall_is_known, self.model = step, False, self._turn_model
-            case steps.ToolRunFailed(stalled=True):
-                self.stall = step
-            case steps.TurnFailed(fallback=str(fallback)) if fallback:
-                self.model = fallback
-            case steps.PrefixExtended(request=request):
-                self.position, self.digest = request.position + len(request.delta), ""
-            case steps.ToolCompleted(outcome=outcome) if outcome is not None:
-                self._spend(outcome.usage, outcome.cost_usd)
-            case steps.RunClosed():
-                self.finished = step
-
-    def _begin(self, start: Start) -> None:
-        carry = start.carry or CarryOver()
-        self.start = start
-        self.said = [*carry.unseen, *carry.inbox]
-        self._received = user_messages(self.said)
-        self.message_ids = dict.fromkeys(map(known_id, carry.message_ids))
-        self.ids_forgotten = len(carry.message_ids) >= REMEMBERED_IDS
-        self.turn, self.position, self.digest = carry.turn, carry.length, carry.digest
-        self.tool_calls, self.usage, self.cost_usd = carry.tool_calls, carry.usage, carry.cost_usd
-        self.last_text, self.view, self.summary_due = carry.last_text, carry.view, carry.summary_due
-        self.model, self.facts = carry.model or start.model or "", carry.facts
-        self.reply, self.stall, self.cancelled, self.finished = None, None, False, None
-        self._at_work, self._paused, self._closing = carry.owed, carry.paused, False
-        # What came in while calls waited is answered next.
-        self._taken = self._received - (user_messages(carry.inbox) if carry.open else 0)
-        self._rests = carry.origin is not None and not carry.owed
+        if carry.facts:
+            self.take_facts(carry.facts)
         if start.message:
-            self._receive(Message.user(start.message), start.message_id)
+            self.receive(start.as_message(), start.message_id)
 
-    def _receive(self, message: Message, message_id: str | None) -> None:
-        known = None if message_id is None else known_id(message_id)
-        if known is None or known not in self.message_ids:
-            self.said.append(message)
-            self._received += 1
-            self.cancelled = False
-        if known is not None:
-            self.message_ids[known] = None
+    # ------------------------------------------------------------ messages
 
-    def _look_after(self) -> None:
-        self.stall_is_known = self.stall is not None
-        at_work = not (self.answered or self.cancelled)
-        if at_work and not self._at_work:
-            self._taken = self._received
-        self._at_work = at_work
+    @property
+    def message_ids(self) -> tuple[str, ...]:
+        """Of the messages that were taken; as many as are remembered."""
+        return tuple(self._message_ids)
 
-    def _steer(self, name: str, control: Control) -> None:
-        match name:
-            case names.PAUSE:
-                self._paused = True
-            case names.RESUME:
-                self.stall, self._paused = None, False
-                self.model = control.model or self.model
-            case names.CANCEL_TURN if self._at_work and not self.answered:
-                # What came in while the answer was on its way is answered next. While the conversation is paused, the
-                # history does not show what the answer had taken in: it says that it is cancelled.
-                self.cancelled = self._paused or self._received <= max(self._asked, self._taken)
-                self.stall, self._paused, self._at_work = None, False, False
-            case names.CLOSE:
-                self._closing = True
-            case _:
-                pass
+    def has_taken(self, message_ids: Iterable[str]) -> bool:
+        """Whether these were taken, as far as is remembered."""
+        return self.ids_forgotten or all(known_id(one) in self._message_ids for one in message_ids)
 
-    def _take_reply(self, step: steps.TurnCompleted) -> None:
-        request, reply = step.request, step.reply
-        self.facts = reply.facts or self.facts
-        if request.summarise and not reply.message.parts:
-            self.summary_due = False
-            return
-        self.position = request.position + len(request.delta) + 1
-        self.digest, self.view = reply.digest, reply.view or request.view
-        self.summary_due = reply.summary_due and not request.summarise
-        self._spend(reply.usage, reply.cost_usd)
-        if not request.summarise:
-            self.reply, self.last_text = reply, reply.message.text
-            self.tool_calls += len(reply.message.tool_calls)
+    def message_problem(self, said: MessageIn, size: int) -> str | None:
+        """Why it can't be taken, with its `size` in bytes as JSON; None if it can."""
+        if size > MAX_INPUT_BYTES:
+            return f"The message has {size:,} bytes of JSON; the limit is {MAX_INPUT_BYTES:,}. Send a link instead."
+        if self.closing and not fits([*self.inbox, *self.late, said.as_message()], MAX_INBOX_BYTES):
+            return "The conversation is closing, and too much was said since."
+        return None if said.text or said.parts else "A message needs text or parts."
 
-    def _spend(self, usage: Usage, cost_usd: float | None) -> None:
+    def receive(self, message: Message, message_id: str | None = None) -> bool:
+        """Puts a message into the inbox; False if one with this id came before. While the conversation closes, it is
+        for the run that takes it up again."""
+        if message_id is not None:
+            if (known := known_id(message_id)) in self._message_ids:
+                return False
+            self._message_ids[known] = None
+            if len(self._message_ids) > REMEMBERED_IDS:
+                self._message_ids.pop(next(iter(self._message_ids)))
+        (self.late if self.closing else self.inbox).append(message)
+        return True
+
+    # ------------------------------------------------------------ turns
+
+    def begin_answer(self) -> None:
+        self.answering, self.final, self.cancelled = True, False, ""
+
+    def end_answer(self) -> None:
+        self.answering, self.reply_awaited = False, False
+        self.pending.clear()
+
+    def begin_turn(self, *, messages: int = 0) -> None:
+        """The model is asked: with all that is unseen, and so many messages of the inbox. A turn without a reply is
+        asked again as it was."""
+        if not self.reply_awaited:
+            self.unseen += self.inbox[:messages]
+            self.inbox = self.inbox[messages:]
+            self.turn, self.reply_awaited, self._first_model = self.turn + 1, True, self.model
+
+    def take_reply(self, reply: ModelReply) -> None:
+        self._extend_prefix([*self.unseen, reply.message], digest=reply.digest)
+        self.unseen, self.recorded, self._handed = [], frozenset(), frozenset()
+        self.reply_awaited, self.final = False, reply.final
+        self.last_text = reply.message.text
+        self.output, self.output_problem = reply.output, reply.output_problem
+        self.summary_due = reply.summary_due
+        self.tool_calls += len(reply.message.tool_calls)
+        self._count(reply)
+
+    def take_summary(self, reply: ModelReply) -> None:
+        """It stands after what the model has seen, and before what it has not."""
+        self.summary_due, self.reply_awaited = False, False
+        if reply.message.parts:
+            self._extend_prefix([reply.message], digest=reply.digest)
+            self._count(reply)
+
+    def take_results(self, results: tuple[ToolResult, ...], *, recorded: Iterable[str] = ()) -> None:
+        """Those of all calls of a reply. `recorded`: the calls whose results stand in events of this run."""
+        self.unseen.append(Message(role="tool", parts=results))
+        self.recorded = frozenset(recorded)
+
+    def take_in_unseen(self, digest: str) -> None:
+        """What no model has seen is a part of the prefix now, which has this digest."""
+        self._extend_prefix(self.unseen, digest=digest)
+        self.unseen = []
+
+    def take_earlier(self, earlier: Earlier) -> None:
+        """The messages of earlier runs were brought into this one."""
+        self.earlier, self.keep_by = earlier, None
+
+    def take_facts(self, facts: WorkerFacts) -> None:
+        self.facts = facts
+        agents = {name: value for name, value in facts.limits.items() if name in Limits.model_fields}
+        own = self.start.limits.model_dump(exclude_unset=True) if self.start.limits else {}
+        self.limits = Limits(**{**agents, **own})  # what the start payload sets goes before the agent's
+
+    def spend(self, usage: Usage, cost_usd: float | None) -> None:
         self.usage, self.cost_usd = self.usage + usage, cost_with(self.cost_usd, cost_usd)
+
+    def fall_back(self, model: str) -> None:
+        """The model that was asked failed, and this one goes on in its place."""
+        self.model = model
+
+    def ask_for_repair(self) -> bool:
+        """Tells the model what is wrong with a reply that does not fit the agent's output type; bounded."""
+        if self.output_problem is None or self.repairs >= MAX_REPAIRS:
+            self.repairs = 0
+            return False
+        self.repairs += 1
+        text = f"Your reply does not fit the output's schema:\n{self.output_problem}\nReply again, with the JSON only."
+        self.unseen.append(Message.user(text).model_copy(update={"author": "everturn"}))
+        return True
+
+    def _count(self, reply: ModelReply) -> None:
+        self.view = reply.view or self.view
+        self.spend(reply.usage, reply.cost_usd)
+        if reply.facts:
+            self.take_facts(reply.facts)
+
+    def _extend_prefix(self, messages: Sequence[Message], *, digest: str) -> None:
+        self.position += len(messages)
+        self.digest = digest
+        if self._on_prefix:
+            self._on_prefix(messages)
+
+    # ------------------------------------------------------------ what people steer
+
+    def stalls(self, cause: str, cure: str | None) -> None:
+        self.stall = Stall(cause, cure)
+
+    def begin_fallbacks_anew(self) -> None:
+        """Who resumes a stalled turn has the whole line of fallbacks again."""
+        self.model = self._first_model
+
+    def pause_problem(self) -> str | None:
+        return "The conversation is paused already." if self.paused else None
+
+    def pause(self) -> None:
+        self.paused = True
+
+    def resume_problem(self, control: Control) -> str | None:
+        if control.model and (":" not in control.model or len(control.model) > MAX_NAME_CHARS):
+            return f"There is no model {control.model[:100]!r}. Write provider:name, as in openai:gpt-5.5."
+        if self.stall is None and not self.paused:
+            return "There is nothing to resume: the conversation is neither stalled nor paused."
+        return None
+
+    def resume(self, control: Control) -> None:
+        self.paused, self.stall = False, None
+        self.model = control.model or self.model
+
+    def cancel_problem(self) -> str | None:
+        return None if self.answering else "No turn runs now."
+
+    def cancel(self, control: Control) -> None:
+        """Whoever runs the turn ends the answer."""
+        by, reason = told(control.by), told(control.reason or "")
+        self.cancelled = f"the turn was cancelled{by and f' by {by}'}{reason and f' ({reason})'}"
+        self.paused, self.stall = False, None
+
+    def close(self) -> None:
+        self.closing = True
+        self.abandoned |= self.paused or self.stall is not None
+        self.paused, self.stall = False, None
+
+    def take_up_again(self) -> None:
+        """What was said while it closed is answered by the next run."""
+        self.inbox, self.late = [*self.inbox, *self.late], []
+
+    def end(self) -> None:
+        self.end_answer()
+        self.stall, self.paused, self.ended = None, False, True
 
     # ------------------------------------------------------------ read off it
 
     @property
+    def name(self) -> StateName:
+        """What goes on, in a word of the contract."""
+        if self.ended:
+            return "done"
+        if self.stall:
+            return "stalled"
+        if self.paused:
+            return "paused"
+        if self.pending:
+            approvals = any(pending.needs == "approval" for pending in self.pending.values())
+            return "awaiting_approval" if approvals else "awaiting_answer"
+        return "idle" if self.idle else "running"
+
+    @property
+    def idle(self) -> bool:
+        """It waits for somebody to say something."""
+        return not (self.answering or self.inbox) and self.start.keep_open is not None
+
+    @property
     def answered(self) -> bool:
-        """All that was said is answered by a final reply."""
-        final = self.reply.final if self.reply else self._rests
-        return final and self._asked >= self._received
+        """All that was said has its final reply."""
+        return self.final and not (self.answering or self.cancelled or self.inbox)
 
     @property
-    def unasked(self) -> tuple[Message, ...]:
-        """What people said and the model has not been asked with."""
-        waiting = self._received - self._asked
-        people = [message for message in self.said if message.role == "user" and not message.author]
-        return tuple(people[-waiting:]) if waiting > 0 else ()
+    def told(self) -> tuple[str, ...]:
+        """The unseen calls whose results events tell, of this run or of one before."""
+        return tuple(call_id for call_id in results_in(self.unseen) if call_id in self.recorded | self._handed)
 
     @property
-    def _asked(self) -> int:
-        """How many of the messages that people sent to this run the model has been asked with."""
-        return user_messages(self.transcript.messages)
+    def asked_model(self) -> str:
+        """The agent's model, as its worker says."""
+        return self.facts.model if self.facts else ""
 
+    def calls_left(self) -> int | None:
+        """How many tool calls the next reply may make; None if nothing limits them."""
+        most = self.limits.max_tool_calls
+        return None if most is None else max(0, most - self.tool_calls)
 
-def carry_over(state: State, transcript: Sequence[Message], *, origin: InRun) -> CarryOver:
-    """What a conversation begins with that goes on from here: a fork, or the next life of one that is over.
-
-    `transcript`: all of it, that of earlier runs too. `origin`: the run that it goes on from.
-    """
-    length, digest, unseen = state.position, state.digest, tuple(transcript[state.position :])
-    if size_of(unseen) + size_of(tuple(results_in(unseen))) > MAX_UNSEEN_BYTES:
-        length, digest, unseen = len(transcript), "", ()
-    packed = pack(transcript[:length])
-    fits = len(packed) <= MAX_PACKED_AT_START_BYTES
-    return CarryOver(
-        earlier=Packed(data=packed) if fits else origin,
-        # Temporal deletes that run's history some day: its messages are copied into the new one's at once.
-        keep_by=None if fits else 0.0,
-        origin=origin,
-        length=length,
-        digest=digest,
-        unseen=unseen,
-        told=tuple(results_in(unseen)),
-        inbox=cut(state.unasked, MAX_INBOX_BYTES),
-        message_ids=tuple(state.message_ids)[-REMEMBERED_IDS:],
-        turn=state.turn,
-        tool_calls=state.tool_calls,
-        usage=state.usage,
-        cost_usd=state.cost_usd,
-        last_text=shortened(state.last_text, max_bytes=MAX_LAST_TEXT_BYTES),
-        facts=state.facts,
-        model=state.model,
-        view=state.view,
-        summary_due=state.summary_due,
-    )
-
-
-def _control(payload: dict[str, Any]) -> Control | None:
-    """None for a signal that is no Control: the conversation ignored it."""
-    try:
-        return Control.model_validate(payload)
-    except ValueError:
+    def limit_reached(self, *, seconds: float) -> str | None:
+        """The first limit that is used up, in words; None while there is room for another turn."""
+        limits = self.limits
+        if self.turn >= limits.max_turns:
+            return f"the limit of {limits.max_turns} turns"
+        if limits.max_tool_calls is not None and self.tool_calls >= limits.max_tool_calls:
+            return f"the limit of {limits.max_tool_calls} tool calls"
+        if limits.max_total_tokens is not None and self.usage.total_tokens >= limits.max_total_tokens:
+            return f"the limit of {limits.max_total_tokens} tokens"
+        if limits.max_cost_usd is not None and (self.cost_usd or 0) >= limits.max_cost_usd:
+            return f"the limit of {limits.max_cost_usd} USD"
+        if limits.max_duration is not None and seconds >= limits.max_duration.total_seconds():
+            return f"the limit of {limits.max_duration}"
         return None
+
+    def carry_over(self, *, earlier: Earlier, keep_by: float | None, reply: OpenReply | None = None) -> CarryOver:
+        """What goes on from here begins with: the next run, the next life, a fork. `earlier`: the prefix, or where it
+        is, and `keep_by`, when it has to be brought along. `reply`: the one at hand, if its calls wait for people;
+        what the model said in it is not cut then."""
+        return CarryOver(
+            earlier=earlier,
+            keep_by=keep_by if isinstance(earlier, InRun) else None,
+            length=self.position,
+            digest=self.digest,
+            unseen=tuple(self.unseen),
+            told=self.told,
+            owed=self.answering,
+            open=reply,
+            inbox=tuple(self.inbox),
+            message_ids=self.message_ids,
+            turn=self.turn - self.reply_awaited,
+            tool_calls=self.tool_calls,
+            usage=self.usage,
+            cost_usd=self.cost_usd,
+            last_text=self.last_text if reply else shortened(self.last_text, max_bytes=MAX_LAST_TEXT_BYTES),
+            started_at=self.started_at,
+            facts=self.facts,
+            model=self.model,
+            paused=self.paused,
+            repairs=self.repairs,
+            view=self.view,
+            summary_due=self.summary_due,
+        )
+
+
+def told(text: str) -> str:
+    """What somebody gave as their name or their reason, as it is told on."""
+    return shortened(text, max_bytes=MAX_REASON_BYTES)

@@ -3,9 +3,18 @@ history both follow, so that they say the same."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Literal
+
 from everturn import names
 from everturn.carryover import Asked
-from everturn.plans import AwaitAnswer, PlannedCall, RunTool, WaitReason
+from everturn.payloads import WaitingCall
+from everturn.plans import AwaitAnswer, Expiry, PlannedCall, RunTool, WaitReason
+from everturn.records import ToolCall
+
+LONGEST_SECONDS = 100 * 365 * 86_400.0
+"""A timer can't be longer than some centuries."""
 
 READ_ELSEWHERE = (
     "If another version of the code wrote it, deploy that one; if it is in a storage, set EVERTURN_STORAGE alike on "
@@ -16,22 +25,89 @@ READ_AGAIN = f"{READ_ELSEWHERE} Then resume: it is read again, and if it still c
 """The cure, if a conversation is stalled since a reply can't be read."""
 
 
-def before_run(plan: PlannedCall) -> Asked | None:
+@dataclass(frozen=True)
+class PendingCall:
+    """A call that waits: for an `approval` of its run, or for an `answer` in its place."""
+
+    call: ToolCall
+    plan: PlannedCall
+    asked: Asked
+
+    @property
+    def needs(self) -> Literal["approval", "answer"]:
+        return "answer" if isinstance(self.plan, AwaitAnswer) else "approval"
+
+    @property
+    def doubtful(self) -> bool:
+        """The call may have run, and nobody knows with what outcome."""
+        return self.asked.doubtful
+
+    @property
+    def expiry(self) -> Expiry | None:
+        """What may have run already waits for as long as it takes."""
+        return self.plan.expiry if isinstance(self.plan, RunTool | AwaitAnswer) and not self.doubtful else None
+
+    @property
+    def since(self) -> datetime:
+        return datetime.fromtimestamp(self.asked.since, UTC)
+
+    @property
+    def expires(self) -> datetime | None:
+        return self.since + timedelta(seconds=min(self.expiry.after, LONGEST_SECONDS)) if self.expiry else None
+
+    @property
+    def policy(self) -> bool:
+        """A person's decision on it is checked before it counts."""
+        return isinstance(self.plan, RunTool) and self.plan.policy
+
+    def at(self, time: float) -> PendingCall:
+        """It is asked now, unless it was before. `time`: seconds since 1970."""
+        return self if self.asked.since else self._with(since=time)
+
+    def after_check(self, *, by: str, refusal: str) -> PendingCall:
+        """What is asked once more, since the person who decided may not."""
+        reason = self.asked.reason if self.doubtful else "not_allowed"
+        return self._with(reason=reason, refused=f" ({by or 'somebody'} may not decide: {refusal})")
+
+    def addressed(self, call_id: str, *, approving: bool) -> bool:
+        """Whether a decision on that call, or on every one, is on this."""
+        return call_id in (names.EVERY_CALL, self.call.call_id) and not (approving and self.needs == "answer")
+
+    def shown(self) -> WaitingCall:
+        expires = self.expires
+        return WaitingCall(
+            call_id=self.call.call_id,
+            tool=self.call.name,
+            arguments=self.call.arguments,
+            needs=self.needs,
+            reason=self.asked.reason,
+            why=self.asked.in_words,
+            since=iso(self.since),
+            expires_at=iso(expires) if expires else None,
+        )
+
+    def _with(self, **changes: object) -> PendingCall:
+        return replace(self, asked=self.asked.model_copy(update=changes))
+
+
+def before_run(call: ToolCall, plan: PlannedCall) -> PendingCall | None:
     """What is asked before the call runs, or in its place; None if nobody is asked."""
     match plan:
         case RunTool(approval=str(why)) if why:
-            return Asked(call_id=plan.call_id, reason="needs_approval", why=why)
+            return PendingCall(call, plan, Asked(call_id=plan.call_id, reason="needs_approval", why=why))
         case AwaitAnswer():
-            return for_answer(plan)
+            return for_answer(call, plan)
         case _:
             return None
 
 
-def for_answer(plan: AwaitAnswer) -> Asked:
-    return Asked(call_id=plan.call_id, reason=plan.reason, why=plan.why)
+def for_answer(call: ToolCall, plan: AwaitAnswer) -> PendingCall:
+    return PendingCall(call, plan, Asked(call_id=plan.call_id, reason=plan.reason, why=plan.why))
 
 
-def after_run(plan: PlannedCall, before: Asked | None, *, kind: str, cause: str) -> Asked | None:
+def after_run(
+    call: ToolCall, plan: PlannedCall, before: PendingCall | None, *, kind: str, cause: str
+) -> PendingCall | None:
     """What is asked after a run that brought no result, by the type and the words of its error; None if nobody is
     asked, and the model is told. `before`: what was asked before that run."""
     doubtful = before is not None and before.doubtful
@@ -48,17 +124,16 @@ def after_run(plan: PlannedCall, before: Asked | None, *, kind: str, cause: str)
     else:
         return None
     if before and doubtful and reason != "outcome_unknown":
-        return before.model_copy(update={"refused": f" ({why})"})
-    since = before.since if before and reason == "invalid_edit" else 0.0
-    return Asked(call_id=plan.call_id, reason=reason, why=why, since=since)
-
-
-def after_check(before: Asked, *, by: str, refusal: str) -> Asked:
-    """What is asked once more, since the person who decided may not."""
-    refused = f" ({by or 'somebody'} may not decide: {refusal})"
-    return before.model_copy(update={"reason": before.reason if before.doubtful else "not_allowed", "refused": refused})
+        return before._with(refused=f" ({why})")
+    since = before.asked.since if before and reason == "invalid_edit" else 0.0
+    return PendingCall(call, plan, Asked(call_id=plan.call_id, reason=reason, why=why, since=since))
 
 
 def not_asked(cause: str) -> str:
     """The refusal, if the agent's policy could not be asked."""
     return f"the policy could not be asked: {cause}"
+
+
+def iso(time: datetime) -> str:
+    """ISO 8601, UTC, to the second."""
+    return time.isoformat(timespec="seconds")

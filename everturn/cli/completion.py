@@ -50,9 +50,9 @@ def agents(incomplete: str) -> list[tuple[str, str]]:
 
 
 def states(incomplete: str) -> list[str]:
-    from everturn.payloads import State
+    from everturn.payloads import StateName
 
-    return [state for state in get_args(State) if state.startswith(incomplete)]
+    return [state for state in get_args(StateName) if state.startswith(incomplete)]
 
 
 def models(incomplete: str) -> list[str]:

@@ -41,6 +41,7 @@ from everturn.errors import (
     Refused,
     Unreachable,
 )
+from everturn.history.state_by_history import next_life
 from everturn.history.transcript import read_transcript
 from everturn.markdown import code, first_line, inline
 from everturn.models import Limits, Model, check_provider
@@ -50,7 +51,6 @@ from everturn.records import Outcome
 from everturn.settings import Settings, connect_options
 from everturn.sizes import MAX_ID_BYTES, id_problem, keyword, known_id
 from everturn.spelling import known_options, options_of
-from everturn.state import carry_over
 from everturn.storage.data_converter import configured, stored
 from everturn.utf8 import check_utf8, mend
 
@@ -188,13 +188,14 @@ class Client:
             try:
                 await conversation.send(said, message_id=message_id, stream=stream)
             except Ended:
-                state = await conversation.state()
+                before = await conversation.by_history()
+                state = before.state
                 if message_id is not None and known_id(message_id) in state.message_ids:
                     return False
                 with temporal_errors.explained(self.temporal, conversation.id):
-                    transcript = await read_transcript(self.temporal, conversation.id, state.transcript)
-                carry = carry_over(state, transcript, origin=InRun(run_id=state.run_id))
-                if await conversation.latest_run() != state.run_id:
+                    transcript = await read_transcript(self.temporal, conversation.id, before.transcript)
+                carry = next_life(state, transcript, origin=InRun(run_id=before.run_id))
+                if await conversation.latest_run() != before.run_id:
                     continue  # somebody else was quicker: the transcript has become longer
                 kept = {name: getattr(state.start, name) for name in ("model", "limits", "tenant")}
                 if stream is None:

@@ -25,6 +25,7 @@ from everturn.history.event_reader import EventReader
 from everturn.history.fork import start_of_fork
 from everturn.history.reader import first_step, read_steps
 from everturn.history.resets import reset_of
+from everturn.history.state_by_history import StateByHistory
 from everturn.history.steps import RunClosed, Step, ToolRunFailed, TurnFailed
 from everturn.history.transcript import read_transcript
 from everturn.logs import get_logger
@@ -32,7 +33,7 @@ from everturn.models import Model, check_provider
 from everturn.payloads import Status, WaitingCall
 from everturn.records import Message, Outcome, ResultPart, ToolCall, ToolResult
 from everturn.sizes import LONG_MESSAGE_BYTES, check_input, known_id, size_of
-from everturn.state import State
+from everturn.state import Stall
 from everturn.tools.results import parts_of_blocks
 
 if TYPE_CHECKING:
@@ -84,34 +85,35 @@ class Conversation:
         for approvals as long as they take.
         """
         described = await self._describe()
-        state = State()
+        by_history = StateByHistory()
         async for run, step in self._follow_runs(described.run_id):
-            state.take(step)
+            final = by_history.final_reply(step)
+            by_history.take(step)
             self._warn_of(step)
             if run == described.run_id and step.id < described.history_length:
                 continue  # this is how it stood before; events up to there are known to follow
-            if state.finished and state.finished.next_run_id:
-                described = await self._describe() if state.finished.alike else described
+            state, finished = by_history.state, by_history.finished
+            if finished and finished.next_run_id:
+                described = await self._describe() if finished.alike else described
                 continue
-            if state.finished:
-                return self._outcome(state).text
-            if not (state.ids_forgotten or self._sent <= state.message_ids.keys()):
+            if finished:
+                return self._outcome(finished).text
+            if not state.has_taken(self._sent):
                 continue
-            if state.answered:
-                return state.last_text
-            if state.stall and state.stall_is_known:
-                raise self._stalled(state)
-            if state.cancelled:
+            if state.answered or final is not None:
+                return state.last_text if final is None else final
+            if state.stall:
+                raise self._stalled(state.turn, state.stall)
+            if state.cancelled and not state.inbox:
                 raise Ended(f"The turn of conversation {self.id!r} was cancelled.", cure="Say something new.")
         raise Ended(f"The history of conversation {self.id!r} breaks off.")
 
     async def outcome(self) -> Outcome:
         """How the conversation ended; waits for the end, through stalls and approvals."""
-        state = State()
-        async for _, step in self._follow_runs((await self._describe()).run_id):
-            state.take(step)
-            self._warn_of(step)
-        return self._outcome(state)
+        last: Step | None = None
+        async for _, last in self._follow_runs((await self._describe()).run_id):
+            self._warn_of(last)
+        return self._outcome(last if isinstance(last, RunClosed) else None)
 
     def _warn_of(self, step: Step) -> None:
         """Says what a program that waits here waits for."""
@@ -140,9 +142,9 @@ class Conversation:
 
     async def transcript(self) -> tuple[Message, ...]:
         """The messages so far, in order. Reads the history: needs no worker."""
-        state = await self.state()
+        by_history = await self.by_history()
         with self._explained():
-            return tuple(await read_transcript(self._temporal, self.id, state.transcript))
+            return tuple(await read_transcript(self._temporal, self.id, by_history.transcript))
 
     async def events(self, since: str | None = None, *, deltas: bool = True) -> AsyncIterator[Event]:
         """What happened and what happens, until the conversation is over; text is told while it is written.
@@ -366,33 +368,32 @@ class Conversation:
                 return first
             run = origin.run_id
 
-    async def state(self) -> State:
+    async def by_history(self) -> StateByHistory:
         """What it has come to, by the history of its latest run."""
-        state = State(run_id=(await self._describe()).run_id)
+        by_history = StateByHistory(run_id=(await self._describe()).run_id)
         with self._explained():
-            async for step in read_steps(self._temporal, self.id, run_id=state.run_id):
-                state.take(step)
-        return state
+            async for step in read_steps(self._temporal, self.id, run_id=by_history.run_id):
+                by_history.take(step)
+        return by_history
 
     async def _final_status(self) -> Status:
-        state = await self.state()
-        outcome = state.finished.outcome if state.finished else None
+        by_history = await self.by_history()
+        turn, finished = by_history.state.turn, by_history.finished
+        outcome = finished.outcome if finished else None
         if outcome is None:
-            return Status(state="done", turn=state.turn, cause=state.finished.why if state.finished else None)
+            return Status(state="done", turn=turn, cause=finished.why if finished else None)
         return Status(
             state="done", turn=outcome.turns, usage=outcome.usage, cost_usd=outcome.cost_usd, cause=outcome.reason
         )
 
-    def _outcome(self, state: State) -> Outcome:
-        finished = state.finished
+    def _outcome(self, finished: RunClosed | None) -> Outcome:
         if finished is None or finished.outcome is None:
             why = finished.why if finished else "its history breaks off"
             raise Ended(f"Conversation {self.id!r} ended without an outcome: {why}")
         return finished.outcome
 
-    def _stalled(self, state: State) -> Stalled:
-        assert state.stall is not None
+    def _stalled(self, turn: int, stall: Stall) -> Stalled:
         return Stalled(
-            f"Conversation {self.id!r} is stalled in turn {state.turn}: {state.stall.cause}",
-            cure=f"{state.stall.cure} Then: `everturn resume {self.id}`.".strip(),
+            f"Conversation {self.id!r} is stalled in turn {turn}: {stall.cause}",
+            cure=f"{stall.cure or ''} Then: `everturn resume {self.id}`.".strip(),
         )

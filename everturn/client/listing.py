@@ -14,9 +14,9 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import names
 from everturn.client.pollers import polling
-from everturn.payloads import State
+from everturn.payloads import StateName
 
-STATES: Final[tuple[str, ...]] = get_args(State)
+STATES: Final[tuple[str, ...]] = get_args(StateName)
 
 STUCK: Final = "stuck"
 """The status of one that can't take its next step, whatever state its last one left in the index."""

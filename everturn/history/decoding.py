@@ -41,6 +41,10 @@ class Decoder:
             return None, "it is empty"
         return (values[0], "") if isinstance(values[0], kind) else (None, f"it is a {type(values[0]).__name__}")
 
+    async def text(self, payloads: Payloads) -> str:
+        """A result that is a text; empty if it is none."""
+        return await self.record(payloads, str) or ""
+
     async def decode(self, payloads: Payloads, types: list[type] | None) -> list[Any]:
         if not payloads.payloads:
             return []

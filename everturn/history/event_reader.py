@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
 from typing import Any
 
-from everturn import names, waiting
-from everturn.carryover import Asked, OpenReply, planned
+from everturn import names
+from everturn.carryover import OpenReply
 from everturn.errors import ConversationError
 from everturn.events import (
     CURSOR,
@@ -31,10 +30,12 @@ from everturn.events import (
     WorkerAwaited,
 )
 from everturn.history import steps
-from everturn.payloads import DecisionCheck, ModelReply
-from everturn.plans import AwaitAnswer, PlannedCall, RefuseCall
-from everturn.records import Message, Outcome, ToolCall, results_in
+from everturn.history.state_by_history import StateByHistory
+from everturn.payloads import ModelReply
+from everturn.plans import RefuseCall
+from everturn.records import Message, Outcome, results_in
 from everturn.sizes import known_id
+from everturn.waiting import PendingCall
 
 
 class EventReader:
@@ -52,12 +53,9 @@ class EventReader:
         self._seen = (int(found["step"]), int(found["n"] or sys.maxsize)) if found else (0, 0)
         self._open: dict[str, int] = {}
         """The calls whose results are not told yet, and their turns."""
-        self._calls: dict[str, tuple[ToolCall, PlannedCall]] = {}
-        """The calls of the last reply: what a lost run means depends on their plans."""
-        self._asked: dict[str, Asked] = {}
-        """What those of them wait for, or waited for last, that wait for a person."""
-        self._asks: list[ApprovalRequested | AnswerRequested] = []
-        """To be told when the calls do wait: a decision that comes before that would be refused."""
+        self._by_history = StateByHistory()
+        self._asked: dict[str, str] = {}
+        """What people are asked as far as events have told: why, by call_id."""
         self._follows = self._seen[0] > 0
         """It has read a run before the one at hand, or whoever comes back here has."""
         self._message_ids: set[str] = set()
@@ -80,6 +78,8 @@ class EventReader:
 
     def _events(self, step: steps.Step) -> list[Event]:
         at = step.at.isoformat(timespec="milliseconds")
+        self._by_history.take(step)
+        self._asked = {one: why for one, why in self._asked.items() if one in self._by_history.state.pending}
         untold = self._untold(step, at)
         match step:
             case steps.RunStarted(start=start):
@@ -87,37 +87,30 @@ class EventReader:
                 carried = start.carry.message_ids if start.carry else ()
                 first = () if start.message_id is None else (start.message_id,)
                 self._message_ids = {*before, *map(known_id, (*carried, *first))}
-                if start.carry and start.carry.open:
-                    self._take_up(start.carry.open, start.carry.turn)
+                asked = self._by_history.state.pending
+                self._open |= dict.fromkeys(asked, self._by_history.state.turn)
+                if self._follows:  # whoever has read the run before knows what waits
+                    self._asked = {one: pending.asked.in_words for one, pending in asked.items()}
                 self._follows = True
             case steps.RunClosed(alike=alike) if alike:
                 # The calls that were open there are in the next run again, if they were not undone.
-                self._open, self._calls, self._asked, self._asks = {}, {}, {}, []
+                self._open, self._asked = {}, {}
             case steps.MessageSent(said=said) if said.message_id is not None:
                 if (known := known_id(said.message_id)) in self._message_ids:
                     return []
                 self._message_ids.add(known)
             case steps.TurnCompleted(request=request, reply=reply):
-                self._calls = planned(reply.message.tool_calls, reply.plan)
                 self._open |= dict.fromkeys((call.call_id for call in reply.message.tool_calls), request.turn)
-                self._asked = _to_ask(plan for _, plan in self._calls.values())
-                self._asks = [self._ask(request.turn, call_id) for call_id in self._asked]
-            case steps.ToolRunFailed(awaited=False, stalled=False):
-                self._asks += self._asks_again(step)
-            case steps.DecisionChecked(check=check, refusal=refusal) if refusal:
-                self._asks += self._asks_another(check, refusal)
             case steps.WorkflowTaskCompleted():
-                asks, self._asks = self._asks, []
-                return [ask.model_copy(update={"at": at}) for ask in asks]
+                return self._asks(at)
         return [*untold, *_events(step, at)]
 
-    def _take_up(self, left: OpenReply, turn: int) -> None:
-        """The calls that waited when the run before ended. Who has read that run knows that they do."""
-        self._calls = left.planned
-        self._asked = {one.call_id: one for one in left.waits}
-        self._open |= dict.fromkeys(self._calls, turn)
-        if not self._follows:
-            self._asks = [self._ask(turn, call_id) for call_id in self._calls]
+    def _asks(self, at: str) -> list[Event]:
+        """What people are asked from now on: a decision that came before that would be refused."""
+        state = self._by_history.state
+        new = [one for one in state.pending.values() if self._asked.get(one.call.call_id) != one.asked.in_words]
+        self._asked = {one: pending.asked.in_words for one, pending in state.pending.items()}
+        return [_ask(state.turn, one, at) for one in new]
 
     def _untold(self, step: steps.Step, at: str) -> list[ToolFinished]:
         """Results that no activity brought: those of calls that were answered, denied, refused, expired or cut short.
@@ -140,31 +133,6 @@ class EventReader:
                 return []
         results = [one for call_id, one in results_in(messages).items() if call_id in self._open]
         return [ToolFinished(turn=self._open.pop(one.call_id), result=one, at=at) for one in results]
-
-    def _asks_again(self, lost: steps.ToolRunFailed) -> list[ApprovalRequested | AnswerRequested]:
-        """What a person is asked after a call was lost; nothing if the model is told instead."""
-        call_id = lost.request.call_id
-        if call_id not in self._calls:
-            return []
-        _, plan = self._calls[call_id]
-        asked = waiting.after_run(plan, self._asked.get(call_id), kind=lost.kind, cause=lost.cause)
-        if asked is None:
-            return []
-        self._asked[call_id] = asked
-        return [self._ask(lost.request.turn, call_id)]
-
-    def _asks_another(self, check: DecisionCheck, refusal: str) -> list[ApprovalRequested | AnswerRequested]:
-        """Who decided may not: whoever may is asked."""
-        call_id = check.call.call_id
-        if call_id not in self._asked:
-            return []
-        self._asked[call_id] = waiting.after_check(self._asked[call_id], by=check.decision.by, refusal=refusal)
-        return [self._ask(check.turn, call_id)]
-
-    def _ask(self, turn: int, call_id: str) -> ApprovalRequested | AnswerRequested:
-        (call, plan), asked = self._calls[call_id], self._asked[call_id]
-        asking = AnswerRequested if isinstance(plan, AwaitAnswer) else ApprovalRequested
-        return asking(turn=turn, call=call, reason=asked.reason, why=asked.in_words)
 
 
 def _events(step: steps.Step, at: str) -> list[Event]:
@@ -231,6 +199,7 @@ def _reply(turn: int, reply: ModelReply, at: str) -> list[Event]:
     return events
 
 
-def _to_ask(plans: Iterable[PlannedCall]) -> dict[str, Asked]:
-    """What people are asked before any of the calls runs."""
-    return {asked.call_id: asked for plan in plans if (asked := waiting.before_run(plan))}
+def _ask(turn: int, pending: PendingCall, at: str) -> ApprovalRequested | AnswerRequested:
+    asking = AnswerRequested if pending.needs == "answer" else ApprovalRequested
+    asked = pending.asked
+    return asking(turn=turn, call=pending.call, reason=asked.reason, why=asked.in_words, at=at)

@@ -8,10 +8,12 @@ from temporalio.service import RPCError, RPCStatusCode
 from everturn.carryover import InRun
 from everturn.errors import NotFound, Refused
 from everturn.history.reader import first_step, read_steps
+from everturn.history.state_by_history import StateByHistory, next_life
 from everturn.history.steps import RunStarted, Step, ToolCompleted, TranscriptKept, TurnCompleted
-from everturn.history.transcript import read_transcript
+from everturn.history.transcript import Transcript, read_transcript
 from everturn.payloads import ModelReply, Start
-from everturn.state import State, carry_over
+from everturn.records import Outcome
+from everturn.state import State
 
 IDLE_SECONDS = 7 * 24 * 3600.0
 """How long a fork waits for its first message, if the conversation itself would not have waited for another."""
@@ -32,6 +34,7 @@ async def start_of_fork(client: Client, conversation_id: str, run_id: str, *, tu
                 continue
             point.take(step)
             here = getattr(step, "next_run_id", "")
+        point.by_history.take_in(0.0)
         if point.reached:
             return await _start(client, origin, point)
     raise Refused(f"Conversation {conversation_id!r} can't be forked at turn {turn}: {point.missing}.", cure=point.cure)
@@ -41,7 +44,7 @@ class _ForkPoint:
     """The fold up to the end of one turn: its reply and, if that has calls, their results."""
 
     def __init__(self, turn: int) -> None:
-        self.state = State()
+        self.by_history = StateByHistory()
         """As it was with the turn's reply. Its transcript goes on to the results."""
         self._turn = turn
         self._summary = False
@@ -51,29 +54,43 @@ class _ForkPoint:
 
     def take(self, step: Step) -> None:
         match step:
-            case TurnCompleted(request=request) if self.reply is None or request.summarise:
-                self.state.take(step)
+            case TurnCompleted(request=request, reply=reply):
                 self._last = request.turn
                 if request.turn == self._turn:
                     self._summary = request.summarise
-            case ToolCompleted():
-                self.state.take(step)
+                if self.reply is None:
+                    self.by_history.take(step)
+                    return
+                self.transcript.take(step)
+                if request.summarise:
+                    self.state.take_summary(reply)
+            case ToolCompleted(outcome=Outcome(usage=usage, cost_usd=cost)) if self.reply:
+                self.transcript.take(step)
+                self.state.spend(usage, cost)
             case _ if self.reply is None:
-                self.state.take(step)
+                self.by_history.take(step)
                 if isinstance(step, RunStarted):
                     self._last = self.state.turn
             case _:
-                self.state.transcript.take(step)
+                self.transcript.take(step)
 
     def bring_along(self, step: Step) -> None:
         """What comes after the turn says no more than where the messages of earlier runs are now."""
         if isinstance(step, TranscriptKept):
-            self.state.transcript.take(step)
+            self.transcript.take(step)
+
+    @property
+    def state(self) -> State:
+        return self.by_history.state
+
+    @property
+    def transcript(self) -> Transcript:
+        return self.by_history.transcript
 
     @property
     def reply(self) -> ModelReply | None:
         """The turn's own."""
-        return self.state.reply if self.state.turn == self._turn else None
+        return self.by_history.reply if self.state.turn == self._turn else None
 
     @property
     def reached(self) -> bool:
@@ -82,7 +99,7 @@ class _ForkPoint:
     def results(self) -> int | None:
         """The position of the message with the results of the reply's calls. It is written down with the next turn or
         with the end; None until then. A summary may be between the reply and this."""
-        transcript = self.state.transcript
+        transcript = self.transcript
         for index in range(max(0, self.state.position - transcript.base), len(transcript.messages)):
             if transcript.messages[index].role == "tool":
                 return transcript.base + index
@@ -138,10 +155,10 @@ async def _start(client: Client, origin: InRun, point: _ForkPoint) -> Start:
     state, start, final = point.state, point.state.start, point.reply.final
     results = point.results() if point.reply.plan else None
     end = state.position if results is None else results + 1
-    transcript = await read_transcript(client, origin.conversation_id, state.transcript)
+    transcript = await read_transcript(client, origin.conversation_id, point.transcript)
     # Who forks says what comes next: what people had said to the other conversation by then is not asked again.
     new = {"owed": not final, "inbox": (), "message_ids": ()}
-    handed = carry_over(state, transcript[:end], origin=origin).model_copy(update=new)
+    handed = next_life(state, transcript[:end], origin=origin).model_copy(update=new)
     idle = IDLE_SECONDS if final and start.keep_open is None else start.keep_open
     return start.model_copy(
         update={"message": (), "message_id": None, "provider": "", "keep_open": idle, "carry": handed}

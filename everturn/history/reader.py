@@ -27,6 +27,7 @@ from everturn.history.decoding import UNREADABLE, Decoder
 from everturn.history.steps import (
     CommandSent,
     DecisionChecked,
+    Expired,
     MessageSent,
     PrefixExtended,
     ReminderFired,
@@ -99,6 +100,9 @@ class HistoryReader:
         self._attempts: dict[int, int] = {}
         self._admitted: dict[str, Request] = {}
         """Updates that a reset applied again and the conversation has not accepted yet, by their ids."""
+        self._expiries: dict[int, str] = {}
+        self._clock = 0.0
+        """The conversation's, in its last workflow task."""
         self._turn = 0
         """The last one that has a reply."""
         self._agents: dict[str, int] = {}
@@ -119,17 +123,19 @@ class HistoryReader:
                 return RunStarted(event.event_id, at, start, started.continued_execution_run_id)
             case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
                 signal = event.workflow_execution_signaled_event_attributes
-                return await self._command(event.event_id, at, signal.signal_name, signal.input)
+                return await self._command(event.event_id, at, signal.signal_name, signal.input, accepted=False)
             case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED:
                 accepted = event.workflow_execution_update_accepted_event_attributes
                 request = self._admitted.pop(accepted.protocol_instance_id, accepted.accepted_request)
-                return await self._command(event.event_id, at, request.input.name, request.input.args)
+                return await self._command(event.event_id, at, request.input.name, request.input.args, accepted=True)
             case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ADMITTED:
                 # After a reset: Temporal applies the updates of before again, and writes each only here.
                 admitted = event.workflow_execution_update_admitted_event_attributes.request
                 self._admitted[admitted.meta.update_id] = admitted
+            case EventType.EVENT_TYPE_WORKFLOW_TASK_STARTED:
+                self._clock = at.timestamp()
             case EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
-                return WorkflowTaskCompleted(event.event_id, at)
+                return WorkflowTaskCompleted(event.event_id, at, self._clock)
             case EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
                 return await self._scheduled(event, at)
             case EventType.EVENT_TYPE_ACTIVITY_TASK_STARTED:
@@ -171,19 +177,21 @@ class HistoryReader:
         for unfinished in (self._turns, self._tools, self._extending, self._checks):
             unfinished.pop(scheduled_id, None)
 
-    async def _command(self, event_id: int, at: datetime, name: str, payloads: Payloads) -> Step | None:
+    async def _command(
+        self, event_id: int, at: datetime, name: str, payloads: Payloads, *, accepted: bool
+    ) -> Step | None:
         try:
-            return await self._sent(event_id, at, name, payloads)
+            return await self._sent(event_id, at, name, payloads, accepted=accepted)
         except InvalidSetting:
             # Nobody may have stored it. If somebody did, what the conversation made of it is as large, and said so.
             return None
 
-    async def _sent(self, event_id: int, at: datetime, name: str, payloads: Payloads) -> Step | None:
+    async def _sent(self, event_id: int, at: datetime, name: str, payloads: Payloads, *, accepted: bool) -> Step | None:
         if len(payloads.payloads) > 1:
             return None
         if name == names.MESSAGE:
             said = await self._decoder.record(payloads, MessageIn)
-            return MessageSent(event_id, at, said) if said and (said.text or said.parts) else None
+            return MessageSent(event_id, at, said, accepted) if said and (said.text or said.parts) else None
         record = COMMANDS.get(name)
         if record is None:
             return None
@@ -193,7 +201,7 @@ class HistoryReader:
             record.model_validate(payload)
         except UNREADABLE:
             return None  # as the conversation itself passed over it
-        return CommandSent(event_id, at, name, payload)
+        return CommandSent(event_id, at, name, payload, accepted)
 
     async def _scheduled(self, event: HistoryEvent, at: datetime) -> Step | None:
         scheduled = event.activity_task_scheduled_event_attributes
@@ -225,7 +233,7 @@ class HistoryReader:
             self._turn = turn.turn
             return TurnCompleted(event.event_id, at, turn, reply, attempt)
         if extension := self._extending.pop(completed.scheduled_event_id, None):
-            return PrefixExtended(event.event_id, at, extension)
+            return PrefixExtended(event.event_id, at, extension, await self._decoder.text(completed.result))
         if completed.scheduled_event_id in self._keeping:
             packed = await self._decoder.record(completed.result, Packed)
             return TranscriptKept(event.event_id, at, packed) if packed else None
@@ -275,7 +283,7 @@ class HistoryReader:
         if result is None:
             return None
         request = ToolRequest(agent="", turn=self._turn, call_id=result.call_id)
-        return ToolCompleted(event.event_id, at, result.name, request, result)
+        return ToolCompleted(event.event_id, at, result.name, request, result, local=True)
 
     async def _agent_asked(self, event: HistoryEvent, at: datetime) -> Step | None:
         child = event.start_child_workflow_execution_initiated_event_attributes
@@ -303,10 +311,13 @@ class HistoryReader:
         if event.event_type == EventType.EVENT_TYPE_TIMER_STARTED:
             written = [event.user_metadata.summary] if event.user_metadata.HasField("summary") else []
             summary = str((await self._converter.decode(written))[0]) if written else ""
-            if summary.startswith(names.REMINDER):
-                self._reminders[event.event_id] = summary.removeprefix(names.REMINDER)
+            for kind, timers in ((names.REMINDER, self._reminders), (names.EXPIRY, self._expiries)):
+                if summary.startswith(kind):
+                    timers[event.event_id] = summary.removeprefix(kind)
             return None
         fired = event.timer_fired_event_attributes.started_event_id
+        if call_id := self._expiries.pop(fired, None):
+            return Expired(event.event_id, at, call_id)
         call_id = self._reminders.pop(fired, None)
         return ReminderFired(event.event_id, at, call_id) if call_id else None
 

@@ -33,10 +33,15 @@ class RunStarted(Step):
 class WorkflowTaskCompleted(Step):
     """A worker has taken in all that came before, and done what followed from it: calls that wait can be decided."""
 
+    time: float = 0.0
+    """Of the conversation's clock when it did: seconds since 1970."""
+
 
 @dataclass(frozen=True, slots=True)
 class MessageSent(Step):
     said: MessageIn
+    accepted: bool = False
+    """It came as an update, which the conversation has taken. A signal may yet be passed over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +50,8 @@ class CommandSent(Step):
 
     name: str
     payload: dict[str, Any]
+    accepted: bool = False
+    """As in Said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +93,20 @@ class PrefixExtended(Step):
     """What no model had seen became a part of the prefix, since it was too large to be handed to the next run."""
 
     request: ModelRequest
+    digest: str = ""
+    """Of the prefix with it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReminderFired(Step):
     """A call that waits is about to expire."""
+
+    call_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Expired(Step):
+    """Nobody decided on a call for as long as it was to wait."""
 
     call_id: str
 
@@ -111,6 +127,8 @@ class ToolCompleted(Step):
     result: ToolResult
     outcome: Outcome | None = None
     """Of the agent that is the tool, if it is one."""
+    local: bool = False
+    """It ran as a local activity: its one event is a marker, which the conversation itself has written."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import Literal
+from datetime import timedelta
 
 from temporalio import workflow
 
 from everturn import names
-from everturn.carryover import Asked, OpenReply
+from everturn.carryover import OpenReply
 from everturn.cutting import shortened
-from everturn.payloads import WaitingCall
-from everturn.plans import AwaitAnswer, Expiry, PlannedCall, RunTool
-from everturn.records import Decision, ResultPart, Text, ToolCall
+from everturn.plans import Expiry
+from everturn.records import Decision, ResultPart, Text
 from everturn.sizes import MAX_REASON_BYTES
+from everturn.state import State
+from everturn.waiting import LONGEST_SECONDS, PendingCall, iso
 from everturn.workflows.early_decisions import EarlyDecisions
 from everturn.workflows.handlers import Later
 
@@ -26,56 +26,8 @@ REMEMBERED = 256
 MOST_REFUSED_EDITS = 200
 """In a turn. Each costs an update, of 2,000 that Temporal takes in a run, and a dozen events."""
 
-LONGEST_SECONDS = 100 * 365 * 86_400.0
-"""A timer can't be longer than some centuries."""
-
 SHORTEST_SECONDS = 0.001
 """One of nothing would be none."""
-
-
-@dataclass
-class Waiting:
-    """A call that waits: for an `approval` of its run, or for an `answer` in its place."""
-
-    call: ToolCall
-    plan: PlannedCall
-    asked: Asked
-    decided: asyncio.Future[AppliedDecision]
-
-    @property
-    def needs(self) -> Literal["approval", "answer"]:
-        return "answer" if isinstance(self.plan, AwaitAnswer) else "approval"
-
-    @property
-    def expiry(self) -> Expiry | None:
-        """What may have run already waits for as long as it takes."""
-        return self.plan.expiry if isinstance(self.plan, RunTool | AwaitAnswer) and not self.asked.doubtful else None
-
-    @property
-    def since(self) -> datetime:
-        return datetime.fromtimestamp(self.asked.since, UTC)
-
-    @property
-    def expires(self) -> datetime | None:
-        return self.since + timedelta(seconds=min(self.expiry.after, LONGEST_SECONDS)) if self.expiry else None
-
-    @property
-    def policy(self) -> bool:
-        """A person's decision on it is checked before it counts."""
-        return isinstance(self.plan, RunTool) and self.plan.policy
-
-    def shown(self) -> WaitingCall:
-        call, expires = self.call, self.expires
-        return WaitingCall(
-            call_id=call.call_id,
-            tool=call.name,
-            arguments=call.arguments,
-            needs=self.needs,
-            reason=self.asked.reason,
-            why=self.asked.in_words,
-            since=iso(self.since),
-            expires_at=iso(expires) if expires else None,
-        )
 
 
 @dataclass(frozen=True)
@@ -90,15 +42,15 @@ class AppliedDecision:
 
 
 class PendingApprovals:
-    """The calls that wait, by call_id, and the latest decisions."""
+    """The calls that wait stand in the state; here are the decisions that they wait for, and the latest ones."""
 
-    def __init__(self, on_change: Callable[[], None], carried: OpenReply) -> None:
-        future, planned = asyncio.get_running_loop().create_future, carried.planned
+    def __init__(self, state: State, carried: OpenReply, *, on_change: Callable[[], None]) -> None:
+        self._state = state
         # From the first moment on: what people decide may come in before `ask` is called again.
-        self._carried = {one.call_id: Waiting(*planned[one.call_id], one, future()) for one in carried.waits}
+        self._decided = {call_id: _future() for call_id in state.pending}
+        """By the calls that wait."""
+        self._carried = dict(self._decided)
         """Those that waited in the run before, until `ask` is called for them."""
-        self.waiting: dict[str, Waiting] = dict(self._carried)
-        self.closed = False
         self.refused_edits = carried.refused_edits
         """Of this turn: arguments that people put in, and that did not fit."""
         self._decisions = {one.call_id: one.decision for one in carried.results if one.decision}
@@ -110,42 +62,44 @@ class PendingApprovals:
         self.expects: Callable[[str], bool] = lambda _: True
         """Whether a call, by its id, may yet begin to wait for its first decision."""
 
-    async def ask(self, call: ToolCall, plan: PlannedCall, asked: Asked) -> AppliedDecision:
+    async def ask(self, pending: PendingCall) -> AppliedDecision:
         """Waits until somebody decides on this call, or until it expires; which is counted from when it was asked for
         first. If the plan asks the agent's policy, what a person decides counts only from `settle` on: see
         `take_back`."""
-        waiting = self._carried.pop(call.call_id, None)
-        if waiting is None:
-            if self.closed:
+        call_id, waiting = pending.call.call_id, self._state.pending
+        decided = self._carried.pop(call_id, None)
+        if decided is None:
+            if self._state.closing:
                 return AppliedDecision(self._closing, by_rule=True)
-            waiting = Waiting(call, plan, asked, asyncio.get_running_loop().create_future())
-            self.waiting[call.call_id] = waiting
+            decided = _future()
+            waiting[call_id], self._decided[call_id] = pending, decided
         self._on_change()
-        self._early.release(call.call_id, until=waiting.decided.done)
-        clock = asyncio.create_task(self._expire(waiting, waiting.expiry)) if waiting.expiry else None
+        self._early.release(call_id, until=decided.done)
+        clock = asyncio.create_task(self._expire(pending, pending.expiry)) if pending.expiry else None
         try:
-            return await waiting.decided
+            return await decided
         finally:
-            self.waiting.pop(call.call_id, None)
+            if self._decided.get(call_id) is decided:
+                del self._decided[call_id]
+                waiting.pop(call_id, None)
             if clock:
                 clock.cancel()
 
-    async def _expire(self, waiting: Waiting, expiry: Expiry) -> None:
-        expires = waiting.expires
+    async def _expire(self, pending: PendingCall, expiry: Expiry) -> None:
+        expires, call_id = pending.expires, pending.call.call_id
         assert expires is not None
-        call = waiting.call
         left = max((expires - workflow.now()).total_seconds(), SHORTEST_SECONDS)
         remind = max(expiry.remind_before or 0.0, 0.0)
         if 0 < remind < left:
-            await workflow.sleep(left - remind, summary=f"{names.REMINDER}{call.call_id}")
+            await workflow.sleep(left - remind, summary=f"{names.REMINDER}{call_id}")
             left = remind
-        await workflow.sleep(left, summary=f"expiry of {call.call_id}")
-        self.decide(call.call_id, _expired(waiting, expiry))
+        await workflow.sleep(left, summary=f"{names.EXPIRY}{call_id}")
+        self.decide(call_id, _expired(pending, expiry))
 
     def hold(self, call_id: str, later: Later) -> bool:
         """Keeps a decision that comes early, until its call waits. False if it is not early, but wrong or late."""
         checked = call_id in self._checked
-        first = call_id != names.EVERY_CALL and call_id not in self.waiting and call_id not in self._decisions
+        first = call_id != names.EVERY_CALL and call_id not in self._state.pending and call_id not in self._decisions
         return (checked or (first and self.expects(call_id))) and self._early.keep(call_id, later, waits=checked)
 
     @property
@@ -169,19 +123,21 @@ class PendingApprovals:
         self._early.settled()
         self.refused_edits = 0
         while self._carried:
-            self.waiting.pop(self._carried.popitem()[0], None)
+            left, _ = self._carried.popitem()
+            self._state.pending.pop(left, None)
+            self._decided.pop(left, None)
 
     def close(self, closing: Decision) -> None:
         """Denies what waits now and what would wait later."""
-        self.closed, self._closing = True, closing
+        self._closing = closing
         self.decide(names.EVERY_CALL, AppliedDecision(closing, by_rule=True))
 
     def objection(self, call_id: str, *, approving: bool = False, expected: object = None) -> str | None:
         """Why a decision on this call can't be taken; None if it can."""
         if call_id == names.EVERY_CALL:
             return None if any(self._addressed(call_id, approving)) else self._none_waits()
-        waiting = self.undecided.get(call_id)
-        if waiting is None:
+        pending = self.undecided.get(call_id)
+        if pending is None:
             if earlier := self._decisions.get(call_id):
                 by = f" by {earlier.by}" if earlier.by else ""
                 if call_id in self._checked:
@@ -190,10 +146,10 @@ class PendingApprovals:
                     )
                 return f"Call {call_id!r} was decided already: {earlier.verdict}{by} at {earlier.at}."
             return f"No call {call_id!r} waits{self._who_waits()}"
-        if approving and waiting.needs == "answer":
-            return f"Call {call_id!r} ({waiting.call.name}) runs outside: answer or deny it."
-        if expected is not None and expected != waiting.call.arguments:
-            arguments = shortened(str(waiting.call.arguments), max_bytes=MAX_REASON_BYTES)
+        if approving and pending.needs == "answer":
+            return f"Call {call_id!r} ({pending.call.name}) runs outside: answer or deny it."
+        if expected is not None and expected != pending.call.arguments:
+            arguments = shortened(str(pending.call.arguments), max_bytes=MAX_REASON_BYTES)
             return f"Call {call_id!r} has other arguments now: {arguments}. Look again, then decide."
         return None
 
@@ -201,10 +157,10 @@ class PendingApprovals:
         """Hands the decision to every call that it addresses, and returns their ids."""
         addressed = tuple(self._addressed(call_id, taken.decision.verdict == "approve"))
         for one in addressed:
-            waiting = self.waiting.pop(one)
-            waiting.decided.set_result(taken)
+            pending = self._state.pending.pop(one)
+            self._decided.pop(one).set_result(taken)
             self._decisions[one] = taken.decision
-            if waiting.policy and not taken.by_rule:
+            if pending.policy and not taken.by_rule:
                 self._checked.add(one)
         while len(self._decisions) > REMEMBERED:
             self._decisions.pop(next(iter(self._decisions)))
@@ -212,14 +168,12 @@ class PendingApprovals:
         return addressed
 
     def _addressed(self, call_id: str, approving: bool) -> Iterator[str]:
-        for waiting in self.undecided.values():
-            if call_id in (names.EVERY_CALL, waiting.call.call_id) and not (approving and waiting.needs == "answer"):
-                yield waiting.call.call_id
+        return (one for one, pending in self.undecided.items() if pending.addressed(call_id, approving=approving))
 
     @property
-    def undecided(self) -> dict[str, Waiting]:
+    def undecided(self) -> dict[str, PendingCall]:
         """Those that a decision can still reach: not a call whose turn was cancelled in this very step."""
-        return {call_id: waiting for call_id, waiting in self.waiting.items() if not waiting.decided.done()}
+        return {one: pending for one, pending in self._state.pending.items() if not self._decided[one].done()}
 
     def _none_waits(self) -> str:
         if waiting := self.undecided:
@@ -231,11 +185,11 @@ class PendingApprovals:
         return f"; these do: {', '.join(map(repr, waiting))}." if waiting else f". {self._none_waits()}"
 
 
-def _expired(waiting: Waiting, expiry: Expiry) -> AppliedDecision:
+def _expired(pending: PendingCall, expiry: Expiry) -> AppliedDecision:
     """What the clock says in people's place."""
     after, at = timedelta(seconds=min(expiry.after, LONGEST_SECONDS)), iso(workflow.now())
-    if waiting.needs == "answer":
-        text = f"{waiting.call.name} timed out: no answer came within {after}."
+    if pending.needs == "answer":
+        text = f"{pending.call.name} timed out: no answer came within {after}."
         return AppliedDecision(
             Decision(verdict="answer", by=names.THE_CLOCK, at=at), (Text(text=text),), is_error=True, by_rule=True
         )
@@ -243,6 +197,5 @@ def _expired(waiting: Waiting, expiry: Expiry) -> AppliedDecision:
     return AppliedDecision(Decision(verdict=expiry.verdict, by=names.THE_CLOCK, at=at, note=note), by_rule=True)
 
 
-def iso(time: datetime) -> str:
-    """ISO 8601, UTC, to the second."""
-    return time.isoformat(timespec="seconds")
+def _future() -> asyncio.Future[AppliedDecision]:
+    return asyncio.get_running_loop().create_future()

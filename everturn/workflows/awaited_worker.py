@@ -9,8 +9,8 @@ from typing import TypeVar
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
+from everturn.waiting import iso
 from everturn.workflows import tool_results
-from everturn.workflows.approvals import iso
 from everturn.workflows.eager_dispatch import by_the_queue
 
 R = TypeVar("R")

@@ -16,29 +16,21 @@ from everturn.payloads import AskedAgent, Caller, Control, Start
 from everturn.plans import RunAgent
 from everturn.records import Outcome, ToolCall
 from everturn.sizes import MAX_OUTCOME_BYTES, child_id
+from everturn.state import State
 from everturn.workflows.activity_results import ActivityResults
-from everturn.workflows.approvals import PendingApprovals
 from everturn.workflows.cancellation import stop_if_cancelled
 from everturn.workflows.timeouts import sub_agent_options
 
 
 class SubAgents:
-    def __init__(
-        self,
-        approvals: PendingApprovals,
-        activity_results: ActivityResults,
-        *,
-        tenant: str | None,
-        on_change: Callable[[], None],
-    ) -> None:
+    def __init__(self, state: State, activity_results: ActivityResults, *, on_change: Callable[[], None]) -> None:
         self.running: dict[str, AskedAgent] = {}
         """By call_id: where to look for what goes on there."""
-        self._approvals = approvals
+        self._state = state
         self._activity_results = activity_results
-        self._tenant = tenant
         self._on_change = on_change
 
-    async def ask(self, call: ToolCall, plan: RunAgent, *, turn: int, room: int) -> Outcome:
+    async def ask(self, call: ToolCall, plan: RunAgent, *, room: int) -> Outcome:
         """How the other agent's conversation ended; however long that takes, for it may wait for people too.
 
         Raises ChildWorkflowError if it ended without an outcome, Unreadable if that can't be read, and
@@ -55,11 +47,11 @@ class SubAgents:
                 Start(
                     agent=plan.agent,
                     message=message,
-                    tenant=self._tenant,
+                    tenant=self._state.start.tenant,
                     caller=Caller(
                         conversation_id=parent,
                         call_id=call.call_id,
-                        turn=turn,
+                        turn=self._state.turn,
                         room=room if room < MAX_OUTCOME_BYTES else None,
                     ),
                 ),
@@ -81,6 +73,6 @@ class SubAgents:
             del self.running[call.call_id]
 
     async def _pass_on_close(self, handle: workflow.ChildWorkflowHandle[object, RawValue]) -> None:
-        await workflow.wait_condition(lambda: self._approvals.closed)
+        await workflow.wait_condition(lambda: self._state.closing)
         with suppress(TemporalError):  # it may be over by now
             await handle.signal(names.CLOSE, Control(reason="the conversation that asked was closed"))

@@ -17,12 +17,14 @@ from temporalio.exceptions import (
 )
 
 from everturn import names, waiting
-from everturn.carryover import Asked, OpenReply
+from everturn.carryover import OpenReply
 from everturn.outcomes import result_of
 from everturn.payloads import DecisionCheck, ModelReply, ToolRequest
 from everturn.plans import AwaitAnswer, PlannedCall, RefuseCall, RunAgent, RunTool
 from everturn.records import Decision, Outcome, ToolCall, ToolResult
 from everturn.sizes import MAX_OUTCOME_BYTES, MAX_RESULT_BYTES, size_of
+from everturn.state import State
+from everturn.waiting import PendingCall
 from everturn.workflows import tool_results, web_ui
 from everturn.workflows.activity_results import ActivityResults, Unreadable
 from everturn.workflows.approvals import PendingApprovals
@@ -44,6 +46,7 @@ class OpenCalls:
 
     def __init__(
         self,
+        state: State,
         approvals: PendingApprovals,
         agents: SubAgents,
         activity_results: ActivityResults,
@@ -55,6 +58,7 @@ class OpenCalls:
         stalled: OnStall,
     ) -> None:
         self.chain = chain
+        self._state = state
         self._activity_results = activity_results
         self._budget = HistoryBudget()
         self._approvals = approvals
@@ -64,8 +68,8 @@ class OpenCalls:
         self._on_outcome = on_outcome
         self._open = carried.calls
         self._results = {result.call_id: result for result in carried.results}
-        self._carried = {one.call_id: one for one in carried.waits}
-        """What calls waited for in the run before, until they wait for it again."""
+        self._carried = dict(state.pending)
+        """What people were asked in the run before, until they are asked again."""
         self._running: set[str] = set()
         """Those whose run was begun. One that is cut short may have taken effect."""
         self._chain_ids = {one.call_id: one.chain_id for one in carried.waits if one.chain_id}
@@ -78,14 +82,11 @@ class OpenCalls:
     async def settle(
         self,
         planned: tuple[PlannedCall, ...],
-        *,
-        agent: str,
-        turn: int,
-        at_once: int,
         meanwhile: Coroutine[Any, Any, None],
     ) -> tuple[ToolResult, ...]:
-        """A result for every open call, at most `at_once` tools running at a time. `meanwhile` ends once they have."""
-        self._agent, self._turn, self._slots = agent, turn, asyncio.Semaphore(at_once)
+        """A result for every open call, so many tools running at a time as the limits allow. `meanwhile` ends once
+        they have."""
+        self._slots = asyncio.Semaphore(self._state.limits.max_parallel_calls)
         plans = {plan.call_id: plan for plan in planned}
         unplanned = "This call has no plan, so it did not run. Call again."
         await together(
@@ -150,8 +151,8 @@ class OpenCalls:
             case RefuseCall():
                 return tool_results.answered(call, plan.text)
             case AwaitAnswer():
-                asked = self._carried.pop(call.call_id, None) or waiting.for_answer(plan)
-                taken = await self._approvals.ask(call, plan, _since_now(asked))
+                pending = self._carried.pop(call.call_id, None) or waiting.for_answer(call, plan)
+                taken = await self._approvals.ask(pending.at(workflow.time()))
                 self._approvals.settle(call.call_id)
                 return tool_results.of(call, taken)
             case RunTool():
@@ -163,60 +164,60 @@ class OpenCalls:
 
     async def _run_when_allowed(self, call: ToolCall, plan: RunTool) -> ToolResult:
         """Runs the tool, asking a human first if the plan says so, and again wherever a run leaves a doubt."""
-        asked = self._asked(plan)
+        pending = self._pending(call, plan)
         decision: Decision | None = None
         while True:
-            if asked:
-                asked = _since_now(asked)
-                taken = await self._approvals.ask(call, plan, asked)
+            if pending:
+                pending = pending.at(workflow.time())
+                taken = await self._approvals.ask(pending)
                 if plan.policy and not taken.by_rule and (refusal := await self._refusal(call, taken.decision)):
                     self._approvals.take_back(call.call_id)
-                    asked = waiting.after_check(asked, by=taken.decision.by, refusal=refusal)
+                    pending = pending.after_check(by=taken.decision.by, refusal=refusal)
                     continue
                 self._approvals.settle(call.call_id)
                 if taken.decision.verdict != "approve":
-                    return tool_results.outcome_unknown(call, taken) if asked.doubtful else tool_results.of(call, taken)
+                    return (
+                        tool_results.outcome_unknown(call, taken) if pending.doubtful else tool_results.of(call, taken)
+                    )
                 decision = taken.decision
             try:
-                return await self._run(call, plan, decision, again=bool(asked and asked.doubtful))
-            except Unreadable as error:
-                asked = waiting.after_run(plan, asked, kind=names.UNREADABLE_RESULT, cause=error.why)
-            except ActivityError as error:
+                return await self._run(call, plan, decision, again=bool(pending and pending.doubtful))
+            except (Unreadable, ActivityError) as error:
                 if is_cancelled_exception(error):
                     raise
                 kind = tool_results.kind_of(error)
-                asked = waiting.after_run(plan, asked, kind=kind, cause=tool_results.cause_of(error))
-                if asked is None:
-                    return tool_results.could_not_run(call, error)
                 self._approvals.refused_edits += kind == names.INVALID_EDIT
+                pending = waiting.after_run(call, plan, pending, kind=kind, cause=tool_results.cause_of(error))
+                if pending is None:
+                    return tool_results.could_not_run(call, error)
 
     async def _ask_agent(self, call: ToolCall, plan: RunAgent) -> ToolResult:
-        asked = self._asked(plan)
+        pending = self._pending(call, plan)
         while True:
-            if asked:
-                asked = _since_now(asked)
-                taken = await self._approvals.ask(call, plan, asked)
+            if pending:
+                pending = pending.at(workflow.time())
+                taken = await self._approvals.ask(pending)
                 self._approvals.settle(call.call_id)
                 if taken.decision.verdict != "approve":
                     return tool_results.outcome_unknown(call, taken)
             try:
                 return await self._agents_answer(call, plan)
             except Unreadable as error:
-                asked = waiting.after_run(plan, asked, kind=names.UNREADABLE_RESULT, cause=error.why)
+                pending = waiting.after_run(call, plan, pending, kind=names.UNREADABLE_RESULT, cause=error.why)
 
-    def _asked(self, plan: PlannedCall) -> Asked | None:
-        """What the call waits for, as the run before left it or the plan has it; None if nobody is asked."""
-        return self._carried.pop(plan.call_id, None) or waiting.before_run(plan)
+    def _pending(self, call: ToolCall, plan: PlannedCall) -> PendingCall | None:
+        """What a person is asked about the call, as the run before left it or the plan has it; None if nobody is."""
+        return self._carried.pop(call.call_id, None) or waiting.before_run(call, plan)
 
     async def _agents_answer(self, call: ToolCall, plan: RunAgent) -> ToolResult:
         async with self._slots:
-            if self._approvals.closed:
+            if self._state.closing:
                 return ToolResult.cut_short(call, "the conversation was closed")
             self._running.add(call.call_id)
             try:
                 room = await self._budget.share(request=size_of(call), others=self._to_come, most=MAX_OUTCOME_BYTES)
                 with self._budget.promised(call.call_id, room):
-                    outcome = await self._agents.ask(call, plan, turn=self._turn, room=room)
+                    outcome = await self._agents.ask(call, plan, room=room)
             except Unreadable:
                 self._running.discard(call.call_id)
                 raise
@@ -228,7 +229,7 @@ class OpenCalls:
 
     async def _refusal(self, call: ToolCall, decision: Decision) -> str:
         """Why this person may not decide, as the agent's own policy says; empty if they may."""
-        check = DecisionCheck(agent=self._agent, turn=self._turn, call=call, decision=decision)
+        check = DecisionCheck(agent=self._state.start.agent, turn=self._state.turn, call=call, decision=decision)
         summary = web_ui.summary(f"may {web_ui.shortened(decision.by, 40)} decide?")
 
         async def ask(hand_back_for: float | None) -> str:
@@ -253,8 +254,8 @@ class OpenCalls:
         edited = decision.arguments if decision else None
         arguments = call.arguments if edited is None else edited
         request = ToolRequest(
-            agent=self._agent,
-            turn=self._turn,
+            agent=self._state.start.agent,
+            turn=self._state.turn,
             call_id=call.call_id,
             arguments=arguments,
             decision=decision,
@@ -263,7 +264,7 @@ class OpenCalls:
             again=again,
         )
         async with self._slots:
-            if self._approvals.closed:
+            if self._state.closing:
                 return ToolResult.cut_short(call, "the conversation was closed")
             room = await self._budget.share(request=size_of(request), others=self._to_come, local=plan.local)
             if room < MAX_RESULT_BYTES:
@@ -286,10 +287,10 @@ class OpenCalls:
             try:
                 return await self._awaited_worker.find(what, start, patience=patience, retried=retried)
             except ActivityError as error:
-                if not tool_results.not_hosted(error) or self._approvals.closed:
+                if not tool_results.not_hosted(error) or self._state.closing:
                     raise
                 await self._stalled(tool_results.cause_of(error), tool_results.detail(error, "cure"))
-                if self._approvals.closed:
+                if self._state.closing:
                     raise
 
     async def _started(self, call: ToolCall, request: ToolRequest, plan: RunTool) -> ToolResult:
@@ -323,8 +324,3 @@ class OpenCalls:
             raise tool_results.of_local(error, call.name) from error
         self.recorded.add(call.call_id)
         return result
-
-
-def _since_now(asked: Asked) -> Asked:
-    """As it begins to be asked, if it was not asked before."""
-    return asked if asked.since else asked.model_copy(update={"since": workflow.time()})

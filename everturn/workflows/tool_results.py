@@ -12,8 +12,9 @@ from temporalio.exceptions import (
     WorkflowAlreadyStartedError,
 )
 
-from everturn import causes
+from everturn import causes, names
 from everturn.records import Decision, Text, ToolCall, ToolResult
+from everturn.workflows.activity_results import Unreadable
 from everturn.workflows.approvals import AppliedDecision
 
 _ENDS: dict[type[BaseException | None], str] = {
@@ -51,10 +52,6 @@ def outcome_unknown(call: ToolCall, taken: AppliedDecision) -> ToolResult:
     return answered(call, text, decision=taken.decision)
 
 
-def kind_of(error: ActivityError) -> str:
-    return causes.cause_of(error).kind
-
-
 def not_hosted(error: ActivityError) -> bool:
     """Whether it was handed back by workers that do not host what it is for."""
     return causes.cause_of(error).not_hosted
@@ -66,7 +63,14 @@ def of_local(error: FailureError, name: str) -> ActivityError:
     return ActivityError(error.message, activity_type=name, retry_state=None, **nothing)
 
 
-def could_not_run(call: ToolCall, error: ActivityError) -> ToolResult:
+def kind_of(error: ActivityError | Unreadable) -> str:
+    """The error's type, such as InvalidEdit; empty for a time-out."""
+    if isinstance(error, Unreadable):
+        return names.UNREADABLE_RESULT
+    return causes.cause_of(error).kind
+
+
+def could_not_run(call: ToolCall, error: ActivityError | Unreadable) -> ToolResult:
     return answered(call, f"The tool could not be run: {cause_of(error)}")
 
 
@@ -83,9 +87,9 @@ def _reason(decision: Decision) -> str:
     return f" Reason: {decision.note}" if decision.note else ""
 
 
-def cause_of(error: ActivityError) -> str:
+def cause_of(error: ActivityError | Unreadable) -> str:
     """One sentence on why an activity failed."""
-    return causes.cause_of(error).cause
+    return error.why if isinstance(error, Unreadable) else causes.cause_of(error).cause
 
 
 def detail(error: ActivityError, name: Literal["cure", "fallback", "too_long"]) -> str | None:

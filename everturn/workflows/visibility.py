@@ -1,4 +1,4 @@
-"""Shows the state of a conversation to people: current details for the Web UI, search attributes for lists."""
+"""Shows the state of a conversation to people: current details for the Web UI, search attributes for the fleet."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from temporalio import workflow
 from temporalio.common import SearchAttributeKey, SearchAttributeUpdate
 
 from everturn import names
-from everturn.payloads import State, Status
+from everturn.payloads import StateName, Status
 from everturn.sizes import MAX_KEYWORD_INT, keyword
+from everturn.state import State
 from everturn.workflows import web_ui
-from everturn.workflows.progress import Progress
+from everturn.workflows.recent_messages import RecentMessages
 
 STATUS = SearchAttributeKey.for_keyword(names.EVERTURN_STATUS)
 AGENT = SearchAttributeKey.for_keyword(names.EVERTURN_AGENT)
@@ -26,31 +27,40 @@ COST_USD = SearchAttributeKey.for_float(names.EVERTURN_COST_USD)
 class Visibility:
     """`status` says what goes on, in full; it is asked for once in an activation, however much changes in one."""
 
-    def __init__(self, *, agent: str, progress: Progress, status: Callable[[], Status]) -> None:
-        self._agent = agent
-        self._progress = progress
+    def __init__(self, state: State, recent: RecentMessages, *, status: Callable[[], Status]) -> None:
+        self._state = state
+        self._recent = recent
         self._status = status
         # A client that found the search attributes in the namespace has set the first state itself.
         first = workflow.info().typed_search_attributes
         self._indexed_state = first.get(STATUS) or ""
-        self.model = first.get(MODEL) or ""
+        self._expected_model = first.get(MODEL) or ""
         """The one that the client expects to be asked, if it knows."""
-        self.indexed = bool(self._indexed_state)
-        """The namespace has everturn's search attributes. Upserting one that it lacks would fail the workflow task."""
         self._due = False
         self._loop = asyncio.get_running_loop()
 
-    def show(self, state: State) -> None:
+    @property
+    def model(self) -> str:
+        """The agent's, as far as anybody has said."""
+        return self._state.asked_model or self._expected_model
+
+    def show(self) -> None:
         if not self._runs:
             return
-        if self.indexed and state != self._indexed_state:
+        name = self._state.name
+        if self._indexed and name != self._indexed_state:
             # An upsert is a history event: one for each change of the state, none for a turn.
-            self._indexed_state = state
-            workflow.upsert_search_attributes(_attributes(state, self._agent, self._progress))
+            self._indexed_state = name
+            workflow.upsert_search_attributes(_attributes(name, self._state, self.model))
         if not self._due:
             # After everything that is ready to run now: if 300 calls begin to wait, each would write down all of them.
             self._due = True
             self._loop.call_soon(self._redraw)
+
+    @property
+    def _indexed(self) -> bool:
+        """The namespace has everturn's search attributes. Upserting one that it lacks would fail the workflow task."""
+        return bool(self._indexed_state) or (self._state.facts is not None and self._state.facts.indexed)
 
     @property
     def _runs(self) -> bool:
@@ -66,22 +76,22 @@ class Visibility:
         details = web_ui.current_details(
             self._status(),
             conversation_id=workflow.info().workflow_id,
-            agent=self._agent,
-            model=self._progress.model,
-            latest=self._progress.latest(web_ui.LATEST_LINES),
+            agent=self._state.start.agent,
+            model=self.model,
+            latest=self._recent.lines(self._state.unseen),
         )
         # In memory until somebody looks: no event of the history is spent on it.
         workflow.set_current_details(details)
 
 
-def _attributes(state: State, agent: str, progress: Progress) -> list[SearchAttributeUpdate[Any]]:
+def _attributes(name: StateName, state: State, model: str) -> list[SearchAttributeUpdate[Any]]:
     attributes: list[SearchAttributeUpdate[Any]] = [
-        STATUS.value_set(state),
+        STATUS.value_set(name),
         # What the server does not take as an attribute fails the workflow task, again and again.
-        AGENT.value_set(keyword(agent)),
-        MODEL.value_set(keyword(progress.model)),
-        TOKENS.value_set(min(progress.usage.total_tokens, MAX_KEYWORD_INT)),
+        AGENT.value_set(keyword(state.start.agent)),
+        MODEL.value_set(keyword(model)),
+        TOKENS.value_set(min(state.usage.total_tokens, MAX_KEYWORD_INT)),
     ]
-    if progress.cost_usd is not None and isfinite(progress.cost_usd):
-        attributes.append(COST_USD.value_set(float(progress.cost_usd)))
+    if state.cost_usd is not None and isfinite(state.cost_usd):
+        attributes.append(COST_USD.value_set(float(state.cost_usd)))
     return attributes

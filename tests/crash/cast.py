@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from everturn import Agent, ToolContext, tool
-from everturn.workflows import commands, continue_as_new
+from everturn.workflows import continue_as_new, sent_messages
 from tests.crash import mutants
 from tests.crash.ledger import Ledger
 
@@ -22,7 +22,7 @@ TURN_CHARS = 4_000
 continue_as_new.MAX_EVENTS = int(os.environ.get(RUN_EVENTS, continue_as_new.MAX_EVENTS))
 
 # So that one long message fills a turn, and others wait in the inbox when a run goes on as the next.
-commands.MAX_INBOX_BYTES = TURN_CHARS
+sent_messages.MAX_INBOX_BYTES = TURN_CHARS
 
 mutants.apply(os.environ.get(mutants.MUTANT, ""))
 

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from everturn import Agent, Client, Conversation, Image, Limits, Model, ToolCall, ask_user, state, tool
+from everturn import Agent, Client, Conversation, Image, Limits, Model, ToolCall, ask_user, tool
 from everturn.errors import Ended, NotFound, Refused, Stalled
 from everturn.events import ApprovalRequested
+from everturn.history import state_by_history
 from everturn.models import Approvals
 from everturn.testing import ScriptedModel, call, fail
 from tests.crash.workers import workers
@@ -465,7 +466,7 @@ async def forked_and_large(client: Client, folder: Path) -> str:
     async with clerk(client, [call("note", {"text": "x"}), "One.", "Two."]) as agent:
         conversation = await client.start(agent, "1")
         await conversation.outcome()
-        with patch.object(state, "MAX_PACKED_AT_START_BYTES", 0):
+        with patch.object(state_by_history, "MAX_PACKED_AT_START_BYTES", 0):
             fork = await conversation.fork(at_turn=2, id="forked-2")
         await fork.send("2")
         await fork.reply()

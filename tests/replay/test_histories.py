@@ -13,15 +13,18 @@ from typing import Any
 
 import pytest
 from temporalio import workflow
+from temporalio.client import WorkflowHistory
 
 from everturn import Client
 from everturn.devserver import DevServer
 from everturn.errors import NotFound
+from everturn.storage.data_converter import data_converter
 from everturn.testing import Diverged, record_history, replay_history
 from everturn.workflows.conversation import ConversationWorkflow
 from everturn.workflows.tool_calls import OpenCalls
 from tests.replay.kinds import KINDS
 from tests.replay.record import HISTORIES
+from tests.support import agreement
 from tests.support.agents import agent_on, hosting
 from tests.support.watch import watched
 
@@ -37,6 +40,18 @@ async def test_a_recorded_history_replays(file: Path) -> None:
     except Diverged as error:
         pytest.fail(f"{error} {CURE}")
     assert seen == []
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+async def test_the_workflow_its_history_and_its_events_say_the_same(file: Path) -> None:
+    history = WorkflowHistory.from_json(_id_in(file), json.loads(file.read_text()))
+    await agreement.check(history, data_converter)
+
+
+def _id_in(file: Path) -> str:
+    """Its children's ids depend on it."""
+    begun: str = json.loads(file.read_text())["events"][0]["workflowExecutionStartedEventAttributes"]["workflowId"]
+    return begun
 
 
 def test_every_kind_of_conversation_is_recorded() -> None:

@@ -13,14 +13,15 @@ from typing import Any
 
 import pytest
 
-from everturn import packing, state, temporal_errors
+from everturn import packing, temporal_errors
 from everturn.activities import heartbeat, hosted_agents, lost_tries, model_turns
 from everturn.client import client, messages, pollers
+from everturn.history import state_by_history
 from everturn.providers import http, json_values
 from everturn.storage import directory, unreadable
 from everturn.tools import results, user_code
 from everturn.web import app
-from everturn.workflows import awaited_worker, commands, continue_as_new, history_budget, progress
+from everturn.workflows import awaited_worker, commands, continue_as_new, history_budget, recent_messages, sent_messages
 
 Bounds = Callable[..., None]
 """`bounds(events=40)`: for as long as the test lasts, and while its histories are replayed."""
@@ -34,11 +35,11 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     "packed_bytes": (continue_as_new, "MAX_PACKED_BYTES"),
     "open_bytes": (continue_as_new, "MAX_OPEN_BYTES"),
     "handed_bytes": (continue_as_new, "MAX_HANDED_BYTES"),
-    "held_chars": (progress, "MAX_HELD_CHARS"),
+    "held_chars": (recent_messages, "MAX_HELD_CHARS"),
     # What a fork or a revived conversation begins with.
-    "begun_with_bytes": (state, "MAX_PACKED_AT_START_BYTES"),
+    "begun_with_bytes": (state_by_history, "MAX_PACKED_AT_START_BYTES"),
     # What it takes in.
-    "inbox_bytes": (commands, "MAX_INBOX_BYTES"),
+    "inbox_bytes": (sent_messages, "MAX_INBOX_BYTES"),
     "unread_bytes": (messages, "MAX_UNREAD_BYTES"),
     "refused_edits": (commands, "MOST_REFUSED_EDITS"),
     # How much a history may hold.

@@ -18,7 +18,7 @@ PACKAGE = ROOT / "everturn"
 BOTTOM_UP = """
     errors names printable utf8 base64_text durations spelling markdown vendor_calls private_files logs settings sandbox
     user_modules records vendor_parts content_blocks models plans packing prices
-    carryover causes waiting sizes payloads cutting outcomes events storage state temporal_errors namespace history
+    carryover causes sizes payloads waiting cutting outcomes events storage state temporal_errors namespace history
     tools agent loading
     providers formats client devserver
     workflows testing activities worker exporting web cli
@@ -29,9 +29,7 @@ ORDER = BOTTOM_UP.split()
 FACES = ("__init__", "__main__")
 """They give everybody's names on, and nobody imports them."""
 
-EXCEPTIONS = {
-    ("state", "history"): "the transcript is part of the state until both are one fold",
-}
+EXCEPTIONS: dict[tuple[str, str], str] = {}
 """Imports of what comes later: the first of each pair of the second."""
 
 

@@ -14,6 +14,7 @@ from everturn import payloads
 from everturn.activities import planning
 from everturn.carryover import REMEMBERED_IDS, Asked, CarryOver, InRun, OpenReply, Packed, View, WorkerFacts
 from everturn.cutting import short_status, shortened
+from everturn.history.state_by_history import StateByHistory, next_life
 from everturn.history.steps import MessageSent, RunStarted
 from everturn.payloads import (
     Approve,
@@ -61,8 +62,9 @@ from everturn.sizes import (
     known_id,
     size_of,
 )
-from everturn.state import State, carry_over
-from everturn.workflows.progress import Progress
+from everturn.state import State
+from everturn.workflows import sent_messages
+from everturn.workflows.recent_messages import RecentMessages
 
 ZERO = "\x00"
 NAME = ZERO * MAX_NAME_CHARS
@@ -138,8 +140,7 @@ DELTAS: dict[str, list[Message]] = {
 
 @pytest.mark.parametrize("unseen", DELTAS.values(), ids=DELTAS)
 def test_a_model_request_fits(unseen: list[Message]) -> None:
-    progress = Progress(unseen=unseen, position=10**9, digest="0" * 32, view=View(trim_before=10**9))
-    delta, named = progress.delta()
+    delta, named = sent_messages.delta(unanswered(unseen))
     written = size_of(request(delta, named)), size_of(delta)
     assert written[0] < MAX_PAYLOAD_BYTES
     assert written[1] <= MAX_DELTA_BYTES
@@ -148,10 +149,18 @@ def test_a_model_request_fits(unseen: list[Message]) -> None:
 
 def test_a_model_request_that_names_all_its_results_fits() -> None:
     ids = frozenset(call_id(number) for number in range(MAX_CALLS))
-    delta, named = Progress(unseen=[results(MAX_CALLS, 2_100), message(MAX_INBOX_BYTES)], recorded=ids).delta()
+    state = unanswered([results(MAX_CALLS, 2_100), message(MAX_INBOX_BYTES)])
+    state.recorded = ids
+    delta, named = sent_messages.delta(state)
     assert len(named) == MAX_CALLS
     assert size_of(request(delta, named)) < MAX_PAYLOAD_BYTES
     assert delta[1].text == message(MAX_INBOX_BYTES).text
+
+
+def unanswered(unseen: list[Message]) -> State:
+    state = State(Start(agent=NAME, carry=CarryOver()))
+    state.unseen = unseen
+    return state
 
 
 def request(delta: Sequence[Message], named: Sequence[str]) -> ModelRequest:
@@ -295,19 +304,22 @@ def test_what_a_run_hands_to_the_next_fits() -> None:
 
 def test_what_a_conversation_is_revived_with_fits() -> None:
     """Whatever was said to it, and whatever its model said last."""
-    state = State(run_id=RUN_ID)
+    by_history = StateByHistory(run_id=RUN_ID)
     carry = handed(earlier=InRun(run_id=RUN_ID), length=0, message_ids=())
     at: Any = None
-    state.take(RunStarted(1, at, start(carry), previous_run_id=""))
+    by_history.take(RunStarted(1, at, start(carry), previous_run_id=""))
     for number in range(9):
-        state.take(MessageSent(2 + number, at, said(number)))
+        by_history.take(MessageSent(2 + number, at, said(number)))
+    by_history.take_in(0.0)
+    state = by_history.state
     state.last_text = full(MAX_REPLY_BYTES)
     state.facts = FACTS
-    state.message_ids |= dict.fromkeys(IDS)
+    for one in IDS:
+        state._message_ids[one] = None
     transcript = [message(20_000) for _ in range(19)]
-    made = carry_over(state, transcript, origin=InRun(run_id=RUN_ID, conversation_id=CONVERSATION_ID))
+    made = next_life(state, transcript, origin=InRun(run_id=RUN_ID, conversation_id=CONVERSATION_ID))
     assert len(made.unseen) == 19
-    assert len(made.inbox) == len(state.unasked) == 9
+    assert len(made.inbox) == len(state.inbox) == 9
     assert size_of(made.inbox) > MAX_INBOX_BYTES * 0.9
     largest = made.model_copy(update={"earlier": Packed(data="A" * MAX_PACKED_AT_START_BYTES)})
     assert size_of(start(largest, full(MAX_INPUT_BYTES))) < MAX_PAYLOAD_BYTES
@@ -332,10 +344,11 @@ def test_an_open_reply_is_measured_whole() -> None:
 @pytest.mark.parametrize("unseen", DELTAS.values(), ids=DELTAS)
 @pytest.mark.parametrize("with_output", [True, False])
 def test_an_outcome_fits(unseen: list[Message], room: int, *, with_output: bool) -> None:
-    progress = Progress(unseen=unseen, last_text=full(MAX_REPLY_BYTES))
-    progress.output = full(MAX_BESIDE_REPLY_BYTES) if with_output else None
-    text, output = progress.said(room)
-    tail = progress.tail([message(MAX_INPUT_BYTES)] * 20, room=room - size_of(text) - size_of(output))
+    state = unanswered(unseen)
+    state.last_text, state.inbox = full(MAX_REPLY_BYTES), [message(MAX_INPUT_BYTES)] * 20
+    state.output = full(MAX_BESIDE_REPLY_BYTES) if with_output else None
+    text, output = sent_messages.said(state, room)
+    tail = sent_messages.tail(state, room=room - size_of(text) - size_of(output))
     outcome = Outcome(
         status="cancelled",
         text=text,
@@ -377,8 +390,7 @@ def test_a_status_fits(count: int) -> None:
 
 @pytest.mark.parametrize("unseen", DELTAS.values(), ids=DELTAS)
 def test_a_page_fits(unseen: list[Message]) -> None:
-    progress = Progress(unseen=unseen)
-    page = progress.page(0, TranscriptPage().limit)
+    page = RecentMessages("").page(unseen, 0, TranscriptPage().limit)
     assert page
     assert size_of({"from": 10**9, "total": 10**9, "messages": page}) < MAX_PAYLOAD_BYTES
 

@@ -364,7 +364,7 @@ async def test_who_writes_to_a_conversation_that_is_over_takes_it_up_again_from_
             assert (done.returncode, done.stdout) == (0, f"sent: {conversation.id}{happened}\n")
             await conversation.outcome()
         said = [message.text for message in await conversation.transcript()]
-        started = (await conversation.state()).start
+        started = (await conversation.by_history()).state.start
         described = await client.temporal.get_workflow_handle(conversation.id).describe()
     assert said == ["One", "Answer 1.", "Two", "Answer 2."]
     assert (started.limits, started.tenant, await described.memo()) == (limits, "acme", {"tenant": "acme"})

@@ -39,14 +39,14 @@ async def test_a_revived_conversation_is_shown_to_the_model_as_it_was(client: Cl
     async with hosting(client, agent) as worker:
         conversation = await client.start(agent, "Read it all")
         assert (await conversation.outcome()).text == "Read."
-        before = (await conversation.state()).view
+        before = (await conversation.by_history()).state.view
         assert before is not None
         worker.prefixes.clear()
         asked = len(model.requests)
         await client.send(agent, "And?", id=conversation.id)
         assert await conversation.reply() == "Read."
         assert len(model.requests) == asked + 1, "it was shown whole, did not fit, and was summarised again"
-        assert (await conversation.state()).view == before
+        assert (await conversation.by_history()).state.view == before
 
 
 async def test_a_revived_conversation_keeps_the_model_that_somebody_chose(
@@ -92,7 +92,7 @@ async def test_a_revived_conversation_outlives_the_history_of_its_first_life(
 
 
 async def _brought_along(conversation: Conversation) -> bool:
-    return not isinstance((await conversation.state()).transcript.earlier, InRun)
+    return not isinstance((await conversation.by_history()).transcript.earlier, InRun)
 
 
 async def test_what_a_terminated_conversation_had_is_in_its_next_life(client: Client, scripted: Scripted) -> None:
@@ -123,7 +123,7 @@ async def _told_a_result(conversation: Conversation) -> bool:
             return True
         if isinstance(event, events.ApprovalRequested):
             break
-    return bool(cursor) and bool((await conversation.state()).transcript.results(["c1"]))
+    return bool(cursor) and bool((await conversation.by_history()).transcript.results(["c1"]))
 
 
 # ---------------------------------------------------------------- asked again

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from everturn.workflows.progress import MAX_REPAIRS
 from pydantic import BaseModel, field_validator
 
 from everturn import Client, Conversation, ToolContext, tool
@@ -24,7 +25,6 @@ from everturn.activities import lost_tries
 from everturn.errors import Stalled
 from everturn.testing import ScriptedModel, call, fail
 from everturn.tools.user_code import Threads
-from everturn.workflows.progress import MAX_REPAIRS
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
 from tests.support.transcripts import results_of

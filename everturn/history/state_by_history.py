@@ -1,0 +1,312 @@
+"""The state of a conversation, by the steps of its history: see state.py.
+
+A step counts once the conversation has taken it in; and in the order in which Temporal hands things to a workflow: what
+people sent first, then what its activities brought.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from everturn import names, waiting
+from everturn.carryover import CarryOver, InRun, OpenReply, Packed, planned
+from everturn.cutting import cut
+from everturn.history import steps
+from everturn.history.transcript import Transcript, filled, user_messages
+from everturn.packing import pack
+from everturn.payloads import Approve, Control, ModelReply, ModelRequest, Start
+from everturn.plans import PlannedCall, RefuseCall
+from everturn.records import Message, ToolCall, ToolResult, results_in
+from everturn.sizes import MAX_INBOX_BYTES, MAX_PACKED_AT_START_BYTES, MAX_UNSEEN_BYTES, size_of
+from everturn.state import State
+from everturn.waiting import PendingCall
+
+
+class StateByHistory:
+    """Give it every step of a run, from the first on; then those of the run that continues it."""
+
+    def __init__(self, *, run_id: str = "") -> None:
+        self.run_id = run_id
+        self.state = State(Start.model_construct(agent=""))
+        self.transcript = Transcript()
+        self.reply: ModelReply | None = None
+        """Of the turn at hand; None while it is awaited."""
+        self.finished: steps.RunClosed | None = None
+        self._calls: dict[str, tuple[ToolCall, PlannedCall]] = {}
+        """Those of the reply at hand."""
+        self._results: dict[str, ToolResult] = {}
+        self._recorded: set[str] = set()
+        """The calls whose results stand in events of their own."""
+        self._asked: dict[str, PendingCall] = {}
+        """What people were asked about them last."""
+        self._checked: dict[str, tuple[PendingCall, str]] = {}
+        """The calls whose decision, of that verdict, is checked by the agent's policy."""
+        self._sent: list[steps.MessageSent | steps.CommandSent] = []
+        """By signal, since the conversation was looked after last."""
+        self._brought: list[steps.Step] = []
+        """By activities and timers, likewise."""
+
+    def take(self, step: steps.Step) -> None:
+        self.transcript.take(step)
+        match step:
+            case steps.RunStarted(start=start):
+                self._begin(start)
+            case steps.MessageSent(accepted=False) | steps.CommandSent(accepted=False):
+                self._sent.append(step)
+            case steps.MessageSent() | steps.CommandSent():
+                self._take_sent(step)
+                self._settle()
+            case steps.WorkflowTaskCompleted(time=time):
+                self.take_in(time)
+            case steps.ToolCompleted(local=True):
+                self._take_brought(step)  # the conversation itself has written it down
+            case steps.TurnScheduled(request=request):
+                self._ask(request)
+            case steps.ToolScheduled(request=call):
+                self.state.pending.pop(call.call_id, None)
+            case steps.RunClosed():
+                self.take_in(0.0)
+                self._finish(step)
+            case _:
+                self._brought.append(step)
+
+    def take_in(self, time: float) -> None:
+        """The conversation is looked after, with all that has come by then. `time`: of its clock."""
+        sent, brought, self._sent, self._brought = self._sent, self._brought, [], []
+        early = [step for step in sent if not self._take_sent(step)]
+        for step in brought:
+            self._take_brought(step)
+        for step in early:
+            self._take_sent(step)
+        self._settle()
+        for pending in [*self.state.pending.values()]:
+            self._wait(pending.at(time))
+
+    def final_reply(self, step: steps.Step) -> str | None:
+        """The text of the final reply to all that was said, if this step is it; the conversation may not know of it
+        yet."""
+        match step:
+            case steps.TurnCompleted(request=request, reply=reply) if reply.final and not request.summarise:
+                waits = self._sent or self.state.inbox or self.state.cancelled or reply.output_problem
+                return None if waits else reply.message.text
+            case _:
+                return None
+
+    # ------------------------------------------------------------ one step after the other
+
+    def _begin(self, start: Start) -> None:
+        self.state, self.finished = State(start), None
+        left = (start.carry.open if start.carry else None) or OpenReply()
+        self._calls = {call.call_id: (call, RefuseCall(call_id=call.call_id, text="")) for call in left.calls}
+        self._calls |= left.planned
+        self._results = {one.call_id: one for one in left.results}
+        self._recorded, self._checked = set(self._results), {}
+        self.reply = None
+        self._asked = dict(self.state.pending)
+
+    def _ask(self, request: ModelRequest) -> None:
+        state = self.state
+        if not state.answering:
+            state.begin_answer()
+        delta = filled(request, self.transcript.results(request.named))
+        state.model = request.model or ""
+        state.begin_turn(messages=max(0, user_messages(delta) - user_messages(state.unseen)))
+        state.turn, state.position, state.digest, state.stall = request.turn, request.position, request.digest, None
+        if not request.summarise:
+            state.unseen = delta
+        state.pending.clear()
+        self.reply = None
+        if not request.summarise:
+            self._calls, self._results, self._checked = {}, {}, {}
+
+    def _take_brought(self, step: steps.Step) -> None:
+        match step:
+            case steps.TurnCompleted(request=request, reply=reply):
+                self._take_reply(request, reply)
+            case steps.TurnFailed():
+                self._take_failure(step)
+            case steps.PrefixExtended(digest=digest):
+                self.state.take_in_unseen(digest)
+            case steps.TranscriptKept(messages=messages):
+                self.state.take_earlier(messages)
+            case steps.ToolCompleted(result=result, outcome=outcome):
+                self._recorded.add(result.call_id)
+                if outcome is not None:
+                    self.state.spend(outcome.usage, outcome.cost_usd)
+                self._take_result(result)
+            case steps.ToolRunFailed(awaited=False):
+                self._take_loss(step)
+            case steps.Expired(call_id=call_id) if pending := self.state.pending.get(call_id):
+                expiry = pending.expiry
+                self._decide(pending, expiry.verdict if expiry else "deny")
+            case steps.DecisionChecked(check=check, refusal=refusal) if check.call.call_id in self._checked:
+                self._take_check(*self._checked.pop(check.call.call_id), check.decision.by, refusal)
+            case _:
+                pass
+
+    def _take_reply(self, request: ModelRequest, reply: ModelReply) -> None:
+        state = self.state
+        if request.summarise:
+            state.take_summary(reply)
+            return
+        state.take_reply(reply)
+        self.reply = reply
+        self._calls = planned(reply.message.tool_calls, reply.plan)
+        self._results, self._recorded, self._asked, self._checked = {}, set(), {}, {}
+        for call, plan in self._calls.values():
+            pending = waiting.before_run(call, plan)
+            if pending and not state.closing:
+                self._wait(pending)
+            elif pending or isinstance(plan, RefuseCall):
+                self._take_result(_unwritten(call))
+        if not reply.plan and (request.conclude or state.closing or (reply.final and not state.ask_for_repair())):
+            state.end_answer()
+
+    def _take_failure(self, failed: steps.TurnFailed) -> None:
+        if failed.awaited or failed.passing:
+            return
+        if self.state.closing:
+            self.state.abandoned = True
+        elif failed.fallback:
+            self.state.fall_back(failed.fallback)
+        else:
+            self.state.begin_fallbacks_anew()
+            self.state.stalls(failed.cause, failed.cure or None)
+
+    def _wait(self, pending: PendingCall) -> None:
+        self.state.pending[pending.call.call_id] = self._asked[pending.call.call_id] = pending
+
+    def _take_result(self, result: ToolResult) -> None:
+        """The model will be told once all calls of the reply have theirs."""
+        self.state.pending.pop(result.call_id, None)
+        if result.call_id not in self._calls or result.call_id in self._results:
+            return
+        self._results[result.call_id] = result
+        if self._results.keys() >= self._calls.keys():
+            self._close_reply()
+
+    def _close_reply(self) -> None:
+        """A call that has no result was cut short."""
+        results = tuple(self._results.get(call_id) or _unwritten(call) for call_id, (call, _) in self._calls.items())
+        if results:
+            self.state.take_results(results, recorded=self._recorded)
+        self._calls, self._results, self._checked = {}, {}, {}
+        self.state.pending.clear()
+
+    def _take_loss(self, lost: steps.ToolRunFailed) -> None:
+        call, plan = self._calls.get(lost.request.call_id, (None, None))
+        if call is None or plan is None:
+            return
+        if lost.stalled:
+            self.state.stalls(lost.cause, lost.cure or None)
+            return
+        again = waiting.after_run(call, plan, self._asked.get(call.call_id), kind=lost.kind, cause=lost.cause)
+        if again and not self.state.closing:
+            self._wait(again)
+        else:
+            self._take_result(_unwritten(call))
+
+    def _take_check(self, pending: PendingCall, verdict: str, by: str, refusal: str) -> None:
+        if refusal:
+            self._wait(pending.after_check(by=by, refusal=refusal))
+        elif verdict != "approve":
+            self._take_result(_unwritten(pending.call))
+
+    # ------------------------------------------------------------ what people send
+
+    def _take_sent(self, step: steps.MessageSent | steps.CommandSent) -> bool:
+        """False if it can't be taken as things stand."""
+        state = self.state
+        if isinstance(step, steps.MessageSent):
+            problem = state.message_problem(step.said, size_of(step.said))
+            if not problem:
+                state.receive(step.said.as_message(), step.said.message_id)
+            return not problem
+        if step.name in names.DECISIONS:
+            return self._take_decision(step.name, step.payload)
+        control = Control.model_validate(step.payload)
+        match step.name:
+            case names.PAUSE:
+                state.pause()
+            case names.RESUME:
+                if state.resume_problem(control):
+                    return False
+                state.resume(control)
+            case names.CANCEL_TURN:
+                if state.cancel_problem():
+                    return False
+                state.cancel(control)
+                self._close_reply()
+                state.end_answer()
+            case names.CLOSE:
+                state.close()
+                for pending in [*state.pending.values()]:
+                    self._decide(pending, "deny")
+            case _:
+                pass
+        return True
+
+    def _take_decision(self, verdict: str, payload: dict[str, Any]) -> bool:
+        approving, call_id = verdict == names.APPROVE, payload.get("call_id", "")
+        addressed = [one for one in self.state.pending.values() if one.addressed(call_id, approving=approving)]
+        if approving and self._expects_others(payload, addressed):
+            return False
+        for pending in addressed:
+            if pending.policy:
+                self.state.pending.pop(pending.call.call_id)
+                self._checked[pending.call.call_id] = (pending, verdict)
+            else:
+                self._decide(pending, verdict)
+        return bool(addressed)
+
+    def _expects_others(self, payload: dict[str, Any], addressed: Sequence[PendingCall]) -> bool:
+        """Whoever approves had other arguments before them."""
+        expected = Approve.model_validate(payload).expected
+        return expected is not None and any(expected != pending.call.arguments for pending in addressed)
+
+    def _decide(self, pending: PendingCall, verdict: str) -> None:
+        self.state.pending.pop(pending.call.call_id, None)
+        if verdict != "approve":
+            self._take_result(_unwritten(pending.call))
+
+    # ------------------------------------------------------------ what follows by itself
+
+    def _settle(self) -> None:
+        state = self.state
+        if state.inbox and not (state.answering or state.abandoned or state.ended):
+            state.begin_answer()
+
+    def _finish(self, finished: steps.RunClosed) -> None:
+        self.finished = finished
+        if finished.next_run_id:
+            return
+        state = self.state
+        if finished.outcome:  # which holds what was said and not answered
+            state.inbox = []
+        state.unseen = self.transcript.messages[state.position - self.transcript.base :]
+        state.end_answer()
+        state.stall, state.paused, state.ended = None, False, True
+
+
+def _unwritten(call: ToolCall) -> ToolResult:
+    """A result that stands in no event yet: that of a call which did not run."""
+    return ToolResult(call_id=call.call_id, name=call.name, content=())
+
+
+def next_life(state: State, transcript: Sequence[Message], *, origin: InRun) -> CarryOver:
+    """What a conversation begins with that goes on from here: a fork, or the next life of one that is over.
+
+    `transcript`: all of it, that of earlier runs too. `origin`: the run that it goes on from.
+    """
+    length, digest, unseen = state.position, state.digest, tuple(transcript[state.position :])
+    if size_of(unseen) + size_of(tuple(results_in(unseen))) > MAX_UNSEEN_BYTES:
+        length, digest, unseen = len(transcript), "", ()
+    packed = pack(transcript[:length])
+    fits = len(packed) <= MAX_PACKED_AT_START_BYTES
+    # Temporal deletes that run's history some day: its messages are copied into the new one's at once.
+    carry = state.carry_over(earlier=Packed(data=packed) if fits else origin, keep_by=0.0)
+    changes = {"origin": origin, "length": length, "digest": digest, "unseen": unseen, "told": (*results_in(unseen),)}
+    # It begins at rest.
+    changes["inbox"] = cut(state.inbox, MAX_INBOX_BYTES)
+    return carry.model_copy(update={**changes, "owed": False, "paused": False, "repairs": 0, "started_at": None})

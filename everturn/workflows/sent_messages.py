@@ -1,0 +1,46 @@
+"""What of the messages goes into a payload: as much as it takes, and nothing that the history holds elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pydantic import JsonValue
+
+from everturn.cutting import cut, shortened, without_content
+from everturn.records import Message, results_in
+from everturn.sizes import INLINE_BYTES, MAX_DELTA_BYTES, MAX_INBOX_BYTES, how_many_fit, larger, size_of
+from everturn.state import State
+
+
+def delta(state: State) -> tuple[tuple[Message, ...], tuple[str, ...]]:
+    """The messages since the last reply, and the ids of the calls whose results they leave out for their size."""
+    return _sent(state, state.unseen, room=MAX_DELTA_BYTES)
+
+
+def waiting_messages(state: State) -> int:
+    """How many messages of the inbox go into one model turn's payload: at least one, if there is any."""
+    return max(1, how_many_fit(state.inbox, MAX_INBOX_BYTES))
+
+
+def said(state: State, room: int) -> tuple[str, JsonValue]:
+    """The last reply's text and output, as an outcome of so many bytes can carry them."""
+    if size_of(state.last_text) + size_of(state.output) <= room:
+        return state.last_text, state.output
+    # An output that is cut is none, and its text is the same.
+    return shortened(state.last_text, max_bytes=room), None
+
+
+def tail(state: State, *, room: int) -> tuple[Message, ...]:
+    """What no model has seen, as an outcome can carry it beside its text and output: like a delta, but for what has no
+    room at all."""
+    sent, _ = _sent(state, [*state.unseen, *state.inbox], room=max(0, room))
+    return sent[: how_many_fit(sent, room)]
+
+
+def _sent(state: State, messages: Sequence[Message], *, room: int) -> tuple[tuple[Message, ...], tuple[str, ...]]:
+    named = tuple(
+        call_id
+        for call_id, result in results_in(messages).items()
+        if call_id in state.recorded and larger(result, INLINE_BYTES)
+    )
+    return cut(without_content(messages, named) if named else messages, room), named
