@@ -53,11 +53,6 @@ def unpriced(models: Iterable[Model]) -> list[str]:
     return [model.name for model in models if cost_usd(model, some) is None]
 
 
-def is_installed() -> bool:
-    """Whether there is a price list at all."""
-    return _price() is not None
-
-
 @cache
 def _price() -> Callable[[str, str, Usage], float | None] | None:
     try:

@@ -15,13 +15,12 @@ System messages are messages in Chat alone. Elsewhere they have a field of their
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from typing import Any
-from uuid import uuid4
 
 from everturn.formats.readers import read_anthropic, read_gemini, read_openai_chat, read_openai_responses
 from everturn.models import Model, ModelSettings
-from everturn.records import Message, Text, ToolCall, ToolResult, results_in
+from everturn.records import Message
 
 __all__ = [
     "from_anthropic",
@@ -34,9 +33,6 @@ __all__ = [
     "to_openai_chat",
     "to_openai_responses",
 ]
-
-_CUT = f"cut-{uuid4().hex}"
-"""Marks what is put in so that a protocol's encoder finds each call with a result, and is taken out again."""
 
 Json = dict[str, Any]
 
@@ -100,56 +96,11 @@ def _write(protocol: Any, field: str, messages: Iterable[Message], model: str | 
     given = tuple(messages)
     if not given:
         return []
-    paired = tuple(_paired(given))
     request = Request(
         model=model if isinstance(model, Model) else Model(model),
-        messages=paired,
+        messages=given,
         settings=ModelSettings(stream=False, cache=False),
+        as_given=True,
     )
     written: list[Json] = protocol.encode(request)[1][field]
-    return [item for item in map(_cut, written) if item is not None]
-
-
-def _paired(messages: Sequence[Message]) -> Iterator[Message]:
-    """The messages, with marked stand-ins: a call for each result that has none here, a result for each such call.
-
-    A user's message in front keeps an encoder from putting one in by itself.
-    """
-    called = {call.call_id for message in messages for call in message.tool_calls}
-    answered = results_in(messages)
-    if messages and messages[0].role not in {"user", "system"}:
-        yield Message.user(_CUT)
-    for message in messages:
-        missing = [result for result in message.tool_results if result.call_id not in called]
-        if missing:
-            calls = [
-                ToolCall(call_id=result.call_id, name=result.name or "tool", arguments={"cut": _CUT})
-                for result in missing
-            ]
-            yield Message(role="assistant", parts=tuple(calls))
-        yield message
-        open_calls = [call for call in message.tool_calls if call.call_id not in answered]
-        if open_calls:
-            results = [
-                ToolResult(call_id=call.call_id, name=call.name, content=(Text(text=_CUT),)) for call in open_calls
-            ]
-            yield Message(role="tool", parts=tuple(results))
-
-
-def _cut(item: Json) -> Json | None:
-    """The item without what is marked; None if nothing is left of it."""
-    if not _is_marked(item):
-        return item
-    for name in ("content", "parts", "tool_calls"):
-        pieces = item.get(name)
-        if isinstance(pieces, list) and (kept := [piece for piece in pieces if not _is_marked(piece)]):
-            return {**item, name: kept}
-    return None
-
-
-def _is_marked(value: Any) -> bool:
-    if isinstance(value, str):
-        return _CUT in value
-    if isinstance(value, dict):
-        return any(map(_is_marked, value.values()))
-    return isinstance(value, list) and any(map(_is_marked, value))
+    return written

@@ -67,6 +67,8 @@ class Request:
     """The JSON schema that the final reply's text is to have, if the provider can hold the model to it."""
     conclude: bool = False
     """Tools are shown, since the transcript speaks of them, but may not be called."""
+    as_given: bool = False
+    """The messages are pieces of a transcript: nothing is put in that would make them a whole one."""
     now: datetime | None = None
     """By the provider's clock; None if that is not known."""
 

@@ -26,6 +26,9 @@ from everturn.formats import (
     to_openai_chat,
     to_openai_responses,
 )
+from everturn.models import Model
+from everturn.providers import anthropic_messages, gemini, openai_chat, openai_responses
+from everturn.providers.base import Request
 from everturn.records import Document, Image, Message, Text, ToolCall, ToolResult
 from tests.providers.messages import assistant
 from tests.support.formats import FORMATS, Read, Write
@@ -122,6 +125,32 @@ FAILED = ToolResult(call_id="c1", name="weather", content=(Text(text="Error: no 
 )
 def test_a_message_alone_is_written_alone(write: Write, message: Message, written: list[dict[str, Any]]) -> None:
     assert write([message]) == written
+
+
+WHOLE: dict[Write, tuple[Any, str]] = {
+    to_openai_chat: (openai_chat, "openai-chat:any"),
+    to_openai_responses: (openai_responses, "openai:any"),
+    to_anthropic: (anthropic_messages, "anthropic:any"),
+    to_gemini: (gemini, "google:any"),
+}
+
+
+@every_format
+def test_nothing_is_made_up_for_what_is_not_there(read: Read, write: Write) -> None:
+    asked = assistant(PARIS, ROME)
+    pieces = [
+        asked,
+        Message.user("Never mind Rome"),
+        answer(SUN),
+        answer(ToolResult(call_id="c9", name="", content=())),
+    ]
+    protocol, model = WHOLE[write]
+    whole = Request(model=Model(model), messages=[Message.user("?"), asked])
+    assert "this call has no result" in json.dumps(protocol.encode(whole)[1])  # which is remembered for its messages
+    written = json.dumps(write(pieces))
+    assert "no result" not in written
+    assert (written.count("sun"), written.count("Never mind Rome")) == (1, 1)
+    assert [result.text for message in read(json.loads(written)) for result in message.tool_results] == ["sun", ""]
 
 
 @every_format

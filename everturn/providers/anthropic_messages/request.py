@@ -15,6 +15,7 @@ from everturn.providers.anthropic_messages.options import mark_cached, options, 
 from everturn.providers.base import NO_RESULT, UNPARSED, Request, placeholder
 from everturn.providers.json_values import a_dict, a_str
 from everturn.providers.media import PDF, PICTURES, UNREADABLE, decoded, is_picture, is_textual, medium_of, takes
+from everturn.providers.pairing import Pairing
 from everturn.records import Document, Image, Message, Opaque, Part, ServerToolUse, Text, Thinking, ToolCall, ToolResult
 
 PATH: Final = "/v1/messages"
@@ -71,6 +72,7 @@ def _turns(request: Request) -> tuple[list[_Turn], bool]:
         for message in request.messages
         for result in message.tool_results
     }
+    pairing = Pairing(request)
     pairs, waiting = _server_pairs(request)
     turns: list[_Turn] = []
     for message in request.messages:
@@ -80,11 +82,11 @@ def _turns(request: Request) -> tuple[list[_Turn], bool]:
             while blocks and a_str(blocks[-1].get("type")) in _THOUGHTS:
                 blocks.pop()  # of a reply that was cut off, or empty: a thought that nothing follows is refused
             _add(turns, "assistant", blocks)
-            _add(turns, "user", _results(message.tool_calls, results))
-        elif message.role == "user":
+        _add(turns, "user", _results(pairing.after(message), results))
+        if message.role == "user":
             content = list(_content(message.parts, own=own))
             _add(turns, "user", content or ([] if message.tool_results else [_text(NOTHING)]))
-    if not turns or turns[0][0] == "assistant":
+    if not request.as_given and (not turns or turns[0][0] == "assistant"):
         turns.insert(0, ("user", [_text(NOTHING)]))
     return turns, waiting
 

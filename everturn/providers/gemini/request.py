@@ -25,6 +25,7 @@ from everturn.providers.efforts import nearest_effort
 from everturn.providers.gemini.calls import wire_name
 from everturn.providers.gemini.reply import BESIDE
 from everturn.providers.media import GEMINI, PICTURES, in_words, medium_of, takes
+from everturn.providers.pairing import Pairing
 from everturn.records import (
     Document,
     Image,
@@ -36,7 +37,6 @@ from everturn.records import (
     Thinking,
     ToolCall,
     ToolResult,
-    results_in,
 )
 from everturn.tools.builtin import CodeExecution, ServerTool, WebSearch
 
@@ -203,7 +203,7 @@ def _merged(body: Json, extra: Mapping[str, Any]) -> Json:
 
 
 def _contents(request: Request) -> list[Json]:
-    results = results_in(request.messages)
+    pairing = Pairing(request)
     told = (message for message in request.messages if message.provider == request.model.provider)
     ours = {result.call_id: result.extra for message in told for result in message.tool_results}
     is_3 = _is_3(request)
@@ -216,12 +216,14 @@ def _contents(request: Request) -> list[Json]:
             parts = list(_model_parts(message, own=own))
             parts = _signed(parts) if is_3 else parts
             if not parts:
-                continue  # a content without parts is refused
-            if contents and contents[-1]["role"] == "model":
+                pass  # a content without parts is refused
+            elif contents and contents[-1]["role"] == "model":
                 contents[-1]["parts"] += parts  # a call has to come right after a user's content
             else:
                 contents.append({"role": "model", "parts": parts})
-            contents += _results(message.tool_calls, results, ours, is_3=is_3)
+        contents += _results(pairing.after(message), pairing.results, ours, is_3=is_3)
+    if request.as_given:
+        return contents
     if not contents or contents[0]["role"] == "model":
         contents.insert(0, {"role": "user", "parts": [_NOTHING]})
     return contents

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from everturn.providers.base import NO_RESULT, UNPARSED, Memo
+from everturn.providers.base import NO_RESULT, UNPARSED, Memo, Request
 from everturn.providers.catalog import Dialect
 from everturn.providers.json_values import a_dict, write
 from everturn.providers.media import OFFICE, PDF, PICTURES, SOUNDS, file_name, in_words, medium_of, takes, url_of
 from everturn.providers.openai_chat.media import IMAGES, is_sound, named, pictures
+from everturn.providers.pairing import Pairing
 from everturn.records import Document, Image, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 
 NOT_OURS = "Error: nobody here runs this tool."
@@ -42,18 +43,10 @@ _TURNS: Memo[_Turn] = Memo()
 _USERS: Memo[Encoded] = Memo()
 
 
-def encode_messages(
-    messages: Sequence[Message], *, instructions: str, dialect: Dialect, provider: str, now: datetime | None = None
-) -> list[Encoded]:
-    """The messages. Each result goes after its call; a call without one gets NO_RESULT. `now`: by the provider's
-    clock, for what it forgets some day."""
-    results = {
-        part.call_id: part
-        for message in messages
-        if message.role == "tool"
-        for part in message.parts
-        if isinstance(part, ToolResult)
-    }
+def encode_messages(request: Request, *, instructions: str, dialect: Dialect) -> list[Encoded]:
+    """The request's messages. Each result goes after its call; a call without one gets NO_RESULT."""
+    messages, provider, pairing = request.messages, request.model.provider, Pairing(request)
+    results, variant = pairing.results, f"{provider} as given" if pairing.as_given else provider
     leading = next((index for index, message in enumerate(messages) if message.role != "system"), len(messages))
     # Many servers take no more than one system message, and that one first.
     system = "\n\n".join(filter(None, [instructions, *(message.text for message in messages[:leading])]))
@@ -61,13 +54,13 @@ def encode_messages(
     for message in messages[leading:]:
         match message.role:
             case "assistant":
-                kept = _TURNS.get(message, provider)
+                kept = _TURNS.get(message, variant)
                 if kept is None or any(results.get(call_id) is not result for call_id, result in kept.results):
-                    kept = _turn(message, results, dialect=dialect, provider=provider, now=now)
+                    kept = _turn(message, pairing, dialect=dialect, provider=provider, now=request.now)
                     # Pictures are written anew each time: keeping them would keep every one twice.
                     # And a sound is named only as long as it lives.
                     if kept.encoded[-1]["role"] != "user" and not kept.encoded[0].keys() & {"audio", "images"}:
-                        _TURNS.put(message, provider, kept)
+                        _TURNS.put(message, variant, kept)
                 encoded += kept.encoded
             case "user":
                 user = _USERS.get(message, provider)
@@ -79,29 +72,38 @@ def encode_messages(
                     encoded.append(user)
             case "system":
                 encoded.append({"role": "system", "content": message.text})
-            case "tool":
-                pass  # each result goes after its call
+            case "tool":  # each result goes after its call
+                encoded += _answers(pairing.after(message), results, dialect)
+                encoded += _pictures_of(pairing.after(message), results, dialect)
     return encoded if dialect.user_after_tool else list(_bridged(encoded))
 
 
-def _turn(
-    message: Message, results: Mapping[str, ToolResult], *, dialect: Dialect, provider: str, now: datetime | None
-) -> _Turn:
+def _turn(message: Message, pairing: Pairing, *, dialect: Dialect, provider: str, now: datetime | None) -> _Turn:
     """The assistant's message, the results of its calls in their order, and the pictures in these results."""
-    calls = message.tool_calls
-    answered = tuple((call.call_id, results.get(call.call_id)) for call in calls)
+    calls, results = pairing.after(message), pairing.results
     encoded = [_assistant(message, dialect=dialect, own=message.provider == provider, now=now)]
-    for call, (_, result) in zip(calls, answered, strict=True):
-        content = _result_text(result, dialect) if result else NO_RESULT
-        encoded.append({"role": "tool", "tool_call_id": _wire_id(call, dialect), "content": content})
+    encoded += _answers(calls, results, dialect)
     if message.provider == provider:
         for custom in _customs(message):
             encoded.append({"role": "tool", "tool_call_id": str(custom["id"]), "content": NOT_OURS})
-    for call, (_, result) in zip(calls, answered, strict=True):
+    encoded += _pictures_of(calls, results, dialect)
+    return _Turn(tuple((call.call_id, results.get(call.call_id)) for call in message.tool_calls), encoded)
+
+
+def _answers(calls: Iterable[ToolCall], results: Mapping[str, ToolResult], dialect: Dialect) -> Iterator[Encoded]:
+    for call in calls:
+        result = results.get(call.call_id)
+        content = _result_text(result, dialect) if result else NO_RESULT
+        yield {"role": "tool", "tool_call_id": _wire_id(call, dialect), "content": content}
+
+
+def _pictures_of(calls: Iterable[ToolCall], results: Mapping[str, ToolResult], dialect: Dialect) -> Iterator[Encoded]:
+    """What no tool's message may hold."""
+    for call in calls:
+        result = results.get(call.call_id)
         if result and (shown := _shown_apart(result, dialect)):
             label = Text(text=f"From the result of {call.name} ({_wire_id(call, dialect)}):")
-            encoded.append({"role": "user", "content": _content((label, *shown), dialect)})
-    return _Turn(answered, encoded)
+            yield {"role": "user", "content": _content((label, *shown), dialect)}
 
 
 def _assistant(message: Message, *, dialect: Dialect, own: bool, now: datetime | None) -> Encoded:

@@ -33,13 +33,7 @@ def encode(request: Request) -> tuple[str, dict[str, Any]]:
         instructions = f"{instructions}\n\n{_in_words(request)}".strip()
     body: dict[str, Any] = {
         "model": request.model.model,
-        "messages": encode_messages(
-            request.messages,
-            instructions=instructions,
-            dialect=dialect,
-            provider=request.model.provider,
-            now=request.now,
-        ),
+        "messages": encode_messages(request, instructions=instructions, dialect=dialect),
     }
     body |= _tools(request, dialect)
     if output:

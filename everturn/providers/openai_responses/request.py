@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from everturn.errors import RequestRefused
@@ -18,8 +18,9 @@ from everturn.providers.efforts import nearest_effort
 from everturn.providers.media import OFFICE, PICTURES, TEXTS, file_name, in_words, is_picture, medium_of, takes, url_of
 from everturn.providers.openai_responses.items import Item, others_items, own_items
 from everturn.providers.openai_responses.tools import choice, includes, tools
+from everturn.providers.pairing import Pairing
 from everturn.providers.schema_strict import fits_strict
-from everturn.records import Document, Image, Message, Opaque, Part, Text, ToolCall, ToolResult, results_in
+from everturn.records import Document, Image, Message, Opaque, Part, Text, ToolCall, ToolResult
 
 PATH = "/responses"
 
@@ -40,7 +41,7 @@ def encode(request: Request) -> tuple[str, dict[str, Any]]:
             body["instructions"] = request.instructions
         else:
             body["input"].append({"role": "system", "content": request.instructions})
-    body["input"] += _input(request.messages, provider=provider, stored=stored)
+    body["input"] += _input(request, stored=stored)
     reasons = not _NO_REASONING.match(request.model.model)
     if include := ["reasoning.encrypted_content"] * reasons + includes(request):
         body["include"] = include
@@ -92,25 +93,31 @@ def _merged(body: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
     return body
 
 
-def _input(messages: Sequence[Message], *, provider: str, stored: bool) -> Iterator[Item]:
-    results = results_in(messages)
+def _input(request: Request, *, stored: bool) -> Iterator[Item]:
+    messages, provider, pairing = request.messages, request.model.provider, Pairing(request)
     ours = {result.call_id for message in messages if message.provider == provider for result in message.tool_results}
-    wire_ids = _wire_ids(messages, provider)
+    wire_ids = _wire_ids(messages, provider, pairing)
     for message in messages:
         match message.role:
             case "assistant":
                 items, own = _assistant(message, wire_ids, provider=provider, stored=stored)
                 yield from items
                 # Right after their calls: some servers look no further.
-                for call in message.tool_calls:
-                    result, told = results.get(call.call_id), call.call_id in ours
-                    yield _output(call, result, wire_id=wire_ids[call.call_id], own=own, told=told)
+                yield from _outputs(pairing.after(message), pairing, wire_ids, ours, own=own)
             case "user":
                 yield {"role": "user", "content": _user_content(message.parts, own=message.provider == provider)}
             case "system":
                 yield {"role": "system", "content": message.text}
-            case "tool":
-                pass  # each result goes after its call
+            case "tool":  # each result goes after its call
+                yield from _outputs(pairing.after(message), pairing, wire_ids, ours, own=False)
+
+
+def _outputs(
+    calls: Iterable[ToolCall], pairing: Pairing, wire_ids: Mapping[str, str], ours: Container[str], *, own: bool
+) -> Iterator[Item]:
+    for call in calls:
+        result, told = pairing.results.get(call.call_id), call.call_id in ours
+        yield _output(call, result, wire_id=wire_ids[call.call_id], own=own, told=told)
 
 
 def _assistant(
@@ -143,14 +150,14 @@ def _is_elsewhere(item: Item) -> bool:
     return item.get("type") == "reasoning" and not (item.get("encrypted_content") or item.get("content"))
 
 
-def _wire_ids(messages: Sequence[Message], provider: str) -> dict[str, str]:
+def _wire_ids(messages: Sequence[Message], provider: str, pairing: Pairing) -> dict[str, str]:
     """For each call_id the id on the wire. Calls and results are paired by it alone, so that no two may share one;
     what a message's id is never changes as the conversation goes on."""
     ids: dict[str, str] = {}
     used: set[str] = set()
     for message in messages:
-        own = message.provider == provider
-        for call in message.tool_calls:
+        own = message.provider == provider and message.role == "assistant"
+        for call in message.tool_calls or pairing.after(message):
             given = (call.provider_id if own else None) or call.call_id
             if given in used:
                 given = call.call_id
