@@ -221,3 +221,20 @@ async def test_an_output_that_is_larger_than_its_text_is_refused_to_the_model(
         outcome = await client.run(agent, "Go")
     assert outcome.output == {"x": "a" * 300_000}
     assert "has 900,008 bytes as JSON; the limit is 400,000" in json.dumps(model.requests[1]["messages"][-1])
+
+
+async def test_a_call_with_very_long_arguments_waits_and_is_decided(client: Client, scripted: Scripted) -> None:
+    """To show them all, each letter written out, takes longer than the two seconds that a workflow task may take."""
+
+    @tool(needs_approval=True)
+    def save(text: str) -> str:
+        return f"{len(text)} saved"
+
+    agent = agent_on(scripted([call("save", {"text": "\u202e" * 480_000}, id="c1"), "Done."]), tools=[save])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Go")
+        await waiting(conversation)
+        await conversation.approve("c1")
+        assert await conversation.reply() == "Done."
+    assert [result.text for result in results_of(await conversation.transcript())] == ["480000 saved"]
+    assert await largest_payload(client, conversation) < TWO_MIB
