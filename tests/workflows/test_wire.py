@@ -58,6 +58,7 @@ async def test_the_temporal_cli_starts_a_conversation_and_releases_its_calls(
         await waiting(conversation)
         status = await temporal(server, "workflow", "query", "--workflow-id", order, "--type", "status")
         assert '"awaiting_approval"' in status
+        assert '"reason":"needs_approval"' in "".join(status.split())
         await temporal(
             server, "workflow", "signal", "--workflow-id", order, "--name", "approve", "--input", '{"call_id":"*"}'
         )
