@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from typing import ParamSpec, TypeVar
 
 from temporalio.api.errordetails.v1 import WorkflowNotReadyFailure
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from everturn.errors import ConversationError, Ended, EverturnError, NotFound, Unreachable
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+RECONNECT_SECONDS = 0.5
 
 WORKER_TIMEOUT_SECONDS = 10.0
 """How long a decision or a status query waits for a worker to take it."""
@@ -33,6 +40,17 @@ _USED_UP = "total number of distinct updates"
 def passes(error: RPCError) -> bool:
     """Whether the same call may succeed later: the server is away, coming back, or has too much to do."""
     return error.status in _PASSING
+
+
+async def outlasting(ask: Callable[P, Awaitable[R]], *args: P.args, **options: P.kwargs) -> R:
+    """What the server answers, for who waits anyway: while it is away, it is asked again."""
+    while True:
+        try:
+            return await ask(*args, **options)
+        except RPCError as error:
+            if not passes(error):
+                raise
+        await asyncio.sleep(RECONNECT_SECONDS)
 
 
 def run_closed_first(error: RPCError) -> bool:

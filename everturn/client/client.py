@@ -225,12 +225,19 @@ class Client:
         model: str | None = None,
         limits: Limits | None = None,
     ) -> Outcome:
-        """Starts a conversation and waits for its outcome. Raises Stalled if a person has to help first; the
-        conversation stays, and its id is in the message."""
+        """Starts a conversation and waits for its outcome. Raises Stalled if a person has to help first, and
+        Unreachable if the server is away when the waiting begins; the conversation stays, and its id is in the
+        message."""
         conversation = await self.start(agent, message, id=id, model=model, limits=limits)
-        with suppress(Ended):  # outcome() says how
-            await conversation.reply()
-        return await conversation.outcome()
+        try:
+            with suppress(Ended):  # outcome() says how
+                await conversation.reply()
+            return await conversation.outcome()
+        except Unreachable as error:
+            raise Unreachable(
+                f"Conversation {conversation.id!r} has begun, and goes on by itself. {error.message}",
+                cure=f"Wait for it with client.conversation({conversation.id!r}).outcome().",
+            ) from error
 
     def conversation(self, id: str) -> Conversation:  # noqa: A002 - the contract's name
         """A handle on a conversation, which need not exist yet."""

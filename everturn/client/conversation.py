@@ -331,7 +331,7 @@ class Conversation:
                         continue
                     next_run, alike = step.next_run_id, 0
                     if not next_run and (past or step.outcome is None):
-                        next_run, alike = await reset_of(self._temporal, self.id, run)
+                        next_run, alike = await temporal_errors.outlasting(reset_of, self._temporal, self.id, run)
                     yield run, replace(step, next_run_id=next_run, alike=alike)
             run = next_run
 

@@ -58,9 +58,7 @@ from everturn.payloads import (
 )
 from everturn.records import Outcome, Record, ToolResult
 from everturn.storage.unreadable import strict
-from everturn.temporal_errors import passes
-
-RECONNECT_SECONDS = 0.5
+from everturn.temporal_errors import RECONNECT_SECONDS, passes
 
 TRANSIENT = (EventType.EVENT_TYPE_WORKFLOW_TASK_SCHEDULED, EventType.EVENT_TYPE_WORKFLOW_TASK_STARTED)
 

@@ -263,6 +263,50 @@ async def test_a_connection_that_breaks_is_followed_anew(
     assert broken == []
 
 
+async def test_who_waits_outlives_a_server_that_is_away_at_the_end(
+    client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether an end without an outcome is a reset has to be asked."""
+    away = [RPCStatusCode.UNAVAILABLE, RPCStatusCode.UNKNOWN]
+    describe = WorkflowHandle.describe
+
+    async def breaking(self: Any, **options: Any) -> Any:
+        if away and terminated.is_set():
+            raise RPCError("tcp connect error", away.pop(), b"")
+        return await describe(self, **options)
+
+    agent, terminated = agent_on(scripted([call("refund", {"cents": 5}), "Done."]), tools=[refund]), asyncio.Event()
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Refund")
+        await waiting(conversation)
+        outcome = asyncio.create_task(conversation.outcome())
+        monkeypatch.setattr(WorkflowHandle, "describe", breaking)
+        async for _ in conversation.events(deltas=False):
+            break  # the outcome is waited for by now
+        terminated.set()
+        await client.temporal.get_workflow_handle(conversation.id).terminate("by hand")
+        with pytest.raises(Ended, match="terminated"):
+            await outcome
+    assert away == []
+
+
+async def test_a_run_whose_server_goes_away_says_which_conversation_goes_on(
+    client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(*_: Any, **__: Any) -> Any:
+        raise RPCError("tcp connect error", RPCStatusCode.UNAVAILABLE, b"")
+
+    agent = agent_on(scripted(["Hello."]))
+    async with hosting(client, agent):
+        with monkeypatch.context() as patched:
+            patched.setattr(WorkflowHandle, "describe", away)
+            with pytest.raises(
+                Unreachable, match=f"Conversation '{client.task_queue}' has begun, and goes on by itself"
+            ):
+                await client.run(agent, "Hi", id=client.task_queue)
+        assert (await client.conversation(client.task_queue).outcome()).text == "Hello."
+
+
 @pytest.mark.parametrize(
     ("status", "message", "expected"),
     [
