@@ -68,7 +68,7 @@ class State:
         self.unseen: list[Message] = list(carry.unseen)
         """The messages after the prefix, which the model is asked with next: results, and messages that were taken."""
         self.recorded: frozenset[str] = frozenset()
-        """Calls whose results stand in their tool activities' own events."""
+        """Calls whose results are in their tool activities' own events."""
         self._handed = frozenset(results_in(carry.unseen))
         """Calls whose results the run before handed over."""
         self.inbox: list[Message] = list(carry.inbox)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from everturn.errors import InvalidTool
-
-if TYPE_CHECKING:
-    from everturn.tools.tool import Tool
 
 Kinds = type[Exception] | tuple[type[Exception], ...]
 """As `except` takes them."""
@@ -18,21 +15,21 @@ def kinds_of(given: Any) -> Any:
     return tuple(given) if isinstance(given, list | tuple) else (given,)
 
 
-def check_retry(made: Tool) -> None:
+def check_retry(name: str, retry: tuple[type[Exception], ...], *, effect: str, runs_on: str) -> None:
     """Raises InvalidTool."""
-    wrong = [one for one in made.retry if not (isinstance(one, type) and issubclass(one, Exception))]
+    wrong = [one for one in retry if not (isinstance(one, type) and issubclass(one, Exception))]
     if wrong:
         raise InvalidTool(
-            f"Tool {made.name!r} has retry={made.retry!r}.",
+            f"Tool {name!r} has retry={retry!r}.",
             cure="Write exception types, such as retry=(ConnectionError, TimeoutError).",
         )
-    if made.retry and made.effect == "once":
+    if retry and effect == "once":
         raise InvalidTool(
-            f"Tool {made.name!r} has retry={made.retry!r} and effect='once', which is never run again by itself.",
+            f"Tool {name!r} has retry={retry!r} and effect='once', which is never run again by itself.",
             cure="Leave retry= out, or say effect='idempotent' if running it twice does no harm.",
         )
-    if made.retry and made.runs_on == "client":
+    if retry and runs_on == "client":
         raise InvalidTool(
-            f"Tool {made.name!r} has retry={made.retry!r}, and no worker runs it.",
+            f"Tool {name!r} has retry={retry!r}, and no worker runs it.",
             cure="Leave retry= out: whoever answers its calls tries again.",
         )

@@ -149,7 +149,7 @@ class Tool(Generic[P, R]):
                 cure=f"A local tool has effect='read' and a timeout of {LONGEST_LOCAL} at the most.",
             )
         _check_approval(self)
-        check_retry(self)
+        check_retry(self.name, self.retry, effect=self.effect, runs_on=self.runs_on)
         if self.function is not None:  # so that help() and inspect see the function
             vars(self)["__wrapped__"] = self.function
             for attribute in ("__name__", "__qualname__", "__doc__"):

@@ -3,37 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
-import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from datetime import timedelta
-from queue import Empty, SimpleQueue
-from types import FrameType
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING, Any, Final
 
 from everturn import logs
 from everturn.errors import InvalidSetting, Unreachable
 from everturn.settings import Settings
+from everturn.worker import shutdown
 
 if TYPE_CHECKING:
     from everturn.client.client import Client
 
-GRACE_SECONDS = 10.0
-"""Beyond its drain, for a process to end by itself."""
-
 _RECONNECT_SECONDS: Final = 0.5
 _REMIND_SECONDS: Final = 30.0
-_DRAINING_SECONDS: Final = 10.0
-"""Between two log lines that say how much time is left."""
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
     """`asyncio.run`, on uvloop if it is installed: a tenth less CPU for each turn (extra `everturn[fast]`). What it
-    waits for afterwards, such as a thread that reads from a disk that is gone, is given GRACE_SECONDS."""
+    waits for afterwards, such as a thread that reads from a disk that is gone, is given shutdown.GRACE_SECONDS."""
     loops: Callable[[], asyncio.AbstractEventLoop] | None = None
     with suppress(ImportError):
         from uvloop import new_event_loop as loops
@@ -43,84 +33,10 @@ def run(main: Coroutine[Any, Any, None]) -> None:
             runner.run(main)
             status = 0
         finally:
-            timer = threading.Timer(GRACE_SECONDS, end_process, [status])
+            timer = threading.Timer(shutdown.GRACE_SECONDS, shutdown.end_process, [status])
             timer.daemon = True
             timer.start()
             at_the_end.callback(timer.cancel)
-
-
-@contextmanager
-def drained(*, within: timedelta) -> Iterator[None]:
-    """Once SIGINT or SIGTERM comes, the process has so long to leave the block, and the log says how much of that is
-    left. After that and GRACE_SECONDS it ends all the same: a tool that blocks the event loop would keep it from ever
-    draining. A second signal ends it at once. To be entered in the main thread, once the other handlers of these
-    signals are set."""
-    end = _End(within.total_seconds())
-    inner = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        end.asked(signal.Signals(number))
-        if callable(before := inner[signal.Signals(number)]):
-            before(number, frame)
-
-    for number in inner:
-        signal.signal(number, handle)
-    try:
-        yield
-    finally:
-        end.left()
-
-
-class _End:
-    """Sees to it in a thread of its own: the event loop may be blocked."""
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._begun = False
-        self._news: SimpleQueue[signal.Signals | None] = SimpleQueue()  # what a signal handler may put into
-        """The second signal; or None, once the block is left."""
-        self._log = logs.get_logger("everturn.worker")
-
-    def asked(self, number: signal.Signals) -> None:
-        if self._begun:
-            self._news.put(number)
-        else:
-            self._begun = True
-            threading.Thread(target=self._wait, name="everturn-end", daemon=True).start()
-
-    def left(self) -> None:
-        self._news.put(None)
-
-    def _wait(self) -> None:
-        ends = time.monotonic() + self._seconds
-        try:
-            while (left := ends - time.monotonic()) > 0:
-                effect = "What runs may finish; a second Ctrl-C or SIGTERM ends it at once."
-                self._log.info("worker.draining", seconds=round(left, 1), effect=effect)
-                with suppress(Empty):
-                    return self._end_at_once(self._news.get(timeout=min(left, _DRAINING_SECONDS)))
-            self._end_at_once(self._news.get(timeout=GRACE_SECONDS))
-        except Empty:
-            seconds, cure = round(self._seconds + GRACE_SECONDS, 1), "A tool blocks the event loop, or never ends."
-            self._log.error("worker.stuck", seconds=seconds, cure=cure)
-            end_process(1)
-
-    def _end_at_once(self, second: signal.Signals | None) -> None:
-        if second is not None:
-            effect = "Other workers take over what it had in hand."
-            self._log.warning("worker.ended_at_once", signal=second.name, effect=effect)
-            end_process(128 + second)
-
-
-def end_process(status: int) -> NoReturn:
-    """Ends it with this exit status, once everything is closed.
-
-    Not sys.exit, which waits for threads: a tool that hangs would keep its process from ever ending.
-    """
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):
-            stream.flush()
-    os._exit(status)
 
 
 async def serve(settings: Settings) -> None:

@@ -38,7 +38,7 @@ from everturn.tools.read_result import read_result_tool
 from everturn.tools.user_code import Threads
 from everturn.worker.deployment import Deployment, of_settings, options
 from everturn.worker.metrics import Metrics
-from everturn.worker.process import drained
+from everturn.worker.shutdown import drained
 from everturn.workflows import ConversationWorkflow
 from everturn.workflows.eager_dispatch import EagerDispatch
 

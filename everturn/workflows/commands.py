@@ -47,7 +47,7 @@ class Commands:
 
     @property
     def may_move(self) -> bool:
-        """Whether another run can go on with what stands here."""
+        """Whether another run can go on with what is here."""
         return not self.state.closing and not self.handlers.lost
 
     def answering(self, turn: asyncio.Task[str | None]) -> None:

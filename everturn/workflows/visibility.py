@@ -1,4 +1,4 @@
-"""Shows the state of a conversation to people: current details for the Web UI, search attributes for the fleet."""
+"""Shows the state of a conversation to people: current details for the Web UI, search attributes for lists."""
 
 from __future__ import annotations
 

@@ -471,9 +471,9 @@ BLOCKED = """
 import asyncio, sys, time
 from datetime import timedelta
 from everturn import Agent, Client, Worker, tool
-from everturn.worker import process
+from everturn.worker import shutdown
 
-process.GRACE_SECONDS = 0.5
+shutdown.GRACE_SECONDS = 0.5
 
 @tool
 async def block() -> None:
