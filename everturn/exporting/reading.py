@@ -14,6 +14,7 @@ from everturn.client import listing
 from everturn.client.client import Client
 from everturn.history import steps
 from everturn.history.reader import read_steps
+from everturn.history.state_by_history import StateByHistory
 from everturn.payloads import ModelRequest
 from everturn.records import Message, Outcome, Stop, Usage
 
@@ -113,14 +114,18 @@ async def _runs(client: Client, conversation_id: str) -> list[str]:
 
 
 class _Reader:
-    """A fold over the steps of all runs, beside the one that makes the transcript."""
+    """When things came about, beside what the conversation has come to."""
 
     def __init__(self, exported: Exported) -> None:
         self._it = exported
         self._started: dict[int, datetime] = {}
+        self._by_history = StateByHistory()
 
     def take(self, step: steps.Step) -> None:
-        it = self._it
+        it, by_history = self._it, self._by_history
+        by_history.take(step)
+        it.agent, it.outcome = by_history.state.start.agent, by_history.outcome
+        it.model = by_history.state.model or by_history.state.asked_model or it.model
         match step:
             case steps.RunStarted(start=start):
                 carry = start.carry or CarryOver()
@@ -128,9 +133,6 @@ class _Reader:
                 it.facts = {at: facts for at, facts in it.facts.items() if at < carry.length}
                 it.turns = [turn for turn in it.turns if turn.turn <= carry.turn]
                 it.started_at = it.started_at if carry.length and it.started_at else step.at
-                it.agent, it.outcome = start.agent, None
-                carried = carry.facts.model if carry.facts else ""
-                it.model = carry.model or start.model or carried or it.model
             case steps.TurnScheduled(request=request):
                 self._started[request.turn] = step.at
                 self._take_delta(request, step.at)
@@ -143,8 +145,6 @@ class _Reader:
             case steps.ToolCompleted(result=result):
                 started = it.calls.get(result.call_id)
                 it.calls[result.call_id] = CallTimes(started.started_at if started else step.at, step.at)
-            case steps.RunClosed(next_run_id="", outcome=outcome):
-                it.outcome = outcome
             case _:
                 pass
 
@@ -154,15 +154,14 @@ class _Reader:
 
     def _take_turn(self, step: steps.TurnCompleted) -> None:
         it, request, reply = self._it, step.request, step.reply
-        if request.model or reply.facts:
-            it.model = request.model or (reply.facts.model if reply.facts else it.model)
+        model = request.model or (reply.facts.model if reply.facts else it.model)
         if not request.summarise or reply.message.parts:
             it.facts[request.position + len(request.delta)] = MessageFacts(request.turn, step.at)
         it.turns.append(
             TurnFacts(
                 turn=request.turn,
                 kind="summary" if request.summarise else "reply",
-                model=it.model,
+                model=model,
                 started_at=self._started.get(request.turn, step.at),
                 finished_at=step.at,
                 stop=reply.stopped,

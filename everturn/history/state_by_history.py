@@ -17,7 +17,7 @@ from everturn.history.transcript import Transcript, filled, user_messages
 from everturn.packing import pack
 from everturn.payloads import Approve, Control, ModelReply, ModelRequest, Start
 from everturn.plans import PlannedCall, RefuseCall
-from everturn.records import Message, ToolCall, ToolResult, results_in
+from everturn.records import Message, Outcome, ToolCall, ToolResult, results_in
 from everturn.sizes import MAX_INBOX_BYTES, MAX_PACKED_AT_START_BYTES, MAX_UNSEEN_BYTES, size_of
 from everturn.state import State
 from everturn.waiting import PendingCall
@@ -82,6 +82,16 @@ class StateByHistory:
         self._settle()
         for pending in [*self.state.pending.values()]:
             self._wait(pending.at(time))
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """None while it goes on, and if it ended without one."""
+        return self.finished.outcome if self.finished else None
+
+    @property
+    def open_calls(self) -> list[tuple[ToolCall, PlannedCall]]:
+        """The calls of the reply at hand that have no result yet, with their plans."""
+        return [planned for call_id, planned in self._calls.items() if call_id not in self._results]
 
     def final_reply(self, step: steps.Step) -> str | None:
         """The text of the final reply to all that was said, if this step is it; the conversation may not know of it

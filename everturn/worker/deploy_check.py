@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from everturn import names
 from everturn.agent import Agent, with_sub_agents
-from everturn.carryover import planned
 from everturn.client.client import Client
 from everturn.errors import EverturnError
-from everturn.history import reader, steps
+from everturn.history import reader
+from everturn.history.state_by_history import StateByHistory
 from everturn.plans import PlannedCall, RunTool
 from everturn.records import ToolCall
 from everturn.tools.schema import InvalidArguments
@@ -22,30 +22,6 @@ class Conflict:
 
     conversation: str
     problem: str
-
-
-@dataclass
-class _Plan:
-    """What a conversation was planned with: its agent, and the calls that have no result yet."""
-
-    agent: str = ""
-    calls: dict[str, tuple[ToolCall, PlannedCall]] | None = None
-
-    def take(self, step: steps.Step) -> None:
-        match step:
-            case steps.RunStarted(start=start):
-                self.agent = start.agent
-                self.calls = start.carry.open.planned if start.carry and start.carry.open else None
-            case steps.TurnCompleted(reply=reply):
-                self.calls = planned(reply.message.tool_calls, reply.plan)
-            case steps.ToolCompleted(result=result):
-                (self.calls or {}).pop(result.call_id, None)
-            case steps.CommandSent(name=names.DENY | names.ANSWER, payload=payload):
-                (self.calls or {}).pop(str(payload.get("call_id")), None)
-            case steps.TurnScheduled() | steps.CommandSent(name=names.CANCEL_TURN):
-                self.calls = None
-            case _:
-                pass
 
 
 async def conflicts(client: Client, agents: Sequence[Agent]) -> AsyncIterator[Conflict]:
@@ -62,21 +38,22 @@ async def conflicts(client: Client, agents: Sequence[Agent]) -> AsyncIterator[Co
         try:
             recorded = await client.temporal.get_workflow_handle(execution.id, run_id=execution.run_id).fetch_history()
             await replay_history(recorded, data_converter=client.temporal.data_converter)
-            plan = _Plan()
+            by_history = StateByHistory()
             async for step in reader.read_steps(client.temporal, execution.id, run_id=execution.run_id):
-                plan.take(step)
+                by_history.take(step)
         except EverturnError as error:
             yield Conflict(execution.id, f"diverges: {error.where}" if isinstance(error, Diverged) else error.message)
             continue
-        for problem in _problems(plan, by_name):
+        for problem in _problems(by_history, by_name):
             yield Conflict(execution.id, problem)
 
 
-def _problems(plan: _Plan, agents: Mapping[str, Agent]) -> list[str]:
-    agent = agents.get(plan.agent)
+def _problems(by_history: StateByHistory, agents: Mapping[str, Agent]) -> list[str]:
+    name = by_history.state.start.agent
+    agent = agents.get(name)
     if agent is None:
-        return [f"its agent {plan.agent!r} is not hosted; these are: {', '.join(sorted(agents)) or 'none'}"]
-    problems = [_problem(agent, call, planned) for call, planned in (plan.calls or {}).values()]
+        return [f"its agent {name!r} is not hosted; these are: {', '.join(sorted(agents)) or 'none'}"]
+    problems = [_problem(agent, call, planned) for call, planned in by_history.open_calls]
     return [problem for problem in problems if problem]
 
 
