@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 from hypothesis import settings
 
-from everturn import Client, Conversation
+from everturn import Client
 from everturn.devserver import DevServer
 from everturn.testing import ScriptedModel
 
@@ -61,10 +61,10 @@ async def client(server: DevServer) -> AsyncIterator[Client]:
 def _remember_what_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
     start = Client._start
 
-    async def remembering(self: Client, *args: Any, **options: Any) -> Conversation:
-        conversation = await start(self, *args, **options)
-        started.setdefault(self.task_queue, []).append(conversation.id)
-        return conversation
+    async def remembering(self: Client, *args: Any, **options: Any) -> str:
+        conversation_id = await start(self, *args, **options)
+        started.setdefault(self.task_queue, []).append(conversation_id)
+        return conversation_id
 
     monkeypatch.setattr(Client, "_start", remembering)
 

@@ -7,63 +7,37 @@ import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 from typing import Any, Self
 from uuid import uuid4
 
 import temporalio.client
-from temporalio.common import (
-    SearchAttributeKey,
-    SearchAttributePair,
-    TypedSearchAttributes,
-    WorkflowIDConflictPolicy,
-    WorkflowIDReusePolicy,
-)
 from temporalio.converter import ExternalStorage
-from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from everturn import durations, names, temporal_errors
+from everturn import durations, names
 from everturn.agent import Agent
-from everturn.carryover import InRun
 from everturn.client import interpreter_exit, listing
+from everturn.client.connection import ClientConnection
 from everturn.client.conversation import Conversation
 from everturn.client.listing import ListedConversation
 from everturn.client.messages import MessageLike, start_payload, user_message
 from everturn.errors import (
-    AlreadyStarted,
     ConversationError,
     Ended,
     InvalidAgent,
     InvalidSetting,
-    NotFound,
-    Refused,
     Unreachable,
 )
-from everturn.history.state_by_history import next_life
-from everturn.history.transcript import read_transcript
-from everturn.markdown import code, first_line, inline
 from everturn.models import Limits, Model, check_provider
-from everturn.namespace import Namespace
-from everturn.payloads import Start
 from everturn.records import Outcome
 from everturn.settings import Settings, connect_options
-from everturn.sizes import MAX_ID_BYTES, id_problem, keyword, known_id
 from everturn.spelling import known_options, options_of
 from everturn.storage.data_converter import configured, stored
 from everturn.utf8 import check_utf8, mend
 
-TASK_TIMEOUT = timedelta(seconds=5)
-"""What a worker that is killed in a workflow task costs. Temporal's own default is 10 s."""
 
-MAX_LISTED_TOOLS = 40
-
-MAX_NAME_SHOWN = 200
-"""Characters of a name. Temporal takes 20,000 bytes of such details."""
-
-
-class Client:
+class Client(ClientConnection):
     """Make one with `await Client.connect()`. It may be shared by any number of tasks."""
 
     @known_options("Client", InvalidSetting)
@@ -75,11 +49,9 @@ class Client:
                 f"Client was given {temporal!r}, which is no connection.", cure="Write await Client.connect(...)."
             )
         interpreter_exit.runtime_is_used()
-        self.temporal = temporal
-        self.task_queue = task_queue
+        super().__init__(temporal, task_queue=task_queue)
         self.by = by or _whoever_runs_this()
         """Who decides, in approvals and denials."""
-        self.namespace = Namespace(temporal)
 
     @classmethod
     @known_options("Client.connect", InvalidSetting, also=lambda: options_of(temporalio.client.Client.connect))
@@ -147,7 +119,7 @@ class Client:
             tenant=tenant,
             stream=stream,
         )
-        return await self._start(start, id or f"{start.agent}-{uuid4().hex[:12]}", agent)
+        return self.conversation(await self._start(start, id or f"{start.agent}-{uuid4().hex[:12]}", agent))
 
     @known_options("Client.send", InvalidSetting)
     async def send(
@@ -163,57 +135,12 @@ class Client:
         """Delivers a message to the conversation `id`: starts it if there is none, and revives it with its
         transcript, model and limits if it is done. With a `message_id`, it is safe to repeat. `stream`: as in
         `start`, from now on; None leaves it as it is."""
-        conversation = self.conversation(id)
-        await self._deliver(
-            conversation, message, agent=agent, keep_open=keep_open, message_id=message_id, stream=stream
+        conversation, said = self.conversation(id), user_message(message)
+        anew = start_payload(
+            said, agent=_name(agent), message_id=message_id, keep_open=_seconds(keep_open), stream=bool(stream)
         )
+        await conversation._deliver(said, anew=anew, agent=agent, message_id=message_id, stream=stream)
         return conversation
-
-    async def _deliver(
-        self,
-        conversation: Conversation,
-        message: MessageLike,
-        *,
-        agent: Agent | str | None = None,
-        keep_open: timedelta | None = None,
-        message_id: str | None = None,
-        stream: bool | None = None,
-    ) -> bool:
-        """As `send`; whether the message took up again what was over. Without an agent that is for the one that it
-        had, as long as it was kept open, and NotFound is raised where there is no conversation."""
-        said = user_message(message)
-        begin = partial(start_payload, said, message_id=message_id, keep_open=_seconds(keep_open), stream=bool(stream))
-        anew = None if agent is None else begin(agent=_name(agent))
-        while True:
-            try:
-                await conversation.send(said, message_id=message_id, stream=stream)
-            except Ended:
-                before = await conversation.by_history()
-                state = before.state
-                if message_id is not None and known_id(message_id) in state.message_ids:
-                    return False
-                with temporal_errors.explained(self.temporal, conversation.id):
-                    transcript = await read_transcript(self.temporal, conversation.id, before.transcript)
-                carry = next_life(state, transcript, origin=InRun(run_id=before.run_id))
-                if await conversation.latest_run() != before.run_id:
-                    continue  # somebody else was quicker: the transcript has become longer
-                kept = {name: getattr(state.start, name) for name in ("model", "limits", "tenant")}
-                if stream is None:
-                    kept["stream"] = state.start.stream
-                if anew is None:
-                    kept["keep_open"] = state.start.keep_open
-                start = (anew or begin(agent=state.start.agent)).model_copy(update={**kept, "carry": carry})
-            except NotFound:
-                if anew is None:
-                    raise
-                start = anew
-            else:
-                return False
-            try:
-                await self._start(start, conversation.id, agent or start.agent)
-            except AlreadyStarted:
-                continue  # somebody else was quicker: it runs now, and takes the message
-            return start.carry is not None
 
     @known_options("Client.run", InvalidSetting)
     async def run(
@@ -276,82 +203,6 @@ class Client:
                     cure="`everturn doctor --fix` registers everturn's search attributes.",
                 ) from error
             raise self.unreachable(error) from error
-
-    # ------------------------------------------------------------ underneath
-
-    async def indexed(self) -> bool:
-        """Whether the namespace has all of everturn's search attributes; without an answer, none are written."""
-        return await self.namespace.indexed()
-
-    def unreachable(self, error: RPCError) -> Unreachable:
-        return temporal_errors.unreachable(self.temporal, error)
-
-    async def _start(
-        self, start: Start, conversation_id: str, agent: Agent | str = "", *, new: bool = False
-    ) -> Conversation:
-        """`new`: there must be no conversation of this id, not even one that is over."""
-        if problem := id_problem(conversation_id):
-            raise Refused(problem, cure=f"Take one of 1 to {MAX_ID_BYTES:,} bytes.")
-        message = start.as_message().text
-        reuse = WorkflowIDReusePolicy.REJECT_DUPLICATE if new else WorkflowIDReusePolicy.ALLOW_DUPLICATE
-        check_utf8("id", conversation_id)
-        try:
-            await self.temporal.start_workflow(
-                names.CONVERSATION,
-                start,
-                id=conversation_id,
-                task_queue=self.task_queue,
-                task_timeout=TASK_TIMEOUT,
-                id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
-                id_reuse_policy=reuse,
-                search_attributes=_first_attributes(start, agent) if await self.indexed() else None,
-                static_summary=first_line(message or _origin(start) or start.agent),
-                static_details=_details(start, agent),
-                memo={"tenant": start.tenant} if start.tenant else None,
-            )
-        except WorkflowAlreadyStartedError:
-            raise AlreadyStarted(
-                f"There is a conversation {conversation_id!r} already."
-                if new
-                else f"Conversation {conversation_id!r} runs already.",
-                cure="Send to it with client.send(), or take another id.",
-            ) from None
-        except RPCError as error:
-            raise self.unreachable(error) from error
-        return self.conversation(conversation_id)
-
-
-def _origin(start: Start) -> str:
-    """What a fork is one of; empty for what is none."""
-    carry = start.carry
-    if carry is None or carry.origin is None or start.message:
-        return ""
-    return f"fork of {carry.origin.conversation_id} at turn {carry.turn}"
-
-
-def _first_attributes(start: Start, agent: Agent | str) -> TypedSearchAttributes:
-    first = {names.EVERTURN_STATUS: "running", names.EVERTURN_AGENT: start.agent}
-    if model := _expected_model(start, agent):
-        first[names.EVERTURN_MODEL] = model
-    return TypedSearchAttributes(
-        [SearchAttributePair(SearchAttributeKey.for_keyword(name), keyword(value)) for name, value in first.items()]
-    )
-
-
-def _expected_model(start: Start, agent: Agent | str) -> str:
-    """The one that will be asked; empty if only the worker knows it."""
-    return start.model or (agent.model.name if isinstance(agent, Agent) else "")
-
-
-def _details(start: Start, agent: Agent | str) -> str:
-    """Markdown for the Web UI."""
-    model = _expected_model(start, agent)
-    facts = [f"Agent **{inline(start.agent[:MAX_NAME_SHOWN])}**"]
-    facts += [f"model **{inline(model[:MAX_NAME_SHOWN])}**"] if model else []
-    facts += [f"for **{inline(start.tenant[:MAX_NAME_SHOWN])}**"] if start.tenant else []
-    tools = agent.tools if isinstance(agent, Agent) else ()
-    listed = [f"- {code(tool.name)}{', after an approval' if tool.needs_approval is True else ''}" for tool in tools]
-    return "\n\n".join([", ".join(facts), *(["Tools:\n\n" + "\n".join(listed[:MAX_LISTED_TOOLS])] if listed else [])])
 
 
 def _seconds(keep_open: timedelta | None) -> float | None:

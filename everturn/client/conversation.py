@@ -4,40 +4,38 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractContextManager, aclosing
-from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 from pydantic import JsonValue
 from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionStatus
-from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import names, temporal_errors
+from everturn.agent import Agent
+from everturn.carryover import InRun
 from everturn.client import listing, updates
-from everturn.client.messages import MessageLike, check_room, message_payload
+from everturn.client.connection import ClientConnection
+from everturn.client.messages import MessageLike, check_room, message_payload, start_payload, user_message
+from everturn.client.runs import Runs
 from everturn.client.streaming import LiveActivities, interleaved
 from everturn.client.tools import call_tool, run_tools
 from everturn.content_blocks import says_error
-from everturn.errors import Ended, Stalled, Unreachable
+from everturn.errors import AlreadyStarted, Ended, NotFound, Stalled, Unreachable
 from everturn.events import Event
 from everturn.history.event_reader import EventReader
 from everturn.history.fork import start_of_fork
-from everturn.history.reader import first_step, read_steps
-from everturn.history.resets import reset_of
-from everturn.history.state_by_history import StateByHistory
+from everturn.history.reader import read_steps
+from everturn.history.state_by_history import StateByHistory, next_life
 from everturn.history.steps import RunClosed, Step, ToolRunFailed, TurnFailed
 from everturn.history.transcript import read_transcript
 from everturn.logs import get_logger
 from everturn.models import Model, check_provider
-from everturn.payloads import Status, WaitingCall
+from everturn.payloads import Start, Status, WaitingCall
 from everturn.records import Message, Outcome, ResultPart, ToolCall, ToolResult
 from everturn.sizes import LONG_MESSAGE_BYTES, check_input, known_id, size_of
 from everturn.state import Stall
 from everturn.tools.results import parts_of_blocks
-
-if TYPE_CHECKING:
-    from everturn.client.client import Client
 
 _log = get_logger("everturn.conversation")
 
@@ -45,10 +43,11 @@ _log = get_logger("everturn.conversation")
 class Conversation:
     """One conversation, by its id. Any process may have any number of handles on the same one."""
 
-    def __init__(self, client: Client, conversation_id: str) -> None:
+    def __init__(self, client: ClientConnection, conversation_id: str) -> None:
         self.id = conversation_id
         self._client = client
         self._temporal = client.temporal
+        self._runs = Runs(client.temporal, conversation_id)
         self._sent: set[str] = set()
         """What was sent from here. The server may have it and not show it yet: reply() waits until it does."""
 
@@ -68,7 +67,7 @@ class Conversation:
         transcript, agent, model, limits and `keep_open`: whether it was is the result.
         """
         if revive:
-            return await self._client._deliver(self, message, message_id=message_id, stream=stream)
+            return await self._deliver(message, message_id=message_id, stream=stream)
         message_id = uuid4().hex if message_id is None else message_id
         payload = message_payload(message, message_id=message_id, stream=stream)
         if size_of(payload) > LONG_MESSAGE_BYTES:
@@ -78,6 +77,51 @@ class Conversation:
         self._sent.add(known_id(message_id))
         return False
 
+    async def _deliver(
+        self,
+        message: MessageLike,
+        *,
+        anew: Start | None = None,
+        agent: Agent | str = "",
+        message_id: str | None = None,
+        stream: bool | None = None,
+    ) -> bool:
+        """As `Client.send`; whether the message took up again what was over. `anew`: how it is started if there is no
+        conversation; without that, it is for the agent that it had, as long as it was kept open, and NotFound is
+        raised."""
+        said = user_message(message)
+        while True:
+            try:
+                await self.send(said, message_id=message_id, stream=stream)
+            except Ended:
+                before = await self.by_history()
+                state = before.state
+                if message_id is not None and known_id(message_id) in state.message_ids:
+                    return False
+                with self._explained():
+                    transcript = await read_transcript(self._temporal, self.id, before.transcript)
+                carry = next_life(state, transcript, origin=InRun(run_id=before.run_id))
+                if await self.latest_run() != before.run_id:
+                    continue  # somebody else was quicker: the transcript has become longer
+                kept = {name: getattr(state.start, name) for name in ("model", "limits", "tenant")}
+                if stream is None:
+                    kept["stream"] = state.start.stream
+                if anew is None:
+                    kept["keep_open"] = state.start.keep_open
+                start = anew or start_payload(said, agent=state.start.agent, message_id=message_id, stream=bool(stream))
+                start = start.model_copy(update={**kept, "carry": carry})
+            except NotFound:
+                if anew is None:
+                    raise
+                start = anew
+            else:
+                return False
+            try:
+                await self._client._start(start, self.id, agent or start.agent)
+            except AlreadyStarted:
+                continue  # somebody else was quicker: it runs now, and takes the message
+            return start.carry is not None
+
     async def reply(self) -> str:
         """The text of the final reply to all that was said so far; waits for it.
 
@@ -86,7 +130,7 @@ class Conversation:
         """
         described = await self._describe()
         by_history = StateByHistory()
-        async for run, step in self._follow_runs(described.run_id):
+        async for run, step in self._runs.follow(described.run_id):
             final = by_history.final_reply(step)
             by_history.take(step)
             self._warn_of(step)
@@ -111,7 +155,7 @@ class Conversation:
     async def outcome(self) -> Outcome:
         """How the conversation ended; waits for the end, through stalls and approvals."""
         last: Step | None = None
-        async for _, last in self._follow_runs((await self._describe()).run_id):
+        async for _, last in self._runs.follow((await self._describe()).run_id):
             self._warn_of(last)
         return self._outcome(last if isinstance(last, RunClosed) else None)
 
@@ -169,7 +213,7 @@ class Conversation:
         while a tool runs.
         """
         reader, cursor = EventReader(since), since or ""
-        steps = self._follow_revivals(reader.run_id) if since else self._follow_all()
+        steps = self._runs.follow_revivals(reader.run_id) if since else self._runs.follow_all()
         async with aclosing(interleaved(steps, LiveActivities(self._temporal, self.id) if deltas else None)) as told:
             async for run, step, live in told:
                 for event in live:
@@ -202,7 +246,8 @@ class Conversation:
         described = await self._describe()
         with self._explained():
             start = await start_of_fork(self._temporal, self.id, described.run_id, turn=at_turn)
-        return await self._client._start(start, id or f"{self.id}-turn-{at_turn}-{uuid4().hex[:8]}", new=True)
+        name = id or f"{self.id}-turn-{at_turn}-{uuid4().hex[:8]}"
+        return Conversation(self._client, await self._client._start(start, name, new=True))
 
     # ------------------------------------------------------------ deciding
 
@@ -295,78 +340,8 @@ class Conversation:
     def _explained(self, what: str = "request") -> AbstractContextManager[None]:
         return temporal_errors.explained(self._temporal, self.id, what)
 
-    async def _runs(self) -> list[str]:
-        """The runs that the conversation is made of, oldest first, as far back as the namespace still has them.
-
-        From the latest one back: one that an operator reset still says that another followed it.
-        """
-        described = await self._describe()
-        run, first = described.run_id, described.raw_description.workflow_execution_info.first_run_id
-        runs: list[str] = []
-        with self._explained():
-            while run:
-                try:
-                    started = await first_step(self._temporal, self.id, run)
-                except RPCError as error:
-                    if runs and error.status is RPCStatusCode.NOT_FOUND:
-                        break  # its retention is over: what is left begins with the run after it
-                    raise
-                runs.insert(0, run)
-                run = started.previous_run_id if started and run != first else ""
-        return runs
-
     async def latest_run(self) -> str:
         return (await self._describe()).run_id
-
-    async def _follow_runs(self, run_id: str, *, past: bool = False) -> AsyncIterator[tuple[str, Step]]:
-        """Each step with its run's id, from this run on through every one that the conversation continues as, resets
-        included; `past`: also those of a run that had come to its end."""
-        run = run_id
-        while run:
-            next_run = ""
-            with self._explained():
-                async for step in read_steps(self._temporal, self.id, run_id=run, follow=True):
-                    if not isinstance(step, RunClosed):
-                        yield run, step
-                        continue
-                    next_run, alike = step.next_run_id, 0
-                    if not next_run and (past or step.outcome is None):
-                        next_run, alike = await temporal_errors.outlasting(reset_of, self._temporal, self.id, run)
-                    yield run, replace(step, next_run_id=next_run, alike=alike)
-            run = next_run
-
-    async def _follow_all(self) -> AsyncIterator[tuple[str, Step]]:
-        """As `_follow_runs`, from the conversation's beginning, or from the last time that it was revived."""
-        runs = await self._runs()
-        with self._explained():
-            for run in runs[:-1]:
-                async for step in read_steps(self._temporal, self.id, run_id=run):
-                    yield run, step
-        async for run, step in self._follow_runs(runs[-1]):
-            yield run, step
-
-    async def _follow_revivals(self, run_id: str) -> AsyncIterator[tuple[str, Step]]:
-        """As `_follow_runs`; and if the conversation is over and was revived by then, on through that."""
-        run, first = run_id, run_id
-        while first:
-            async for run, step in self._follow_runs(first, past=True):
-                yield run, step
-            first = await self._revival_of(run)
-
-    async def _revival_of(self, last_run: str) -> str:
-        """The first run of what revived the conversation that ended with that run; empty if nothing did."""
-        run = ""
-        while True:
-            with self._explained():
-                described = await self._temporal.get_workflow_handle(self.id, run_id=run or None).describe()
-                first = described.raw_description.workflow_execution_info.first_run_id
-                started = await first_step(self._temporal, self.id, first) if last_run != described.run_id else None
-            origin = started.start.carry.origin if started and started.start.carry else None
-            if origin is None or origin.conversation_id:
-                return ""  # it is the latest; or what came later was started anew, or forked, under this id
-            if origin.run_id == last_run:
-                return first
-            run = origin.run_id
 
     async def by_history(self) -> StateByHistory:
         """What it has come to, by the history of its latest run."""

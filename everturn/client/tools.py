@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
+
+from pydantic import JsonValue
 
 from everturn.cutting import Notice, bounded
 from everturn.errors import Ended, InvalidTool, Refused, Unreachable
-from everturn.events import AnswerRequested
+from everturn.events import AnswerRequested, Event
 from everturn.models import MAX_RESULT_CHARS
 from everturn.payloads import Status, WaitingCall
 from everturn.records import ResultPart, Text, ToolCall, ToolResult
 from everturn.sizes import MAX_INPUT_BYTES, MAX_INPUT_PARTS
 from everturn.tools.results import safe_error_text
 from everturn.tools.tool import Tool, ToolContext, tool
-
-if TYPE_CHECKING:
-    from everturn.client.conversation import Conversation
 
 MAX_ANSWER_BYTES = MAX_INPUT_BYTES - 20_000
 """The rest is for what an answer has beside its parts."""
@@ -31,8 +30,22 @@ TRIES = 3
 """Of an answer that is refused though its call waits."""
 
 
+class Waits(Protocol):
+    """A conversation, as far as its calls and their answers go."""
+
+    id: str
+
+    async def status(self) -> Status: ...
+    async def reply(self) -> str: ...
+    async def cursor(self) -> str: ...
+    def events(self, since: str | None = None, *, deltas: bool = True) -> AsyncIterator[Event]: ...
+    async def answer(
+        self, call_id: str, content: JsonValue = None, *, parts: Iterable[ResultPart] = (), is_error: bool = False
+    ) -> tuple[str, ...]: ...
+
+
 async def call_tool(
-    conversation: Conversation, call: ToolCall | WaitingCall, function: Callable[..., Any]
+    conversation: Waits, call: ToolCall | WaitingCall, function: Callable[..., Any]
 ) -> ToolResult | None:
     """See `Conversation.call_tool`."""
     made = as_tool(function)
@@ -71,7 +84,7 @@ def _in_one(content: tuple[ResultPart, ...]) -> tuple[ResultPart, ...]:
     return (Text(text=texts + left_out), *others[:MAX_SHOWN])
 
 
-async def _answered(conversation: Conversation, result: ToolResult) -> bool:
+async def _answered(conversation: Waits, result: ToolResult) -> bool:
     """Answers the call; False if somebody else did, or nobody wants it any more. The tool has run: its result is not
     thrown away because no worker takes it just now."""
     refused = 0
@@ -96,7 +109,7 @@ async def _answered(conversation: Conversation, result: ToolResult) -> bool:
             await asyncio.sleep(RETRY_SECONDS)
 
 
-async def _status(conversation: Conversation) -> Status:
+async def _status(conversation: Waits) -> Status:
     while True:
         try:
             return await conversation.status()
@@ -104,7 +117,7 @@ async def _status(conversation: Conversation) -> Status:
             await asyncio.sleep(RETRY_SECONDS)
 
 
-async def run_tools(conversation: Conversation, functions: Iterable[Callable[..., Any]]) -> str:
+async def run_tools(conversation: Waits, functions: Iterable[Callable[..., Any]]) -> str:
     """See `Conversation.run_tools`."""
     tools = {made.name: made for made in map(as_tool, functions)}
     reply = asyncio.create_task(conversation.reply())
@@ -122,7 +135,7 @@ async def run_tools(conversation: Conversation, functions: Iterable[Callable[...
         await asyncio.gather(reply, serving, return_exceptions=True)
 
 
-async def _serve(conversation: Conversation, tools: dict[str, Tool]) -> None:
+async def _serve(conversation: Waits, tools: dict[str, Tool]) -> None:
     """Runs every call that waits for an answer, once, until the conversation is over."""
     begun: set[str] = set()
     async with asyncio.TaskGroup() as running:
@@ -133,7 +146,7 @@ async def _serve(conversation: Conversation, tools: dict[str, Tool]) -> None:
                 running.create_task(call_tool(conversation, call, made))
 
 
-async def _waiting_calls(conversation: Conversation) -> AsyncIterator[ToolCall | WaitingCall]:
+async def _waiting_calls(conversation: Waits) -> AsyncIterator[ToolCall | WaitingCall]:
     """Those that wait now, and then those to come; a call may be among both."""
     now = await conversation.cursor()
     for waiting in (await _status(conversation)).waiting:

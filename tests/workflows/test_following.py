@@ -347,7 +347,7 @@ async def test_of_two_who_revive_a_conversation_neither_loses_what_the_other_sai
     async with hosting(client, agent):
         conversation = await client.start(agent, "One")
         await conversation.outcome()
-        folded = Conversation.state
+        folded = Conversation.by_history
 
         async def slowly(self: Conversation) -> Any:
             made = await folded(self)
@@ -359,7 +359,7 @@ async def test_of_two_who_revive_a_conversation_neither_loses_what_the_other_sai
             return made
 
         monkeypatch_done = asyncio.Event()
-        monkeypatch.setattr(Conversation, "state", slowly)
+        monkeypatch.setattr(Conversation, "by_history", slowly)
         await client.send(agent, "Three", id=conversation.id)
         assert await conversation.reply() == "Answer 3."
         said = [message.text for message in await conversation.transcript()]

@@ -1,0 +1,116 @@
+"""What a client and its handles have in common: the connection, who uses it, and how a conversation is started."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import temporalio.client
+from temporalio.common import (
+    SearchAttributeKey,
+    SearchAttributePair,
+    TypedSearchAttributes,
+    WorkflowIDConflictPolicy,
+    WorkflowIDReusePolicy,
+)
+from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.service import RPCError
+
+from everturn import names, temporal_errors
+from everturn.agent import Agent
+from everturn.errors import AlreadyStarted, Refused, Unreachable
+from everturn.markdown import code, first_line, inline
+from everturn.namespace import Namespace
+from everturn.payloads import Start
+from everturn.sizes import MAX_ID_BYTES, id_problem, keyword
+from everturn.utf8 import check_utf8
+
+TASK_TIMEOUT = timedelta(seconds=5)
+"""What a worker that is killed in a workflow task costs. Temporal's own default is 10 s."""
+
+MAX_LISTED_TOOLS = 40
+
+MAX_NAME_SHOWN = 200
+"""Characters of a name. Temporal takes 20,000 bytes of such details."""
+
+
+class ClientConnection:
+    """Temporal's client, with what everturn has to know beside it."""
+
+    by: str
+
+    def __init__(self, temporal: temporalio.client.Client, *, task_queue: str) -> None:
+        self.temporal = temporal
+        self.task_queue = task_queue
+        self.namespace = Namespace(temporal)
+
+    async def indexed(self) -> bool:
+        """Whether the namespace has all of everturn's search attributes; without an answer, none are written."""
+        return await self.namespace.indexed()
+
+    def unreachable(self, error: RPCError) -> Unreachable:
+        return temporal_errors.unreachable(self.temporal, error)
+
+    async def _start(self, start: Start, conversation_id: str, agent: Agent | str = "", *, new: bool = False) -> str:
+        """Returns the id. `new`: there must be no conversation of this id, not even one that is over."""
+        if problem := id_problem(conversation_id):
+            raise Refused(problem, cure=f"Take one of 1 to {MAX_ID_BYTES:,} bytes.")
+        message = start.as_message().text
+        reuse = WorkflowIDReusePolicy.REJECT_DUPLICATE if new else WorkflowIDReusePolicy.ALLOW_DUPLICATE
+        check_utf8("id", conversation_id)
+        try:
+            await self.temporal.start_workflow(
+                names.CONVERSATION,
+                start,
+                id=conversation_id,
+                task_queue=self.task_queue,
+                task_timeout=TASK_TIMEOUT,
+                id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+                id_reuse_policy=reuse,
+                search_attributes=_first_attributes(start, agent) if await self.indexed() else None,
+                static_summary=first_line(message or _origin(start) or start.agent),
+                static_details=_details(start, agent),
+                memo={"tenant": start.tenant} if start.tenant else None,
+            )
+        except WorkflowAlreadyStartedError:
+            raise AlreadyStarted(
+                f"There is a conversation {conversation_id!r} already."
+                if new
+                else f"Conversation {conversation_id!r} runs already.",
+                cure="Send to it with client.send(), or take another id.",
+            ) from None
+        except RPCError as error:
+            raise self.unreachable(error) from error
+        return conversation_id
+
+
+def _origin(start: Start) -> str:
+    """What a fork is one of; empty for what is none."""
+    carry = start.carry
+    if carry is None or carry.origin is None or start.message:
+        return ""
+    return f"fork of {carry.origin.conversation_id} at turn {carry.turn}"
+
+
+def _first_attributes(start: Start, agent: Agent | str) -> TypedSearchAttributes:
+    first = {names.EVERTURN_STATUS: "running", names.EVERTURN_AGENT: start.agent}
+    if model := _expected_model(start, agent):
+        first[names.EVERTURN_MODEL] = model
+    return TypedSearchAttributes(
+        [SearchAttributePair(SearchAttributeKey.for_keyword(name), keyword(value)) for name, value in first.items()]
+    )
+
+
+def _expected_model(start: Start, agent: Agent | str) -> str:
+    """The one that will be asked; empty if only the worker knows it."""
+    return start.model or (agent.model.name if isinstance(agent, Agent) else "")
+
+
+def _details(start: Start, agent: Agent | str) -> str:
+    """Markdown for the Web UI."""
+    model = _expected_model(start, agent)
+    facts = [f"Agent **{inline(start.agent[:MAX_NAME_SHOWN])}**"]
+    facts += [f"model **{inline(model[:MAX_NAME_SHOWN])}**"] if model else []
+    facts += [f"for **{inline(start.tenant[:MAX_NAME_SHOWN])}**"] if start.tenant else []
+    tools = agent.tools if isinstance(agent, Agent) else ()
+    listed = [f"- {code(tool.name)}{', after an approval' if tool.needs_approval is True else ''}" for tool in tools]
+    return "\n\n".join([", ".join(facts), *(["Tools:\n\n" + "\n".join(listed[:MAX_LISTED_TOOLS])] if listed else [])])
