@@ -183,14 +183,14 @@ class State:
         self._count(reply)
 
     def take_summary(self, reply: ModelReply) -> None:
-        """It stands after what the model has seen, and before what it has not."""
+        """It comes after what the model has seen, and before what it has not."""
         self.summary_due, self.reply_awaited = False, False
         if reply.message.parts:
             self._extend_prefix([reply.message], digest=reply.digest)
             self._count(reply)
 
     def take_results(self, results: tuple[ToolResult, ...], *, recorded: Iterable[str] = ()) -> None:
-        """Those of all calls of a reply. `recorded`: the calls whose results stand in events of this run."""
+        """Those of all calls of a reply. `recorded`: the calls whose results are in events of this run."""
         self.unseen.append(Message(role="tool", parts=results))
         self.recorded = frozenset(recorded)
 

@@ -25,7 +25,7 @@ HEADING = "[Summary of the conversation before this point]\n"
 
 
 def summary_of(text: str) -> Message:
-    """A summary as it stands in the transcript."""
+    """A summary as it is in the transcript."""
     return Message.user(HEADING + text).model_copy(update={"author": "everturn", "summary": True})
 
 

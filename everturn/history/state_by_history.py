@@ -37,7 +37,7 @@ class StateByHistory:
         """Those of the reply at hand."""
         self._results: dict[str, ToolResult] = {}
         self._recorded: set[str] = set()
-        """The calls whose results stand in events of their own."""
+        """The calls whose results are in events of their own."""
         self._asked: dict[str, PendingCall] = {}
         """What people were asked about them last."""
         self._checked: dict[str, tuple[PendingCall, str]] = {}
@@ -226,7 +226,7 @@ class StateByHistory:
     # ------------------------------------------------------------ what people send
 
     def _take_sent(self, step: steps.MessageSent | steps.CommandSent) -> bool:
-        """False if it can't be taken as things stand."""
+        """False if it can't be taken as things are."""
         state = self.state
         if isinstance(step, steps.MessageSent):
             problem = state.message_problem(step.said, size_of(step.said))
@@ -300,7 +300,7 @@ class StateByHistory:
 
 
 def _unwritten(call: ToolCall) -> ToolResult:
-    """A result that stands in no event yet: that of a call which did not run."""
+    """A result that is in no event yet: that of a call which did not run."""
     return ToolResult(call_id=call.call_id, name=call.name, content=())
 
 

@@ -42,7 +42,7 @@ class AppliedDecision:
 
 
 class PendingApprovals:
-    """The calls that wait stand in the state; here are the decisions that they wait for, and the latest ones."""
+    """The calls that wait are in the state; here are the decisions that they wait for, and the latest ones."""
 
     def __init__(self, state: State, carried: OpenReply, *, on_change: Callable[[], None]) -> None:
         self._state = state

@@ -23,7 +23,7 @@ from everturn.workflows.history_budget import SMALL_BYTES, too_full_for
 
 
 class Commands:
-    """Each command: why it can't be taken as things stand, and what it does to the state."""
+    """Each command: why it can't be taken as things are, and what it does to the state."""
 
     def __init__(self, state: State, approvals: PendingApprovals, *, on_change: Callable[[], None]) -> None:
         self.state = state

@@ -1,4 +1,4 @@
-"""The last messages of a conversation, for those who look at it. All of them stand in the history."""
+"""The last messages of a conversation, for those who look at it. All of them are in the history."""
 
 from __future__ import annotations
 
