@@ -301,8 +301,10 @@ async def test_a_result_that_the_conversation_never_takes_is_told_and_not_offere
     agent = agent_on(scripted([[call("look", id="a"), call("look", id="b")], "Done."]), tools=[LOOK])
     async with hosting(client, agent):
         conversation = await client.start(agent, "Look")
-        assert await conversation.run_tools([tool(lambda: "x" * 30_000, name="look")]) == "Done."
-        results = results_of(await conversation.transcript())
-    assert sorted(len(result.text) > 20_000 for result in results) == [False, True]
-    (refused,) = (result for result in results if result.is_error)
+        await waiting(conversation, calls=2)
+        for waits in (await conversation.status()).waiting:  # one after the other: together, both would be taken
+            await conversation.call_tool(waits, tool(lambda: "x" * 30_000, name="look"))
+        assert await conversation.reply() == "Done."
+        taken, refused = results_of(await conversation.transcript())
+    assert (len(taken.text), taken.is_error, refused.is_error) == (30_000, False, True)
     assert "The tool has run, and its result could not be handed over: It has 30," in refused.text
