@@ -63,14 +63,14 @@ async def test_then_what_is_old_is_summarised_with_calls_and_results_kept_togeth
     short_runs: bool,
 ) -> None:
     if short_runs:
-        bounds(events=60)
-    compaction = Compaction(window_tokens=6_000, keep_messages=5)
+        bounds(events=40)
+    compaction = Compaction(window_tokens=3_000, keep_messages=5)
     transcript, kinds, requests = await read_it(
-        client, scripted(reader(40, wordy=True)), compaction, cached_conversations=cached_conversations
+        client, scripted(reader(22, wordy=True)), compaction, cached_conversations=cached_conversations
     )
     assert kinds.count("compacted") >= 2
-    assert max(tokens_of(request["messages"]) for request in requests) < 6_500
-    assert [result.text for result in results_of(transcript)] == [f"noted {number}" for number in range(40)]
+    assert max(tokens_of(request["messages"]) for request in requests) < 3_500
+    assert [result.text for result in results_of(transcript)] == [f"noted {number}" for number in range(22)]
     for request in requests:
         called = [call["id"] for message in request["messages"] for call in message.get("tool_calls") or ()]
         answered = [message["tool_call_id"] for message in request["messages"] if message["role"] == "tool"]

@@ -216,9 +216,9 @@ async def test_whatever_moment_turns_are_cancelled_in_the_transcript_is_what_the
 
     agent = agent_on(scripted(script), tools=[work, ask_somebody])
     async with hosting(client, agent, cached_conversations=cached_conversations):
-        talked = await asyncio.gather(*map(talk, range(12)))
+        talked = await asyncio.gather(*map(talk, range(8)))
     cut = [await check_folds(client, conversation) for conversation in talked]
-    assert sum(cut) > 20, "that is what this is about"
+    assert sum(cut) > 12, "that is what this is about"
 
 
 @pytest.mark.timeout(180)
