@@ -11,7 +11,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Self
 
-import temporalio.worker
 from temporalio.worker import UnsandboxedWorkflowRunner
 
 from everturn import durations
@@ -39,6 +38,7 @@ from everturn.tools.user_code import Threads
 from everturn.worker.deployment import Deployment, of_settings, options
 from everturn.worker.metrics import Metrics
 from everturn.worker.shutdown import drained
+from everturn.worker.temporal_worker import TemporalWorker
 from everturn.workflows import ConversationWorkflow
 from everturn.workflows.eager_dispatch import EagerDispatch
 
@@ -147,7 +147,7 @@ class Worker:
                 self._agents, prefixes=self.prefixes, heartbeats=heartbeats, threads=threads, artifacts=self._artifacts
             )
             await stack.enter_async_context(
-                temporalio.worker.Worker(
+                TemporalWorker(
                     for_worker(self._client.temporal),
                     workflows=[ConversationWorkflow],
                     activities=[

@@ -58,7 +58,36 @@ async def main():
     other = await temporalio.client.Client.connect(client.temporal.service_client.config.target_host)
     await other.start_workflow("Nothing", id=f"exit-{uuid4().hex}", task_queue="nobody")
 """,
+    "never left its worker": """
+async def main():
+    from everturn import Agent, Worker
+    client = await Client.connect()
+    await Worker(client, agents=[Agent("clerk", model="scripted:demo")]).__aenter__()
+    await client.start("clerk", "Hello", id=f"exit-{uuid4().hex}")
+""",
 }
+
+STUCK = """
+from temporalio.bridge import worker
+from temporalio.worker import _activity, _workflow
+
+async def for_ever(self):
+    await asyncio.Event().wait()
+
+def a_moment_later(run):
+    async def late(self):
+        try:
+            await run(self)
+        finally:
+            await asyncio.sleep(0.1)
+    return late
+
+worker.Worker.finalize_shutdown = for_ever
+_activity._ActivityWorker.run = a_moment_later(_activity._ActivityWorker.run)
+_workflow._WorkflowWorker.run = a_moment_later(_workflow._WorkflowWorker.run)
+"""
+"""What happens now and then to a worker whose tasks were cancelled, with this before the program: one of them had been
+handed a task that nobody takes up any more."""
 
 SLOW = """
 import threading
@@ -82,5 +111,5 @@ with asyncio.Runner(loop_factory=Slow) as runner:
 """What happens in one of two runs of a busy machine happens in every run with this at the end of the program."""
 
 
-def written(name: str, *, slow: bool = False) -> str:
-    return _HEAD + PROGRAMS[name] + (SLOW if slow else _RUN)
+def written(name: str, *, slow: bool = False, before: str = "") -> str:
+    return _HEAD + before + PROGRAMS[name] + (SLOW if slow else _RUN)

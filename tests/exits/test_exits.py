@@ -13,7 +13,7 @@ import pytest
 
 from everturn.devserver import DevServer
 from everturn.testing import ScriptedModel
-from tests.exits.programs import PROGRAMS, ROOT, written
+from tests.exits.programs import PROGRAMS, ROOT, STUCK, written
 
 TIMES = 2
 """At once. `make exits` runs them a hundred times."""
@@ -47,10 +47,16 @@ def test_a_short_program_waits_for_a_thread_that_is_still_reporting(name: str, s
     assert ended(written(name, slow=True), server, times=1) == [], "it happens in every run"
 
 
-@pytest.mark.parametrize("name", ["connect only", "nobody answers", "send"])
+@pytest.mark.parametrize("name", ["connect only", "nobody answers", "send", "never left its worker"])
 def test_a_short_program_ends_as_it_should(name: str, server: DevServer) -> None:
     assert name in PROGRAMS
     assert ended(written(name), server) == []
+
+
+def test_a_program_that_never_left_its_worker_does_not_wait_for_it_for_ever(server: DevServer) -> None:
+    """Its tasks were cancelled, and it waits for one that was on its way to them."""
+    program = written("never left its worker", before=STUCK)
+    assert ended(program, server, times=1) == []
 
 
 def test_the_hello_of_the_readme_ends_as_it_should(server: DevServer, scripted: Callable[..., ScriptedModel]) -> None:
