@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from everturn.carryover import CarryOver, Packed
 from everturn.payloads import ModelReply, Start
 from everturn.records import Message, Text, ToolCall, ToolResult, Usage
 from everturn.state import State
-from everturn.workflows import recent_messages, sent_messages
+from everturn.workflows import sent_messages
 from everturn.workflows.recent_messages import MAX_HELD_CHARS, RecentMessages
+from tests.support.bounds import Bounds
 
 
 def begun(*, length: int = 0, said: str = "") -> tuple[State, RecentMessages]:
@@ -46,8 +45,8 @@ def test_a_message_over_the_bound_is_not_held_at_all() -> None:
     assert (state.position, [Message.model_validate_json(one).role for one in held.written]) == (4, ["assistant"])
 
 
-def test_a_page_begins_where_something_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recent_messages, "MAX_HELD_CHARS", 1_000)
+def test_a_page_begins_where_something_is_held(bounds: Bounds) -> None:
+    bounds(held_chars=1_000)
     state, held = begun(said="?")
     for number in range(20):
         take_turn(state, number, f"result {number}")
