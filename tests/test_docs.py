@@ -294,7 +294,7 @@ def _wanted() -> list[tuple[str, str]]:
             *(address_variable(provider) for provider in PROVIDERS),
         ],
         "docs/reference/errors.md": [kind.__name__ for kind in kinds],
-        "docs/reference/wire.md": [name for name in wire if name != names.REMINDER],
+        "docs/reference/wire.md": wire,
         "docs/reference/python.md": [
             *everturn.__all__,
             *(kind.model_fields["kind"].default for kind in vars(events).values() if _is_event(kind)),
