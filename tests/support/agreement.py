@@ -81,6 +81,8 @@ async def check(history: WorkflowHistory, converter: DataConverter) -> None:
     runner = _Watching()
     replayer = Replayer(workflows=[ConversationWorkflow], workflow_runner=runner, data_converter=converter)
     await replayer.replay_workflow(history)
+    if not taken_in:
+        return  # nobody has looked after it, and a replay of nothing never ends
     await replayer.replay_workflow(WorkflowHistory(history.workflow_id, taken_in))
     held = runner.facts
     reader, by_history, told = HistoryReader(converter), StateByHistory(), _Told()
