@@ -46,7 +46,7 @@ async def test_what_is_said_to_its_handle_takes_it_up_again_as_it_was(client: Cl
         assert await conversation.send("3", message_id="three", revive=True) is False
         assert await conversation.reply() == "Three."
         assert (await conversation.status()).state == "idle"
-        start = (await conversation.state()).start
+        start = (await conversation.by_history()).state.start
         assert (start.agent, start.keep_open, start.limits) == (agent.name, 300.0, Limits(max_turns=7))
         said = [message.text for message in await conversation.transcript() if message.role == "user"]
         assert said == ["1", "2", "3"]
@@ -68,7 +68,7 @@ async def test_it_streams_as_it_did_unless_told_otherwise(
         await conversation.outcome()
         await client.send(agent, "2", id=conversation.id, stream=revived_with)
         await conversation.outcome()
-        assert (await conversation.state()).start.stream is streams
+        assert (await conversation.by_history()).state.start.stream is streams
 
 
 async def test_a_cursor_of_before_goes_on_through_it(client: Client, scripted: Scripted) -> None:
