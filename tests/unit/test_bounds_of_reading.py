@@ -57,7 +57,7 @@ def test_what_is_no_code_block_is_read_as_it_is_and_at_once(text: str) -> None:
         ("data:image/png;base64,aGk=", "image/png", "aGk="),
         ("data:text/plain;charset=utf-8;base64,aGk=", "text/plain", "aGk="),
         ("data:image/png;base64,", "image/png", ""),
-        ("data:image/png,aGk=", "", None),
+        ("data:image/png,aGk=", "image/png", "YUdrPQ=="),  # without ;base64 it is percent-encoded text (RFC 2397)
         ("data:;base64,aGk=", "", None),
         ("data:a/" + "a" * LONG, "", None),
         ("data:" + "a/" * LONG + ",", "", None),

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from everturn.workflows.progress import MAX_REPAIRS
 from pydantic import BaseModel, field_validator
 
 from everturn import Client, Conversation, ToolContext, tool
 from everturn.activities import lost_tries
 from everturn.errors import Stalled
+from everturn.state import MAX_REPAIRS
 from everturn.testing import ScriptedModel, call, fail
 from everturn.tools.user_code import Threads
 from tests.support.agents import agent_on, hosting
