@@ -15,7 +15,7 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from everturn import names
-from everturn.activities import failures
+from everturn.activities import patience
 from everturn.agent import Agent
 from everturn.logs import get_logger
 from everturn.payloads import ToolRequest
@@ -82,7 +82,7 @@ def _handed_back(lack: str, agents: Mapping[str, Agent], seconds: float | None) 
     delay = min(FIRST_DELAY_SECONDS * 2 ** min(info.attempt - 1, 16), LONGEST_DELAY_SECONDS)
     longest = QUIETLY if seconds is None else timedelta(seconds=seconds)
     # A local activity never leaves its worker: the conversation has to send it to the queue.
-    again = not info.is_local and failures.spend(timedelta(seconds=delay), longest)
+    again = not info.is_local and patience.spend(timedelta(seconds=delay), longest)
     if info.attempt == 1 or not again:
         say = _log.info if again else _log.warning
         say("activity.handed_back", activity=info.activity_type, lacks=lack, hosts=sorted(agents))

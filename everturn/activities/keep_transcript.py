@@ -5,7 +5,7 @@ from __future__ import annotations
 from temporalio import activity
 
 from everturn import names
-from everturn.activities import failures
+from everturn.activities import activity_errors
 from everturn.activities.heartbeat import Heartbeats
 from everturn.carryover import InRun, Packed
 from everturn.errors import ContextTooLong, ConversationError, InvalidSetting
@@ -33,10 +33,10 @@ class KeepTranscript:
         try:
             packed = pack(await read_earlier(client, conversation_id, transcript))
         except (ConversationError, InvalidSetting) as error:
-            raise failures.final(error) from None
+            raise activity_errors.final(error) from None
         # With external storage the SDK puts it elsewhere, and any size will do.
         if len(packed) > MAX_PACKED_ALONE_BYTES and client.data_converter.external_storage is None:
-            raise failures.final(
+            raise activity_errors.final(
                 ContextTooLong(
                     f"The transcript of earlier runs has {len(packed):,} bytes packed; a payload takes "
                     f"{MAX_PACKED_ALONE_BYTES:,}.",

@@ -7,6 +7,7 @@ place; without that, the notice says what was lost, and how the next one is kept
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
 from pydantic import JsonValue
 from pydantic_core import to_json
@@ -29,7 +30,7 @@ from everturn.records import (
     ToolCall,
     ToolResult,
 )
-from everturn.sizes import MAX_REPLY_BYTES, MAX_STORED_REPLY_BYTES, size_of, too_deep
+from everturn.sizes import MAX_DETAILS_BYTES, MAX_REPLY_BYTES, MAX_STORED_REPLY_BYTES, size_of, too_deep
 from everturn.storage.artifacts import Artifacts
 
 SMALL_BYTES = 2_000
@@ -38,6 +39,8 @@ SMALL_BYTES = 2_000
 KEEP_SECONDS = 30.0
 
 CURE = "Set EVERTURN_STORAGE or EVERTURN_ARTIFACTS on the workers, and the next one is kept."
+
+LEFT_OUT: Final = "left_out"
 
 _log = get_logger("everturn.turn")
 
@@ -138,3 +141,16 @@ def _content(part: Part) -> ResultPart:
 
 def _json(value: JsonValue) -> str:
     return value if isinstance(value, str) else to_json(value, inf_nan_mode="constants", fallback=str).decode()
+
+
+def without_large_details(reply: Reply) -> Reply:
+    """The reply without the details that are too large for a history, such as the logprobs of a long text; their names
+    are under `left_out`. `generate()` gives all of them."""
+    sizes = {name: len(name) + size_of(value) for name, value in reply.details.items()}
+    large: list[str] = []
+    while sum(size for name, size in sizes.items() if name not in large) > MAX_DETAILS_BYTES:
+        large.append(max((name for name in sizes if name not in large), key=lambda name: sizes[name]))
+    if not large:
+        return reply
+    kept = {name: value for name, value in reply.details.items() if name not in large}
+    return reply.model_copy(update={"details": kept | {LEFT_OUT: [name for name in sizes if name in large]}})

@@ -11,13 +11,12 @@ from pydantic import JsonValue
 from temporalio import activity
 
 from everturn import names
-from everturn.activities import compaction, failures, lost_tries
+from everturn.activities import activity_errors, compaction, lost_tries
 from everturn.activities.heartbeat import Heartbeat, Heartbeats
 from everturn.activities.hosted_agents import agent_of
-from everturn.activities.large_replies import fitted
+from everturn.activities.large_replies import fitted, without_large_details
 from everturn.activities.planning import plan_calls
 from everturn.activities.prefixes import Prefixes, digest_of
-from everturn.activities.reply_details import short
 from everturn.activities.streaming import ReplyStream
 from everturn.activities.takeover import take_over
 from everturn.agent import Agent
@@ -126,7 +125,7 @@ class ModelTurns:
             )
             return plan, *await _output(agent, reply)
         except Exception as error:
-            raise failures.after_reply(error) from error
+            raise activity_errors.after_reply(error) from error
 
     @activity.defn(name=names.EXTEND_PREFIX)
     async def extend_prefix(self, request: ModelRequest) -> str:
@@ -185,7 +184,7 @@ class ModelTurns:
         try:
             model = _model(agent, request)
         except ConfigError as error:
-            raise failures.final(error) from None
+            raise activity_errors.final(error) from None
         question = Request(
             model=model,
             messages=messages if request.summarise else compaction.shown(messages, request.view),
@@ -201,28 +200,28 @@ class ModelTurns:
         limit, fallback = agent.patience.turn_timeout, _fallback(agent, question.model)
         try:
             async with asyncio.timeout(limit.total_seconds()):
-                reply = short(await ask(question, on_delta=reply_stream.take if reply_stream else None))
+                reply = without_large_details(await ask(question, on_delta=reply_stream.take if reply_stream else None))
         except TimeoutError:
             late = ConnectionFailed(f"The model turn took longer than {limit}.", cure="See Patience(turn_timeout=).")
-            raise failures.of_provider(late, agent.patience, fallback=fallback) from None
+            raise activity_errors.of_provider(late, agent.patience, fallback=fallback) from None
         except ContextTooLong as error:
             wanted = agent.compaction
             helps = wanted is not None and bool(
                 compaction.to_summarise(messages[: request.position], request.view, wanted)[0]
             )
-            raise failures.final(error, fallback=fallback, too_long=helps and not request.summarise) from None
+            raise activity_errors.final(error, fallback=fallback, too_long=helps and not request.summarise) from None
         except ProviderError as error:
             _log.warning("turn.failed", error=str(error))
-            raise failures.of_provider(error, agent.patience, fallback=fallback) from None
+            raise activity_errors.of_provider(error, agent.patience, fallback=fallback) from None
         except ConfigError as error:
-            raise failures.final(error, fallback=fallback) from None
+            raise activity_errors.final(error, fallback=fallback) from None
         except FAULTS as error:
-            raise failures.not_asked(error, fallback=fallback) from error
+            raise activity_errors.not_asked(error, fallback=fallback) from error
         except asyncio.CancelledError:
             if activity.is_worker_shutdown():
-                raise failures.handed_over() from None
+                raise activity_errors.handed_over() from None
             raise
-        if reply.is_empty and (again := failures.of_empty(reply, agent.patience)):
+        if reply.is_empty and (again := activity_errors.of_empty(reply, agent.patience)):
             _log.warning("turn.empty")
             raise again
         return await fitted(reply, turn=request.turn, artifacts=self._artifacts)
@@ -240,7 +239,7 @@ class ModelTurns:
             try:
                 request, prefix, results = await self._read(request, prefix)
             except InvalidSetting as error:  # a part of the history is in a storage that this worker lacks
-                raise failures.final(error) from None
+                raise activity_errors.final(error) from None
         elif request.position:
             self._prefixes.hits += 1
         return request, prefix, filled(request, results)
@@ -262,10 +261,10 @@ class ModelTurns:
         try:
             prefix = (await read_transcript(client, conversation_id, transcript))[: request.position]
         except ConversationError as error:
-            raise failures.final(error) from None
+            raise activity_errors.final(error) from None
         if len(prefix) < request.position:
             # A model that is not shown all answers what was never asked.
-            raise failures.final(
+            raise activity_errors.final(
                 ConversationError(
                     f"{request.position - len(prefix)} of the {request.position} messages before turn {request.turn} "
                     "can't be read from the history by this worker.",

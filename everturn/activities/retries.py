@@ -7,7 +7,7 @@ from datetime import timedelta
 from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
-from everturn.activities import failures
+from everturn.activities import patience
 from everturn.errors import Retry
 from everturn.logs import get_logger
 from everturn.tools.results import safe_error_text
@@ -24,8 +24,8 @@ async def told_in_the_end(tool: Tool, error: Exception) -> str:
         return f"{text} It is not tried again: {tool.name} has effect='once', and so runs once."
     after = error.after if isinstance(error, Retry) else None
     seconds = None if after is None else after.total_seconds()
-    delay = failures.retry_delay(seconds, attempt=attempt, longest=tool.patience)
-    if not failures.spend(delay, tool.patience):
+    delay = patience.retry_delay(seconds, attempt=attempt, longest=tool.patience)
+    if not patience.spend(delay, tool.patience):
         return f"{text} It was tried {attempt} {'time' if attempt == 1 else 'times'}, for as long as {tool.patience}."
     _log.info("tool.retried", tool=tool.name, after_seconds=round(delay.total_seconds(), 3), error=text)
     raise ApplicationError(

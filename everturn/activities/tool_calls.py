@@ -14,7 +14,7 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
 from everturn import names
-from everturn.activities import attempts, before_reset, failures, lost_tries
+from everturn.activities import activity_errors, attempts, before_reset, lost_tries, patience
 from everturn.activities.heartbeat import Heartbeat, Heartbeats
 from everturn.activities.hosted_agents import NoLongerAvailable, request_of, tool_of
 from everturn.activities.prefixes import Prefixes
@@ -120,14 +120,14 @@ class ToolCalls:
             return self._again(tool, f"{tool.name} did not finish within {tool.timeout}.", kind=names.TIMED_OUT), True
         except NoThread as error:
             _log.error("tool.not_begun", tool=tool.name, error=str(error))
-            delay = failures.retry_delay(None, attempt=activity.info().attempt, longest=tool.patience)
+            delay = patience.retry_delay(None, attempt=activity.info().attempt, longest=tool.patience)
             return self._again(tool, f"{tool.name} has not run: {error}.", kind=names.NO_THREAD, delay=delay), True
         except InvalidArguments as error:
             return _refused(tool.name, request, error), True
         except asyncio.CancelledError:  # by Temporal: one of the tool's own comes as another error
             beat.cancelled = True
             if activity.is_worker_shutdown():
-                raise failures.handed_over() from None
+                raise activity_errors.handed_over() from None
             details = activity.cancellation_details()
             if tool.effect == "once" and details and (details.paused or details.reset):
                 # An operator's hand on the activity: once that is lifted, Temporal would run it again by itself.
@@ -177,7 +177,7 @@ class ToolCalls:
         """What no result came of: another try while patience lasts, then the model is told."""
         if tool.effect == "once":
             raise ApplicationError(text, type=kind, non_retryable=True)
-        if failures.spend(delay, tool.patience):
+        if patience.spend(delay, tool.patience):
             raise ApplicationError(text, type=kind, next_retry_delay=delay or None)
         return (Text(text=text),)
 

@@ -37,6 +37,7 @@ AgentOption = Annotated[
     ),
 ]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Approve every tool call.")]
+ReasonOption = Annotated[str | None, typer.Option("--reason", help="Why.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The conversation.", autocompletion=completion.ids)]
 AgentsOption = Annotated[

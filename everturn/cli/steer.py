@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from everturn.cli import completion
-from everturn.cli.options import IdArgument, JsonOption
+from everturn.cli.options import IdArgument, JsonOption, ReasonOption
 from everturn.cli.output import tell, tell_json
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def pause(
     id: IdArgument,  # noqa: A002
-    reason: Annotated[str | None, typer.Option("--reason", help="Why.")] = None,
+    reason: ReasonOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Hold a conversation before its next model turn."""
@@ -47,7 +47,7 @@ def resume(
 
 def cancel_turn(
     id: IdArgument,  # noqa: A002
-    reason: Annotated[str | None, typer.Option("--reason", help="Why.")] = None,
+    reason: ReasonOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Stop the model call and the tools that run; the conversation is then ready for the next message."""
@@ -56,7 +56,7 @@ def cancel_turn(
 
 def close(
     id: IdArgument,  # noqa: A002
-    reason: Annotated[str | None, typer.Option("--reason", help="Why.")] = None,
+    reason: ReasonOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """End a conversation: what runs is finished, what waits is denied."""

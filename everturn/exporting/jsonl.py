@@ -16,12 +16,7 @@ def to_jsonl(exported: Exported) -> str:
     it = exported
     whole: dict[str, Any] = {
         "kind": "conversation",
-        "id": it.id,
-        "agent": it.agent,
-        "model": it.model,
-        "status": it.status,
-        "started_at": iso(it.started_at),
-        "ended_at": iso(it.ended_at),
+        **heading(it),
         "usage": tokens(it.usage),
         "cost_usd": it.cost_usd,
         "outcome": it.outcome.model_dump(mode="json", exclude={"tail"}) if it.outcome else None,
@@ -49,6 +44,18 @@ def to_jsonl(exported: Exported) -> str:
         said = message.model_dump(mode="json")
         messages.append({"kind": "message", "conversation": it.id, "position": position, **place, **said})
     return "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in (whole, *turns, *messages))
+
+
+def heading(it: Exported) -> dict[str, Any]:
+    """What every format says of a conversation first."""
+    return {
+        "id": it.id,
+        "agent": it.agent,
+        "model": it.model,
+        "status": it.status,
+        "started_at": iso(it.started_at),
+        "ended_at": iso(it.ended_at),
+    }
 
 
 def iso(moment: datetime | None) -> str | None:

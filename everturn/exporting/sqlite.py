@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from everturn.errors import InvalidFile
-from everturn.exporting.jsonl import iso, tokens
+from everturn.exporting.jsonl import heading, iso, tokens
 from everturn.exporting.reading import Exported
 from everturn.private_files import OWNER_ONLY
 from everturn.records import Part, Thinking
@@ -91,12 +91,7 @@ def _rows(it: Exported) -> Iterator[tuple[str, Row]]:
     yield (
         "conversations",
         {
-            "id": it.id,
-            "agent": it.agent,
-            "model": it.model,
-            "status": it.status,
-            "started_at": iso(it.started_at),
-            "ended_at": iso(it.ended_at),
+            **heading(it),
             "text": it.outcome.text if it.outcome else None,
             "reason": it.outcome.reason if it.outcome else None,
             "turns": len(it.turns),

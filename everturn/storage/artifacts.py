@@ -59,14 +59,8 @@ class Artifacts:
 
 
 def name_of(conversation_id: str, call_id: str) -> str:
-    """`conversation/call`, quoted so that it is a safe path and can be read back: see `owner_of`."""
+    """`conversation/call`, quoted so that it is a safe path, and no other call's."""
     return f"{_segments(conversation_id)}/{_segments(call_id)}"
-
-
-def owner_of(name: str) -> tuple[str, str]:
-    """The conversation and the call that an artifact's name speaks of."""
-    conversation_id, call_id = name.replace("+/", "").split("/")
-    return unquote(conversation_id), unquote(call_id)
 
 
 def _segments(text: str) -> str:

@@ -13,8 +13,8 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
 from everturn import names
 from everturn.activities import lost_tries
-from everturn.activities.failures import SPENT
 from everturn.activities.lost_tries import AT, LOST, RAN, LostTries
+from everturn.activities.patience import SPENT
 
 
 class Server:

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from everturn.cli.demo.checks import Played, check
-from everturn.cli.demo.example import INVOICES, SCRIPTED
 from everturn.cli.demo.kill import Kill
-from everturn.cli.demo.stage import Stage
+from everturn.cli.demo.stage import INVOICES, SCRIPTED, Stage
 from everturn.devserver import DevServer
 from everturn.records import Decision, Message, Text, ToolCall, ToolResult
 

@@ -13,7 +13,7 @@ import pytest
 from temporalio.client import WorkflowUpdateFailedError
 
 from everturn import Agent, Approvals, Client, Conversation, Limits, Model, Patience, names, tool
-from everturn.activities.failures import retry_delay
+from everturn.activities.patience import retry_delay
 from everturn.errors import InvalidAgent, InvalidModel, Refused, Stalled
 from everturn.records import Decision, ToolCall
 from everturn.testing import ScriptedModel, call, fail

@@ -13,9 +13,8 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Final
 
-from everturn.cli.demo.example import AGENT, INVOICES, MODEL, SCRIPTED, examples_folder
 from everturn.errors import EverturnError, InvalidFile
 from everturn.models import Model
 
@@ -26,6 +25,11 @@ if TYPE_CHECKING:
 
 # Waits for the end of its input, then kills its process group: what we start must not outlive us, SIGKILL included.
 _GUARD = ("/bin/sh", "-c", "read -r _; kill -KILL 0")
+
+AGENT: Final = "bookkeeper.py"
+MODEL: Final = "bookkeeper_model.py"
+INVOICES: Final = "invoices"
+SCRIPTED: Final = "scripted:bookkeeper"
 
 
 @dataclass
@@ -98,7 +102,7 @@ async def stage() -> AsyncIterator[Stage]:
         folder = stack.enter_context(_folder())
         shutil.copytree(examples / INVOICES, folder / INVOICES)
         environment = _worker_environment(folder, examples, model=model)
-        guard = stack.enter_context(_guarded())
+        guard = stack.enter_context(_ended_with_us())
         if model == SCRIPTED:
             environment["SCRIPTED_BASE_URL"] = _start_model(examples / MODEL, guard)
         client, ui_url = await _connect(stack, folder, environment)
@@ -147,7 +151,7 @@ def _folder() -> Iterator[Path]:
 
 
 @contextmanager
-def _guarded() -> Iterator[subprocess.Popen[bytes]]:
+def _ended_with_us() -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen(_GUARD, stdin=subprocess.PIPE, process_group=0) as guard:
         try:
             yield guard
@@ -177,3 +181,10 @@ def _stop_workers(set_up: Stage) -> None:
     for worker in set_up.workers:
         with suppress(subprocess.TimeoutExpired):
             worker.wait(timeout=5)
+
+
+def examples_folder() -> Path | None:
+    """The examples: of the checkout, or those that a wheel carries. None if there are none."""
+    package = Path(__file__).parents[2]
+    folders = (package.parent / "examples", package / "examples")
+    return next((folder for folder in folders if (folder / AGENT).is_file()), None)

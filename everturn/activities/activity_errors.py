@@ -1,13 +1,7 @@
-"""How a failed activity tells Temporal what to do: try again and when, or give up and why.
-
-Patience is a time, and only failures spend it: each reported failure adds how long its try took and the wait that
-follows. A worker that is lost, a deploy or an outage of the workers reports nothing and so spends nothing. What is
-spent goes from try to try in the heartbeat details, which Temporal keeps outside the history.
-"""
+"""How a failed activity tells Temporal what to do: try again and when, or give up and why."""
 
 from __future__ import annotations
 
-import random
 from datetime import timedelta
 from typing import Any
 
@@ -15,17 +9,10 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from everturn import names
-from everturn.activities.attempts import this_try
-from everturn.activities.lost_tries import leave, left
+from everturn.activities.patience import retry_delay, spend
 from everturn.errors import EverturnError, InvalidReply, ProviderError
 from everturn.models import Patience
 from everturn.records import Reply
-
-FIRST_DELAY_SECONDS = 0.5
-LONGEST_OWN_DELAY_SECONDS = 30.0
-
-FIRST_WAIT_SECONDS = 0.2
-"""Of Temporal, before it tries a failed activity again by itself: see timeouts.py. Each later one is twice that."""
 
 INVALID_REPLIES = timedelta(minutes=1)
 """How long a reply that can't be read is asked for again: a server that does not speak the protocol is wrongly set up
@@ -33,8 +20,6 @@ more often than passing ill."""
 
 EMPTY_REPLIES = 3
 """From this try of a turn on, an empty reply is accepted as the end."""
-
-SPENT = "everturn_spent_seconds"
 
 
 def final(error: EverturnError, *, fallback: str | None = None, too_long: bool = False) -> ApplicationError:
@@ -93,29 +78,3 @@ def handed_over() -> ApplicationError:
     return ApplicationError(
         "The worker shut down.", type=names.WORKER_SHUTDOWN, next_retry_delay=timedelta(milliseconds=1)
     )
-
-
-def spend(delay: timedelta, longest: timedelta) -> bool:
-    """Spends the time of this try and of the delay after it; False if patience does not last that long."""
-    info = activity.info()
-    if info.is_local:  # it has no heartbeats to remember what it spent: assume that all tries took as long as this one
-        waits = timedelta(seconds=FIRST_WAIT_SECONDS * (2 ** min(info.attempt, 16) - 1))
-        return info.attempt * (this_try() + delay) + waits <= longest
-    total = spent() + this_try() + delay
-    if total > longest:
-        return False
-    leave(**{SPENT: total.total_seconds()})
-    return True
-
-
-def spent() -> timedelta:
-    """What the tries before this one have spent."""
-    return timedelta(seconds=left().get(SPENT, 0.0))
-
-
-def retry_delay(retry_after: float | None, *, attempt: int, longest: timedelta) -> timedelta:
-    if retry_after is not None:
-        # Slightly later than asked, and not all at once.
-        return timedelta(seconds=min(retry_after * (1 + random.random() / 10), longest.total_seconds()))
-    doubled = min(FIRST_DELAY_SECONDS * 2 ** min(attempt - 1, 16), LONGEST_OWN_DELAY_SECONDS)
-    return min(timedelta(seconds=doubled * (0.5 + random.random() / 2)), longest)
