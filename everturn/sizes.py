@@ -24,6 +24,9 @@ TEMPORAL_PAYLOAD_BYTES = 2 * 1024 * 1024
 TEMPORAL_MESSAGE_BYTES = 4 * 1024 * 1024
 """One gRPC message, such as all that a workflow task brings."""
 
+TEMPORAL_BUFFERED_BYTES = 2 * 1024 * 1024
+"""Signals that come while a workflow task runs. With the one that makes it more, the server begins the task anew."""
+
 TEMPORAL_RUN_BYTES = 50 * 1024 * 1024
 """Of a run's history: the server terminates one that has more."""
 
@@ -92,8 +95,9 @@ MAX_EDIT_BYTES = 20_000
 RUN_BYTES = 40_000_000
 """Of a run's 50 MB: what people send and the turn that follows have the rest."""
 
-TASK_BYTES = 2_500_000
-"""Of a gRPC message's 4 MB: what a workflow task brings, with all that it starts and all that ran within it."""
+TASK_BYTES = 1_600_000
+"""What a workflow task brings, with all that it starts and all that ran within it. The server writes it down together
+with the signals that came meanwhile, and terminates a run if that is more than 4 MB."""
 
 # ---------------------------------------------------------------- from run to run
 

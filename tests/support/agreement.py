@@ -29,6 +29,7 @@ from everturn.history.event_reader import EventReader
 from everturn.history.reader import HistoryReader
 from everturn.history.state_by_history import StateByHistory
 from everturn.records import Message
+from everturn.sizes import size_of
 from everturn.state import State
 from everturn.workflows import ConversationWorkflow
 
@@ -52,9 +53,19 @@ def facts(state: State) -> dict[str, Any]:
 def _shape(messages: Sequence[Message]) -> list[Any]:
     """What a history can know of messages: not the words in which the conversation tells of a call that did not run."""
     return [
-        (message.role, [getattr(part, "call_id", None) or getattr(part, "text", part.kind) for part in message.parts])
+        (message.role, [getattr(part, "call_id", None) or _words(part) for part in message.parts])
         for message in messages
     ]
+
+
+def _words(part: Any) -> str:
+    """An outcome cuts what is long, and leaves out what a provider put beside it."""
+    text = getattr(part, "text", part.kind)
+    return (
+        "long"
+        if size_of(part.model_copy(update={"extra": {}})) > 1_000 or "\n[Cut: " in text or "\n[Left out" in text
+        else text
+    )
 
 
 class _Watching(UnsandboxedWorkflowRunner):

@@ -15,8 +15,8 @@ from everturn import Client, Message, Text, tool
 from everturn.errors import Refused, Stalled
 from everturn.records import Document
 from everturn.sizes import MAX_INPUT_BYTES
+from everturn.state import State
 from everturn.testing import ScriptedModel, call, fail
-from everturn.workflows.commands import Commands
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
 from tests.support.histories import TWO_MIB, largest_payload, runs_of
@@ -162,7 +162,7 @@ async def test_a_large_word_on_each_of_many_calls_is_checked_and_goes_along(
     client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They come in one workflow task, whose end has to fit a message of 4 MB."""
-    busy = busy_in(monkeypatch, Commands, "_resume_objection")
+    busy = busy_in(monkeypatch, State, "resume_problem")
 
     @tool(needs_approval=True)
     def refund(number: int) -> str:
