@@ -5,7 +5,6 @@ from __future__ import annotations
 from everturn import Client, Conversation
 from everturn.storage.data_converter import data_converter
 from tests.support import agreement
-from tests.support.watch import watched
 
 TWO_MIB = 2 * 1024 * 1024
 
@@ -14,13 +13,11 @@ started: dict[str, list[str]] = {}
 
 
 async def replay_all(client: Client) -> None:
-    """Replays what was started on the client's task queue, event by event: it does nothing that a workflow may not, and
-    comes to what its history and its events say."""
+    """Replays what was started on the client's task queue, event by event: each comes to what its history and its
+    events say."""
     for conversation_id in started.pop(client.task_queue, []):
         history = await client.temporal.get_workflow_handle(conversation_id).fetch_history()
-        with watched() as seen:
-            await agreement.check(history, data_converter)
-        assert seen == []
+        await agreement.check(history, data_converter)
 
 
 async def completed_activities(client: Client, conversation: Conversation) -> int:
