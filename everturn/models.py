@@ -1,4 +1,4 @@
-"""Which model, and how it is asked."""
+"""An agent's settings: the model and how it is asked, limits, patience, approvals, compaction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an outcome of an agent's conversation is to the model that called the agent as its tool."""
+"""The outcome of a sub-agent's conversation, as the tool result that its caller gets."""
 
 from __future__ import annotations
 

@@ -269,7 +269,7 @@ class State:
 
     def cancel(self, control: Control) -> None:
         """Whoever runs the turn ends the answer."""
-        by, reason = told(control.by), told(control.reason or "")
+        by, reason = shortened_reason(control.by), shortened_reason(control.reason or "")
         self.cancelled = f"the turn was cancelled{by and f' by {by}'}{reason and f' ({reason})'}"
         self.paused, self.stall = False, None
 
@@ -372,6 +372,6 @@ class State:
         )
 
 
-def told(text: str) -> str:
+def shortened_reason(text: str) -> str:
     """What somebody gave as their name or their reason, as it is told on."""
     return shortened(text, max_bytes=MAX_REASON_BYTES)

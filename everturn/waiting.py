@@ -1,5 +1,5 @@
-"""What a call waits for a person for, and why a conversation is stalled: what the conversation and the readers of its
-history both follow, so that they say the same."""
+"""Pending calls: what a person is asked, and when again. The conversation and the readers of its history both follow
+this, so that they say the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls that failed temporarily, as the tool itself says: tried again while the tool's patience lasts."""
+"""What happens when a tool raises Retry, or an exception of its `retry=`: tried again while its patience lasts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker does for a conversation when it runs what another one was lost with."""
+"""When an activity of a lost worker is tried again here: frees its conversation from that worker's sticky queue."""
 
 from __future__ import annotations
 

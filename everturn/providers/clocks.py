@@ -1,4 +1,4 @@
-"""What a provider's clock says: it decides when what the provider keeps expires. A worker's own may be wrong."""
+"""The provider's time, by the Date headers of its answers: when what it keeps expires. A worker's own may be wrong."""
 
 from __future__ import annotations
 

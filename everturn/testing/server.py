@@ -1,4 +1,4 @@
-"""A model that says what a script tells it: a real HTTP server on loopback that speaks Chat Completions."""
+"""ScriptedModel says what a script tells it: a real HTTP server on loopback that speaks Chat Completions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results are read here and not by the SDK, which fails the workflow if it can't read one.
+"""Results of activities and child workflows, decoded: the SDK would fail the workflow if it can't read one.
 
 Whether a result could be read is a part of the history. Other code, or a worker with another storage, may be able to
 read it later; but the conversation went on without it, and has to do so in each replay.

@@ -1,4 +1,5 @@
-"""What a cancellation leaves standing: results that come in together with it are in the history, so they count.
+"""Waiting for tasks that may be cancelled: results that come in together with a cancellation count, for the history has
+them.
 
 A transcript without them would not be the fold over the history. Temporal hands over both in one workflow task: a
 signal or an update before the results, the cancellation of the workflow beside them.

@@ -1,4 +1,4 @@
-"""Which conversation this is, among all that had or will have its id: a part of its calls' idempotency keys."""
+"""The chain id: which conversation this is, among all that had or will have its id. Idempotency keys hold it."""
 
 from __future__ import annotations
 

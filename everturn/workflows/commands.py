@@ -14,7 +14,7 @@ from everturn import names
 from everturn.payloads import Answer, Approve, Control, Deny, MessageIn
 from everturn.records import Decision
 from everturn.sizes import MAX_INPUT_BYTES, size_of
-from everturn.state import State, told
+from everturn.state import State, shortened_reason
 from everturn.waiting import LONGEST_SECONDS, iso
 from everturn.workflows.approvals import MOST_REFUSED_EDITS, AppliedDecision, PendingApprovals
 from everturn.workflows.early_decisions import EarlyDecisions
@@ -185,7 +185,7 @@ class Commands:
     def _close(self, control: Control) -> dict[str, Any]:
         self.state.close()
         self.approvals.close(
-            Decision(verdict="deny", by=told(control.by), at=now(), note="The conversation was closed.")
+            Decision(verdict="deny", by=shortened_reason(control.by), at=now(), note="The conversation was closed.")
         )
         return {"state": self.state.name}
 

@@ -114,7 +114,7 @@ async def extend_prefix(state: State, activity_results: ActivityResults) -> None
     state.take_in_unseen(digest)
 
 
-def over(
+def carry_over(
     state: State, recent: RecentMessages, chain: Chain, *, started_at: float, reply: OpenReply | None = None
 ) -> CarryOver:
     """What the next run begins with. `reply`: the one at hand, if its calls wait for people; what the model said in it

@@ -282,7 +282,7 @@ class ConversationWorkflow:
 
     def _handed(self, *, reply: OpenReply | None = None) -> Start:
         """What the next run is started with."""
-        handed = continue_as_new.over(
+        handed = continue_as_new.carry_over(
             self._state, self._recent, self._calls.chain, started_at=self._started_at, reply=reply
         )
         again = {"message": (), "message_id": None, "provider": "", "stream": self._commands.stream, "carry": handed}

@@ -1,4 +1,4 @@
-"""What of the messages goes into a payload: as much as it takes, and nothing that the history holds elsewhere."""
+"""The messages in what is sent, a model turn's delta and an outcome's tail: as many as fit, and nothing twice."""
 
 from __future__ import annotations
 

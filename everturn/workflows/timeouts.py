@@ -65,7 +65,7 @@ def sub_agent_options() -> dict[str, Any]:
     }
 
 
-def tool_options(plan: RunTool) -> dict[str, Any]:
+def tool_activity_options(plan: RunTool) -> dict[str, Any]:
     # The activity ends a run at the tool's own time-out and reports it; the server's is for one that can't report.
     timeout = countable(plan.timeout) + HEARTBEAT_TIMEOUT
     return {

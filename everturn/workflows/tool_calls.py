@@ -33,7 +33,7 @@ from everturn.workflows.cancellation import together
 from everturn.workflows.chain import Chain
 from everturn.workflows.history_budget import HistoryBudget
 from everturn.workflows.subagents import SubAgents
-from everturn.workflows.timeouts import check_options, local_options, tool_options
+from everturn.workflows.timeouts import check_options, local_options, tool_activity_options
 
 R = TypeVar("R")
 
@@ -304,7 +304,7 @@ class OpenCalls:
 
     async def _begun(self, call: ToolCall, request: ToolRequest, plan: RunTool, *, local: bool) -> ToolResult:
         start = workflow.start_local_activity if local else workflow.start_activity
-        options = local_options(plan) if local else tool_options(plan)
+        options = local_options(plan) if local else tool_activity_options(plan)
         summary = web_ui.call_summary(call.name, request.arguments, request.decision)
         handle = start(call.name, request, result_type=RawValue, summary=summary, **options)
         self._running.add(call.call_id)

@@ -63,12 +63,12 @@ def _edits_ignored() -> None:
 
 def _inbox_dropped() -> None:
     """What waits in the inbox is not handed on when a run continues as a new one."""
-    over = continue_as_new.over
+    over = continue_as_new.carry_over
 
     def wrong(*args: Any, **options: Any) -> Any:
         return over(*args, **options).model_copy(update={"inbox": ()})
 
-    continue_as_new.over = wrong
+    continue_as_new.carry_over = wrong
 
 
 def _result_dropped() -> None:

@@ -14,7 +14,7 @@ from everturn.errors import InvalidSetting, InvalidTool
 from everturn.models import Approvals
 from everturn.payloads import Start
 from everturn.plans import RunTool
-from everturn.workflows.timeouts import local_options, tool_options
+from everturn.workflows.timeouts import local_options, tool_activity_options
 
 WRONG = [30, 1.5, "30", "a minute", True, timedelta(), timedelta(seconds=-1)]
 
@@ -64,7 +64,7 @@ def test_what_is_longer_than_temporal_counts_is_a_century() -> None:
     assert {patience.model, patience.turn_timeout, patience.max_retry_delay} == {LONGEST}
     endless = timedelta.max.total_seconds()
     plan = RunTool(call_id="c1", timeout=endless, patience=endless)
-    given = [*tool_options(plan).values(), *local_options(plan).values()]
+    given = [*tool_activity_options(plan).values(), *local_options(plan).values()]
     times = [value for value in given if isinstance(value, timedelta)]
     assert max(times) < timedelta(days=292 * 365)
 
