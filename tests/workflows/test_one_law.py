@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
+from temporalio.api.enums.v1 import EventType
 
 from everturn import Client, Conversation, Limits, Worker, tool
 from everturn.activities.prefixes import Prefixes
@@ -55,8 +56,10 @@ async def test_no_payload_grows_with_the_conversation(client: Client, scripted: 
         conversation = await client.start(agent, "Read it all")
         await conversation.reply()
     history = await client.temporal.get_workflow_handle(conversation.id).fetch_history()
-    sizes = [event.ByteSize() for event in history.events]
-    first, last = sizes[12 : 12 * 3], sizes[-12 * 3 : -12]
+    # A try that is made again, on a busy machine, says why the one before it failed.
+    again = EventType.EVENT_TYPE_ACTIVITY_TASK_STARTED
+    sizes = [event.ByteSize() for event in history.events if event.event_type != again]
+    first, last = sizes[10 : 10 * 3], sizes[-10 * 3 : -10]
     assert max(last) <= max(first) + 50
 
 

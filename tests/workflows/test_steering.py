@@ -200,7 +200,7 @@ async def test_a_final_reply_that_does_not_fit_the_output_type_is_mended_by_the_
     async with hosting(client, agent):
         outcome = await client.run(agent, "Which order?")
         assert (outcome.status, outcome.output, outcome.turns) == ("completed", {"number": 81}, 3)
-        assert "does not fit the output's schema" in str(model.requests[-1]["messages"][-1])
+        assert "does not fit the output's schema" in model.requests[-1]["messages"][-1]["content"]
 
         hopeless = agent_on(scripted(["no"] * 5), output=Order, name="hopeless")
     async with hosting(client, hopeless):
