@@ -126,12 +126,12 @@ def _message_twice() -> None:
 
 def _once_again() -> None:
     """A `once` call whose worker was lost is run again by itself."""
-    options = tool_calls.tool_options
+    options = tool_calls.tool_activity_options
 
     def wrong(plan: Any) -> dict[str, Any]:
         return options(plan) | {"retry_policy": RetryPolicy(initial_interval=timedelta(milliseconds=200))}
 
-    tool_calls.tool_options = wrong
+    tool_calls.tool_activity_options = wrong
 
 
 MUTANTS = {
