@@ -9,21 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from everturn import Agent, ToolContext, tool
-from everturn.workflows import continue_as_new, sent_messages
 from tests.crash import mutants
 from tests.crash.ledger import Ledger
+from tests.crash.short_runs import RUN_EVENTS, set_bounds
 
 LEDGER = "ledger.sqlite"
-RUN_EVENTS = "CRASH_TEST_RUN_EVENTS"
-TURN_CHARS = 4_000
-"""Of messages, in one turn. The replay agrees on it, too."""
 
-# Short runs, so that kills hit the change from one to the next too. All workers and the replay agree on it.
-continue_as_new.MAX_EVENTS = int(os.environ.get(RUN_EVENTS, continue_as_new.MAX_EVENTS))
-
-# So that one long message fills a turn, and others wait in the inbox when a run goes on as the next.
-sent_messages.MAX_INBOX_BYTES = TURN_CHARS
-
+# Only in the workers: the processes that test and check import this file as well.
+if RUN_EVENTS in os.environ:
+    set_bounds(int(os.environ[RUN_EVENTS]))
 mutants.apply(os.environ.get(mutants.MUTANT, ""))
 
 _ledger = Ledger(Path(os.environ.get("CRASH_TEST_FOLDER", ".")) / LEDGER)

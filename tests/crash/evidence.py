@@ -20,8 +20,7 @@ from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 
 from everturn.records import Message
 from everturn.storage.data_converter import data_converter
-from everturn.workflows import ConversationWorkflow, continue_as_new, sent_messages
-from tests.crash.cast import TURN_CHARS
+from everturn.workflows import ConversationWorkflow
 from tests.crash.ledger import Effect
 from tests.crash.stories import Asked, Story
 
@@ -86,8 +85,6 @@ class Evidence:
 
 async def gather(storm: Storm) -> list[Evidence]:
     """The evidence of every conversation that was started."""
-    # As the workers had them, for the replay.
-    continue_as_new.MAX_EVENTS, sent_messages.MAX_INBOX_BYTES = storm.plan.run_events, TURN_CHARS
     effects: dict[str, dict[str, list[Effect]]] = {}
     for effect in storm.ledger.effects():
         conversation_id, _, rest = effect.key.partition(":")

@@ -32,7 +32,7 @@ FAULTS: list[tuple[str, Reply]] = [
 BURST = 6
 """So many messages come without waiting for a reply: some wait in the inbox when a run goes on as a new one."""
 LONG_CHARS = 2_500
-"""Two of them are more than `cast.TURN_CHARS`."""
+"""Two of them are more than `short_runs.TURN_CHARS`."""
 FAULT_WEIGHTS = [4, 1, 4, 2, 4, 2, 2, 1, 2, 4, 1]
 
 

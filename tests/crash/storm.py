@@ -17,12 +17,13 @@ from temporalio.service import RPCError
 from everturn import Client
 from everturn.devserver import DevServer
 from everturn.testing import ScriptedModel
-from tests.crash.cast import LEDGER, RUN_EVENTS
+from tests.crash.cast import LEDGER
 from tests.crash.crowd import ClientProcess, Vanished
 from tests.crash.ledger import Ledger
 from tests.crash.mutants import MUTANT
 from tests.crash.people import People
 from tests.crash.proxy import Proxy
+from tests.crash.short_runs import RUN_EVENTS, short_runs
 from tests.crash.stories import Author, Story
 from tests.crash.workers import WorkerProcess
 
@@ -144,7 +145,8 @@ class Storm:
         """Reads the histories while the server is still there."""
         from tests.crash.evidence import gather
 
-        self.evidence = await gather(self)
+        with short_runs(self.plan.run_events):  # for the replay
+            self.evidence = await gather(self)
 
     # ------------------------------------------------------------ the conversations
 

@@ -77,6 +77,14 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
 }
 
 
+AS_THEY_ARE = {name: getattr(*where) for name, where in CONSTANTS.items()}
+
+
+def changed() -> list[str]:
+    """Those that a test left as it had set them: all that come after it in the same process would have them."""
+    return [name for name, where in CONSTANTS.items() if getattr(*where) != AS_THEY_ARE[name]]
+
+
 def settable(monkeypatch: pytest.MonkeyPatch) -> Bounds:
     def bounds(**values: Any) -> None:
         for name, value in values.items():
