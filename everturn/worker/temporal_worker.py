@@ -1,9 +1,9 @@
-"""Temporal's worker, which ends with its event loop."""
+"""Temporal's worker, which ends with its event loop, and lets a workflow task take its time."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from typing import Any, Final
 
 import temporalio.worker
 
@@ -18,6 +18,16 @@ class TemporalWorker(temporalio.worker.Worker):
     was on its way to them: now and then for ever, if it is not cancelled again. Activities are tasks of their own: they
     end as they do, and say so.
     """
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        # The SDK takes a workflow task of 2 seconds for a deadlock of what a user wrote, and throws an exception into
+        # its thread. This workflow runs nothing of a user's: it is slow on a machine that has no time for it, and an
+        # exception at the wrong moment can keep the worker from ever letting go of the conversation. The server's
+        # timeout of the task stays. `debug_mode` would run it on the event loop.
+        workflows: Any = self._workflow_worker
+        assert hasattr(workflows, "_deadlock_timeout_seconds"), "temporalio has another name for it now: look it up"
+        workflows._deadlock_timeout_seconds = None
 
     async def run(self) -> None:
         work = asyncio.create_task(super().run())

@@ -37,7 +37,7 @@ def file(document: str) -> str:
 async def test_what_waits_is_written_down_once_however_many_calls_begin_to_wait(
     client: Client, scripted: Scripted, cached_conversations: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each of 400 calls had all 400 written down again: the deadlock detector took that for a hang, for ever."""
+    """Each of 400 calls had all 400 written down again: it took seconds, again and again."""
     drawn: list[int] = []
     details = web_ui.current_details
 
