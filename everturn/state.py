@@ -43,9 +43,10 @@ class Stall:
 
 
 class State:
-    """`on_prefix` is told of messages that become a part of the prefix."""
+    """`run_began`: when the run did, in seconds since 1970. `on_prefix` is told of messages that become a part of the
+    prefix."""
 
-    def __init__(self, start: Start, *, on_prefix: Observer | None = None) -> None:
+    def __init__(self, start: Start, *, run_began: float, on_prefix: Observer | None = None) -> None:
         carry = start.carry or CarryOver()
         self.start = start.model_copy(update={"carry": None})  # it may be large, and lives as long as the run
         self.limits = start.limits or Limits()
@@ -116,8 +117,8 @@ class State:
         self.abandoned = False
         """It was closed while it was stalled or paused: what is unanswered stays so."""
         self.ended = False
-        self.started_at = carry.started_at
-        """When the conversation began: seconds since 1970; None if its first run is the one at hand."""
+        self.started_at = run_began if carry.started_at is None else carry.started_at
+        """When the conversation began: seconds since 1970."""
 
         if carry.facts:
             self.take_facts(carry.facts)
@@ -278,9 +279,10 @@ class State:
         self.abandoned |= self.paused or self.stall is not None
         self.paused, self.stall = False, None
 
-    def take_up_again(self) -> None:
-        """What was said while it closed is answered by the next run."""
+    def take_up_again(self, now: float) -> None:
+        """What was said while it closed is answered by the next run, as if the conversation began then."""
         self.inbox, self.late = [*self.inbox, *self.late], []
+        self.started_at = now
 
     def end(self) -> None:
         self.end_answer()
@@ -327,7 +329,7 @@ class State:
         most = self.limits.max_tool_calls
         return None if most is None else max(0, most - self.tool_calls)
 
-    def limit_reached(self, *, seconds: float) -> str | None:
+    def limit_reached(self, now: float) -> str | None:
         """The first limit that is used up, in words; None while there is room for another turn."""
         limits = self.limits
         if self.turn >= limits.max_turns:
@@ -338,7 +340,7 @@ class State:
             return f"the limit of {limits.max_total_tokens} tokens"
         if limits.max_cost_usd is not None and (self.cost_usd or 0) >= limits.max_cost_usd:
             return f"the limit of {limits.max_cost_usd} USD"
-        if limits.max_duration is not None and seconds >= limits.max_duration.total_seconds():
+        if limits.max_duration is not None and now - self.started_at >= limits.max_duration.total_seconds():
             return f"the limit of {limits.max_duration}"
         return None
 

@@ -13,7 +13,7 @@ from everturn import names, waiting
 from everturn.carryover import CarryOver, InRun, OpenReply, Packed, planned
 from everturn.cutting import cut
 from everturn.history import steps
-from everturn.history.transcript import Transcript, filled, user_messages
+from everturn.history.transcript import Transcript, user_messages
 from everturn.packing import pack
 from everturn.payloads import Approve, Control, ModelReply, ModelRequest, Start
 from everturn.plans import PlannedCall, RefuseCall
@@ -28,7 +28,7 @@ class StateByHistory:
 
     def __init__(self, *, run_id: str = "") -> None:
         self.run_id = run_id
-        self.state = State(Start.model_construct(agent=""))
+        self.state = State(Start.model_construct(agent=""), run_began=0.0)
         self.transcript = Transcript()
         self.reply: ModelReply | None = None
         """Of the turn at hand; None while it is awaited."""
@@ -50,8 +50,8 @@ class StateByHistory:
     def take(self, step: steps.Step) -> None:
         self.transcript.take(step)
         match step:
-            case steps.RunStarted(start=start):
-                self._begin(start)
+            case steps.RunStarted(start=start, at=at):
+                self._begin(start, at.timestamp())
             case steps.MessageSent(accepted=False) | steps.CommandSent(accepted=False):
                 self._sent.append(step)
             case steps.MessageSent() | steps.CommandSent():
@@ -105,8 +105,8 @@ class StateByHistory:
 
     # ------------------------------------------------------------ one step after the other
 
-    def _begin(self, start: Start) -> None:
-        self.state, self.finished = State(start), None
+    def _begin(self, start: Start, run_began: float) -> None:
+        self.state, self.finished = State(start, run_began=run_began), None
         left = (start.carry.open if start.carry else None) or OpenReply()
         self._calls = {call.call_id: (call, RefuseCall(call_id=call.call_id, text="")) for call in left.calls}
         self._calls |= left.planned
@@ -119,7 +119,7 @@ class StateByHistory:
         state = self.state
         if not state.answering:
             state.begin_answer()
-        delta = filled(request, self.transcript.results(request.named))
+        delta = self.transcript.messages[request.position - self.transcript.base :]  # which it has put there
         state.model = request.model or ""
         state.begin_turn(messages=max(0, user_messages(delta) - user_messages(state.unseen)))
         state.turn, state.position, state.digest, state.stall = request.turn, request.position, request.digest, None
@@ -295,8 +295,7 @@ class StateByHistory:
         if finished.outcome:  # which holds what was said and not answered
             state.inbox = []
         state.unseen = self.transcript.messages[state.position - self.transcript.base :]
-        state.end_answer()
-        state.stall, state.paused, state.ended = None, False, True
+        state.end()
 
 
 def _unwritten(call: ToolCall) -> ToolResult:
@@ -317,6 +316,5 @@ def next_life(state: State, transcript: Sequence[Message], *, origin: InRun) -> 
     # Temporal deletes that run's history some day: its messages are copied into the new one's at once.
     carry = state.carry_over(earlier=Packed(data=packed) if fits else origin, keep_by=0.0)
     changes = {"origin": origin, "length": length, "digest": digest, "unseen": unseen, "told": (*results_in(unseen),)}
-    # It begins at rest.
-    changes["inbox"] = cut(state.inbox, MAX_INBOX_BYTES)
-    return carry.model_copy(update={**changes, "owed": False, "paused": False, "repairs": 0, "started_at": None})
+    at_rest = {"owed": False, "paused": False, "repairs": 0, "started_at": None}
+    return carry.model_copy(update={**changes, **at_rest, "inbox": cut(state.inbox, MAX_INBOX_BYTES)})

@@ -46,8 +46,7 @@ async def keep_in_time(state: State, activity_results: ActivityResults) -> None:
         state.take_earlier(held(activity_results.read(raw, Packed, "The transcript of earlier runs")))
     except (ActivityError, Unreadable) as error:
         # It goes on as long as a worker remembers the messages; one that does not will stall it, with this cause.
-        cause = error.why if isinstance(error, Unreadable) else tool_results.cause_of(error)
-        workflow_log("transcript.not_kept", level="error", cause=cause)
+        workflow_log("transcript.not_kept", level="error", cause=tool_results.cause_of(error))
 
 
 def held(earlier: Earlier) -> Earlier:
@@ -114,13 +113,11 @@ async def extend_prefix(state: State, activity_results: ActivityResults) -> None
     state.take_in_unseen(digest)
 
 
-def carry_over(
-    state: State, recent: RecentMessages, chain: Chain, *, started_at: float, reply: OpenReply | None = None
-) -> CarryOver:
+def carry_over(state: State, recent: RecentMessages, chain: Chain, *, reply: OpenReply | None = None) -> CarryOver:
     """What the next run begins with. `reply`: the one at hand, if its calls wait for people; what the model said in it
     is not cut then: it fits, or the run goes on."""
     handed = state.carry_over(earlier=_earlier(state, recent), keep_by=_keep_by(state), reply=reply)
-    return handed.model_copy(update={"started_at": started_at, "chain_id": chain.id, "reset_run": chain.reset_run})
+    return handed.model_copy(update={"chain_id": chain.id, "reset_run": chain.reset_run})
 
 
 def _keep_by(state: State) -> float | None:

@@ -47,7 +47,8 @@ class ConversationWorkflow:
         self._start_input = start_input.read(inputs)
         carry_over = self._start_input.start.carry or CarryOver()
         self._recent = RecentMessages(carry_over.last_text)
-        self._state = State(self._start_input.start, on_prefix=self._recent.add)
+        began = workflow.info().workflow_start_time.timestamp()
+        self._state = State(self._start_input.start, run_began=began, on_prefix=self._recent.add)
         self._state.earlier = continue_as_new.held(carry_over.earlier) if carry_over.earlier else None
         self._visibility = Visibility(self._state, self._recent, status=self._status)
         open_reply = carry_over.open or OpenReply()
@@ -67,7 +68,6 @@ class ConversationWorkflow:
             on_outcome=self._take_outcome,
             stalled=self._commands.stalled,
         )
-        self._started_at = carry_over.started_at or workflow.info().start_time.timestamp()
         self._open_reply = carry_over.open
         """Left by the run before this one, until it is taken up."""
 
@@ -138,7 +138,7 @@ class ConversationWorkflow:
                 return left.limit
         while True:
             await self._continue_as_new_where_long()
-            limit = state.limit_reached(seconds=workflow.time() - self._started_at)
+            limit = state.limit_reached(workflow.time())
             if limit and not state.limits.conclude:
                 return limit
             if state.summary_due:
@@ -282,9 +282,7 @@ class ConversationWorkflow:
 
     def _handed(self, *, reply: OpenReply | None = None) -> Start:
         """What the next run is started with."""
-        handed = continue_as_new.carry_over(
-            self._state, self._recent, self._calls.chain, started_at=self._started_at, reply=reply
-        )
+        handed = continue_as_new.carry_over(self._state, self._recent, self._calls.chain, reply=reply)
         again = {"message": (), "message_id": None, "provider": "", "stream": self._commands.stream, "carry": handed}
         return self._state.start.model_copy(update=again)
 
@@ -294,8 +292,7 @@ class ConversationWorkflow:
         await continue_as_new.fit_unseen(self._state, self._results)
         await workflow.wait_condition(workflow.all_handlers_finished)
         stop_if_cancelled()
-        self._state.take_up_again()
-        self._started_at = workflow.time()
+        self._state.take_up_again(workflow.time())
         workflow.continue_as_new(self._handed())
 
     # ------------------------------------------------------------ the end

@@ -6,6 +6,7 @@ The letters are zeros, which JSON writes with six bytes each; `full` is a record
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -159,7 +160,7 @@ def test_a_model_request_that_names_all_its_results_fits() -> None:
 
 
 def unanswered(unseen: list[Message]) -> State:
-    state = State(Start(agent=NAME, carry=CarryOver()))
+    state = State(Start(agent=NAME, carry=CarryOver()), run_began=0.0)
     state.unseen = unseen
     return state
 
@@ -307,7 +308,7 @@ def test_what_a_conversation_is_revived_with_fits() -> None:
     """Whatever was said to it, and whatever its model said last."""
     by_history = StateByHistory(run_id=RUN_ID)
     carry = handed(earlier=InRun(run_id=RUN_ID), length=0, message_ids=())
-    at: Any = None
+    at = datetime(2026, 1, 1, tzinfo=UTC)
     by_history.take(RunStarted(1, at, start(carry), previous_run_id=""))
     for number in range(9):
         by_history.take(MessageSent(2 + number, at, said(number)))

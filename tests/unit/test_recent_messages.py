@@ -14,7 +14,7 @@ from tests.support.bounds import Bounds
 def begun(*, length: int = 0, said: str = "") -> tuple[State, RecentMessages]:
     held = RecentMessages("")
     start = Start(agent="clerk", carry=CarryOver(earlier=Packed(data=""), length=length))
-    state = State(start, on_prefix=held.add)
+    state = State(start, run_began=0.0, on_prefix=held.add)
     if said:
         state.receive(Message.user(said))
         state.begin_turn(messages=1)
