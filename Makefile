@@ -7,7 +7,7 @@ JOBS ?= $(shell $(PYTHON) -c 'import os; print(min(os.cpu_count() or 1, 7) + 1)'
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo setup test check bench crash exits up docs lock
+.PHONY: demo setup test check bench crash sim exits up docs lock
 
 demo: setup ## the main job, in under a minute
 	@.venv/bin/everturn demo
@@ -39,6 +39,12 @@ bench: setup ## the benchmarks, as a table
 
 crash: setup ## the crash test at full length: make crash SEED=7 KILLS=100; MUTANTS=1: does it find ten wrong everturns?
 	@.venv/bin/python -m tests.crash
+
+sim: setup ## conversations on a simulated Temporal, all checked: make sim COUNT=100000 or MINUTES=30; SEED=7 shows one
+	@.venv/bin/python -m tests.simulation $(SIMULATED)
+
+SIMULATED = $(if $(MINUTES),--minutes $(MINUTES),$(if $(SEED),$(if $(COUNT),,--show $(SEED)),--count $(or $(COUNT),10000)))
+SIMULATED += $(if $(COUNT),$(if $(SEED),--seed $(SEED) --count $(COUNT)))
 
 exits: setup ## how many of 100 runs of short programs are killed at their end: make exits COUNT=20
 	@.venv/bin/python -m tests.exits

@@ -307,7 +307,7 @@ class State:
     @property
     def idle(self) -> bool:
         """It waits for somebody to say something."""
-        return not (self.answering or self.inbox) and self.start.keep_open is not None
+        return not (self.ended or self.answering or self.inbox) and self.start.keep_open is not None
 
     @property
     def answered(self) -> bool:

@@ -288,10 +288,12 @@ class StateByHistory:
             state.begin_answer()
 
     def _finish(self, finished: steps.RunClosed) -> None:
-        self.finished = finished
+        self.finished, state = finished, self.state
         if finished.next_run_id:
+            if state.late:  # what was said while it closed takes it up again
+                state.end_answer()
+                state.take_up_again()
             return
-        state = self.state
         if finished.outcome:  # which holds what was said and not answered
             state.inbox = []
         state.unseen = self.transcript.messages[state.position - self.transcript.base :]

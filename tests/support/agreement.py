@@ -139,6 +139,8 @@ class _Told:
     def __init__(self) -> None:
         self._reader = EventReader()
         self.asked: dict[str, Any] = {}
+        self._answers: set[str] = set()
+        """The calls that wait for an answer, which no approval of every call is about."""
         self.turn = 0
         self.last_text: str | None = None
         self.done = False
@@ -148,6 +150,10 @@ class _Told:
             match event:
                 case ApprovalRequested(call=call) | AnswerRequested(call=call):
                     self.asked[call.call_id] = (event.reason, event.why)
+                    if isinstance(event, AnswerRequested):
+                        self._answers.add(call.call_id)
+                case Decided(call_id="*", verdict="approve"):
+                    self.asked = {one: why for one, why in self.asked.items() if one in self._answers}
                 case Decided(call_id=call_id):
                     self.asked = {one: why for one, why in self.asked.items() if call_id not in ("*", one)}
                 case ToolStarted(call_id=call_id):

@@ -1,0 +1,53 @@
+"""`python -m tests.simulation`: many worlds on all cores, a progress bar, a report. Exit status 0 only if every
+invariant held.
+
+    python -m tests.simulation --count 5000 --seed 1 --fail-fast
+    python -m tests.simulation --show 50
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from tests.simulation.many import Batch, live_through
+from tests.simulation.show import story
+from tests.simulation.shrink import shrunk
+from tests.simulation.world import run
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation")
+    parser.add_argument("--seed", type=int, default=1, help="the first world's")
+    parser.add_argument("--count", type=int, default=2_000, help="so many worlds")
+    parser.add_argument("--minutes", type=float, help="for so long, in place of --count")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes")
+    parser.add_argument("--fail-fast", action="store_true", help="end with the first broken invariant")
+    parser.add_argument("--show", type=int, metavar="SEED", help="one world, step by step, made as small as it gets")
+    asked = parser.parse_args(arguments)
+    if asked.show is not None:
+        return show(asked.show)
+    batch = Batch(seed=asked.seed, count=asked.count, minutes=asked.minutes, jobs=asked.jobs, fail_fast=asked.fail_fast)
+    report = live_through(batch, progress=sys.stderr if sys.stderr.isatty() else None)
+    print(report)
+    return 1 if report.broken else 0
+
+
+def show(seed: int) -> int:
+    result = run(seed)
+    draw = shrunk(result) if result.broken else result.draw
+    result = run(draw.seed, draw=draw, keep=True)
+    print("\n".join(story(result)))
+    return 1 if result.broken else 0
+
+
+if __name__ == "__main__":
+    if os.environ.get("PYTHONHASHSEED") != "0":  # what takes its order from a set is the same in every run
+        os.execve(
+            sys.executable,
+            [sys.executable, "-m", "tests.simulation", *sys.argv[1:]],
+            {**os.environ, "PYTHONHASHSEED": "0"},
+        )
+    sys.exit(main())

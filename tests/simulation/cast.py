@@ -1,0 +1,200 @@
+"""The agents of the simulation, and what their tools do: each run leaves a line in the world's ledger."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from temporalio import activity
+
+from everturn import Agent, Limits, Patience, ToolContext, ToolFailed, tool
+from everturn.agent import with_sub_agents
+from everturn.errors import Retry
+from everturn.models import Approvals, Compaction
+from everturn.records import Decision, ToolCall
+
+
+@dataclass(frozen=True)
+class Effect:
+    """A tool that ran, and took effect."""
+
+    conversation_id: str
+    tool: str
+    call_id: str
+    key: str
+    attempt: int
+    arguments: dict[str, Any]
+    worker: str
+    at: float
+
+
+@dataclass
+class Ledger:
+    """What happened in the world outside."""
+
+    effects: list[Effect] = field(default_factory=list)
+
+    def of(self, conversation_id: str) -> list[Effect]:
+        return [one for one in self.effects if one.conversation_id == conversation_id]
+
+
+def _worker() -> Any:
+    """The simulated worker that the activity at hand runs on."""
+    return activity.client().service_client._worker  # type: ignore[attr-defined]
+
+
+def _leave(name: str, context: ToolContext, **arguments: Any) -> str:
+    """Takes effect, if its worker lives."""
+    worker = _worker()
+    if worker.alive:
+        made = (context.conversation_id, name, context.call_id, context.idempotency_key, context.attempt)
+        worker.server.ledger.effects.append(Effect(*made, arguments, worker.name, worker.server.loop.time()))
+    return f"{name} {context.call_id} did its work"
+
+
+async def _take(context: ToolContext) -> None:
+    """The time that work takes."""
+    chance: random.Random = _worker().server.chance
+    seconds = chance.choice((0.0, 0.0, 0.01, 0.3, 2.0, 9.0))
+    if chance.random() < 0.2:
+        context.heartbeat({"part": 1})
+    if seconds:
+        await asyncio.sleep(seconds)
+
+
+@tool(effect="read")
+async def look(number: int, context: ToolContext) -> str:
+    """Reads."""
+    await _take(context)
+    return _leave("look", context, number=number)
+
+
+@tool
+def note(text: str, context: ToolContext) -> str:
+    """Writes; twice is the same as once."""
+    return _leave("note", context, text=text)
+
+
+@tool(effect="read", local=True, timeout=timedelta(seconds=4))
+async def peek(number: int, context: ToolContext) -> str:
+    """Reads something near."""
+    chance: random.Random = _worker().server.chance
+    await asyncio.sleep(chance.choice((0.0, 0.01, 0.3)))
+    return _leave("peek", context, number=number)
+
+
+@tool(needs_approval=True, effect="once")
+async def refund(order_id: str, cents: int, context: ToolContext) -> str:
+    """Must not happen twice, and not without a person's word."""
+    said = _leave("refund", context, order_id=order_id, cents=cents)
+    await _take(context)
+    return said
+
+
+@tool(effect="once")
+async def pay(cents: int, context: ToolContext) -> str:
+    """Must not happen twice."""
+    await _take(context)
+    said = _leave("pay", context, cents=cents)
+    await _take(context)
+    return said
+
+
+@tool(needs_approval=lambda arguments: arguments["cents"] > 10)
+async def gift(cents: int, context: ToolContext) -> str:
+    """Needs a person's word if it is large."""
+    await _take(context)
+    return _leave("gift", context, cents=cents)
+
+
+@tool(patience=timedelta(minutes=30))
+async def flaky(times: int, context: ToolContext) -> str:
+    """Comes to something after some tries."""
+    if context.attempt <= times:
+        raise Retry("not yet", after=_worker().server.chance.choice((None, 0.0, 1.0, 40.0)))
+    return _leave("flaky", context, times=times)
+
+
+@tool(timeout=timedelta(seconds=20), patience=timedelta(minutes=2))
+async def slow(seconds: float, context: ToolContext) -> str:
+    """May take longer than it is given."""
+    said = _leave("slow", context, seconds=seconds)
+    await asyncio.sleep(seconds)
+    return said
+
+
+@tool(effect="read")
+def fails(how: str, context: ToolContext) -> str:
+    """Never works."""
+    _leave("fails", context, how=how)
+    if how == "kindly":
+        raise ToolFailed("it can't be done")
+    raise RuntimeError("it broke")
+
+
+@tool(effect="read")
+def long(size: int, context: ToolContext) -> str:
+    """Has much to say."""
+    return f"{_leave('long', context, size=size)} {'é…x' * (size // 3)}"
+
+
+OUTSIDE = {
+    "name": "outside",
+    "description": "Runs somewhere else.",
+    "parameters": {"type": "object", "properties": {"where": {"type": "string"}}},
+}
+
+TOOLS = (look, peek, note, refund, pay, gift, flaky, slow, fails, long, OUTSIDE)
+ONCE = {"refund", "pay"}
+
+
+def may_decide(_: ToolCall, decision: Decision) -> str:
+    """Some people may not, and the policy breaks now and then."""
+    if decision.by == "stranger":
+        return "strangers may not"
+    if decision.note == "break":
+        raise RuntimeError("the policy broke")
+    return ""
+
+
+def _agent(name: str, **options: Any) -> Agent:
+    patience = Patience(model=timedelta(minutes=2), turn_timeout=timedelta(minutes=3))
+    return Agent(name, **{"model": "scripted:first", "tools": TOOLS, "patience": patience, **options})
+
+
+HELPER = _agent("helper", tools=(look, refund), description="Helps.")
+
+AGENTS: dict[str, Agent] = {
+    agent.name: agent
+    for agent in (
+        _agent("clerk"),
+        _agent("hurried", approvals=Approvals(expire_after=timedelta(seconds=30))),
+        _agent(
+            "trusting",
+            approvals=Approvals(
+                expire_after=timedelta(seconds=50), on_expiry="approve", remind_before=timedelta(seconds=10)
+            ),
+        ),
+        _agent("guarded", approvers=may_decide),
+        _agent("short", limits=Limits(max_turns=3)),
+        _agent("abrupt", limits=Limits(max_turns=4, conclude=False)),
+        _agent("thrifty", limits=Limits(max_tool_calls=4)),
+        _agent("counted", limits=Limits(max_total_tokens=400)),
+        _agent("timed", limits=Limits(max_duration=timedelta(minutes=3))),
+        _agent("single", limits=Limits(max_parallel_calls=1)),
+        _agent("falling", fallback_models=["scripted:second", "scripted:third"]),
+        _agent("compact", compaction=Compaction(window_tokens=300, at=0.5, keep_messages=4)),
+        _agent("typed", output=int),
+        _agent("manual", loop="manual"),
+        _agent("boss", tools=(*TOOLS, HELPER)),
+    )
+}
+
+WEIGHTS = {"clerk": 8, "guarded": 2, "boss": 1}
+
+
+def hosted() -> list[Agent]:
+    return [*with_sub_agents(AGENTS.values()).values()]

@@ -1,0 +1,188 @@
+"""What has to be true of every conversation, after each workflow task and at the end. What is not is a sentence."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Coroutine, Iterator
+from typing import TYPE_CHECKING, Any
+
+from everturn.client.conversation import Conversation
+from everturn.events import Event
+from everturn.history import steps
+from everturn.history.reader import HistoryReader
+from everturn.history.state_by_history import StateByHistory
+from everturn.records import Message
+from everturn.storage.data_converter import data_converter
+from tests.simulation.cast import Ledger
+from tests.simulation.rules import AFTER_RESETS, RULES, Evidence
+from tests.simulation.runs import Run
+from tests.simulation.sdk_core import CachedRun
+from tests.simulation.server import Server
+from tests.support.agreement import _Told as ToldByEvents
+from tests.support.agreement import facts
+
+if TYPE_CHECKING:
+    from tests.simulation.model import SimulatedModel
+    from tests.simulation.people import Person
+
+
+class ReadRun:
+    """A run's history, read as it grows."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.seen = 0
+        self.steps: list[steps.Step] = []
+        self.by_history = StateByHistory(run_id=run.id)
+        self._reader = HistoryReader(data_converter)
+        self._told = ToldByEvents()
+
+    def read(self) -> None:
+        events = self.run.history.events
+        while self.seen < len(events):
+            step = at_once(self._reader.read(events[self.seen]))
+            self.seen += 1
+            self.steps.append(step)
+            self.by_history.take(step)
+            self._told.take(step)
+
+    def differences(self, held: dict[str, Any]) -> dict[str, Any]:
+        read = facts(self.by_history.state)
+        found = {name: (held[name], read[name]) for name in held if held[name] != read[name]}
+        return found | self._told.differences(self.by_history.state)
+
+
+class Checks:
+    def __init__(self, server: Server, ledger: Ledger) -> None:
+        self.server = server
+        self.ledger = ledger
+        self.read_runs: dict[str, ReadRun] = {}
+        self.watched: dict[str, list[Event]] = {}
+        """What somebody saw who watched from the beginning."""
+        self.transcripts: dict[str, tuple[Message, ...]] = {}
+
+    # ------------------------------------------------------------ after each workflow task
+
+    def after_task(self, run: Run) -> None:
+        """The workflow's own state is that which its history says, and what its events tell."""
+        if run.id not in self.read_runs:
+            self.read_runs[run.id] = ReadRun(run)
+        read = self.read_runs[run.id]
+        read.read()
+        last = read.steps[-1]
+        if isinstance(last, steps.RunClosed) and not (last.outcome or last.next_run_id):
+            return  # it failed: nothing was come to
+        holder = next((worker.runs[run.id] for worker in self.server.workers if _is_at(worker, run)), None)
+        if holder is None:
+            return
+        self.server.count("states compared")
+        if found := read.differences(facts(holder.state)):
+            self.server.wrong(
+                f"{run.workflow_id}, event {len(run.history)}: the workflow's state, the history's: {found}"
+            )
+
+    # ------------------------------------------------------------ those who watch
+
+    async def watch(self, conversation: Conversation) -> None:
+        seen = self.watched[conversation.id] = []
+        async for event in conversation.events():
+            seen.append(event)
+
+    async def read(self, conversation: Conversation, chance: random.Random) -> None:
+        """Reads a conversation that is over, with all that its readers have."""
+        transcript = self.transcripts[conversation.id] = await conversation.transcript()
+        whole = [event async for event in conversation.events(deltas=False)]
+        cursor = chance.choice(whole).cursor if whole else None
+        rest = [event async for event in conversation.events(since=cursor, deltas=False)]
+        behind = [event for event in whole if cursor is None or _after(whole, event, cursor)]
+        if [event.model_dump() for event in rest] != [event.model_dump() for event in behind]:
+            self.server.wrong(f"{conversation.id}: events since {cursor} are {_kinds(rest)}, not {_kinds(behind)}")
+        await asyncio.sleep(5.0)
+        lasting = [one for one in self.watched.get(conversation.id, []) if not _is_live(one)]
+        same_life = bool(lasting and whole) and lasting[0].cursor == whole[0].cursor
+        if same_life and [one.cursor for one in lasting] != [one.cursor for one in whole]:
+            self.server.wrong(f"{conversation.id}: watched live, {_kinds(lasting)}; read afterwards, {_kinds(whole)}")
+        status = await conversation.status()
+        if status.state != "done":
+            self.server.wrong(f"{conversation.id}: it is over, and its status is {status.state}")
+        if not transcript:
+            self.server.wrong(f"{conversation.id}: its transcript is empty")
+
+    # ------------------------------------------------------------ at the end
+
+    def at_the_end(self, people: Person, model: SimulatedModel) -> list[str]:
+        found = list(self._replays())
+        for conversation_id in self.transcripts:
+            evidence = self._evidence(conversation_id, people, model)
+            rules = AFTER_RESETS if evidence.told.reset else RULES
+            found += [f"{conversation_id}: {what}" for rule in rules for what in rule(evidence)]
+            found += [f"{conversation_id}: {what}" for what in people.of(conversation_id).rough]
+        return found
+
+    def _evidence(self, conversation_id: str, people: Person, model: SimulatedModel) -> Evidence:
+        own = [read for read in self.read_runs.values() if read.run.workflow_id == conversation_id]
+        for read in own:
+            read.read()
+        return Evidence(
+            id=conversation_id,
+            agent=own[0].by_history.state.start.agent,
+            transcript=self.transcripts[conversation_id],
+            runs=[(read.run, read.steps) for read in own],
+            asked=[asked for asked in model.asked if asked.conversation_id == conversation_id],
+            effects=self.ledger.of(conversation_id),
+            told=people.of(conversation_id),
+            troubled=bool(self.server.counts.get("kills") or self.server.counts.get("activity retries")),
+        )
+
+    def _replays(self) -> Iterator[str]:
+        """Every run replays on a worker that has never seen it, and comes to the same."""
+        for run in self.server.runs.values():
+            fresh = CachedRun(run.id)
+            try:
+                fresh.replay(run.history.events)
+            except Exception as error:  # noqa: BLE001 - whatever it is, a real one would not go on
+                yield f"run {run.id} of {run.workflow_id} does not replay: {type(error).__name__}: {error}"
+                continue
+            self.server.count("replays at the end")
+            read = self.read_runs.get(run.id)
+            if read and fresh.instance and run.closed and read.by_history.finished and read.seen == len(run.history):
+                last = read.by_history.finished
+                if (last.outcome or last.next_run_id) and (found := read.differences(facts(fresh.state))):
+                    yield f"run {run.id} of {run.workflow_id}, replayed: {found}"
+            fresh.evict()
+
+
+def _is_at(worker: Any, run: Run) -> bool:
+    """This worker has just done the run's last task."""
+    cached = worker.runs.get(run.id)
+    return cached is not None and cached.instance is not None and cached.done == _last_start(run)
+
+
+def _last_start(run: Run) -> int:
+    for event in reversed(run.history.events):
+        if event.HasField("workflow_task_completed_event_attributes"):
+            return int(event.workflow_task_completed_event_attributes.started_event_id)
+    return 0
+
+
+def _after(whole: list[Event], event: Event, cursor: str) -> bool:
+    places = [one.cursor for one in whole]
+    return places.index(event.cursor) > places.index(cursor)
+
+
+def _is_live(event: Event) -> bool:
+    return event.kind in ("text_delta", "thinking_delta", "tool_progress", "turn_retried")
+
+
+def _kinds(events: list[Event]) -> str:
+    return ", ".join(event.kind for event in events)
+
+
+def at_once(work: Coroutine[Any, Any, Any]) -> Any:
+    """The result of a coroutine that waits for nothing."""
+    try:
+        work.send(None)
+    except StopIteration as done:
+        return done.value
+    raise RuntimeError("it waits for something")

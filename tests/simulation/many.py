@@ -1,0 +1,117 @@
+"""Many worlds, on all cores, and what came of them."""
+
+from __future__ import annotations
+
+import multiprocessing
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import count, islice
+from typing import TextIO
+
+from tests.simulation.world import run
+
+WORLDS_AT_A_TIME = 10
+SHOWN = 20
+BAR = 40
+
+
+@dataclass(frozen=True)
+class Batch:
+    seed: int
+    count: int
+    minutes: float | None = None
+    jobs: int | None = None
+    fail_fast: bool = False
+
+    def seeds(self) -> Iterator[int]:
+        return count(self.seed) if self.minutes else iter(range(self.seed, self.seed + self.count))
+
+
+@dataclass
+class Report:
+    worlds: int = 0
+    seconds: float = 0.0
+    virtual_seconds: float = 0.0
+    broken: dict[int, list[str]] = field(default_factory=dict)
+    """By seed: the invariants that did not hold."""
+    counts: Counter[str] = field(default_factory=Counter)
+    outcomes: Counter[str] = field(default_factory=Counter)
+
+    def __str__(self) -> str:
+        days = self.virtual_seconds / 86_400
+        lines = [f"{self.worlds:,} worlds in {self.seconds:.0f} s, in which {days:,.1f} days went by"]
+        lines += [f"  {number:>12,}  {what}" for what, number in sorted(self.counts.items())]
+        lines += [f"  {number:>12,}  conversations {how}" for how, number in sorted(self.outcomes.items())]
+        for seed, broken in list(self.broken.items())[:SHOWN]:
+            lines += [f"seed {seed}: {what}" for what in broken[:3]]
+            lines.append(f"    step by step: make sim SEED={seed}")
+        if len(self.broken) > SHOWN:
+            lines.append(f"and {len(self.broken) - SHOWN} more")
+        lines.append(f"BROKEN in {len(self.broken)} of {self.worlds}" if self.broken else "every invariant held")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class _Lived:
+    seed: int
+    broken: list[str]
+    counts: dict[str, int]
+    seconds: float
+    outcomes: list[str]
+
+
+def live_through(batch: Batch, *, progress: TextIO | None = None) -> Report:
+    report, began = Report(), time.monotonic()
+    until = began + batch.minutes * 60 if batch.minutes else None
+    lived = _in_processes(batch) if (batch.jobs or 1) > 1 else map(_live, batch.seeds())
+    for one in lived:
+        report.worlds += 1
+        report.virtual_seconds += one.seconds
+        report.counts.update(one.counts)
+        report.outcomes.update(one.outcomes)
+        if one.broken:
+            report.broken[one.seed] = one.broken
+        report.seconds = time.monotonic() - began
+        if progress:
+            _draw(report, batch, progress)
+        if (batch.fail_fast and report.broken) or (until and time.monotonic() > until):
+            break
+    if progress:
+        print(file=progress)
+    return report
+
+
+def _in_processes(batch: Batch) -> Iterator[_Lived]:
+    room = threading.Semaphore(2 * (batch.jobs or 1))
+
+    def portions() -> Iterator[list[int]]:
+        seeds = batch.seeds()
+        while some := list(islice(seeds, WORLDS_AT_A_TIME)):
+            room.acquire()
+            yield some
+
+    with multiprocessing.get_context("spawn").Pool(batch.jobs) as pool:
+        for lived in pool.imap_unordered(_live_some, portions()):
+            room.release()
+            yield from lived
+
+
+def _live_some(seeds: list[int]) -> list[_Lived]:
+    return [_live(seed) for seed in seeds]
+
+
+def _live(seed: int) -> _Lived:
+    result = run(seed)
+    return _Lived(seed, result.broken, result.counts, result.seconds, [*result.outcomes.values()])
+
+
+def _draw(report: Report, batch: Batch, out: TextIO) -> None:
+    part = report.seconds / (batch.minutes * 60) if batch.minutes else report.worlds / batch.count
+    filled = min(BAR, int(BAR * part))
+    rate = report.worlds / max(report.seconds, 0.001)
+    bar = "█" * filled + "·" * (BAR - filled)
+    out.write(f"\r{bar} {report.worlds:,} worlds, {rate:.0f}/s, {len(report.broken)} broken ")
+    out.flush()

@@ -1,0 +1,108 @@
+"""The model of the simulation: replies, calls tools, fails in every way, is slow; and what it was shown."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from temporalio import activity
+
+from everturn import errors
+from everturn.providers.base import Delta, Request
+from everturn.records import Message, Reply, Text, Thinking, ToolCall, Usage
+
+FAILURES: dict[str, Callable[[], Exception]] = {
+    "rate": lambda: errors.RateLimited("429", status=429, retry_after=3.0),
+    "rate, long": lambda: errors.RateLimited("429", status=429, retry_after=600.0),
+    "unavailable": lambda: errors.Unavailable("503", status=503),
+    "connection": lambda: errors.ConnectionFailed("the connection broke"),
+    "invalid": lambda: errors.InvalidReply("it is not JSON"),
+    "key": lambda: errors.KeyRefused("401", status=401),
+    "missing": lambda: errors.ModelNotFound("404", status=404),
+    "refused": lambda: errors.RequestRefused("400", status=400),
+    "quota": lambda: errors.QuotaExhausted("no money is left", status=429),
+    "window": lambda: errors.ContextTooLong("too long", status=400),
+    "fault": lambda: KeyError("a fault of the provider's module"),
+}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a model was shown, and by which worker."""
+
+    conversation_id: str
+    messages: tuple[Message, ...]
+    worker: str
+
+
+@dataclass
+class SimulatedModel:
+    chance: random.Random
+    trouble: float
+    """How often a turn fails."""
+    calls: float
+    """How likely a reply is to ask for tools."""
+    asked: list[Asked] = field(default_factory=list)
+    _count: int = 0
+
+    async def __call__(self, request: Request, on_delta: Any = None) -> Reply:
+        worker = activity.client().service_client._worker  # type: ignore[attr-defined]
+        if worker.alive:
+            self.asked.append(Asked(request.conversation_id or "", tuple(request.messages), worker.name))
+        chance = self.chance
+        await asyncio.sleep(chance.choice((0.0, 0.05, 0.2, 1.0, 4.0)))
+        if chance.random() < self.trouble:
+            if chance.random() < 0.1:
+                await asyncio.sleep(200.0)  # it hangs
+            raise FAILURES[chance.choice([*FAILURES])]()
+        reply = self._reply(request)
+        if on_delta:
+            for part in reply.message.parts:
+                if isinstance(part, Text | Thinking):
+                    on_delta(Delta("text" if isinstance(part, Text) else "thinking", part.text))
+                    await asyncio.sleep(0.3)
+        return reply
+
+    def _reply(self, request: Request) -> Reply:
+        self._count += 1
+        chance, number = self.chance, self._count
+        turns = sum(message.role == "assistant" for message in request.messages)
+        wants = chance.random() < self.calls / (1 + turns / 6)
+        usage = Usage(input_tokens=10 * len(request.messages), output_tokens=5)
+        if request.conclude or not wants:
+            text = chance.choice((f"said {number}", f"{number}", "", "long " * 300))
+            stop = chance.choice(("end", "end", "end", "end", "length", "paused")) if not request.conclude else "end"
+            message = Message(role="assistant", parts=(Text(text=text),) if text else ())
+            return Reply(message=message, stop=stop, usage=usage, model=request.model.name)  # type: ignore[arg-type]
+        calls = tuple(self._call(number, place) for place in range(chance.choice((1, 1, 1, 2, 3, 5))))
+        said = (Text(text=f"so I call {number}"),) if chance.random() < 0.3 else ()
+        message = Message(role="assistant", parts=(*said, *calls))
+        return Reply(message=message, stop="tool_calls", usage=usage, model=request.model.name)
+
+    def _call(self, number: int, place: int) -> ToolCall:
+        chance = self.chance
+        name, arguments = chance.choice(
+            (
+                ("look", {"number": number}),
+                ("peek", {"number": number}),
+                ("peek", {"number": number}),
+                ("note", {"text": f"n{number}"}),
+                ("refund", {"order_id": f"{number}", "cents": number}),
+                ("refund", {"order_id": f"{number}", "cents": number}),
+                ("pay", {"cents": number}),
+                ("pay", {"cents": number}),
+                ("gift", {"cents": chance.choice((5, 50))}),
+                ("flaky", {"times": chance.choice((0, 1, 3))}),
+                ("slow", {"seconds": chance.choice((0.1, 1.0, 7.0, 60.0))}),
+                ("fails", {"how": chance.choice(("kindly", "badly"))}),
+                ("long", {"size": chance.choice((10, 3_000, 30_000))}),
+                ("outside", {"where": "there"}),
+                ("helper", {"message": f"help with {number}"}),
+                ("no_such_tool", {}),
+                ("refund", {"order_id": "81"}),
+            )
+        )
+        return ToolCall(call_id=f"c{number}-{place}", name=name, arguments=arguments)

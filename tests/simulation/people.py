@@ -1,0 +1,273 @@
+"""People: they talk, decide, steer and help, at any moment, twice, and with what makes no sense.
+
+What they were told is remembered: it is what the conversation has to keep.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
+from temporalio.service import RPCError
+
+from everturn.client.conversation import Conversation
+from everturn.errors import AlreadyStarted, Ended, EverturnError, NotFound, Refused, Stalled, Unreachable
+from everturn.payloads import Status, WaitingCall
+from tests.simulation.resets import points
+
+if TYPE_CHECKING:
+    from everturn import Client
+
+JUNK: tuple[tuple[str, Any], ...] = (
+    ("approve", {"call_id": "nobody"}),
+    ("approve", {"call_id": 7}),
+    ("answer", {"call_id": "*"}),
+    ("message", {}),
+    ("message", {"text": 5}),
+    ("resume", {"model": "nonsense"}),
+    ("cancel_turn", [1]),
+    ("unheard_of", {}),
+    ("withdraw", {"update_id": "none"}),
+)
+
+
+LONGEST_LOOK = 120.0
+"""Seconds between two looks, while nothing changes."""
+
+
+@dataclass
+class Told:
+    """What the people of one conversation were told."""
+
+    said: dict[str, str] = field(default_factory=dict)
+    """Messages that were acknowledged, by their ids."""
+    maybe: dict[str, str] = field(default_factory=dict)
+    """Those that may have come through."""
+    decided: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
+    """Decisions that were acknowledged: the verdict, the call, what went with it."""
+    ended: bool = False
+    """Somebody closed, cancelled or ended it."""
+    reset: bool = False
+    """An operator went back to an earlier point: what came after it is undone."""
+    rough: list[str] = field(default_factory=list)
+    """Errors that nobody should see."""
+
+
+@dataclass
+class Character:
+    """How often somebody does what."""
+
+    messages: int
+    impatience: float
+    """How often they do something while nobody asks for it."""
+    seconds: float
+    """Between two looks."""
+    resets: float
+    """How often a disturbance is an operator's reset."""
+
+
+class Person:
+    def __init__(self, client: Client, chance: random.Random, character: Character) -> None:
+        self.client = client
+        self.chance = chance
+        self.character = character
+        self.told: dict[str, Told] = {}
+
+    def of(self, conversation_id: str) -> Told:
+        return self.told.setdefault(conversation_id, Told())
+
+    async def say(self, agent: str, conversation_id: str, *, keep_open: timedelta | None) -> bool:
+        """One message, and now and then the same once more. False if it is over."""
+        told = self.of(conversation_id)
+        number = len(told.said) + len(told.maybe)
+        message_id, text = f"m{number}", f"message {number} of {conversation_id}"
+        told.maybe[message_id] = text
+        for _ in range(self.chance.choice((1, 1, 1, 2))):
+            try:
+                await self.client.send(
+                    agent,
+                    text,
+                    id=conversation_id,
+                    keep_open=keep_open,
+                    message_id=message_id,
+                    stream=self.chance.choice((None, True, False)),
+                )
+            except Refused:
+                return True
+            except (Ended, Unreachable):
+                return False
+            if message_id in told.maybe:
+                told.said[message_id] = told.maybe.pop(message_id)
+        return True
+
+    async def look_after(self, conversation: Conversation, agent: str, *, keep_open: timedelta | None) -> None:
+        """Sees to it that the conversation comes to its end."""
+        patience, seconds, before = 0, self.character.seconds, None
+        while True:
+            await asyncio.sleep(self.chance.expovariate(1.0 / seconds))
+            try:
+                status = await conversation.status()
+            except (Unreachable, NotFound):
+                patience += 1
+                if patience > 2_000:
+                    raise
+                continue
+            if status.state == "done":
+                return
+            for asked in status.agents:
+                await self._help(self.client.conversation(asked.conversation_id), asked.agent)
+            now = (status.state, status.turn, len(status.waiting), bool(status.agents))
+            seconds = min(2 * seconds, LONGEST_LOOK) if now == before else self.character.seconds
+            before = now
+            await self._act(conversation, status, agent, keep_open)
+
+    async def _help(self, conversation: Conversation, agent: str) -> None:
+        """Sees to what an agent's conversation waits for that was asked by another."""
+        try:
+            status = await conversation.status()
+        except (Unreachable, NotFound):
+            return
+        if status.state in ("awaiting_approval", "awaiting_answer", "stalled"):
+            await self._act(conversation, status, agent, None)
+
+    async def _act(self, conversation: Conversation, status: Status, agent: str, keep_open: timedelta | None) -> None:
+        if self.chance.random() < self.character.impatience:
+            await self._disturb(conversation, agent, keep_open)
+            return
+        match status.state:
+            case "awaiting_approval" | "awaiting_answer":
+                for waiting in status.waiting:
+                    await self._decide(conversation, waiting)
+            case "stalled" | "paused":
+                await self._try(conversation, conversation.resume)
+            case "idle":
+                if len(self.of(conversation.id).said) < self.character.messages:
+                    await self.say(agent, conversation.id, keep_open=keep_open)
+                else:
+                    self.of(conversation.id).ended = True
+                    await self._try(conversation, conversation.close)
+            case _:
+                pass
+
+    async def _decide(self, conversation: Conversation, waiting: WaitingCall) -> None:
+        call_id, chance, told = waiting.call_id, self.chance, self.of(conversation.id)
+        if waiting.needs == "answer":
+            if chance.random() < 0.2:
+                await self._decided(conversation, "deny", call_id, lambda: conversation.deny(call_id))
+            else:
+                await self._decided(
+                    conversation, "answer", call_id, lambda: conversation.answer(call_id, f"A{call_id}")
+                )
+            return
+        match chance.choice(
+            ("approve",) * 6 + ("edit", "misedit", "deny", "answer", "signal", "both", "every", "twice")
+        ):
+            case "approve":
+                await self._decided(conversation, "approve", call_id, lambda: conversation.approve(call_id))
+            case "edit":
+                edited = {**waiting.arguments, "cents": 77} if "cents" in waiting.arguments else waiting.arguments
+                await self._decided(
+                    conversation, "approve", call_id, lambda: conversation.approve(call_id, arguments=edited), **edited
+                )
+            case "misedit":
+                await self._decided(
+                    conversation, "misedit", call_id, lambda: conversation.approve(call_id, arguments={"x": [1]})
+                )
+            case "deny":
+                await self._decided(conversation, "deny", call_id, lambda: conversation.deny(call_id, reason="no"))
+            case "answer":
+                await self._decided(
+                    conversation, "answer", call_id, lambda: conversation.answer(call_id, f"A{call_id}")
+                )
+            case "signal":
+                by = chance.choice(("me", "stranger"))
+                await self._signal(conversation, "approve", {"call_id": call_id, "by": by})
+            case "every":
+                await self._decided(conversation, "approve", "*", conversation.approve)
+            case "twice":
+                note = "break" if chance.random() < 0.3 else "again"
+                for _ in range(2):
+                    await self._decided(
+                        conversation, "approve", call_id, lambda: conversation.approve(call_id, note=note)
+                    )
+            case _:
+                both = (conversation.approve(call_id), conversation.deny(call_id, reason="at the same time"))
+                answers = await asyncio.gather(*both, return_exceptions=True)
+                for answer in answers:
+                    if isinstance(answer, Exception) and not isinstance(answer, EverturnError):
+                        told.rough.append(f"{type(answer).__name__}: {answer}")
+                if all(isinstance(answer, tuple) and call_id in answer for answer in answers):
+                    told.decided.append(("both", call_id, {}))
+
+    async def _decided(
+        self, conversation: Conversation, verdict: str, call_id: str, do: Callable[[], Awaitable[Any]], **more: Any
+    ) -> None:
+        taken = await self._try(conversation, do)
+        for one in taken or ():
+            self.of(conversation.id).decided.append((verdict, one, more))
+
+    async def _disturb(self, conversation: Conversation, agent: str, keep_open: timedelta | None) -> None:
+        told, chance = self.of(conversation.id), self.chance
+        if chance.random() < self.character.resets:
+            await self._reset(conversation)
+            return
+        match chance.choice(
+            ("pause", "resume", "junk", "say", "junk", "cancel_turn", "say", "burst", "close", "cancel")
+        ):
+            case "pause":
+                await self._try(conversation, conversation.pause)
+            case "resume":
+                await self._try(conversation, conversation.resume)
+            case "junk":
+                await self._signal(conversation, *chance.choice(JUNK))
+            case "say":
+                await self.say(agent, conversation.id, keep_open=keep_open)
+            case "burst":
+                for _ in range(3):
+                    await self._signal(conversation, "pause", {})
+                    await self._signal(conversation, "resume", {})
+            case "cancel_turn":
+                await self._try(conversation, conversation.cancel_turn)
+            case "close" if chance.random() < 0.4:
+                told.ended = True
+                await self._try(conversation, conversation.close)
+            case "cancel" if chance.random() < 0.3:
+                told.ended = True
+                handle = self.client.temporal.get_workflow_handle(conversation.id)
+                await self._try(conversation, handle.cancel)
+            case _:
+                pass
+
+    async def _reset(self, conversation: Conversation) -> None:
+        """An operator goes back to an earlier point."""
+        service = self.client.temporal.workflow_service
+        run_id = await conversation.latest_run()
+        found = await self.client.temporal.get_workflow_handle(conversation.id, run_id=run_id).fetch_history()
+        if possible := list(points(found.events)):
+            request = ResetWorkflowExecutionRequest(
+                namespace="default",
+                workflow_execution={"workflow_id": conversation.id, "run_id": run_id},  # type: ignore[arg-type]
+                reason="the operator said so",
+                workflow_task_finish_event_id=self.chance.choice(possible),
+            )
+            self.of(conversation.id).reset = True
+            await self._try(conversation, lambda: service.reset_workflow_execution(request))
+
+    async def _signal(self, conversation: Conversation, name: str, payload: Any) -> None:
+        handle = self.client.temporal.get_workflow_handle(conversation.id)
+        await self._try(conversation, lambda: handle.signal(name, payload))
+
+    async def _try(self, conversation: Conversation, do: Callable[[], Awaitable[Any]]) -> Any:
+        try:
+            return await do()
+        except (Refused, Ended, Unreachable, Stalled, NotFound, AlreadyStarted):
+            return None
+        except RPCError as error:
+            if "already completed" not in error.message and "not found" not in error.message:
+                self.of(conversation.id).rough.append(f"{error.status.name} {error.message}")
+            return None

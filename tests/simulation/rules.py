@@ -1,0 +1,355 @@
+"""What has to be true of a conversation that is over, by its transcript, its histories and the world outside.
+
+Most of it is worked out here once more, from what happened: a mistake in what the conversation and the readers of its
+history share would not show in a comparison of the two.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from everturn import names
+from everturn.activities.prefixes import chained
+from everturn.history import steps
+from everturn.models import Limits
+from everturn.records import Message, Outcome, ToolCall, ToolResult, Usage
+from tests.simulation.cast import AGENTS, HELPER, ONCE, Effect
+from tests.simulation.model import Asked
+from tests.simulation.runs import Run
+
+if TYPE_CHECKING:
+    from tests.simulation.people import Told
+
+AGENTS_BY_NAME = {**AGENTS, HELPER.name: HELPER}
+
+CLOCK_SECONDS = 10.0
+"""How late a timer may be looked at: workers are killed, and tasks wait."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One conversation."""
+
+    id: str
+    agent: str
+    transcript: tuple[Message, ...]
+    runs: Sequence[tuple[Run, Sequence[steps.Step]]]
+    """Of all its lives, with their steps."""
+    asked: Sequence[Asked]
+    effects: Sequence[Effect]
+    told: Told
+    troubled: bool
+    """Workers were lost, or models failed."""
+
+    @property
+    def steps(self) -> Iterator[steps.Step]:
+        return (step for _, taken in self.runs for step in taken)
+
+    @property
+    def limits(self) -> Limits:
+        return AGENTS_BY_NAME[self.agent].limits
+
+    @property
+    def own_calls(self) -> dict[str, ToolCall]:
+        """Without those of the conversation that this one was forked from."""
+        replies = (step.reply.message for step in self.steps if isinstance(step, steps.TurnCompleted))
+        return {call.call_id: call for message in replies for call in message.tool_calls}
+
+
+# ------------------------------------------------------------ the transcript
+
+
+def calls_are_answered(one: Evidence) -> Iterator[str]:
+    """Each call has one result, in the order of the calls, right after them."""
+    seen: set[str] = set()
+    for message, after in pairwise((*one.transcript, Message.user("the end"))):
+        wanted = [call.call_id for call in message.tool_calls]
+        if again := seen & set(wanted):
+            yield f"calls {sorted(again)} come twice"
+        seen |= set(wanted)
+        told = [result.call_id for result in after.tool_results]
+        if wanted != told:
+            yield f"the calls {wanted} have results for {told}"
+        for call, result in zip(message.tool_calls, after.tool_results, strict=False):
+            yield from _result(call, result)
+
+
+_CUT = r"This call was (cut short|denied)|^The outcome of this call is unknown"
+_LOST = r"has no result: its worker was lost|is not run again, for its workers were lost"
+_NEVER = rf"{_CUT}|{_LOST}|^No more tool calls|^Not run: the conversation's limit|timed out: no answer came"
+_OWN = {
+    "slow": r"slow did not finish within",
+    "fails": r"it can't be done|it broke",
+    "refund": r"^The arguments of refund do not fit",
+    "helper": r"helper could not answer|^There is no tool",
+    "no_such_tool": r"^There is no tool 'no_such_tool'",
+    "outside": r"^There is no tool",
+    "flaky": r"^There is no tool",
+}
+
+
+def _result(call: ToolCall, result: ToolResult) -> Iterator[str]:
+    decision = result.decision
+    if decision and decision.verdict == "answer" and decision.by == "me":
+        if result.text != f"A{call.call_id}":
+            yield f"{call.call_id} was answered, and its result is {result.text[:100]!r}"
+    elif decision and decision.verdict == "deny" and not result.is_error:
+        yield f"{call.call_id} was denied, and its result is {result.text[:100]!r}"
+    elif not result.is_error:
+        if call.call_id not in result.text and call.name != HELPER.name:
+            yield f"{call.name} {call.call_id} has the result {result.text[:100]!r}, which is not its own"
+        if decision and decision.arguments is not None and "with other arguments" not in result.text:
+            yield f"{call.name} {call.call_id} ran with other arguments, and the model is not told"
+    elif not re.search(rf"{_NEVER}|{_OWN.get(call.name, '^There is no tool')}", result.text):
+        yield f"{call.name} {call.call_id} has the error {result.text[:200]!r}"
+
+
+def messages_are_kept(one: Evidence) -> Iterator[str]:
+    said = Counter(message.text for message in one.transcript if message.role == "user")
+    for text in (*one.told.said.values(), *one.told.maybe.values()):
+        if said[text] > 1:
+            yield f"{text!r} stands {said[text]} times in the transcript"
+    if not one.told.ended:
+        yield from (f"{text!r} was acknowledged, and is not in it" for text in one.told.said.values() if not said[text])
+    places = [text for message in one.transcript if (text := message.text) in one.told.said.values()]
+    if places != sorted(places, key=lambda text: int(text.split()[1])):
+        yield f"messages stand in another order than they were sent: {places}"
+
+
+def prompts_are_the_transcript(one: Evidence) -> Iterator[str]:
+    """Whatever a model was shown is how the transcript begins, unless it is compacted."""
+    if AGENTS_BY_NAME[one.agent].compaction:
+        return
+    said = [message.model_dump_json() for message in one.transcript]
+    for asked in one.asked:
+        shown = [message.model_dump_json() for message in asked.messages]
+        if shown != said[: len(shown)]:
+            place = next((n for n, both in enumerate(zip(shown, said, strict=False)) if both[0] != both[1]), len(said))
+            yield (
+                f"a model was shown {len(shown)} messages, of which number {place} is not the transcript's: "
+                f"{shown[place][:300]} instead of {said[place][:300] if place < len(said) else 'nothing'}"
+            )
+            return
+
+
+def digests_are_right(one: Evidence) -> Iterator[str]:
+    """Every prefix has its digest, and every turn begins where the one before has ended."""
+    digests, digest = [""], ""
+    for message in one.transcript:
+        digest, _ = chained(digest, [message])
+        digests.append(digest)
+    for step in one.steps:
+        match step:
+            case steps.TurnScheduled(request=request):
+                if request.position >= len(digests):
+                    yield f"turn {request.turn} begins after {request.position} messages, of {len(one.transcript)}"
+                elif request.digest and request.digest != digests[request.position]:
+                    yield f"turn {request.turn} names a prefix of {request.position} messages that is another one"
+            case steps.TurnCompleted(request=request, reply=reply) if reply.message.parts and not one.told.ended:
+                if reply.digest not in digests:
+                    yield f"the reply of turn {request.turn} has a digest that is none of the transcript's"
+            case _:
+                pass
+
+
+# ------------------------------------------------------------ what tools did
+
+
+def effects_are_allowed(one: Evidence) -> Iterator[str]:
+    """`once`: at most once for each approval. Nothing runs without the approval that its plan asks for."""
+    calls = {call.call_id: call for message in one.transcript for call in message.tool_calls}
+    approvals, scheduled = Counter[str](), Counter[str]()
+    chains: dict[str, set[str]] = {}
+    for run, taken in one.runs:
+        for step in taken:
+            if isinstance(step, steps.ToolScheduled):
+                scheduled[step.request.call_id] += 1
+                approvals[step.request.call_id] += step.request.decision is not None
+                chains.setdefault(step.request.call_id, set()).add(run.first_run_id)
+    words = approval_words(one)
+    for effect in one.effects:
+        if effect.call_id not in calls:
+            yield f"{effect.tool} took effect for {effect.call_id}, which nobody called"
+    for call_id, times in Counter(effect.call_id for effect in one.effects).items():
+        if (call := calls.get(call_id)) is None:
+            continue
+        if _needs_approval(call) and not approvals[call_id]:
+            yield f"{call.name} {call_id} took effect without an approval"
+        if approvals[call_id] > words(call_id):
+            yield f"{call.name} {call_id} ran as approved {approvals[call_id]} times; {words(call_id)} people said so"
+        if call.name in ONCE and times > approvals[call_id] + (not _needs_approval(call)):
+            yield f"{call.name} {call_id} took effect {times} times, and was approved {approvals[call_id]} times"
+        keys = {effect.key for effect in one.effects if effect.call_id == call_id}
+        wanted = {f"{one.id}:{chain}:{call_id}" for chain in chains.get(call_id, ())}
+        if wanted and call.name not in ("peek",) and keys != wanted and not any(run.base for run, _ in one.runs):
+            yield f"{call_id} took effect under the keys {sorted(keys)}, not {sorted(wanted)}"
+
+
+def approval_words(one: Evidence):  # type: ignore[no-untyped-def]
+    """How often a call may have been approved: by people, and by the clock."""
+    by_call, every = Counter[str](), 0
+    for step in one.steps:
+        match step:
+            case steps.CommandSent(name=names.APPROVE, payload=payload):
+                if payload.get("call_id") == names.EVERY_CALL:
+                    every += 1
+                else:
+                    by_call[str(payload.get("call_id"))] += 1
+            case steps.Expired(call_id=call_id):
+                by_call[call_id] += 1
+            case _:
+                pass
+    return lambda call_id: by_call[call_id] + every
+
+
+def results_follow_effects(one: Evidence) -> Iterator[str]:
+    """A tool that says that it did its work has done it; one that was denied has not."""
+    done, own = Counter(effect.call_id for effect in one.effects), one.own_calls
+    for message in one.transcript:
+        for result in message.tool_results:
+            if result.call_id not in own:
+                continue
+            if "did its work" in result.text and not result.is_error and not done[result.call_id]:
+                yield f"{result.name} {result.call_id} has a result, and never ran"
+            if "and did not run" in result.text and done[result.call_id]:
+                yield f"{result.name} {result.call_id} is said not to have run, and took effect"
+
+
+def arguments_are_those(one: Evidence) -> Iterator[str]:
+    """A tool runs with the arguments that the model gave, or that a person put in who approved the call."""
+    calls = {call.call_id: call for message in one.transcript for call in message.tool_calls}
+    edits: dict[str, list[object]] = {}
+    for step in one.steps:
+        match step:
+            case steps.CommandSent(name=names.APPROVE, payload={"call_id": str(call_id), "arguments": dict(edited)}):
+                edits.setdefault(call_id, []).append(edited)
+            case _:
+                pass
+    for effect in one.effects:
+        call = calls.get(effect.call_id)
+        if call and effect.arguments != call.arguments and effect.arguments not in edits.get(effect.call_id, []):
+            yield f"{call.name} {call.call_id} ran with {effect.arguments}, and was called with {call.arguments}"
+
+
+def _needs_approval(call: ToolCall) -> bool:
+    return call.name == "refund" or (call.name == "gift" and int(str(call.arguments.get("cents", 0))) > 10)
+
+
+# ------------------------------------------------------------ what it comes to
+
+
+def outcomes_add_up(one: Evidence) -> Iterator[str]:
+    """The tokens, turns and calls of the outcome are those of the history."""
+    usage, calls, turns = Usage(), 0, 0
+    text = ""
+    for run, taken in one.runs:
+        if not run.started.continued_execution_run_id and (start := _start_of(taken)) and start.start.carry:
+            carry = start.start.carry
+            usage, calls, turns, text = carry.usage, carry.tool_calls, carry.turn, carry.last_text
+        elif not run.started.continued_execution_run_id:
+            usage, calls, turns, text = Usage(), 0, 0, ""
+        for step in taken:
+            match step:
+                case steps.TurnCompleted(request=request, reply=reply):
+                    usage += reply.usage
+                    if not request.summarise:
+                        calls += len(reply.message.tool_calls)
+                        text = reply.message.text
+                case steps.TurnScheduled(request=request):
+                    turns = max(turns, request.turn)
+                case steps.ToolCompleted(outcome=Outcome() as outcome):
+                    usage += outcome.usage
+                case steps.RunClosed(outcome=Outcome() as outcome) if outcome:
+                    wanted = (usage, calls, turns, text)
+                    found = (outcome.usage, outcome.tool_calls, outcome.turns, outcome.text)
+                    if wanted != found:
+                        yield f"its outcome says {found}, and its history {wanted}"
+                case _:
+                    pass
+
+
+def _start_of(taken: Sequence[steps.Step]) -> steps.RunStarted | None:
+    return next((step for step in taken if isinstance(step, steps.RunStarted)), None)
+
+
+def limits_hold(one: Evidence) -> Iterator[str]:
+    limits = one.limits
+    for step in one.steps:
+        match step:
+            case steps.RunClosed(outcome=Outcome() as outcome):
+                most = limits.max_turns + limits.conclude
+                if outcome.turns > most:
+                    yield f"it took {outcome.turns} turns, and {most} are the most"
+                if limits.max_tool_calls is not None and outcome.status == "completed":
+                    ran = len({effect.call_id for effect in one.effects})
+                    if ran > limits.max_tool_calls:
+                        yield f"{ran} calls took effect, and {limits.max_tool_calls} are the most"
+            case _:
+                pass
+    for _, taken in one.runs:
+        at_once: set[str] = set()
+        for step in taken:
+            match step:
+                case steps.ToolScheduled(request=request):
+                    at_once.add(request.call_id)
+                    if len(at_once) > limits.max_parallel_calls:
+                        yield f"{sorted(at_once)} ran at the same time, and {limits.max_parallel_calls} may"
+                case steps.ToolCompleted(request=request) | steps.ToolRunFailed(request=request):
+                    at_once.discard(request.call_id)
+                case steps.TurnScheduled():
+                    at_once.clear()
+                case _:
+                    pass
+
+
+def nothing_grows(one: Evidence) -> Iterator[str]:
+    """No turn is sent what a model has seen."""
+    for _, taken in one.runs:
+        so_far, turn = -1, 0
+        for step in taken:
+            if not isinstance(step, steps.TurnScheduled) or step.request.summarise:
+                continue
+            request = step.request
+            if request.turn != turn and request.position < so_far:
+                yield f"turn {request.turn} begins at {request.position}, and the one before it at {so_far}"
+            so_far, turn = request.position, request.turn
+
+
+def turns_follow_on(one: Evidence) -> Iterator[str]:
+    """The turns of a life have the numbers 1, 2, 3, and each has one reply at the most."""
+    for run, taken in one.runs:
+        replies = Counter(
+            step.request.turn for step in taken if isinstance(step, steps.TurnCompleted) and not step.request.summarise
+        )
+        for turn, times in replies.items():
+            if times > 1:
+                yield f"turn {turn} of run {run.id} has {times} replies"
+        numbers = [
+            step.request.turn for step in taken if isinstance(step, steps.TurnScheduled) and not step.request.summarise
+        ]
+        for one_turn, following in pairwise(numbers):
+            if following not in (one_turn, one_turn + 1):
+                yield f"turn {following} follows turn {one_turn}"
+
+
+AFTER_RESETS = (calls_are_answered, messages_are_kept, results_follow_effects, limits_hold)
+"""What holds even if a part of what happened was undone."""
+
+RULES = (
+    calls_are_answered,
+    messages_are_kept,
+    prompts_are_the_transcript,
+    digests_are_right,
+    effects_are_allowed,
+    results_follow_effects,
+    arguments_are_those,
+    outcomes_add_up,
+    limits_hold,
+    nothing_grows,
+    turns_follow_on,
+)

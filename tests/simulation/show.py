@@ -1,0 +1,66 @@
+"""One world step by step, for a person who wants to know what went wrong in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from temporalio.api.history.v1 import HistoryEvent
+
+from tests.simulation.history import attributes, kind
+from tests.simulation.world import Result
+
+LONGEST = 160
+
+
+def story(result: Result) -> Iterator[str]:
+    """A line for each event of each run, in the order of time."""
+    draw = {name: value for name, value in vars(result.draw).items() if name != "seed"}
+    yield f"seed {result.seed}: " + ", ".join(f"{name}={value}" for name, value in draw.items())
+    lines = [
+        (event.event_time.ToMicroseconds(), number, event.event_id, f"{conversation}/{number} {_line(event)}")
+        for number, (conversation, events) in enumerate(result.histories)
+        for event in events
+    ]
+    begun = min((at for at, *_ in lines), default=0)
+    for at, _, _, line in sorted(lines):
+        yield f"{(at - begun) / 1e6:10.3f} s  {line}"
+    for what in result.broken:
+        yield f"BROKEN: {what}"
+
+
+def _line(event: HistoryEvent) -> str:
+    return f"#{event.event_id} {kind(event)} {_said(event)}".rstrip()
+
+
+def _said(event: HistoryEvent) -> str:
+    given, said = attributes(event), []
+    for name in ("activity_type", "signal_name", "timer_id", "marker_name", "workflow_id"):
+        value = getattr(given, name, "")
+        if value := getattr(value, "name", value):
+            said.append(str(value))
+    for name in ("scheduled_event_id", "started_event_id", "attempt"):
+        if value := getattr(given, name, 0):
+            said.append(f"{name.removesuffix('_event_id')} {value}")
+    if event.HasField("user_metadata"):
+        said.append(_json(event.user_metadata.summary.data))
+    for name in ("input", "result"):
+        value = getattr(given, name, None)
+        said += [_json(payload.data) for payload in getattr(value, "payloads", ())]
+    if event.HasField("workflow_execution_update_accepted_event_attributes"):
+        request = given.accepted_request.input
+        said += [request.name, *(_json(payload.data) for payload in request.args.payloads)]
+    if getattr(given, "failure", None) is not None and given.failure.message:
+        said.append(given.failure.message)
+    return " ".join(said)
+
+
+def _json(data: bytes) -> str:
+    text = json.dumps(json.loads(data), ensure_ascii=False)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+
+
+def changes(one: Any, other: Any) -> dict[str, Any]:
+    """What is different in a second draw."""
+    return {name: value for name, value in vars(other).items() if getattr(one, name) != value}

@@ -1,0 +1,71 @@
+"""The smallest world in which the same thing is broken: fewer workers, people, faults and turns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from tests.simulation.world import Draw, Result, run
+
+PLAIN: dict[str, Any] = {
+    "revivals": 0,
+    "forks": 0,
+    "resets": 0.0,
+    "kills": 0.0,
+    "workers": 1,
+    "busy": False,
+    "messages": 1,
+    "impatience": 0.0,
+    "trouble": 0.0,
+    "cached": 1_000,
+    "prefix_bytes": 10_000_000,
+    "max_events": 2_000,
+    "keep_open": None,
+    "agent": "clerk",
+    "calls": 0.3,
+    "look_seconds": 3.0,
+}
+"""What a world is like in which nothing special happens, the loudest first."""
+
+OTHER_CHANCES = 40
+
+
+def shrunk(result: Result) -> Draw:
+    """As plain a world as still breaks, in the same way."""
+    best, size = result.draw, _size(result)
+    wanted = _way(result)
+    changed = True
+    while changed:
+        changed = False
+        for draw in _plainer(best):
+            tried = run(result.seed, draw=draw)
+            if any(_way_of(one) == wanted for one in tried.broken):
+                best, changed = draw, True
+                break
+    for number in range(OTHER_CHANCES):
+        draw = replace(best, seed=result.seed * 1_000 + number)
+        tried = run(draw.seed, draw=draw)
+        if any(_way_of(one) == wanted for one in tried.broken) and _size(tried) < size:
+            best, size = draw, _size(tried)
+    return best
+
+
+def _plainer(draw: Draw) -> Iterator[Draw]:
+    for name, value in PLAIN.items():
+        if getattr(draw, name) != value:
+            yield replace(draw, **{name: value})
+
+
+def _size(result: Result) -> int:
+    return result.counts.get("commands", 0) + result.counts.get("workflow tasks", 0)
+
+
+def _way(result: Result) -> str:
+    return _way_of(result.broken[0])
+
+
+def _way_of(broken: str) -> str:
+    """What is wrong, without the names and numbers that differ from world to world."""
+    words = broken.partition(": ")[2] or broken
+    return "".join(letter for letter in words if not letter.isdigit())[:40]

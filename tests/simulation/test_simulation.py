@@ -1,0 +1,113 @@
+"""Some thousand conversations on a simulated Temporal, each checked after every step: see `make sim` for more."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.client import WorkflowHistory
+from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
+
+from everturn.activities import planning
+from everturn.state import State
+from everturn.storage.data_converter import data_converter
+from everturn.workflows import ConversationWorkflow, tool_calls
+from tests.simulation.history import NAMES
+from tests.simulation.many import Batch, live_through
+from tests.simulation.show import story
+from tests.simulation.shrink import shrunk
+from tests.simulation.world import Result, bounds, run
+
+WORLDS = int(os.environ.get("SIMULATED_WORLDS", "200"))
+
+
+@pytest.mark.timeout(300)
+def test_every_invariant_holds_in_many_worlds() -> None:
+    report = live_through(Batch(seed=1, count=WORLDS, jobs=2))
+    assert not report.broken, str(report)
+    assert report.worlds == WORLDS
+    for what in ("kills", "network cuts", "drains", "activity retries", "local activities", "sticky timeouts"):
+        assert report.counts[what], f"no world had {what}"
+
+
+async def test_temporals_own_replayer_takes_the_histories() -> None:
+    kinds: Counter[str] = Counter()
+    for seed in range(1_000, 1_025):
+        result = run_beside(seed)
+        for conversation_id, events in result.histories:
+            kinds.update(NAMES[event.event_type] for event in events)
+            await replay(result, conversation_id, events)
+    for kind in (
+        *("workflow_execution_signaled", "workflow_execution_update_accepted", "workflow_execution_continued_as_new"),
+        *("activity_task_failed", "timer_started", "marker_recorded", "workflow_task_timed_out"),
+    ):
+        assert kinds[kind], f"no history had {kind}"
+
+
+async def replay(result: Result, conversation_id: str, events: Sequence[HistoryEvent]) -> None:
+    options: dict[str, Any] = {"workflow_runner": UnsandboxedWorkflowRunner(), "debug_mode": True}
+    replayer = Replayer(workflows=[ConversationWorkflow], data_converter=data_converter, **options)
+    with bounds(result.draw):
+        await replayer.replay_workflow(WorkflowHistory(conversation_id, events))
+
+
+def run_beside(seed: int) -> Result:
+    """Beside pytest's own loop, which stands still meanwhile."""
+    import asyncio
+
+    loop = asyncio.get_running_loop()
+    asyncio._set_running_loop(None)
+    try:
+        return run(seed, keep=True)
+    finally:
+        asyncio._set_running_loop(loop)
+        asyncio.set_event_loop(loop)
+
+
+def test_a_seed_is_the_same_world_each_time() -> None:
+    first, second = run(16, keep=True), run(16, keep=True)
+    assert first.counts == second.counts
+    assert _written(first) == _written(second)
+
+
+def _written(result: Result) -> list[bytes]:
+    return [event.SerializeToString(deterministic=True) for _, events in result.histories for event in events]
+
+
+def _loses_a_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    close = tool_calls.OpenCalls.close
+    monkeypatch.setattr(tool_calls.OpenCalls, "close", lambda self, why: close(self, why)[:3])
+
+
+def _asks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def no(*_: object) -> bool:
+        return False
+
+    monkeypatch.setattr(planning, "_asked", no)
+
+
+def _forgets_message_ids(monkeypatch: pytest.MonkeyPatch) -> None:
+    receive = State.receive
+    monkeypatch.setattr(State, "receive", lambda self, message, message_id=None: receive(self, message, None))
+
+
+@pytest.mark.parametrize("mistake", [_loses_a_result, _asks_nobody, _forgets_message_ids])
+def test_a_mistake_is_found(mistake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    mistake(monkeypatch)
+    assert any(run(seed).broken for seed in range(1, 200))
+
+
+def test_what_is_broken_is_shown_in_a_small_world(monkeypatch: pytest.MonkeyPatch) -> None:
+    _asks_nobody(monkeypatch)
+    found = next(result for seed in range(1, 200) if (result := run(seed)).broken)
+    draw = shrunk(found)
+    small = run(draw.seed, draw=draw, keep=True)
+    lines = list(story(small))
+    assert small.broken
+    assert len(lines) <= len(list(story(run(found.seed, keep=True))))
+    assert lines[-1].startswith("BROKEN: ")
+    assert any("without an approval" in line for line in lines)

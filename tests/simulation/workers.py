@@ -1,0 +1,337 @@
+"""A worker process: everturn's own activities and workflow, in the place of whose core there is sdk_core.py.
+
+It can be killed, which it does not notice; cut off from the server for a while; or told to stop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import temporalio.client
+import temporalio.common
+from temporalio.api.common.v1 import Payloads
+from temporalio.api.enums.v1 import WorkflowTaskFailedCause
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.bridge.proto.activity_task import ActivityCancellationDetails, Cancel, Start
+from temporalio.worker._activity import _ActivityWorker, _RunningActivity
+
+from everturn import Agent, Client
+from everturn.activities.approvers import Approvers
+from everturn.activities.attempts import Attempts
+from everturn.activities.heartbeat import Heartbeats
+from everturn.activities.journal import Journal
+from everturn.activities.keep_transcript import KeepTranscript
+from everturn.activities.lost_tries import LostTries
+from everturn.activities.model_turns import ModelTurns
+from everturn.activities.prefixes import Prefixes
+from everturn.activities.tool_calls import ToolCalls
+from everturn.storage.data_converter import data_converter
+from everturn.storage.unreadable import for_worker
+from everturn.tools import user_code
+from tests.simulation import workflow_tasks
+from tests.simulation.activities import Activity
+from tests.simulation.dispatch import QUEUE
+from tests.simulation.runs import Run, Task
+from tests.simulation.sdk_commands import Nondeterminism
+from tests.simulation.sdk_core import CachedRun, TaskFailure
+from tests.simulation.server import Server
+from tests.simulation.service import SimulatedService, find_activity
+
+if TYPE_CHECKING:
+    from temporalio.bridge.proto.activity_result import ActivityExecutionResult
+
+_NO_METRICS = temporalio.common.MetricMeter.noop
+
+
+class SimulatedWorker:
+    def __init__(self, server: Server, name: str, agents: Sequence[Agent], *, cached: int, prefix_bytes: int) -> None:
+        self.server = server
+        self.name = name
+        self.alive = True
+        self.draining = False
+        self.cached = cached
+        """So many runs it keeps in memory."""
+        self.runs: dict[str, CachedRun] = {}
+        self._cut_off: asyncio.Future[None] | None = None
+        self._tasks: dict[asyncio.Task[Any], None] = {}
+        self._running: dict[bytes, _RunningActivity] = {}
+        self._locals_ended: dict[bytes, Any] = {}
+        service = SimulatedService(server, worker=self)
+        temporal = temporalio.client.Client(service, data_converter=data_converter)
+        self._client = for_worker(temporal)
+        client = Client(temporal, task_queue=QUEUE)
+        hosted = {agent.name: agent for agent in agents}
+        self.prefixes = Prefixes(prefix_bytes)
+        heartbeats = Heartbeats(temporal, Journal(Path("nowhere"), scope={}))
+        turns = ModelTurns(
+            hosted,
+            prefixes=self.prefixes,
+            heartbeats=heartbeats,
+            namespace=client.namespace,
+            stream_seconds=0.2,
+        )
+        calls = ToolCalls(hosted, prefixes=self.prefixes, heartbeats=heartbeats, threads=user_code._threads)
+        self._activities = _ActivityWorker(
+            bridge_worker=lambda: self,  # type: ignore[arg-type, return-value]
+            task_queue=QUEUE,
+            activities=[
+                turns.call_model,
+                turns.extend_prefix,
+                Approvers(hosted, heartbeats=heartbeats).check_decision,
+                KeepTranscript(heartbeats).keep_transcript,
+                *calls.activities(),
+            ],
+            activity_executor=None,
+            shared_state_manager=None,
+            data_converter=self._client.data_converter,
+            interceptors=[Attempts(), LostTries()],
+            metric_meter=_NO_METRICS,
+            client=self._client,
+            encode_headers=False,
+        )
+        self._activities._running_activities = self._running
+
+    @property
+    def polls(self) -> bool:
+        """It asks for tasks."""
+        return self.alive and not self.draining and self._cut_off is None
+
+    def start(self) -> None:
+        self.server.workers.append(self)
+        self.server.polls(self)
+
+    # ------------------------------------------------------------ how it ends
+
+    def kill(self) -> None:
+        """As SIGKILL does: from now on, nothing that it does has an effect."""
+        self.server.count("kills")
+        self._gone()
+        for task in list(self._tasks):
+            task.cancel()
+
+    def _gone(self) -> None:
+        self.alive = False
+        self.server.workers.remove(self)
+        for run in self.runs.values():
+            with suppress(Exception):
+                run.evict()
+        self.runs.clear()
+
+    def cut_off(self, seconds: float) -> None:
+        """The network is gone for a while. What it says meanwhile comes late."""
+        if self._cut_off or not self.alive:
+            return
+        self.server.count("network cuts")
+        self._cut_off = asyncio.get_running_loop().create_future()
+        self.server.later(self._back, seconds=seconds)
+
+    def _back(self) -> None:
+        if self._cut_off:
+            self._cut_off.set_result(None)
+            self._cut_off = None
+            if self.alive:
+                self.server.polls(self)
+
+    async def connected(self) -> None:
+        while self._cut_off:
+            await asyncio.shield(self._cut_off)
+
+    async def stop(self, *, within: float) -> None:
+        """As SIGTERM does: what runs may end, and is handed over after `within` seconds."""
+        if not self.alive or self.draining:
+            return
+        self.server.count("drains")
+        self.draining = True
+        if running := [one.task for one in self._running.values() if one.task]:
+            await asyncio.wait(running, timeout=within)
+        if not self.alive:
+            return
+        if self._activities._worker_shutdown_event:
+            self._activities._worker_shutdown_event.set()
+        for token in list(self._running):
+            details = ActivityCancellationDetails(is_worker_shutdown=True)
+            self._activities._handle_cancel_activity_task(token, Cancel(details=details))
+        if left := [one.task for one in self._running.values() if one.task]:
+            await asyncio.wait(left, timeout=30.0)
+        if self.alive:
+            self._gone()
+
+    # ------------------------------------------------------------ workflow tasks
+
+    def take_workflow_task(self, run: Run, task: Task, events: list[HistoryEvent]) -> None:
+        self._spawn(self._workflow_task(run, task, events))
+
+    def _spawn(self, work: Any) -> asyncio.Task[Any]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks[task] = None
+        task.add_done_callback(lambda ended: self._tasks.pop(ended, None))
+        return task
+
+    async def _workflow_task(self, run: Run, task: Task, events: list[HistoryEvent]) -> None:
+        cached = self._cached(run)
+        try:
+            todo = cached.replay(events)
+            assert todo, f"run {run.id} has no task to do"
+            before = cached.done
+            cached.begin(todo, task.updates)
+            await self._work(self.server.latency())
+            while cached.locals:
+                await self._run_locals(cached, run)
+        except (Nondeterminism, TaskFailure) as error:
+            self.server.wrong(f"run {run.id} of {run.workflow_id!r}: its workflow task failed: {error}")
+            self._forget(run)
+            cause = WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_WORKFLOW_WORKER_UNHANDLED_FAILURE
+            self.server.task_failed(run, task, cause)
+            return
+        await self.connected()
+        if not self.alive:
+            return
+        commands, speculative = cached.finished(), task.speculative
+        if workflow_tasks.complete(self.server, run, task, self, commands, cached.rejected):
+            if run.closed or self.cached == 0:
+                self._forget(run)
+        elif speculative and not commands and task.speculative:
+            cached.not_written(before)
+        else:
+            self._forget(run)
+
+    async def _work(self, seconds: float) -> None:
+        """What a task takes: things come in meanwhile."""
+        if seconds:
+            await asyncio.sleep(seconds)
+
+    async def _run_locals(self, cached: CachedRun, run: Run) -> None:
+        """Runs local activities, as a part of their workflow task; the first that ends goes on with it."""
+        for local in cached.locals.values():
+            local.task = local.task or self._spawn(self._local(local.asked.schedule_local_activity, cached, run))
+        waiting = {local.task: seq for seq, local in cached.locals.items()}
+        ended, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        for task in sorted(ended, key=lambda one: waiting[one]):
+            if waiting[task] in cached.locals:  # else the first of them has made the others pointless
+                cached.resolve_local(waiting[task], *task.result())
+
+    async def _local(self, asked: Any, cached: CachedRun, run: Run) -> tuple[str, Any]:
+        """How it ended, and with what. Core tries again what failed, while the delays are short."""
+        attempt = 0
+        while True:
+            attempt += 1
+            self.server.count("local activities")
+            token = f"local/{run.id}/{asked.seq}/{attempt}/{cached.done}".encode()
+            start = Start(
+                workflow_namespace="default",
+                workflow_type="Conversation",
+                activity_id=asked.activity_id,
+                activity_type=asked.activity_type,
+                input=asked.arguments,
+                attempt=attempt,
+                schedule_to_close_timeout=asked.schedule_to_close_timeout,
+                start_to_close_timeout=asked.start_to_close_timeout,
+                retry_policy=asked.retry_policy,
+                is_local=True,
+            )
+            start.workflow_execution.workflow_id, start.workflow_execution.run_id = run.workflow_id, run.id
+            running = _RunningActivity()
+            self._running[token] = running
+            running.task = asyncio.current_task()
+            await self._activities._handle_start_activity_task(token, start, running)
+            result = self._locals_ended.pop(token)
+            if result.HasField("completed"):
+                return "completed", result.completed.result
+            failure = result.failed.failure
+            if not result.HasField("failed") or failure.application_failure_info.non_retryable or attempt > 5:
+                return "failed", failure
+            await asyncio.sleep(0.2)
+
+    def _cached(self, run: Run) -> CachedRun:
+        if run.id not in self.runs:
+            self.runs[run.id] = CachedRun(run.id)
+            while len(self.runs) > max(1, self.cached):
+                self.runs.pop(next(iter(self.runs))).evict()
+            self.server.count("replays from the beginning")
+        return self.runs[run.id]
+
+    def _forget(self, run: Run) -> None:
+        if cached := self.runs.pop(run.id, None):
+            cached.evict()
+
+    def ask(self, run: Run, name: str, arguments: Sequence[Any]) -> Any:
+        """Answers a query."""
+        cached = self._cached(run)
+        cached.replay(run.history.events)
+        return cached.query(name, arguments)
+
+    # ------------------------------------------------------------ activities
+
+    def take_activity(self, activity: Activity) -> None:
+        asked = activity.asked
+        start = Start(
+            workflow_namespace="default",
+            workflow_type="Conversation",
+            activity_id=asked.activity_id,
+            activity_type=activity.name,
+            input=asked.input.payloads,
+            heartbeat_details=activity.details.payloads,
+            scheduled_time=activity.scheduled.event_time,
+            current_attempt_scheduled_time=activity.scheduled.event_time,
+            attempt=activity.attempt,
+            schedule_to_close_timeout=asked.schedule_to_close_timeout,
+            start_to_close_timeout=asked.start_to_close_timeout,
+            heartbeat_timeout=asked.heartbeat_timeout,
+            retry_policy=asked.retry_policy,
+        )
+        start.workflow_execution.workflow_id = activity.run.workflow_id
+        start.workflow_execution.run_id = activity.run.id
+        start.started_time.GetCurrentTime()
+        running = _RunningActivity()
+        self._running[activity.token] = running
+        running.task = self._spawn(self._activities._handle_start_activity_task(activity.token, start, running))
+
+    async def complete_activity_task(self, completion: Any) -> None:
+        """Called by the SDK when an activity is over."""
+        await self._say(completion.task_token, completion.result)
+
+    async def _say(self, token: bytes, result: ActivityExecutionResult) -> None:
+        if token.startswith(b"local/"):
+            self._locals_ended[token] = result
+            return
+        await self.connected()
+        if not self.alive:
+            return
+        try:
+            activity = find_activity(self.server, token)
+        except temporalio.service.RPCError:
+            return  # it was given to somebody else, or is not wanted any more
+        if activity.worker is not self:
+            return
+        if result.HasField("completed"):
+            activity.complete(Payloads(payloads=[result.completed.result]))
+        elif result.HasField("cancelled"):
+            if activity.cancel_requested:
+                activity.cancelled(Payloads())
+            else:
+                activity.failed(result.cancelled.failure)
+        else:
+            activity.failed(result.failed.failure)
+
+    def record_activity_heartbeat(self, heartbeat: Any) -> None:
+        """Called by the SDK when an activity has something to say."""
+        self._spawn(self._beat(heartbeat.task_token, Payloads(payloads=heartbeat.details)))
+
+    async def _beat(self, token: bytes, details: Payloads) -> None:
+        await self.connected()
+        if not self.alive:
+            return
+        try:
+            activity = find_activity(self.server, token)
+            activity.heartbeat(details)
+            cancel = (
+                Cancel(details=ActivityCancellationDetails(is_cancelled=True)) if activity.cancel_requested else None
+            )
+        except temporalio.service.RPCError:
+            cancel = Cancel(details=ActivityCancellationDetails(is_not_found=True))
+        if cancel and token in self._running and not self._running[token].done:
+            self._activities._handle_cancel_activity_task(token, cancel)

@@ -1,0 +1,268 @@
+"""One world: a server, workers, a model and people, all drawn from a seed; lived through to its end, and checked."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+from unittest.mock import patch
+
+import structlog
+import temporalio.client
+
+from everturn import Client
+from everturn.activities import before_reset, model_turns
+from everturn.client.conversation import Conversation
+from everturn.storage.data_converter import data_converter
+from everturn.workflows import continue_as_new
+from tests.simulation import cast, clock
+from tests.simulation.checks import Checks
+from tests.simulation.dispatch import QUEUE
+from tests.simulation.model import SimulatedModel
+from tests.simulation.people import Character, Person
+from tests.simulation.server import Server
+from tests.simulation.service import SimulatedService
+from tests.simulation.workers import SimulatedWorker
+
+WATCHED = 0.4
+"""How many conversations somebody watches from the beginning."""
+
+MOST_FAULTS = 25
+"""Of a world: then its workers are left alone."""
+
+LONGEST_SECONDS = 400 * 86_400.0
+
+
+@dataclass(frozen=True)
+class Draw:
+    """What a world is like. All of it follows from the seed, unless somebody makes it smaller."""
+
+    seed: int
+    agent: str
+    workers: int
+    cached: int
+    """Conversations that a worker keeps in memory."""
+    prefix_bytes: int
+    keep_open: float | None
+    messages: int
+    impatience: float
+    look_seconds: float
+    trouble: float
+    calls: float
+    kills: float
+    """How often a worker is killed, cut off or stopped: so many times in a minute."""
+    max_events: int
+    """From which a run goes on as a new one."""
+    revivals: int
+    forks: int
+    resets: float
+    """How often what people do unasked is an operator's reset."""
+    busy: bool
+    """Everything takes long now and then; else things come at once."""
+
+    @classmethod
+    def of(cls, seed: int) -> Draw:
+        chance = random.Random(f"{seed}/draw")
+        pick = chance.choice
+        agents = [name for name in cast.AGENTS for _ in range(cast.WEIGHTS.get(name, 1)) if name != "helper"]
+        return cls(
+            seed=seed,
+            agent=pick(agents),
+            workers=pick((1, 1, 2, 3)),
+            cached=pick((0, 1, 1_000, 1_000)),
+            prefix_bytes=pick((0, 20_000, 10_000_000, 10_000_000)),
+            keep_open=pick((None, None, 1.0, 20.0, 3_600.0)),
+            messages=pick((1, 1, 2, 4)),
+            impatience=pick((0.0, 0.05, 0.3)),
+            look_seconds=pick((0.5, 3.0, 20.0)),
+            trouble=pick((0.0, 0.0, 0.1, 0.3)),
+            calls=pick((0.3, 0.6, 0.8)),
+            kills=pick((0.0, 0.0, 0.0, 1.0, 4.0)),
+            max_events=pick((2_000, 2_000, 60, 25)),
+            revivals=pick((0, 0, 0, 1)),
+            forks=pick((0, 0, 0, 0, 1)),
+            resets=pick((0.0, 0.0, 0.0, 0.3)),
+            busy=pick((False, True)),
+        )
+
+
+@dataclass
+class Result:
+    seed: int
+    draw: Draw
+    broken: list[str]
+    """The invariants that do not hold, in words."""
+    counts: dict[str, int]
+    seconds: float
+    """Of virtual time."""
+    outcomes: dict[str, str] = field(default_factory=dict)
+    histories: list[Any] = field(default_factory=list)
+    """Each run's events, if they were asked for."""
+
+
+def run(seed: int, *, draw: Draw | None = None, keep: bool = False) -> Result:
+    """Lives through the world of this seed. `keep`: its histories are in the result."""
+    draw = draw or Draw.of(seed)
+    before_reset._made_by_reset.clear()  # what the process remembers of the world before
+    with _quiet(), clock.world(seed) as loop, bounds(draw):
+        world = World(draw, loop)
+        broken: list[str] = []
+        try:
+            loop.run_until_complete(world.live())
+        except clock.Stuck:
+            broken.append(f"everybody waits, and nothing is due: {world.where()}")
+        except clock.Endless as error:
+            broken.append(f"it does not end: {error}; {world.where()}")
+        except Exception as error:
+            logging.getLogger("simulation").exception("broken")
+            broken.append(f"{type(error).__name__}: {error}")
+        broken += world.server.violations
+        if not broken:
+            broken += world.checks.at_the_end(world.people, world.model)
+        counts = dict(world.server.counts) | {"model turns": len(world.model.asked)}
+        result = Result(seed, draw, broken, counts, loop.now, dict(world.outcomes))
+        if keep:
+            result.histories = [(one.workflow_id, one.history.events) for one in world.server.runs.values()]
+        return result
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Nothing of it is logged: what is wrong is found by the checks."""
+    before = structlog.get_config()
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL), cache_logger_on_first_use=False
+    )
+    level = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(level)
+        structlog.configure(**before)
+
+
+@contextmanager
+def bounds(draw: Draw) -> Iterator[None]:
+    with ExitStack() as stack:
+        stack.enter_context(patch.object(continue_as_new, "MAX_EVENTS", draw.max_events))
+        yield
+
+
+class World:
+    def __init__(self, draw: Draw, loop: clock.VirtualLoop) -> None:
+        self.draw = draw
+        self.loop = loop
+        self.chance = random.Random(f"{draw.seed}/world")
+        self.server = Server(loop, random.Random(f"{draw.seed}/server"))
+        self.server.quick = not draw.busy
+        self.ledger = self.server.ledger = cast.Ledger()
+        self.model = SimulatedModel(random.Random(f"{draw.seed}/model"), draw.trouble, draw.calls)
+        self.checks = Checks(self.server, self.ledger)
+        self.server.on_task = self.checks.after_task
+        self.client = Client(
+            temporalio.client.Client(SimulatedService(self.server), data_converter=data_converter),
+            task_queue=QUEUE,
+            by="me",
+        )
+        character = Character(draw.messages, draw.impatience, draw.look_seconds, draw.resets)
+        self.people = Person(self.client, random.Random(f"{draw.seed}/people"), character)
+        self.outcomes: dict[str, str] = {}
+        self._names = 0
+
+    async def live(self) -> None:
+        with patch.object(model_turns, "ask", self.model):
+            for _ in range(self.draw.workers):
+                self._new_worker()
+            faults = self.loop.create_task(self._faults()) if self.draw.kills else None
+            life = self.loop.create_task(self._conversations())
+            try:
+                await asyncio.wait({life, self.server.broken}, return_when=asyncio.FIRST_COMPLETED)
+                if not self.server.violations:
+                    await life
+            finally:
+                life.cancel()
+                if faults:
+                    faults.cancel()
+
+    async def _conversations(self) -> None:
+        draw, name = self.draw, f"talk-{self.draw.seed}"
+        keep_open = None if draw.keep_open is None else timedelta(seconds=draw.keep_open)
+        for life in range(1 + draw.revivals):
+            await self.people.say(draw.agent, name, keep_open=keep_open)
+            conversation = self.client.conversation(name)
+            await self._see_through(conversation, keep_open)
+            if life == 0 and draw.forks:
+                await self._fork(conversation, keep_open)
+
+    async def _see_through(self, conversation: Conversation, keep_open: timedelta | None) -> None:
+        watched = self.chance.random() < WATCHED
+        watcher = self.loop.create_task(self.checks.watch(conversation)) if watched else None
+        caretaker = self.loop.create_task(self.people.look_after(conversation, self.draw.agent, keep_open=keep_open))
+        try:
+            async with asyncio.timeout(LONGEST_SECONDS):
+                if watched:
+                    with suppress(Exception):
+                        await conversation.outcome()
+                await caretaker
+                await self.checks.read(conversation, self.chance)
+                with suppress(Exception):
+                    self.outcomes[conversation.id] = (await conversation.outcome()).status
+        finally:
+            if watcher:
+                watcher.cancel()
+            caretaker.cancel()
+
+    async def _fork(self, conversation: Conversation, keep_open: timedelta | None) -> None:
+        from everturn.errors import Refused
+
+        with suppress(Refused):
+            forked = await conversation.fork(self.chance.choice((1, 2)), id=f"{conversation.id}-fork")
+            await self._see_through(forked, keep_open)
+
+    # ------------------------------------------------------------ workers
+
+    def _new_worker(self) -> None:
+        self._names += 1
+        SimulatedWorker(
+            self.server,
+            f"worker {self._names}",
+            cast.hosted(),
+            cached=self.draw.cached,
+            prefix_bytes=self.draw.prefix_bytes,
+        ).start()
+
+    async def _faults(self) -> None:
+        for _ in range(MOST_FAULTS):
+            await asyncio.sleep(self.chance.expovariate(self.draw.kills / 60.0))
+            if not self.server.workers:
+                continue
+            worker = self.chance.choice(self.server.workers)
+            match self.chance.choice(("kill", "kill", "cut off", "stop")):
+                case "kill":
+                    worker.kill()
+                case "cut off":
+                    worker.cut_off(self.chance.choice((0.5, 4.0, 15.0)))
+                    continue
+                case _:
+                    await worker.stop(within=self.chance.choice((0.0, 1.0, 30.0)))
+            self.server.later(self._new_worker, seconds=self.chance.choice((0.0, 0.5, 8.0)))
+
+    def where(self) -> str:
+        """What goes on, for who looks for what is wrong."""
+        said = []
+        for run in self.server.runs.values():
+            if not run.closed:
+                task = f"task {_task(run.task)}" if run.task else "no task"
+                running = ", ".join(f"{one.name} try {one.attempt}" for one in run.activities.values())
+                said.append(f"{run.workflow_id} has {len(run.history)} events, {task}, activities: {running or 'none'}")
+        return "; ".join(said) or "every run is over"
+
+
+def _task(task: Any) -> str:
+    return f"{'started' if task.started else 'scheduled'}{', speculative' if task.speculative else ''}"
