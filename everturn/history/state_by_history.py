@@ -44,6 +44,8 @@ class StateByHistory:
         """The calls whose decision, of that verdict, is checked by the agent's policy."""
         self._sent: list[steps.MessageSent | steps.CommandSent] = []
         """By signal, since the conversation was looked after last."""
+        self._clock = 0.0
+        """The conversation's, when it was looked after last."""
         self._brought: list[steps.Step] = []
         """By activities and timers, likewise."""
 
@@ -58,6 +60,7 @@ class StateByHistory:
                 self._take_sent(step)
                 self._settle()
             case steps.WorkflowTaskCompleted(time=time):
+                self._clock = time
                 self.take_in(time)
             case steps.ToolCompleted(local=True):
                 self._take_brought(step)  # the conversation itself has written it down
@@ -292,7 +295,7 @@ class StateByHistory:
         if finished.next_run_id:
             if state.late:  # what was said while it closed takes it up again
                 state.end_answer()
-                state.take_up_again()
+                state.take_up_again(self._clock)
             return
         if finished.outcome:  # which holds what was said and not answered
             state.inbox = []
