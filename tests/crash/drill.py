@@ -75,9 +75,11 @@ class Drill(Storm):
                 self.stuck[story.number] = await self._where(story)
 
     async def _until_over(self) -> None:
-        """Until all have ended, or nothing happens any more."""
+        """Until all have ended, or nothing happens any more. A worker that cannot even start is nobody's mutant."""
         seen, since, began = 0, time.monotonic(), time.monotonic()
         while len(self.ended) < len(self.stories) and time.monotonic() - began < LONGEST_SECONDS:
+            for worker in self.workers:
+                assert worker.process.poll() is None, worker.log.read_text()
             news = len(self.ended) + len(self.author.asked) + len(self.ledger.effects()) + self.people.told.total()
             if news != seen or not self.author.asked:
                 seen, since = news, time.monotonic()

@@ -14,6 +14,7 @@ from typing import Any
 from temporalio.common import RetryPolicy
 
 from everturn.records import Decision, ToolResult
+from everturn.state import State
 from everturn.tools.tool import Tool
 from everturn.workflows import continue_as_new, tool_calls
 from everturn.workflows.approvals import AppliedDecision
@@ -116,12 +117,12 @@ def _denied_run() -> None:
 
 def _message_twice() -> None:
     """A message that is sent again, with the same id, counts again."""
-    receive = Commands.receive
+    receive = State.receive
 
-    def wrong(self: Commands, message: Any, message_id: str | None = None) -> bool:
+    def wrong(self: State, message: Any, message_id: str | None = None) -> bool:
         return receive(self, message, None)
 
-    Commands.receive = wrong  # type: ignore[method-assign]
+    State.receive = wrong  # type: ignore[method-assign]
 
 
 def _once_again() -> None:

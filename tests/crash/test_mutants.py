@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -13,6 +15,7 @@ from tests.crash.invariants import broken
 from tests.crash.mutants import MUTANTS
 from tests.crash.report import report
 from tests.crash.storm import server
+from tests.crash.workers import ROOT
 
 AT_ONCE = 6
 
@@ -67,6 +70,26 @@ def test_all_that_the_mutants_get_wrong_happens(drills: dict[str, Drill]) -> Non
 
 def test_there_are_ten() -> None:
     assert len(MUTANTS) == 10
+
+
+APPLY_ALL = """
+from tests.crash.mutants import MUTANTS, State, Tool, Commands, OpenCalls, continue_as_new, tool_calls
+patched = (State, Tool, Commands, OpenCalls, continue_as_new, tool_calls)
+for name, mutant in MUTANTS.items():
+    before = [dict(vars(one)) for one in patched]
+    mutant.apply()
+    after = [dict(vars(one)) for one in patched]
+    assert [sorted(one) for one in after] == [sorted(one) for one in before], f"{name} patches what is not there"
+    assert after != before, f"{name} patches nothing"
+"""
+
+
+def test_each_mutant_patches_what_is_there() -> None:
+    # In a process of its own, which nothing else has to go on in.
+    applied = subprocess.run(
+        [sys.executable, "-c", APPLY_ALL], check=False, cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert applied.returncode == 0, applied.stderr
 
 
 @pytest.mark.parametrize("name", IN_SHORT)
