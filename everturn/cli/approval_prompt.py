@@ -16,7 +16,7 @@ from everturn.cli.argument_editor import NotEdited, arguments_of, edited
 from everturn.cli.render import arguments_block
 from everturn.cli.terminal import Screen
 from everturn.client.conversation import Conversation
-from everturn.errors import Refused, Unreachable
+from everturn.errors import Ended, Refused, Unreachable
 from everturn.payloads import WaitingCall
 from everturn.plans import WaitReason
 from everturn.printable import printable
@@ -129,8 +129,13 @@ class ApprovalPrompt:
         try:
             await decide()
             self._settled.add(_key(waits))
-        except Refused as refusal:
-            self._screen.line(f"    {refusal}", style="yellow")
+        except Ended:
+            pass  # nothing is to be decided any more, and whoever follows the events sees the end
+        except (Refused, Unreachable) as problem:
+            # Without a worker, it is withdrawn: the question comes again, or another --yes.
+            if isinstance(problem, Unreachable):
+                self._approved.discard(waits.call_id)
+            self._screen.line(f"    {problem}", style="yellow")
         self.nudge()
 
     async def _give_up(self) -> None:
