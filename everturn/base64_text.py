@@ -5,12 +5,13 @@ from __future__ import annotations
 import binascii
 from contextlib import suppress
 from typing import Final
+from urllib.parse import unquote
 
 _COMMON: Final = str.maketrans("-_", "+/", " \t\r\n")
 
 
 def as_base64(data: str) -> str:
-    """The data with no line breaks, the common alphabet and its padding; empty if it can't be read."""
+    """The data with no line breaks and no escapes, the common alphabet and its padding; empty if it can't be read."""
     for mend in (str, _mended):
         with suppress(binascii.Error, ValueError):
             written = mend(data)
@@ -20,5 +21,6 @@ def as_base64(data: str) -> str:
 
 
 def _mended(data: str) -> str:
-    data = data.translate(_COMMON).rstrip("=")
+    # A `data:` URL may have its =, + and / escaped (RFC 2397); base64 has no % of its own.
+    data = unquote(data).translate(_COMMON).rstrip("=")
     return data + "=" * (-len(data) % 4)

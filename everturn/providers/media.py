@@ -87,8 +87,8 @@ _TEXTUAL = re.compile(
     r"|application/(?:x-yaml|toml|x-toml|sql|x-sql|x-ndjson|jsonl|javascript|typescript|x-sh|graphql)"
 )
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)((?:;[\w.+-]+=[^;,]*)*)(;base64)?", re.I)
-_SCHEMES: Final = ("http://", "https://", "gs://")
-"""Of addresses that a provider can fetch, each its own; a file of this machine is none of theirs."""
+SCHEMES: Final = ("http://", "https://")
+"""Of addresses that every provider can fetch; a file of this machine is none of theirs."""
 
 
 class Medium(NamedTuple):
@@ -126,12 +126,12 @@ def url_of(part: Image | Document) -> str:
     return part.url or "" if data is None else f"data:{media_type};base64,{data}"
 
 
-def takes(part: Image | Document, taken: frozenset[str]) -> bool:
+def takes(part: Image | Document, taken: frozenset[str], *, schemes: tuple[str, ...] = SCHEMES) -> bool:
     """Whether the part can be sent: its content can be read and is of a type that is `taken`, or it has an address that
-    can be fetched. One of unknown type passes: the provider will see what it is."""
+    the provider fetches, by its scheme. One of unknown type passes: the provider will see what it is."""
     media_type, data = medium_of(part)
     if data is None:
-        return (not media_type or media_type in taken) and (part.url or "").lower().startswith(_SCHEMES)
+        return (not media_type or media_type in taken) and (part.url or "").lower().startswith(schemes)
     return bool(data) and media_type in taken
 
 

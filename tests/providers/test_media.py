@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import json
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -179,6 +180,22 @@ def test_what_is_no_base64_is_told_in_words(model: str, part: Image | Document) 
 def test_an_address_that_no_provider_can_fetch_is_told_in_words(model: str, url: str) -> None:
     assert "which this model can't be shown]" in words(model, Image(url=url))
     assert "which this model can't be shown]" in words(model, Document(url=url))
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("url", ["gs://bucket/a.png", "GS://bucket/a.pdf"])
+def test_an_address_in_googles_storage_is_fetched_by_google_alone(model: str, url: str) -> None:
+    for part in (Image(url=url), Document(url=url)):
+        fetched = sent(model, part).get("fileData", {}).get("fileUri") == url
+        assert fetched == model.startswith("google:")
+        assert fetched or "which this model can't be shown]" in words(model, part)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_base64_that_is_escaped_for_an_address_is_read(model: str) -> None:
+    written = base64.b64encode(b"\xfb\xff\xbf~").decode()  # +/+/fg==
+    told = json.dumps(sent(model, Image(url=f"data:image/png;base64,{quote(written, safe='')}")))
+    assert written in told
 
 
 @pytest.mark.parametrize("model", MODELS)

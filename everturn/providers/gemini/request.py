@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, TypeGuard
 from urllib.parse import quote
 
@@ -24,7 +25,7 @@ from everturn.providers.base import (
 from everturn.providers.efforts import nearest_effort
 from everturn.providers.gemini.calls import wire_name
 from everturn.providers.gemini.reply import BESIDE
-from everturn.providers.media import GEMINI, PICTURES, in_words, medium_of, takes
+from everturn.providers.media import GEMINI, PICTURES, SCHEMES, in_words, medium_of, takes
 from everturn.providers.pairing import Pairing
 from everturn.records import (
     Document,
@@ -54,6 +55,9 @@ _NEWEST = (3, 0)
 
 _IN_RESULTS = frozenset({"image/png", "image/jpeg", "image/webp", "application/pdf", "text/plain"})
 """What a functionResponse may carry, from Gemini 3 on."""
+
+_takes = partial(takes, schemes=(*SCHEMES, "gs://"))
+"""Google fetches from its own storage, too."""
 
 _BUDGETS = {"none": 0, "minimal": 512, "low": 1024, "medium": 8192, "high": 24576, "xhigh": 24576, "max": 24576}
 """Tokens of thought for Gemini 2.5. 24576 is the most that all of its models take."""
@@ -237,7 +241,7 @@ def _user_parts(parts: Sequence[Part], *, own: bool) -> Iterator[Json]:
             if part.text:
                 yield {"text": part.text, **extra}
         elif isinstance(part, Image | Document):
-            yield {**_media(part), **extra} if takes(part, GEMINI) else {"text": in_words(part)}
+            yield {**_media(part), **extra} if _takes(part, GEMINI) else {"text": in_words(part)}
         elif isinstance(part, Opaque) and own and _is_part(part.data):
             yield part.data
 
@@ -253,7 +257,7 @@ def _model_parts(message: Message, *, own: bool) -> Iterator[Json]:
             arguments = part.arguments if part.unparsed is None else {UNPARSED: part.unparsed}
             yield {"functionCall": {"id": _wire_id(part), "name": wire_name(part.name), "args": arguments}, **extra}
         elif isinstance(part, Image | Document):
-            yield {**_media(part), **extra} if own or takes(part, PICTURES) else {"text": in_words(part)}
+            yield ({**_media(part), **extra} if own or _takes(part, PICTURES) else {"text": in_words(part)})
         elif isinstance(part, Thinking) and own:
             yield {"text": part.text, "thought": True, **extra}
         elif isinstance(part, ServerToolUse | Opaque) and own and _is_part(part.data):
@@ -292,8 +296,8 @@ def _results(
         if "parts" in extra:  # its media, as they came
             result = result.model_copy(update={"content": (Text(text=result.text),)})
         media = [part for part in result.content if isinstance(part, Image | Document)]
-        inside = [part for part in media if is_3 and part.data is not None and takes(part, _IN_RESULTS)]
-        outside = [part for part in media if part not in inside and takes(part, GEMINI)]
+        inside = [part for part in media if is_3 and part.data is not None and _takes(part, _IN_RESULTS)]
+        outside = [part for part in media if part not in inside and _takes(part, GEMINI)]
         response: Json = {"id": _wire_id(call), "name": wire_name(call.name)}
         # Always a text under one key: Gemini reads "$ref" in an object as the name of a file.
         text = _result_text(result, inside, outside)
