@@ -57,15 +57,28 @@ async def fitted(reply: Reply, *, turn: int, artifacts: Artifacts | None) -> Rep
         return reply
     parts = reply.message.parts
     large = _too_large(parts, limit)
-    name = await _kept([parts[index] for index in large], turn=turn, artifacts=artifacts)
-    notice = f"It is kept as {name}." if name else f"It is lost. {CURE}"
     rest = size - sum(size_of(parts[index]) for index in large)
+    # So many small parts that these have to be cut, too.
+    everywhere = rest + len(large) * SMALL_BYTES > limit
+    keep = [part for index, part in enumerate(parts) if everywhere or index in large]
+    name = await _kept(keep, turn=turn, artifacts=artifacts)
+    notice = f"It is kept as {name}." if name else f"It is lost. {CURE}"
     room = max(SMALL_BYTES, (limit - rest) // max(1, len(large)))
     shorter = tuple(_cut(part, notice, room) if index in large else part for index, part in enumerate(parts))
-    _log.warning("reply.cut", turn=turn, bytes=size, limit=limit, parts=len(large), kept_as=name or None)
+    _log.warning("reply.cut", turn=turn, bytes=size, limit=limit, parts=len(keep), kept_as=name or None)
     # What the provider's own parts refer to may be gone: a message of no provider is encoded without such references.
-    (message,) = cut([Message(role=reply.message.role, parts=shorter)], limit)
+    message = Message(role=reply.message.role, parts=shorter)
+    (message,) = [_cut_everywhere(message, notice, limit)] if everywhere else cut([message], limit)
     return reply.model_copy(update={"message": message})
+
+
+def _cut_everywhere(message: Message, notice: str, limit: int) -> Message:
+    """The message in so many bytes, with one notice for all that is cut, before its calls."""
+    told = Text(text=f"\n[The reply was too large, and much of it was cut. {notice}]")
+    (made,) = cut([message], limit - size_of(told) - 1)
+    calls = [index for index, part in enumerate(made.parts) if isinstance(part, ToolCall)]
+    at = calls[0] if calls else len(made.parts)
+    return made.model_copy(update={"parts": (*made.parts[:at], told, *made.parts[at:])})
 
 
 def _flat(reply: Reply) -> Reply:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from everturn import Agent, Client, Image, Model, ModelSettings, Text, tool
+from everturn.activities.large_replies import CURE
 from everturn.devserver import DevServer
 from everturn.storage.artifacts import Artifacts
 from everturn.testing import ScriptedModel, call
@@ -105,6 +106,26 @@ async def test_a_picture_is_kept_where_there_is_an_artifact_store(
     assert kept is not None
     assert isinstance(kept.content[0], Image)
     assert kept.content[0].data == PICTURE
+
+
+@pytest.mark.parametrize("kept", [True, False])
+async def test_what_many_small_parts_are_cut_to_says_where_the_whole_is(
+    client: Client, gemini: Callable[..., Gemini], tmp_path: Path, kept: bool
+) -> None:
+    """None of them is large by itself: nothing of them was kept, and nobody was told."""
+    parts = [{"text": f"{number:04} ".ljust(1_800, "x"), "thought": number % 2 == 0} for number in range(1_000)]
+    agent = gemini(parts).agent()
+    async with hosting(client, agent, **({"artifacts": tmp_path} if kept else {})):
+        conversation = await client.start(agent, "Think", id=f"many-{client.task_queue}")
+        text = (await conversation.outcome()).text
+    assert await largest_payload(client, conversation) < TWO_MIB
+    if not kept:
+        assert text.endswith(f"[The reply was too large, and much of it was cut. It is lost. {CURE}]")
+        return
+    assert text.endswith(f" It is kept as {conversation.id}/turn%201.]")
+    whole = Artifacts.at(tmp_path).read(conversation.id, "turn 1")
+    assert whole is not None
+    assert [part.text for part in whole.content if isinstance(part, Text)] == [part["text"] for part in parts]
 
 
 async def test_a_picture_stays_in_the_reply_where_large_payloads_are_stored(
