@@ -9,6 +9,7 @@ from typing import Literal
 from pydantic import JsonValue
 from temporalio.service import RPCError, RPCStatusCode
 
+from everturn import temporal_errors
 from everturn.carryover import CarryOver
 from everturn.client import listing
 from everturn.client.client import Client
@@ -90,17 +91,23 @@ async def read_conversation(client: Client, conversation_id: str) -> Exported:
     messages = await conversation.transcript()
     exported = Exported(conversation_id, messages=messages)
     reader = _Reader(exported)
-    for run_id in await _runs(client, conversation_id):
-        try:
-            async for step in read_steps(client.temporal, conversation_id, run_id=run_id):
-                reader.take(step)
-        except RPCError as error:
-            if error.status is not RPCStatusCode.NOT_FOUND:
-                raise client.unreachable(error) from error
-    described = await client.temporal.get_workflow_handle(conversation_id).describe()
+    with temporal_errors.explained(client.temporal, conversation_id):
+        for run_id in await _runs(client, conversation_id):
+            await _read_run(client, conversation_id, run_id, reader)
+        described = await client.temporal.get_workflow_handle(conversation_id).describe()
     exported.ended_at = described.close_time
     exported.status = exported.outcome.status if exported.outcome else listing.listed(described).status
     return exported
+
+
+async def _read_run(client: Client, conversation_id: str, run_id: str, reader: _Reader) -> None:
+    """Nothing of one that was deleted since it was listed."""
+    try:
+        async for step in read_steps(client.temporal, conversation_id, run_id=run_id):
+            reader.take(step)
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            raise
 
 
 async def _runs(client: Client, conversation_id: str) -> list[str]:

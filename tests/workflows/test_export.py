@@ -12,15 +12,17 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from temporalio.client import Interceptor, OutboundInterceptor
+from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import Client, Conversation, tool
-from everturn.errors import InvalidFile, NotFound
+from everturn.errors import InvalidFile, NotFound, Unreachable
 from everturn.exporting import read_conversation, to_jsonl, to_markdown, write_sqlite
 from everturn.records import Message, Text
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
-from tests.support.waiting import waiting
+from tests.support.waiting import eventually, reaches, waiting
 
 Scripted = Callable[..., ScriptedModel]
 
@@ -128,9 +130,14 @@ async def test_it_is_whole_over_many_runs_while_it_still_runs(
     async with hosting(client, agent):
         conversation = await client.start(agent, "Read it all.", keep_open=timedelta(minutes=5))
         await conversation.reply()
-        exported = await read_conversation(client, conversation.id)
-        (listed,) = [one async for one in client.conversations() if one.id == conversation.id]
-        assert (exported.status, exported.ended_at, exported.outcome) == (listed.status, None, None)
+        await reaches(conversation, "idle")
+
+        async def idle() -> Any:  # the index lags
+            found = await read_conversation(client, conversation.id)
+            return found if found.status == "idle" else None
+
+        exported = await eventually(idle)
+        assert (exported.ended_at, exported.outcome) == (None, None)
         assert [message.role for message in exported.messages] == ["user", *["assistant", "tool"] * 12, "assistant"]
         assert [turn.turn for turn in exported.turns] == [*range(1, 14)]
         assert sorted(exported.facts) == [*range(26)]
@@ -140,6 +147,50 @@ async def test_it_is_whole_over_many_runs_while_it_still_runs(
         await conversation.outcome()
     (length,) = asked(tmp_path / "pages.db", "SELECT length(text) FROM tool_results WHERE text LIKE 'page 11%'")
     assert length == (3009,)
+
+
+class Leaving(Interceptor):
+    """A server that is gone once it was asked a number of things."""
+
+    def __init__(self, *, after: int) -> None:
+        self.left = after
+
+    def intercept_client(self, next: OutboundInterceptor) -> OutboundInterceptor:  # noqa: A002
+        leaving = self
+
+        def count() -> None:
+            leaving.left -= 1
+            if leaving.left < 0:
+                raise RPCError("connection refused", RPCStatusCode.UNAVAILABLE, b"")
+
+        class Counted(OutboundInterceptor):
+            async def describe_workflow(self, input: Any) -> Any:  # noqa: A002
+                count()
+                return await super().describe_workflow(input)
+
+            def list_workflows(self, input: Any) -> Any:  # noqa: A002
+                count()
+                return super().list_workflows(input)
+
+        return Counted(next)
+
+
+async def test_a_server_that_goes_away_meanwhile_is_said_to_be_unreachable(client: Client, scripted: Scripted) -> None:
+    agent = agent_on(scripted(["Hello."]))
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Hi")
+        await conversation.outcome()
+    address, after = client.temporal.service_client.config.target_host, 0
+    while True:
+        reading = await Client.connect(address, interceptors=[Leaving(after=after)])
+        try:
+            exported = await read_conversation(reading, conversation.id)
+        except Unreachable:
+            after += 1
+        else:
+            break
+    assert after >= 4, "the transcript's description, the list, the latest run, the last description"
+    assert exported.status == "completed"
 
 
 async def test_what_is_not_there_and_what_is_no_database_of_ours_is_named(client: Client, tmp_path: Path) -> None:
