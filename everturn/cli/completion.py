@@ -1,4 +1,4 @@
-"""What the shell offers when somebody presses Tab: ids, calls, agents, states, models.
+"""What the shell offers when somebody presses Tab: ids, calls, agents, statuses, models.
 
 Best effort: what can't be had within a moment is not offered, and nothing is ever said.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -49,10 +49,10 @@ def agents(incomplete: str) -> list[tuple[str, str]]:
     return _asked(look)
 
 
-def states(incomplete: str) -> list[str]:
-    from everturn.payloads import StateName
+def statuses(incomplete: str) -> list[str]:
+    from everturn.client.listing import STATUSES
 
-    return [state for state in get_args(StateName) if state.startswith(incomplete)]
+    return [status for status in STATUSES if status.startswith(incomplete)]
 
 
 def models(incomplete: str) -> list[str]:

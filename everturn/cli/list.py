@@ -22,7 +22,7 @@ def list_(
         typer.Option(
             "--status",
             help="running, awaiting_approval, stalled, stuck, idle, done ...",
-            autocompletion=completion.states,
+            autocompletion=completion.statuses,
         ),
     ] = None,
     agent: Annotated[
@@ -34,7 +34,7 @@ def list_(
 ) -> None:
     """List conversations, newest first, under a line with their counts. What has just changed may take a second."""
     if status is not None:
-        status = _state(status)
+        status = _status(status)
     counts, listed = asyncio.run(_list(status, agent, limit))
     if as_json:
         tell_json({"counts": counts, "conversations": [_as_json(one) for one in listed]})
@@ -42,7 +42,7 @@ def list_(
         _print_table(counts, listed)
 
 
-def _state(given: str) -> str:
+def _status(given: str) -> str:
     from everturn.client.listing import STATUSES
 
     status = given.lower().replace("-", "_")

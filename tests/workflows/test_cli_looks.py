@@ -113,6 +113,7 @@ def test_the_shell_completes_ids_and_calls_and_is_told_nothing_else(
         until(lambda: "assistant" in completed("everturn run hi --agent "))
         process.kill()
     assert completed("everturn list --status awaiting_") == ["awaiting_approval", "awaiting_answer"]
+    assert completed("everturn list --status stu") == ["stuck"]
     assert completed("everturn run -m gr") == ["groq:"]
     shell.environment["TEMPORAL_ADDRESS"] = "127.0.0.1:1"
     assert completed("everturn show x") == []
