@@ -1,4 +1,4 @@
-"""Takes docs/pictures/inbox.png: a real fleet, in the real inbox. `docs/make_screenshots.py` calls `take`.
+"""Takes docs/pictures/inbox.png: real conversations, in the real inbox. `docs/make_screenshots.py` calls `take`.
 
 .venv/bin/python docs/picture_of_inbox.py
 """
@@ -97,7 +97,7 @@ async def _photograph(address: str, path: Path, *, dark: bool) -> None:
         )
         await page.goto(f"{address}/#order-81")
         await page.locator(".call[data-state=waiting]").wait_for()
-        await page.locator("#fleet a").nth(5).wait_for()
+        await page.locator("#conversations a").nth(5).wait_for()
         await page.get_by_text("awaiting approval", exact=True).first.wait_for()
         await page.screenshot(path=path)
         await chromium.close()

@@ -19,7 +19,7 @@ from everturn.client.client import Client
 from everturn.errors import AlreadyStarted, Ended, EverturnError, NotFound, Refused, Unreachable
 from everturn.events import CURSOR
 from everturn.web.auth import Auth
-from everturn.web.earlier_events import Pasts
+from everturn.web.earlier_messages import EarlierMessages
 from everturn.web.listing import ConversationList
 from everturn.web.requests import POSTS
 from everturn.web.stream import STUCK_SECONDS, Stream
@@ -65,7 +65,7 @@ class Inbox:
         self._by_header = by_header
         self._stuck_seconds = stuck_seconds
         self._list = ConversationList(client)
-        self._pasts = Pasts(client)
+        self._earlier_messages = EarlierMessages(client)
         self._streams: set[Stream] = set()
         self.app: ASGIApp = Auth(self._routes(), token=token)
 
@@ -130,7 +130,7 @@ class Inbox:
 
     async def _earlier(self, request: Request) -> Response:
         wanted = _Earlier.model_validate({**request.query_params})
-        before = (await self._pasts.before(wanted.conversation, wanted.run))[: wanted.before]
+        before = (await self._earlier_messages.before(wanted.conversation, wanted.run))[: wanted.before]
         start = max(0, len(before) - wanted.limit)
         messages = [message.model_dump(mode="json") for message in before[start:]]
         return JSONResponse({"from": start, "messages": messages})

@@ -17,7 +17,7 @@ from temporalio.service import RPCError
 
 from everturn.client.client import Client
 from everturn.errors import EverturnError, NotFound
-from everturn.web.earlier_events import latest_run
+from everturn.web.earlier_messages import latest_run
 from everturn.web.listing import ConversationList
 from everturn.web.outbox import Outbox, ServerSentEvent
 
@@ -66,7 +66,7 @@ class Stream:
         self._outbox.clear()
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        self._watchers = [asyncio.create_task(self._watch_fleet())]
+        self._watchers = [asyncio.create_task(self._watch_list())]
         if self._conversation_id:
             self._watchers.append(asyncio.create_task(self._follow()))
         over = asyncio.create_task(self._over.wait())
@@ -105,9 +105,9 @@ class Stream:
         finally:
             timer.cancel()
 
-    async def _watch_fleet(self) -> None:
+    async def _watch_list(self) -> None:
         async for listed in self._list.watch():
-            self._outbox.put_list(ServerSentEvent("fleet", listed))
+            self._outbox.put_list(ServerSentEvent("conversations", listed))
 
     async def _follow(self) -> None:
         """Puts the conversation's events into the outbox, through every trouble with the server."""

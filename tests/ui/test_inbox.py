@@ -115,7 +115,7 @@ async def test_a_call_is_denied_with_a_reason_by_keyboard(page: Page, client: Cl
         conversation = await client.start(agent, "Refund 81")
         await page.keyboard.press("/")
         await page.keyboard.type(conversation.id)
-        await expect(page.locator("#fleet a")).to_have_count(1)
+        await expect(page.locator("#conversations a")).to_have_count(1)
         await page.keyboard.press("Escape")
         await page.keyboard.press("j")
         await expect(page.locator("#title")).to_have_text(conversation.id)
@@ -208,9 +208,9 @@ async def test_markup_of_models_and_tools_stays_text(page: Page, client: Client,
         await expect(page.locator(".call .result")).to_have_text(MARKUP)
         await expect(page.locator(".turn .text").last).to_contain_text(MARKUP)
         await page.get_by_label("Filter").fill(client.task_queue)
-        await expect(page.locator("#fleet b")).to_have_text(conversation.id)
+        await expect(page.locator("#conversations b")).to_have_text(conversation.id)
     assert await page.evaluate("window.pwned") is None
-    assert await page.locator("#transcript img, #transcript script, #fleet img").count() == 0
+    assert await page.locator("#transcript img, #transcript script, #conversations img").count() == 0
 
 
 async def test_a_stall_is_shown_with_its_cure_and_resumed(page: Page, client: Client, scripted: Scripted) -> None:

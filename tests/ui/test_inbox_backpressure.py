@@ -127,15 +127,15 @@ async def test_one_that_takes_nothing_for_long_is_let_go_and_goes_on_where_it_wa
 
 async def test_of_several_lists_only_the_last_is_told_and_events_in_a_row_are_one() -> None:
     box = Outbox()
-    box.put_list(ServerSentEvent("fleet", "1"))
+    box.put_list(ServerSentEvent("conversations", "1"))
     for number in range(3):
         await box.put(ServerSentEvent("", f"{number}", f"run/{number}"))
     await box.put(ServerSentEvent("ended", "{}"))
-    box.put_list(ServerSentEvent("fleet", "2"))
+    box.put_list(ServerSentEvent("conversations", "2"))
     assert await box.take() == [
         ServerSentEvent("", "[0,1,2]", "run/2"),
         ServerSentEvent("ended", "{}"),
-        ServerSentEvent("fleet", "2"),
+        ServerSentEvent("conversations", "2"),
     ]
 
 

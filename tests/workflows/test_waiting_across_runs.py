@@ -18,7 +18,7 @@ from everturn.models import Approvals
 from everturn.records import Decision
 from everturn.storage.data_converter import data_converter
 from everturn.testing import ScriptedModel, call
-from everturn.web.earlier_events import Pasts, latest_run
+from everturn.web.earlier_messages import EarlierMessages, latest_run
 from everturn.worker.deploy_check import conflicts
 from everturn.workflows import ConversationWorkflow
 from tests.support.agents import agent_on, hosting
@@ -332,7 +332,7 @@ async def test_a_deploy_is_checked_against_calls_that_were_planned_in_an_earlier
         ]
         assert await found(agent) == []
         run = await latest_run(client, conversation.id)
-        assert len(await Pasts(client).before(conversation.id, run.run_id)) == run.earlier == 2
+        assert len(await EarlierMessages(client).before(conversation.id, run.run_id)) == run.earlier == 2
         async for event in conversation.events(f"{run.run_id}/0"):  # as a page does that is opened now
             if isinstance(event, events.ApprovalRequested):
                 assert event.call.call_id == "a"

@@ -1,13 +1,13 @@
 // The page: one conversation at a time, the list beside it, and the keys.
 
-import { Fleet, needsPerson, words } from "./fleet.js";
+import { ConversationList, needsPerson, words } from "./listing.js";
 import { printable } from "./printable.js";
 import { ask, newId, post, Stream } from "./server.js";
 import { el } from "./text.js";
 import { Transcript } from "./transcript.js";
 
 const $ = (id) => document.getElementById(id);
-const fleet = new Fleet($("fleet"), $("filter"));
+const listing = new ConversationList($("conversations"), $("filter"));
 const EARLIER = 100;
 const STATUS_MS = 400;
 /** Events after which nothing else waits than before. */
@@ -24,7 +24,7 @@ const selected = () => decodeURIComponent(location.hash.slice(1));
 function show(id) {
   stream?.close();
   const transcript = new Transcript($("transcript"), { decide: (verb, body) => decide(id, verb, body), announce });
-  open = { id, transcript, startedAt: fleet.row(id)?.started_at, agent: "", state: "", over: false, marked: null };
+  open = { id, transcript, startedAt: listing.row(id)?.started_at, agent: "", state: "", over: false, marked: null };
   document.body.classList.toggle("reading", Boolean(id));
   for (const part of ["head", "composer"]) $(part).hidden = !id;
   $("empty").hidden = Boolean(id);
@@ -33,7 +33,7 @@ function show(id) {
   $("say").value = sessionStorage.getItem(`draft ${id}`) ?? "";
   grow($("say"));
   problem("");
-  fleet.select(id);
+  listing.select(id);
   describe();
   stream = new Stream(id, hear(open));
 }
@@ -49,7 +49,7 @@ function hear(here) {
       $("by").placeholder = printable(hello.by);
       if (hello.fixed) $("by").value = printable(hello.by);
     },
-    fleet: takeFleet,
+    conversations: takeList,
     opened: told((run) => {
       Object.assign(here, { agent: run.agent, runId: run.run_id });
       here.transcript = new Transcript($("transcript"), here.transcript);
@@ -156,7 +156,7 @@ function takeStatus(here, status) {
 }
 
 function describe() {
-  const row = fleet.row(open.id);
+  const row = listing.row(open.id);
   // The list is a second old, and the conversation's own word may be older: whoever says it is over is right.
   const over = open.over || (row && row.ended_at);
   const state = over ? (row?.ended_at ? row.status : "done") : open.state || row?.status || "";
@@ -179,15 +179,15 @@ function describe() {
 
 // ---------------------------------------------------------------- the list
 
-function takeFleet(told) {
-  fleet.take(told);
+function takeList(told) {
+  listing.take(told);
   if (told.trouble) problem(told.trouble);
-  document.title = fleet.waiting ? `(${fleet.waiting}) everturn` : "everturn";
-  $("empty").firstElementChild.textContent = fleet.waiting
-    ? `${fleet.waiting} ${fleet.waiting === 1 ? "conversation waits" : "conversations wait"} for you`
+  document.title = listing.waiting ? `(${listing.waiting}) everturn` : "everturn";
+  $("empty").firstElementChild.textContent = listing.waiting
+    ? `${listing.waiting} ${listing.waiting === 1 ? "conversation waits" : "conversations wait"} for you`
     : "Nobody waits for you";
-  $("agents").replaceChildren(...[...new Set(fleet.rows.map((row) => row.agent))].filter((agent) => agent && agent === printable(agent)).map((value) => el("option", { value })));
-  const row = fleet.row(open.id);
+  $("agents").replaceChildren(...[...new Set(listing.rows.map((row) => row.agent))].filter((agent) => agent && agent === printable(agent)).map((value) => el("option", { value })));
+  const row = listing.row(open.id);
   // Revived, here or elsewhere: a new chain of runs, and new events.
   if (row && open.over && !row.ended_at && row.started_at !== open.startedAt) show(open.id);
   else {
@@ -318,8 +318,8 @@ $("by").value = localStorage.getItem("by") ?? "";
 $("by").onchange = () => localStorage.setItem("by", $("by").value.trim());
 
 const KEYS = {
-  j: () => (location.hash = encodeURIComponent(fleet.beside(open.id, 1) ?? "")),
-  k: () => (location.hash = encodeURIComponent(fleet.beside(open.id, -1) ?? "")),
+  j: () => (location.hash = encodeURIComponent(listing.beside(open.id, 1) ?? "")),
+  k: () => (location.hash = encodeURIComponent(listing.beside(open.id, -1) ?? "")),
   a: () => act("approve"),
   e: () => act("edit"),
   d: () => act("deny"),

@@ -41,7 +41,7 @@ export function newId() {
   return Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-/** The events of the fleet and of one conversation. `hear[name](data)` is called for each kind of message on the wire,
+/** The list of conversations, and the events of one of them. `hear[name](data)` is called for each kind of message on the wire,
  * `hear.link(state)` when the connection comes and goes. */
 export class Stream {
   #source = null;
@@ -72,7 +72,7 @@ export class Stream {
     };
     source.onopen = () => this.hear.link("live");
     source.onmessage = take("events");
-    for (const name of ["hello", "fleet", "opened", "resumed", "ended", "missing", "trouble", "beat"]) {
+    for (const name of ["hello", "conversations", "opened", "resumed", "ended", "missing", "trouble", "beat"]) {
       source.addEventListener(name, take(name));
     }
     source.onerror = () => {

@@ -15,7 +15,7 @@ const GROUPS = [
 export const words = (status) => status.replaceAll("_", " ");
 export const needsPerson = (status) => GROUPS[0][1].includes(status) || GROUPS[1][1].includes(status);
 
-export class Fleet {
+export class ConversationList {
   rows = [];
   #counts = {};
   #links = new Map();

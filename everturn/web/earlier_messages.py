@@ -1,4 +1,4 @@
-"""What a page shows besides events: where they begin, and what came before."""
+"""What a page shows besides events: where they begin, and the messages that came before."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from everturn.history.transcript import Transcript, read_earlier
 from everturn.payloads import Start
 from everturn.records import Message
 
-KEPT_PASTS = 8
-"""A past is read whole and shown by pages: so many are kept for the next page."""
+MOST_KEPT = 8
+"""The messages before a run are read whole and shown by pages: those of so many runs are kept for the next page."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,11 @@ async def latest_run(client: Client, conversation_id: str) -> Run:
     run_id = await client.conversation(conversation_id).latest_run()
     start = await _start_of(client, conversation_id, run_id)
     carry = start.carry or CarryOver()
-    earlier = carry.length + len(_behind(carry))
+    earlier = carry.length + len(_unseen_of(carry))
     return Run(run_id=run_id, earlier=earlier, paused=carry.paused)
 
 
-class Pasts:
+class EarlierMessages:
     """The messages before a run, which never change."""
 
     def __init__(self, client: Client) -> None:
@@ -51,22 +51,22 @@ class Pasts:
         if key not in self._kept:
             self._kept[key] = await self._read(*key)
         self._kept.move_to_end(key)
-        while len(self._kept) > KEPT_PASTS:
+        while len(self._kept) > MOST_KEPT:
             self._kept.popitem(last=False)
         return self._kept[key]
 
     async def _read(self, conversation_id: str, run_id: str) -> list[Message]:
-        transcript, behind = Transcript(), tuple[Message, ...]()
+        transcript, unseen = Transcript(), tuple[Message, ...]()
         with temporal_errors.explained(self._client.temporal, conversation_id):
             # To the end of the run: it may have brought the earlier messages into itself.
             async for step in read_steps(self._client.temporal, conversation_id, run_id=run_id):
                 transcript.take(step)
                 if isinstance(step, RunStarted) and step.start.carry:
-                    behind = _behind(step.start.carry)
-            return [*await read_earlier(self._client.temporal, conversation_id, transcript), *behind]
+                    unseen = _unseen_of(step.start.carry)
+            return [*await read_earlier(self._client.temporal, conversation_id, transcript), *unseen]
 
 
-def _behind(carry: CarryOver) -> tuple[Message, ...]:
+def _unseen_of(carry: CarryOver) -> tuple[Message, ...]:
     """What was handed over of what no model has seen."""
     results = carry.open.results if carry.open else ()
     return (*carry.unseen, *([Message(role="tool", parts=results)] if results else ()), *carry.inbox)
