@@ -98,6 +98,13 @@ def no_worker(conversation_id: str, what: str) -> Unreachable:
     )
 
 
+def breaks_off(conversation_id: str) -> Ended:
+    return Ended(
+        f"The history of conversation {conversation_id!r} breaks off.",
+        cure=f"`everturn show {conversation_id}` has what is left of it.",
+    )
+
+
 def unreachable(client: Client, error: RPCError) -> Unreachable:
     address = client.service_client.config.target_host
     return Unreachable(

@@ -25,6 +25,7 @@ KEEP_OPEN = timedelta(days=7)
 SHOWN_EXCHANGES = 2
 """How much of an earlier conversation is shown when somebody comes back to it."""
 
+OVER = "■ It is over. What you say takes it up again."
 HELP = "Ctrl-C leaves, /quit or Ctrl-D closes, /resume [MODEL] goes on after a stall."
 PROMPT = Text.assemble(("▸", "bold cyan"), " ")
 
@@ -79,7 +80,7 @@ class ChatSession:
             case "idle":
                 pass
             case "done":
-                self._screen.line("■ It is over. What you say takes it up again.", style="bold")
+                self._screen.line(OVER, style="bold")
             case "stalled":
                 self._screen.line(f"! stalled: {status.cause} {status.cure or ''} Then: /resume", style="red")
             case "paused":
@@ -108,7 +109,11 @@ class ChatSession:
         try:
             if self._follower is None:
                 self._follower = self._follow(since=await self._cursor())
-            await self._conversation.resume(model=model or None)
+            try:
+                await self._conversation.resume(model=model or None)
+            except Ended:
+                self._screen.line(OVER, style="bold")
+                return
             await self._until_answered()
         except EverturnError as error:
             self._screen.line(f"! {error}", style="red")

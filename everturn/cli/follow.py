@@ -9,13 +9,12 @@ from typing import Any
 
 from temporalio.api.enums.v1 import TimeoutType
 
-from everturn import events, names
+from everturn import events, names, temporal_errors
 from everturn.cli.approval_prompt import ApprovalPrompt
 from everturn.cli.narration import LiveEvent, Narration
 from everturn.cli.render import folded, marked
 from everturn.cli.terminal import Screen
 from everturn.client.conversation import Conversation
-from everturn.errors import Ended
 
 RETRY_GLANCE_SECONDS = 2.0
 
@@ -91,7 +90,7 @@ class Follower:
                     return event
                 case _:
                     pass
-        raise Ended(f"The history of conversation {self._conversation.id!r} breaks off.")
+        raise temporal_errors.breaks_off(self._conversation.id)
 
     def _is_seen(self, event: events.Event) -> bool:
         run, position = _place(event.cursor)

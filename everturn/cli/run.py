@@ -29,7 +29,7 @@ def run(
     system: SystemOption = "",
     agent: AgentOption = None,
     yes: YesOption = False,
-    id: Annotated[str | None, typer.Option("--id", help="The conversation's id; made up where not given.")] = None,  # noqa: A002
+    id: Annotated[str | None, typer.Option("--id", help="The conversation's id; made up if not given.")] = None,  # noqa: A002
     as_json: JsonOption = False,
 ) -> None:
     """Hold a conversation until its final reply, which goes to standard output. All else goes to stderr."""
@@ -88,7 +88,10 @@ async def _follow(conversation: Conversation, place: Connection, screen: Screen,
             raise Stalled(stop.cause, cure=f"{stop.cure} {then}".strip())
         if isinstance(stop, events.Done):
             if stop.outcome is None:
-                raise Ended(f"Conversation {conversation.id!r} ended without a reply: {stop.why}")
+                raise Ended(
+                    f"Conversation {conversation.id!r} ended without a reply: {stop.why.rstrip('.')}.",
+                    cure=f"`everturn show {conversation.id}` has what was said." if place.lasts else "",
+                )
             return stop.outcome
 
 

@@ -15,7 +15,7 @@ from everturn.cli.output import tell
 def watch(
     id: IdArgument,  # noqa: A002
     since: Annotated[
-        str | None, typer.Option("--since", metavar="CURSOR", help="Begin behind this event, as --json names it.")
+        str | None, typer.Option("--since", metavar="CURSOR", help="Begin after this event, as --json names it.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

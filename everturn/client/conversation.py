@@ -150,7 +150,7 @@ class Conversation:
                 raise self._stalled(state.turn, state.stall)
             if state.cancelled and not state.inbox:
                 raise Ended(f"The turn of conversation {self.id!r} was cancelled.", cure="Say something new.")
-        raise Ended(f"The history of conversation {self.id!r} breaks off.")
+        raise temporal_errors.breaks_off(self.id)
 
     async def outcome(self) -> Outcome:
         """How the conversation ended; waits for the end, through stalls and approvals."""
@@ -362,9 +362,13 @@ class Conversation:
         )
 
     def _outcome(self, finished: RunClosed | None) -> Outcome:
-        if finished is None or finished.outcome is None:
-            why = finished.why if finished else "its history breaks off"
-            raise Ended(f"Conversation {self.id!r} ended without an outcome: {why}")
+        if finished is None:
+            raise temporal_errors.breaks_off(self.id)
+        if finished.outcome is None:
+            raise Ended(
+                f"Conversation {self.id!r} ended without an outcome: {finished.why.rstrip('.')}.",
+                cure=f"`everturn show {self.id}` has what was said.",
+            )
         return finished.outcome
 
     def _stalled(self, turn: int, stall: Stall) -> Stalled:

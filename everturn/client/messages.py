@@ -88,7 +88,7 @@ def checked(payload: type[R], what: str, **fields: Any) -> R:
     try:
         return payload(**fields)
     except ValueError as error:
-        raise Refused(f"The {what} can't be sent: {explain(error)}.") from None
+        raise Refused(f"The {what} can't be sent: {explain(error)}.", cure="Mend that, and send it again.") from None
 
 
 def _as_message(message: MessageLike) -> Message:
@@ -141,7 +141,10 @@ def _own(item: Mapping[str, Any]) -> Text | Image | Document:
     try:
         return record.model_validate(dict(item))
     except ValueError as error:
-        raise Refused(f"A part of the message can't be sent: {explain(error)}.") from None
+        raise Refused(
+            f"A part of the message can't be sent: {explain(error)}.",
+            cure="everturn.Text, Image and Document say what each takes.",
+        ) from None
 
 
 def _short(value: Any) -> str:

@@ -12,7 +12,7 @@ from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from everturn.errors import Unreachable
+from everturn import temporal_errors
 
 RECENT_SECONDS = 120.0
 """A poll waits up to 60 s at the server, and counts as seen when it began."""
@@ -31,7 +31,7 @@ async def polling(temporal: Client, task_queue: str) -> list[PollerInfo]:
     try:
         described = await temporal.workflow_service.describe_task_queue(request)
     except RPCError as error:
-        raise Unreachable(f"Temporal does not describe the task queue {task_queue!r}: {error}.") from error
+        raise temporal_errors.unreachable(temporal, error) from error
     return recent(described.pollers, now=time.time())
 
 

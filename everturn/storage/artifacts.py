@@ -82,7 +82,10 @@ class Remote:
         try:
             self._files, self._root = fsspec.core.url_to_fs(url)
         except (ImportError, ValueError) as error:
-            raise InvalidSetting(f"fsspec does not open {url!r}: {error}.") from None
+            raise InvalidSetting(
+                f"fsspec does not open {url!r}: {error}.",
+                cure="Install the package of that file system, or name a directory.",
+            ) from None
 
     def write(self, name: str, data: bytes) -> None:
         path = f"{self._root}/{name}"

@@ -38,9 +38,7 @@ def read_result_tool(artifacts: Artifacts, *, max_result_chars: int) -> Tool:
         """Read on in an earlier tool result that was cut for its size, or search in it."""
         text = _text_of(artifacts, context, call_id)
         if offset > len(text):
-            raise ToolFailed(
-                f"The result of {call_id} has {len(text):,} characters: offset={offset} is behind its end."
-            )
+            raise ToolFailed(f"The result of {call_id} has {len(text):,} characters: offset={offset} is past its end.")
         shown = min(limit, page)
         return _found(text, search, offset, shown) if search else _page(text, call_id, offset, shown)
 

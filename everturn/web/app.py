@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from pydantic import BaseModel, Field, ValidationError
 from starlette.applications import Starlette
@@ -12,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 from temporalio.service import RPCError
 
 from everturn.client.client import Client
@@ -113,16 +114,8 @@ class Inbox:
             stuck_seconds=self._stuck_seconds,
         )
 
-        async def chunks() -> Any:
-            self._streams.add(stream)
-            try:
-                async for chunk in stream.chunks():
-                    yield chunk
-            finally:
-                self._streams.discard(stream)
-
-        # Proxies such as nginx would collect a stream otherwise.
-        return StreamingResponse(chunks(), media_type="text/event-stream", headers={"x-accel-buffering": "no"})
+        self._streams.add(stream)
+        return _EventStream(stream, on_end=lambda: self._streams.discard(stream))
 
     async def _status(self, request: Request) -> Response:
         status = await self._client.conversation(_conversation_of(request)).status()
@@ -155,6 +148,21 @@ class Inbox:
         raise HTTPException(403, f"The proxy in front of this inbox did not say who asks, in {self._by_header!r}.")
 
 
+class _EventStream(StreamingResponse):
+    """`on_end` is called whatever becomes of it, even if the page leaves before its first byte."""
+
+    def __init__(self, stream: Stream, *, on_end: Callable[[], None]) -> None:
+        # Proxies such as nginx would collect a stream otherwise.
+        super().__init__(stream.chunks(), media_type="text/event-stream", headers={"x-accel-buffering": "no"})
+        self._on_end = on_end
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._on_end()
+
+
 def _conversation_of(request: Request) -> str:
     if conversation_id := request.query_params.get("conversation"):
         return conversation_id
@@ -185,7 +193,9 @@ def _invalid(_: Request, error: Exception) -> Response:
 
 
 def _refused(_: Request, error: Exception) -> Response:
-    return JSONResponse({"error": str(error)}, status_code=_STATUS.get(type(error), 400))
+    # The cure is one for programs; a page has the box for it.
+    text = f"{error.message} What you say takes it up again." if isinstance(error, Ended) else str(error)
+    return JSONResponse({"error": text}, status_code=_STATUS.get(type(error), 400))
 
 
 def _temporal_refused(_: Request, error: Exception) -> Response:

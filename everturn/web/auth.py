@@ -125,9 +125,9 @@ class Auth:
             )
             return welcome
         if request.url.path.startswith("/api/"):
-            return _refused(401, "Sign in first: open the inbox with ?token=... behind its address.")
+            return _refused(401, "Sign in first: open the inbox with ?token=... at the end of its address.")
         return PlainTextResponse(
-            "This inbox asks for a token. Open it with the token behind its address: /?token=...\n"
+            "This inbox asks for a token. Open it with the token at the end of its address: /?token=...\n"
             "Whoever started `everturn web` has it, in EVERTURN_WEB_TOKEN.\n",
             status_code=401,
         )

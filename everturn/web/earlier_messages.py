@@ -76,4 +76,7 @@ async def _start_of(client: Client, conversation_id: str, run_id: str) -> Start:
     with temporal_errors.explained(client.temporal, conversation_id):
         if started := await first_step(client.temporal, conversation_id, run_id):
             return started.start
-    raise NotFound(f"The history of conversation {conversation_id!r} has no beginning.")
+    raise NotFound(
+        f"The history of conversation {conversation_id!r} has no beginning.",
+        cure=f"`everturn show {conversation_id}` has what is left of it.",
+    )

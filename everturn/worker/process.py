@@ -88,4 +88,7 @@ async def check(settings: Settings) -> None:
     from everturn.client.pollers import polling_here
 
     if not await polling_here((await Client.connect()).temporal, settings.task_queue):
-        raise Unreachable(f"No worker on this machine polls the task queue {settings.task_queue!r}.")
+        raise Unreachable(
+            f"No worker on this machine polls the task queue {settings.task_queue!r}.",
+            cure="Start one (`everturn worker`, or `python worker.py`), or read its log.",
+        )

@@ -19,7 +19,7 @@ from tests.support.bounds import Bounds
 from tests.support.tools import refund
 from tests.support.transcripts import results_of
 from tests.support.waiting import eventually, waiting
-from tests.ui.inbox import served
+from tests.ui.inbox import looking, served
 
 Scripted = Callable[..., ScriptedModel]
 
@@ -290,3 +290,15 @@ async def test_restarts_of_the_inbox_and_of_temporal_lose_nothing(
                 await expect(page.locator(".turn .text").last).to_have_text("Done.")
                 assert await page.locator(".turn").count() == 3
                 await context.close()
+
+
+async def test_a_page_that_is_refused_says_why_and_comes_in_once_there_is_room(
+    browser: Browser, client: Client, bounds: Bounds
+) -> None:
+    bounds(pages=0)
+    async with served(client) as address, looking(browser, address) as page:
+        await expect(page.locator("#trouble")).to_contain_text("0 pages are open already. Close some")
+        await expect(page.locator("#link")).to_have_text("reconnecting")
+        bounds(pages=2)
+        await expect(page.locator("#link")).to_have_text("live")
+        await expect(page.locator("#trouble")).to_be_hidden()

@@ -19,6 +19,7 @@ from everturn import Client
 from everturn.devserver import DevServer
 from everturn.errors import InvalidSetting
 from everturn.testing import ScriptedModel, call
+from everturn.web.app import Inbox
 from everturn.web.auth import check_token
 from everturn.web.server import listen
 from tests.support.agents import agent_on, hosting
@@ -268,8 +269,11 @@ async def test_a_proxys_header_says_who_decides_whatever_the_page_says(client: C
             assert denied.json() == {"call_ids": ["a"]}
             again = await web.post("/api/approve", json=body, headers={"x-user": "bob@example.org"})
             assert (again.status_code, "ada@example.org" in again.json()["error"]) == (409, True)
-        await conversation.close()
-        await conversation.outcome()
+            await conversation.close()
+            await conversation.outcome()
+            late = await web.post("/api/approve", json=body, headers={"x-user": "bob@example.org"})
+            told = f"Conversation '{conversation.id}' is over. What you say takes it up again."
+            assert (late.status_code, late.json()) == (409, {"error": told})
 
 
 # ---------------------------------------------------------------- the stream
@@ -300,6 +304,40 @@ async def test_pages_beyond_the_bound_are_refused_until_one_is_closed(web: httpx
         refused = await web.get("/api/stream")
         assert (refused.status_code, "2 pages are open already" in refused.json()["error"]) == (503, True)
     await eventually(lambda: _opens(web), what="there is room again")
+
+
+async def test_pages_that_come_together_are_counted_at_once(client: Client, bounds: Bounds) -> None:
+    """Each was counted with its first byte, which one that reads slowly has to wait for."""
+    bounds(pages=2)
+    app, statuses = Inbox(client).app, list[int]()
+
+    async def slow(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            statuses.append(message["status"])
+            if message["status"] == 200:
+                await asyncio.Event().wait()
+
+    async def asked() -> None:
+        scope = {
+            "type": "http",
+            "method": "GET",
+            "path": "/api/stream",
+            "query_string": b"",
+            "headers": [(b"host", b"localhost")],
+        }
+        await app({**scope, "client": ("127.0.0.1", 1)}, asyncio.Event().wait, slow)
+
+    pages = [asyncio.create_task(asked()) for _ in range(4)]
+    await eventually(lambda: len(statuses) == 4)
+    assert sorted(statuses) == [200, 200, 503, 503]
+    for page in pages:
+        page.cancel()
+    await asyncio.gather(*pages, return_exceptions=True)
+    again = asyncio.create_task(asked())
+    await eventually(lambda: len(statuses) == 5)
+    assert statuses[4] == 200, "those that left make room"
+    again.cancel()
+    await asyncio.gather(again, return_exceptions=True)
 
 
 async def _opens(web: httpx.AsyncClient) -> bool:

@@ -145,7 +145,7 @@ async def test_a_search_says_where(artifacts: Artifacts) -> None:
         ({"call_id": "call_2"}, "No result of 'call_2' is kept"),
         ({"call_id": "../c/call_1"}, "No result of"),
         ({"of": "another conversation"}, "No result of 'call_1' is kept"),
-        ({"offset": 6}, "has 5 characters: offset=6 is behind its end"),
+        ({"offset": 6}, "has 5 characters: offset=6 is past its end"),
     ],
 )
 async def test_the_model_is_told_what_it_cannot_read(artifacts: Artifacts, arguments: Any, said: str) -> None:

@@ -182,6 +182,8 @@ def test_steering_a_conversation(shell: Shell, model: Callable[[Any], None], nam
         assert chat.wait(30) == 0
     assert shell.json("show", name)["status"]["state"] == "done"
     assert [one["status"] for one in shell.json("list")["conversations"] if one["id"] == name] == ["done"]
+    over = shell.run("chat", "-m", "scripted:x", "--id", name, says="/resume\n/quit\n")
+    assert over.stderr.count("■ It is over. What you say takes it up again.") == 2  # as it begins, and for the /resume
 
 
 def test_a_chat_outlives_its_server(alone: Shell, model: Callable[[Any], None], name: str) -> None:

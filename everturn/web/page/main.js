@@ -78,9 +78,14 @@ function hear(here) {
   };
 }
 
-function link(state) {
+let refused = false;
+
+function link(state, why = "") {
   $("link").textContent = state;
   $("link").dataset.state = state;
+  if (why) problem(`${why} Trying again.`);
+  else if (refused && state === "live") problem("");
+  refused = Boolean(why) || (refused && state !== "live");
   if (state === "signed out") problem("Your sign-in is no longer good. Open the inbox with its token again.");
 }
 

@@ -42,7 +42,7 @@ export function newId() {
 }
 
 /** The list of conversations, and the events of one of them. `hear[name](data)` is called for each kind of message on the wire,
- * `hear.link(state)` when the connection comes and goes. */
+ * `hear.link(state, why)` when the connection comes and goes; `why` it is refused, in the server's words. */
 export class Stream {
   #source = null;
   #timer = 0;
@@ -56,14 +56,14 @@ export class Stream {
 
   close() {
     clearTimeout(this.#timer);
+    this.#timer = 0;
     this.#source?.close();
     this.#source = null;
   }
 
   #open() {
     this.close();
-    const query = new URLSearchParams({ conversation: this.conversation, since: this.#cursor });
-    const source = (this.#source = new EventSource(`/api/stream?${query}`));
+    const source = (this.#source = new EventSource(`/api/stream?${this.#query()}`));
     const take = (name) => (message) => {
       if (this.#source !== source) return;
       this.#cursor = message.lastEventId || this.#cursor;
@@ -93,12 +93,24 @@ export class Stream {
     }, SILENT_MS);
   }
 
+  /** An EventSource does not say what was answered: asks once more, and leaves if it is a stream this time. */
   #again() {
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(async () => {
-      const page = await fetch("/page/icon.svg", { method: "HEAD" }).catch(() => null);
-      if (page?.status === 401) this.hear.link("signed out");
-      else this.#open();
-    }, RETRY_MS);
+    const timer = (this.#timer = setTimeout(async () => {
+      const leaving = new AbortController();
+      const answer = await fetch(`/api/stream?${this.#query()}`, { signal: leaving.signal }).catch(() => null);
+      const refusal = answer && !answer.ok ? await answered(answer).catch((error) => error.message) : "";
+      leaving.abort();
+      if (this.#timer !== timer) return; // another conversation is shown by now
+      if (answer?.status === 401) this.hear.link("signed out");
+      else if (refusal) {
+        this.hear.link("reconnecting", refusal);
+        this.#again();
+      } else this.#open();
+    }, RETRY_MS));
+  }
+
+  #query() {
+    return new URLSearchParams({ conversation: this.conversation, since: this.#cursor });
   }
 }
