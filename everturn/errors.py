@@ -127,7 +127,12 @@ class InvalidReply(ProviderError):
     retry = True
 
 
-class KeyMissing(ProviderError): ...
+class KeyMissing(ProviderError):
+    """`variables`: the environment variables that would hold the key, the most usual one first."""
+
+    def __init__(self, message: str, *, cure: str = "", provider: str = "", variables: tuple[str, ...] = ()) -> None:
+        super().__init__(message, cure=cure, provider=provider)
+        self.variables = variables
 
 
 class KeyRefused(ProviderError): ...

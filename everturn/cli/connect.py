@@ -145,10 +145,10 @@ def make_agent(wanted: AgentChoice) -> Agent:
         resolve(Model(wanted.model))
     except KeyMissing as error:
         # Here the worker is this process; "where the worker runs" would puzzle.
-        name = error.message.partition(": ")[2].partition(" ")[0]
+        variable = error.variables[0]
         raise EverturnError(
-            f"No key for {wanted.model!r}: {name} is not set.",
-            cure=f"Set {name}, or take another model: `everturn models` lists them.",
+            f"No key for {wanted.model!r}: {variable} is not set.",
+            cure=f"Set {variable}, or take another model: `everturn models` lists them.",
         ) from None
     from everturn.agent import Agent
     from everturn.loading import load_tools

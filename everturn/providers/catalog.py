@@ -304,4 +304,5 @@ def _key_missing(model: Model, names: tuple[str, ...]) -> KeyMissing:
         f"No key for {model.name!r}: {' or '.join(names)} is not set in the worker's environment.",
         cure=f"Set {names[0]} where the worker runs, and restart it.",
         provider=model.provider,
+        variables=names,
     )

@@ -25,6 +25,7 @@ CUTTING = {
     "index",
     "count",
 }
+APART = {"partition", "rpartition", "split", "splitlines", "rsplit"}
 MATCHING = {"match", "search", "fullmatch", "findall"}
 
 WORDS = re.compile(r"[A-Za-z]{3}")
@@ -67,6 +68,8 @@ def is_words(value: ast.expr) -> bool:
 def decisions_by_prose(tree: ast.AST) -> Iterator[int]:
     for node in ast.walk(tree):
         match node:
+            case ast.Call(func=ast.Attribute(value=ast.Attribute(attr="message"), attr=attr)) if attr in APART:
+                found = True  # what an error says, taken apart
             case ast.Call(func=ast.Attribute(value=value, attr=attr), args=[given, *_]) if attr in CUTTING:
                 found = is_prose(value) and is_words(given)
             case ast.Call(func=ast.Attribute(attr=attr), args=arguments) if attr in MATCHING:
@@ -92,6 +95,7 @@ def decisions_by_prose(tree: ast.AST) -> Iterator[int]:
         'if cause == "its worker was lost": ...',
         'told = (why or "").removeprefix("it has not run")',
         "if LOST.search(failure.message): ...",
+        'variable = error.message.partition(": ")[2]',
     ],
 )
 def test_a_decision_by_prose_is_seen(code: str) -> None:
