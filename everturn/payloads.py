@@ -253,15 +253,15 @@ class Streamed(Record):
     """So many characters, of text and thinking together, came before `pieces`."""
     pieces: tuple[tuple[Literal["text", "thinking"], str], ...] = ()
 
-    def behind(self, position: int) -> list[tuple[Literal["text", "thinking"], str]]:
+    def after(self, position: int) -> list[tuple[Literal["text", "thinking"], str]]:
         """What comes after so many characters; nothing if a part of that is not here any more."""
         skip = position - self.at
-        behind = []
+        rest = []
         for kind, text in self.pieces if skip >= 0 else ():
             if len(text) > skip:
-                behind.append((kind, text[skip:]))
+                rest.append((kind, text[skip:]))
             skip = max(0, skip - len(text))
-        return behind
+        return rest
 
 
 class ModelReply(Record):

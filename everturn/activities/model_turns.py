@@ -84,7 +84,7 @@ class ModelTurns:
             request, prefix, delta = await self._messages(request)
             if request.summarise:
                 return await self._summary(agent, request, prefix)
-            reply = await self._ask(agent, request, (*prefix, *delta), reply_stream=self._speech(beat, request))
+            reply = await self._ask(agent, request, (*prefix, *delta), reply_stream=self._reply_stream(beat, request))
             given_up = lost_tries.given_up((*prefix, *delta))
             plan, output, problem = await self._follow_up(agent, request, reply, given_up=given_up)
         digest = self._prefixes.remember(request.digest, prefix, (*delta, reply.message))
@@ -150,7 +150,7 @@ class ModelTurns:
         limits = agent.limits.model_dump(mode="json", exclude_defaults=True)
         return WorkerFacts(model=agent.model.name, limits=limits, indexed=indexed, retention=retention)
 
-    def _speech(self, beat: Heartbeat, request: ModelRequest) -> ReplyStream:
+    def _reply_stream(self, beat: Heartbeat, request: ModelRequest) -> ReplyStream:
         every = self._stream_seconds if request.stream else None
         return ReplyStream(beat, attempt=activity.info().attempt, every=every)
 
@@ -295,8 +295,8 @@ def _model(agent: Agent, request: ModelRequest) -> Model:
 def _fallback(agent: Agent, failed: Model) -> str | None:
     """The name of the next model in line; None after the last one, and for a model that is not in line."""
     line = [agent.model.name, *(model.name for model in agent.fallback_models)]
-    behind = line[line.index(failed.name) + 1 :] if failed.name in line else []
-    return behind[0] if behind else None
+    left = line[line.index(failed.name) + 1 :] if failed.name in line else []
+    return left[0] if left else None
 
 
 async def _output(agent: Agent, reply: Reply) -> tuple[JsonValue, str | None]:

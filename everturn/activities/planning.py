@@ -55,9 +55,8 @@ async def plan_calls(
     async def plan(call: ToolCall) -> PlannedCall:
         async with slots:
             if call.name in given_up:
-                return _refused([call], f"{call.name} is not run again, for its workers were lost. Go on without it.")[
-                    0
-                ]
+                text = f"{call.name} is not run again, for its workers were lost. Go on without it."
+                return RefuseCall(call_id=call.call_id, text=text)
             return await _plan(agent, call, careful=careful)
 
     planned = await asyncio.gather(*map(plan, taken))

@@ -65,18 +65,18 @@ async def _chat(wanted: AgentChoice, name: str, *, approve_all: bool) -> None:
     from everturn.cli.terminal import Screen
 
     screen, files = Screen(), ChatFiles(name)
-    talk = None
+    session = None
     try:
         async with connect(wanted, name, screen=screen, db=files.database) as place:
-            talk = ChatSession(place, name, screen, approve_all=approve_all)
-            await talk.until_left(begun=lambda: files.remember(wanted))
+            session = ChatSession(place, name, screen, approve_all=approve_all)
+            await session.until_left(begun=lambda: files.remember(wanted))
     except asyncio.CancelledError:
         screen.idle()
-        if talk and talk.begun:
+        if session and session.begun:
             stays = "The conversation goes on without you." if wanted.agent else "The conversation stays."
             screen.line(f"\n{stays} To come back: everturn chat --id {shlex.quote(name)}")
         raise
     finally:
         screen.idle()
-        if talk and talk.closed:
+        if session and session.closed:
             files.clear()

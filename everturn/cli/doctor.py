@@ -60,10 +60,10 @@ async def _examine(*, fix: bool, against: list[str]) -> list[Finding]:
     findings.append(Finding("settings", "ok", f"task queue {settings.task_queue!r}"))
     findings += [finding async for finding in _temporal(fix=fix)]
     agents, found = _agents(settings)
-    return [*findings, *found, *_keys(agents), *_costs(agents), *(await _gate(against) if against else ())]
+    return [*findings, *found, *_keys(agents), *_costs(agents), *(await _deploy(against) if against else ())]
 
 
-async def _gate(against: list[str]) -> list[Finding]:
+async def _deploy(against: list[str]) -> list[Finding]:
     """One finding for each running conversation that these agents would not fit; or one that all fit."""
     from temporalio.service import RPCError
 

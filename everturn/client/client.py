@@ -187,7 +187,7 @@ class Client(ClientConnection):
 
     async def count(self, agent: str | None = None) -> dict[str, int]:
         """How many conversations there are by status, as in `conversations`, without the zeros; of one agent only,
-        where it is named. Temporal's index lags: what has just changed may take a second to show."""
+        if it is named. Temporal's index lags: what has just changed may take a second to show."""
         check_utf8("agent", agent or "")
         with self._searching():
             return await listing.count(self.temporal, agent=agent)

@@ -265,7 +265,8 @@ class Conversation:
 
         Raises Refused, with the reason, if the conversation does not take it, and Unreachable if no worker does
         within 10 s; it is then withdrawn, and not carried out later, unless the message says otherwise. So does all
-        that decides or steers.
+        that decides or steers. Of many at the same time, eight are sent; the others wait for their turn, and then for
+        a worker.
         """
         return await self._decide(names.APPROVE, call_id=call_id, arguments=arguments, note=note, expected=expected)
 

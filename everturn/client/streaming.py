@@ -67,7 +67,7 @@ class _LiveTurn:
             streamed = Streamed.model_validate(details)
             if streamed.attempt == self.attempt:
                 self.every = streamed.every
-                for kind, text in streamed.behind(self.position):
+                for kind, text in streamed.after(self.position):
                     events += self.say(kind, text)
         return events
 
@@ -148,7 +148,7 @@ class LiveActivities:
     async def look(self) -> HeartbeatDetails:
         """What the activities that run now have said last."""
         turn = [self._turn.activity_id] if self._turn else []
-        running = HeartbeatDetails(self._run_id, asked=frozenset([*turn, *self._tools]))
+        beats = HeartbeatDetails(self._run_id, asked=frozenset([*turn, *self._tools]))
         request = DescribeWorkflowExecutionRequest(
             namespace=self.client.namespace,
             execution=WorkflowExecution(workflow_id=self.conversation_id, run_id=self._run_id),
@@ -157,21 +157,21 @@ class LiveActivities:
             described = await self.client.workflow_service.describe_workflow_execution(request, timeout=LOOK_TIMEOUT)
         except RPCError:
             # Only a look: whoever reads the history meets what is really wrong.
-            return replace(running, asked=frozenset())
+            return replace(beats, asked=frozenset())
         for info in described.pending_activities:
-            if info.activity_id in running.asked:
-                running.said[info.activity_id] = (info, await self._details(info))
-        return running
+            if info.activity_id in beats.asked:
+                beats.said[info.activity_id] = (info, await self._details(info))
+        return beats
 
-    def hear(self, running: HeartbeatDetails) -> list[Event]:
+    def hear(self, beats: HeartbeatDetails) -> list[Event]:
         """What is new in it. It may be older than the last step: what is not known to run any more says nothing."""
         events: list[Event] = []
-        if running.run_id == self._run_id:
-            gone = running.asked - running.said.keys()
+        if beats.run_id == self._run_id:
+            gone = beats.asked - beats.said.keys()
             self._tools = {key: tool for key, tool in self._tools.items() if key not in gone}
             if self._turn and self._turn.activity_id in gone:
                 self._turn.over = True
-            for activity_id, (info, details) in running.said.items():
+            for activity_id, (info, details) in beats.said.items():
                 if self._turn and self._turn.activity_id == activity_id:
                     found = self._turn.hear(info.attempt, details)
                     self._turn.told_at = self.clock() if found else self._turn.told_at

@@ -30,7 +30,7 @@ TRIES = 3
 """Of an answer that is refused though its call waits."""
 
 
-class Waits(Protocol):
+class ConversationWithCalls(Protocol):
     """A conversation, as far as its calls and their answers go."""
 
     id: str
@@ -45,7 +45,7 @@ class Waits(Protocol):
 
 
 async def call_tool(
-    conversation: Waits, call: ToolCall | WaitingCall, function: Callable[..., Any]
+    conversation: ConversationWithCalls, call: ToolCall | WaitingCall, function: Callable[..., Any]
 ) -> ToolResult | None:
     """See `Conversation.call_tool`."""
     made = as_tool(function)
@@ -84,7 +84,7 @@ def _in_one(content: tuple[ResultPart, ...]) -> tuple[ResultPart, ...]:
     return (Text(text=texts + left_out), *others[:MAX_SHOWN])
 
 
-async def _answered(conversation: Waits, result: ToolResult) -> bool:
+async def _answered(conversation: ConversationWithCalls, result: ToolResult) -> bool:
     """Answers the call; False if somebody else did, or nobody wants it any more. The tool has run: its result is not
     thrown away because no worker takes it just now."""
     refused = 0
@@ -98,9 +98,8 @@ async def _answered(conversation: Waits, result: ToolResult) -> bool:
             if not any(one.call_id == result.call_id for one in (await _status(conversation)).waiting):
                 return False
             refused += 1
-            if (
-                refused == TRIES
-            ):  # it waits, and this it does not take: it is too large for what is left of the run, say
+            # It waits, and does not take this: it is too large for what is left of the run, say.
+            if refused == TRIES:
                 told = Text(text=f"The tool has run, and its result could not be handed over: {error.message}")
                 result = result.model_copy(update={"content": (told,), "is_error": True})
             elif refused > TRIES:
@@ -109,7 +108,7 @@ async def _answered(conversation: Waits, result: ToolResult) -> bool:
             await asyncio.sleep(RETRY_SECONDS)
 
 
-async def _status(conversation: Waits) -> Status:
+async def _status(conversation: ConversationWithCalls) -> Status:
     while True:
         try:
             return await conversation.status()
@@ -117,7 +116,7 @@ async def _status(conversation: Waits) -> Status:
             await asyncio.sleep(RETRY_SECONDS)
 
 
-async def run_tools(conversation: Waits, functions: Iterable[Callable[..., Any]]) -> str:
+async def run_tools(conversation: ConversationWithCalls, functions: Iterable[Callable[..., Any]]) -> str:
     """See `Conversation.run_tools`."""
     tools = {made.name: made for made in map(as_tool, functions)}
     reply = asyncio.create_task(conversation.reply())
@@ -135,7 +134,7 @@ async def run_tools(conversation: Waits, functions: Iterable[Callable[..., Any]]
         await asyncio.gather(reply, serving, return_exceptions=True)
 
 
-async def _serve(conversation: Waits, tools: dict[str, Tool]) -> None:
+async def _serve(conversation: ConversationWithCalls, tools: dict[str, Tool]) -> None:
     """Runs every call that waits for an answer, once, until the conversation is over."""
     begun: set[str] = set()
     async with asyncio.TaskGroup() as running:
@@ -146,7 +145,7 @@ async def _serve(conversation: Waits, tools: dict[str, Tool]) -> None:
                 running.create_task(call_tool(conversation, call, made))
 
 
-async def _waiting_calls(conversation: Waits) -> AsyncIterator[ToolCall | WaitingCall]:
+async def _waiting_calls(conversation: ConversationWithCalls) -> AsyncIterator[ToolCall | WaitingCall]:
     """Those that wait now, and then those to come; a call may be among both."""
     now = await conversation.cursor()
     for waiting in (await _status(conversation)).waiting:

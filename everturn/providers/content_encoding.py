@@ -35,7 +35,7 @@ class UnreadableBody(Exception):
 
 class Decompressor(Protocol):
     def pieces(self, data: bytes) -> Iterator[bytes]:
-        """The bytes that `data` stands for, in pieces of at most PIECE_BYTES. Raises Unreadable."""
+        """The bytes that `data` stands for, in pieces of at most PIECE_BYTES. Raises UnreadableBody."""
 
 
 def decoder_of(headers: Mapping[str, str]) -> Decompressor:

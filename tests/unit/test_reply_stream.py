@@ -52,7 +52,7 @@ async def test_a_beat_is_bounded_and_says_what_came_before_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("position", "behind"),
+    ("position", "rest"),
     [
         (2, []),
         (3, [("text", "abc"), ("thinking", "de")]),
@@ -62,8 +62,8 @@ async def test_a_beat_is_bounded_and_says_what_came_before_it() -> None:
         (99, []),
     ],
 )
-def test_what_comes_behind_a_position(position: int, behind: list[Any]) -> None:
-    assert Streamed(every=1, at=3, pieces=(("text", "abc"), ("thinking", "de"))).behind(position) == behind
+def test_what_comes_after_a_position(position: int, rest: list[Any]) -> None:
+    assert Streamed(every=1, at=3, pieces=(("text", "abc"), ("thinking", "de"))).after(position) == rest
 
 
 @pytest.mark.parametrize("every", [0.1, None], ids=["followed", "not"])

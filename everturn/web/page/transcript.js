@@ -161,7 +161,7 @@ export class Transcript {
     const turns = `${outcome.turns} ${outcome.turns === 1 ? "turn" : "turns"}`;
     const cost = outcome.cost_usd ? `$${outcome.cost_usd.toFixed(4)}` : "";
     this.#line([outcome.status.replaceAll("_", " "), turns, cost, outcome.reason].filter(Boolean).join(" · "));
-    // Results that came behind the last turn.
+    // Results that came after the last turn.
     for (const message of outcome.tail ?? []) this.#results(message);
   }
 
