@@ -15,7 +15,7 @@ import pytest
 
 from everturn import packing, temporal_errors
 from everturn.activities import heartbeat, hosted_agents, lost_tries, model_turns
-from everturn.client import connection, messages, pollers
+from everturn.client import connection, messages
 from everturn.history import state_by_history
 from everturn.providers import http, json_values
 from everturn.storage import directory, unreadable
@@ -73,7 +73,6 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     "task_timeout": (connection, "TASK_TIMEOUT"),
     # How many pages an inbox serves.
     "pages": (app, "MAX_STREAMS"),
-    "recent_poll_seconds": (pollers, "RECENT_SECONDS"),
 }
 
 

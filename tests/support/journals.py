@@ -67,6 +67,7 @@ DAMAGED: dict[str, Callable[[Path], Any]] = {
     "a pipe": fifo,
     "a folder": directory,
     "a link to itself": loop,
+    "a link to another": to_another,
     "8 GB of nothing": sparse,
     "one that can't be read": unreadable,
     "not UTF-8": beginning(b"\xff\xfe\x00"),

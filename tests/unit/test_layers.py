@@ -29,9 +29,6 @@ ORDER = BOTTOM_UP.split()
 FACES = ("__init__", "__main__")
 """They give everybody's names on, and nobody imports them."""
 
-EXCEPTIONS: dict[tuple[str, str], str] = {}
-"""Imports of what comes later: the first of each pair of the second."""
-
 
 @dataclass(frozen=True)
 class Ban:
@@ -154,7 +151,7 @@ def test_arrows_point_one_way(room: str) -> None:
         str(found)
         for module in modules_of(room)
         for found in imports_of(module)
-        if found.name.startswith("everturn.") and found.room not in below and (room, found.room) not in EXCEPTIONS
+        if found.name.startswith("everturn.") and found.room not in below
     ]
     assert not wrong, "\n".join(wrong)
 
@@ -168,11 +165,6 @@ def test_the_map_has_the_folders_in_this_order() -> None:
     ]
     assert len(places) > 20
     assert places == sorted(places)
-
-
-def test_every_exception_is_still_one() -> None:
-    taken = {(room, found.room) for room in ORDER for module in modules_of(room) for found in imports_of(module)}
-    assert set(EXCEPTIONS) - taken == set()
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:

@@ -171,8 +171,17 @@ async def test_a_watcher_asks_no_more_than_it_has_to(
         assert looks
         assert all(looks), "only when there may be more"
         looks.clear()
+        service, described = client.temporal.workflow_service, 0
+        describe = service.describe_workflow_execution
+
+        async def counting(*args: Any, **options: Any) -> Any:
+            nonlocal described
+            described += 1
+            return await describe(*args, **options)
+
+        monkeypatch.setattr(service, "describe_workflow_execution", counting)
         await told(conversation.events())
-        assert looks == [], "nothing runs any more"
+        assert (looks, described) == ([], 1), "nothing runs any more: once, to learn which run is the latest"
 
 
 async def test_a_turn_that_is_tried_again_starts_its_text_over(
