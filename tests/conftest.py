@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 from uuid import uuid4
@@ -88,6 +89,14 @@ def scripted() -> Iterator[Callable[..., ScriptedModel]]:
     yield start
     for model in running:
         model.stop()
+
+
+@pytest.fixture
+def stuck() -> Iterator[Callable[[], Any]]:
+    """What blocks until the test is over."""
+    released = threading.Event()
+    yield released.wait
+    released.set()
 
 
 @pytest.fixture(params=[1000, 0], ids=["cached", "replaying"])

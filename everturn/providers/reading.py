@@ -7,8 +7,9 @@ from typing import Any, Final
 from everturn.errors import InvalidReply
 from everturn.models import Model
 from everturn.providers.failures import ErrorInReply
-from everturn.providers.json_values import parse
+from everturn.providers.json_values import a_str, parse
 from everturn.providers.sse import Event
+from everturn.utf8 import mend
 
 MAX_CALLS: Final = 2048
 """In one reply; see MAX_PLANNED_CALLS too. With more, what the model would have to be told fits no payload."""
@@ -18,6 +19,11 @@ MAX_NAME_CHARS: Final = 256
 def unusable(model: Model, what: str) -> InvalidReply:
     """The error for a reply that is none; `what` is wrong with it."""
     return InvalidReply(f"The reply of {model.name!r} is unusable: {what}.", provider=model.provider)
+
+
+def response_id(given: object) -> str | None:
+    """The provider's name for a reply; None if it gives none."""
+    return mend(a_str(given))[:MAX_NAME_CHARS] or None
 
 
 def value_of(event: Event, model: Model) -> Any:

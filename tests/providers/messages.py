@@ -1,8 +1,19 @@
-"""Messages that several providers' tests encode."""
+"""Messages and requests that several providers' tests encode."""
 
 from __future__ import annotations
 
+from typing import Any
+
+from everturn.models import Model, ModelSettings
+from everturn.providers.base import Request
 from everturn.records import Document, Image, Message, Part, Text, ToolResult
+
+
+def request(*messages: Message, model: str, stream: bool = False, **options: Any) -> Request:
+    settings = options.pop("settings", {})
+    return Request(
+        model=Model(model), messages=messages, settings=ModelSettings(**{"stream": stream, **settings}), **options
+    )
 
 
 def assistant(*parts: Part, provider: str = "") -> Message:

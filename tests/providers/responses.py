@@ -1,21 +1,16 @@
-"""What is sent to the Responses API."""
+"""What is sent to the Responses API, and what it says."""
 
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
-from everturn.models import Model, ModelSettings
-from everturn.providers.base import Request
 from everturn.providers.openai_responses import encode
 from everturn.records import Document, Image, Message, Text, ToolResult
+from tests.providers import messages
 
-
-def request(*messages: Message, model: str = "openai:gpt-5.5", stream: bool = False, **options: Any) -> Request:
-    settings = options.pop("settings", {})
-    return Request(
-        model=Model(model), messages=messages, settings=ModelSettings(**{"stream": stream, **settings}), **options
-    )
+request = partial(messages.request, model="openai:gpt-5.5")
 
 
 def body_of(*messages: Message, **options: Any) -> dict[str, Any]:
@@ -33,3 +28,9 @@ def sent(*messages: Message, **options: Any) -> list[dict[str, Any]]:
 def result(call_id: str, *content: Text | Image | Document | str, is_error: bool = False) -> Message:
     parts = tuple(Text(text=item) if isinstance(item, str) else item for item in content)
     return Message(role="tool", parts=(ToolResult(call_id=call_id, content=parts, is_error=is_error),))
+
+
+def said(text: str, **fields: Any) -> dict[str, Any]:
+    """A message item of a reply."""
+    block = {"type": "output_text", "text": text, "annotations": []}
+    return {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [block], **fields}

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 import pytest
 
 from everturn.errors import InvalidTool
-from everturn.models import Model, ModelSettings
-from everturn.providers.base import Request, ToolSpec
+from everturn.providers.base import ToolSpec
 from everturn.providers.gemini import encode
 from everturn.records import Document, Image, Message, Opaque, ServerToolUse, Text, Thinking, ToolCall
 from everturn.tools.builtin import CodeExecution, UnsupportedParameter, WebSearch, XSearch
+from tests.providers import messages
 from tests.providers.messages import assistant, result, results
 
 WEATHER = ToolSpec("weather", "The weather", {"type": "object", "properties": {"city": {"type": "string"}}})
 NEW, OLD = "google:gemini-3-flash-preview", "google:gemini-2.5-flash"
 
 
-def request(*messages: Message, model: str = OLD, stream: bool = False, **options: Any) -> Request:
-    settings = options.pop("settings", {})
-    return Request(
-        model=Model(model), messages=messages, settings=ModelSettings(**{"stream": stream, **settings}), **options
-    )
+request = partial(messages.request, model=OLD)
 
 
 def body_of(*messages: Message, **options: Any) -> dict[str, Any]:

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 import pytest
 
-from everturn.models import Model, ModelSettings
-from everturn.providers.base import Request, ToolSpec
+from everturn.providers.base import ToolSpec
 from everturn.providers.openai_chat import encode
 from everturn.records import Image, Message, Opaque, Text, Thinking, ToolCall
+from tests.providers import messages
 from tests.providers.messages import assistant, result, results
 
 WEATHER = ToolSpec("weather", "The weather", {"type": "object", "properties": {"city": {"type": "string"}}})
 
 
-def request(*messages: Message, model: str = "openai-chat:m", stream: bool = False, **options: Any) -> Request:
-    settings = options.pop("settings", {})
-    return Request(
-        model=Model(model), messages=messages, settings=ModelSettings(**{"stream": stream, **settings}), **options
-    )
+request = partial(messages.request, model="openai-chat:m")
 
 
 def body_of(*messages: Message, **options: Any) -> dict[str, Any]:

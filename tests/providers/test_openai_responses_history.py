@@ -10,7 +10,7 @@ import pytest
 from everturn.providers.openai_responses import decode
 from everturn.records import Message, Opaque, Part, ServerToolUse, Text, Thinking, ToolCall
 from tests.providers.messages import assistant
-from tests.providers.responses import request, result, sent
+from tests.providers.responses import request, result, said, sent
 
 REASONING = {"id": "rs_1", "type": "reasoning", "summary": [], "encrypted_content": "gAAA=="}
 CALL = {
@@ -27,11 +27,6 @@ def made_of(*items: dict[str, Any], model: str = "openai:gpt-5.5", **fields: Any
     """The message that a reply with these items becomes."""
     options = {"raw_tools": fields.pop("raw_tools", ())}
     return decode({"status": "completed", "output": [*items], **fields}, request(model=model, **options)).message
-
-
-def said(text: str, **fields: Any) -> dict[str, Any]:
-    block = {"type": "output_text", "text": text, "annotations": []}
-    return {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [block], **fields}
 
 
 def test_what_this_provider_said_goes_back_as_it_came() -> None:

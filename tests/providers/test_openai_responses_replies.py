@@ -25,17 +25,13 @@ from everturn.providers.openai_responses import Assembler, decode
 from everturn.providers.sse import Event
 from everturn.records import Message, Opaque, Reply, ServerToolUse, Text, Thinking, ToolCall, Usage
 from tests.providers.drawn import unmarked
+from tests.providers.responses import said
 
 USER = Message.user("?")
 
 
 def asked(*messages: Message, model: str = "openai:gpt-5.5", **options: Any) -> Request:
     return Request(model=Model(model), messages=messages or (USER,), **options)
-
-
-def said(text: str, **fields: Any) -> dict[str, Any]:
-    block = {"type": "output_text", "text": text, "annotations": []}
-    return {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [block], **fields}
 
 
 def call(arguments: Any = "{}", **fields: Any) -> dict[str, Any]:

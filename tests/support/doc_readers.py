@@ -45,9 +45,11 @@ async def serving(app: Any) -> AsyncIterator[str]:
     while not server.started:
         assert not running.done()
         await asyncio.sleep(0.01)
-    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    server.should_exit = True
-    await running
+    try:
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        await running
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""What an operator does to a conversation with the `temporal` command."""
+"""What an operator does to a conversation, with the `temporal` command for the most part."""
 
 from __future__ import annotations
 
@@ -18,6 +18,18 @@ from tests.support.waiting import eventually
 async def signal(conversation: Conversation, name: str, payload: Any) -> None:
     """What `temporal workflow signal` does."""
     await conversation._temporal.get_workflow_handle(conversation.id).signal(name, payload)
+
+
+async def move_on(conversation: Conversation) -> None:
+    """Uses up the updates of the run, if `bounds(updates=2)` holds, so that it goes on as new."""
+    run = await conversation.latest_run()
+    await conversation.pause()
+    await conversation.resume()
+
+    async def another() -> bool:
+        return await conversation.latest_run() != run
+
+    await eventually(another, what="it goes on as new")
 
 
 async def reset_to_the_last_workflow_task(client: Client, conversation: Conversation) -> None:

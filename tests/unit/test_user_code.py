@@ -33,14 +33,6 @@ class Neither(BaseException):
     """No Exception, and none of Python's own."""
 
 
-@pytest.fixture
-def stuck() -> Any:
-    """What blocks until the test is over."""
-    released = threading.Event()
-    yield released.wait
-    released.set()
-
-
 def raising(error: BaseException) -> Callable[[], Any]:
     def throw() -> None:
         raise error

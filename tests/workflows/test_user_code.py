@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -34,14 +34,6 @@ Scripted = Callable[..., ScriptedModel]
 
 SHORT = timedelta(milliseconds=200)
 WORKER = Path(__file__).parents[2] / "worker.py"
-
-
-@pytest.fixture
-def stuck() -> Iterator[Callable[[], Any]]:
-    """What blocks until the test is over."""
-    released = threading.Event()
-    yield released.wait
-    released.set()
 
 
 @pytest.mark.parametrize("error", [asyncio.CancelledError, KeyboardInterrupt, SystemExit, GeneratorExit])

@@ -18,7 +18,7 @@ from everturn.records import Decision
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
-from tests.support.operators import complete, running
+from tests.support.operators import complete, move_on, running
 from tests.support.scripts import ONE
 from tests.support.tools import refund
 from tests.support.waiting import eventually, waiting
@@ -276,14 +276,7 @@ async def test_the_reason_goes_along_to_the_next_run(client: Client, scripted: S
     async with hosting(client, agent, drain_timeout=timedelta(0)):
         conversation = await client.start(agent, "Pay", keep_open=timedelta(minutes=1))
         before = await asked(conversation)
-        first = await conversation.latest_run()
-        await conversation.pause()
-        await conversation.resume()
-
-        async def another() -> bool:
-            return await conversation.latest_run() != first
-
-        await eventually(another, what="it goes on as new")
+        await move_on(conversation)
         after = await asked(conversation)
         assert after == before
         assert after.reason == "outcome_unknown"

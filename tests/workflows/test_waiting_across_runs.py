@@ -24,7 +24,7 @@ from everturn.workflows import ConversationWorkflow
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
 from tests.support.histories import runs_of
-from tests.support.operators import signal
+from tests.support.operators import move_on, signal
 from tests.support.scripts import ONE
 from tests.support.tools import refund
 from tests.support.transcripts import results_of
@@ -74,18 +74,6 @@ def _asked_first(lost: events.ToolLost, told: list[events.Event]) -> bool:
     """Whether it was asked about before it was lost: then it is asked about once more."""
     before = told[: told.index(lost)]
     return any(isinstance(e, events.ApprovalRequested) and e.call.call_id == lost.call_id for e in before)
-
-
-async def move_on(conversation: Conversation) -> None:
-    """Uses up the updates of the run, so that it goes on as new."""
-    run = await conversation.latest_run()
-    await conversation.pause()
-    await conversation.resume()
-
-    async def another() -> bool:
-        return await conversation.latest_run() != run
-
-    await eventually(another, what="it goes on as new")
 
 
 async def test_edits_that_do_not_fit_can_be_tried_for_as_long_as_it_takes(

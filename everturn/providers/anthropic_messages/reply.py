@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from everturn.errors import InvalidReply
+from everturn.providers import reading
 from everturn.providers.base import Delta, Request, assistant_message
 from everturn.providers.call_ids import call_ids
 from everturn.providers.details import details_of
@@ -150,7 +151,7 @@ class Assembler:
             stop=stop,
             usage=_usage(self._usage),
             model=self.request.model.name,
-            response_id=mend(a_str(self._message.get("id")))[:MAX_NAME_CHARS] or None,
+            response_id=reading.response_id(self._message.get("id")),
             details=self._details(),
         )
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from everturn.errors import InvalidReply
+from everturn.providers import reading
 from everturn.providers.base import Delta, Request, assistant_message
 from everturn.providers.call_ids import call_ids
 from everturn.providers.details import details_of
@@ -194,7 +195,7 @@ class Assembler:
             stop=self._stop(),
             usage=_usage(self._usage),
             model=self.request.model.name,
-            response_id=mend(self._id)[:MAX_NAME_CHARS] or None,
+            response_id=reading.response_id(self._id),
             details=self._details(),
         )
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from everturn.errors import InvalidReply
+from everturn.providers import reading
 from everturn.providers.base import Delta, Request, assistant_message
 from everturn.providers.call_ids import call_ids
 from everturn.providers.details import details_of
@@ -18,7 +19,7 @@ from everturn.providers.failures import ErrorInReply
 from everturn.providers.json_values import a_count, a_dict, a_list, a_str
 from everturn.providers.openai_responses.items import Item, call_of, is_call, parts_of
 from everturn.providers.openai_responses.tools import custom_names
-from everturn.providers.reading import MAX_CALLS, MAX_NAME_CHARS, object_of, unusable
+from everturn.providers.reading import MAX_CALLS, object_of, unusable
 from everturn.providers.sse import Event
 from everturn.records import Part, Reply, Stop, Usage
 from everturn.utf8 import mend
@@ -100,7 +101,7 @@ class Assembler:
             stop=self._stop(items),
             usage=_usage(a_dict(self._response.get("usage"))),
             model=self.request.model.name,
-            response_id=mend(str(self._response.get("id") or ""))[:MAX_NAME_CHARS] or None,
+            response_id=reading.response_id(self._response.get("id")),
             details=self._details(),
         )
 
@@ -173,7 +174,7 @@ class Assembler:
         if len(calls) > MAX_CALLS:
             raise self._invalid(f"it holds more than {MAX_CALLS} tool calls")
         given = [str(item.get("call_id") or "") for item in calls]
-        ids = iter(call_ids(given, self.request.messages, response_id=str(self._response.get("id") or "")))
+        ids = iter(call_ids(given, self.request.messages, response_id=a_str(self._response.get("id"))))
         parts: list[Part] = []
         for item in items:
             if is_call(item, custom):
