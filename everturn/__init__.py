@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from everturn.records import Document, Image, Message, Outcome, Reply, Text, ToolCall, ToolResult, Usage
     from everturn.tools.ask_user import ask_user
     from everturn.tools.builtin import CodeExecution, UnsupportedParameter, WebSearch, XSearch
+    from everturn.tools.context import ToolContext
     from everturn.tools.options import ToolOptions
-    from everturn.tools.tool import Tool, ToolContext, tool
+    from everturn.tools.tool import Tool, tool
     from everturn.worker.deployment import Deployment
     from everturn.worker.worker import Worker
 
@@ -46,7 +47,7 @@ _HOMES = {
     "Text": "records",
     "Tool": "tools.tool",
     "ToolCall": "records",
-    "ToolContext": "tools.tool",
+    "ToolContext": "tools.context",
     "ToolFailed": "errors",
     "ToolOptions": "tools.options",
     "ToolResult": "records",

@@ -28,10 +28,11 @@ from everturn.payloads import WORKERS_LOST, ToolRequest
 from everturn.records import ResultPart, Text, ToolResult
 from everturn.sizes import INLINE_BYTES, MAX_EDIT_BYTES, MAX_RESULT_BYTES, larger, size_of
 from everturn.storage.artifacts import Artifacts
+from everturn.tools.context import ToolContext
 from everturn.tools.read_result import READ_RESULT
 from everturn.tools.results import safe_error_text, to_json
 from everturn.tools.schema import InvalidArguments
-from everturn.tools.tool import Tool, ToolContext
+from everturn.tools.tool import Tool
 from everturn.tools.user_code import NoThread, TookTooLong
 
 _log = get_logger("everturn.tool")

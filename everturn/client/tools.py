@@ -15,8 +15,9 @@ from everturn.models import MAX_RESULT_CHARS
 from everturn.payloads import Status, WaitingCall
 from everturn.records import ResultPart, Text, ToolCall, ToolResult
 from everturn.sizes import MAX_INPUT_BYTES, MAX_INPUT_PARTS
+from everturn.tools.context import ToolContext
 from everturn.tools.results import safe_error_text
-from everturn.tools.tool import Tool, ToolContext, tool
+from everturn.tools.tool import Tool, tool
 
 MAX_ANSWER_BYTES = MAX_INPUT_BYTES - 20_000
 """The rest is for what an answer has beside its parts."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from everturn.testing.replay import Diverged, record_history, replay_history
 from everturn.testing.script import Reply, Script, call, cut, fail, garbage, say, slow
-from everturn.testing.server import ScriptedModel
+from everturn.testing.scripted_model import ScriptedModel
 
 __all__ = [
     "Diverged",

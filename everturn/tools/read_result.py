@@ -10,7 +10,8 @@ from everturn.cutting import described
 from everturn.errors import ToolFailed
 from everturn.records import Text
 from everturn.storage.artifacts import Artifacts
-from everturn.tools.tool import Tool, ToolContext, tool
+from everturn.tools.context import ToolContext
+from everturn.tools.tool import Tool, tool
 
 READ_RESULT = "read_result"
 

@@ -20,7 +20,7 @@ from everturn.waiting import LONGEST_SECONDS, PendingCall, iso
 from everturn.workflows.early_decisions import EarlyDecisions
 from everturn.workflows.handlers import Later
 
-REMEMBERED = 256
+MOST_DECISIONS_KEPT = 256
 """Decisions kept to tell the second person who came first: more than any reply's calls, and bounded."""
 
 MOST_REFUSED_EDITS = 200
@@ -162,7 +162,7 @@ class PendingApprovals:
             self._decisions[one] = taken.decision
             if pending.policy and not taken.by_rule:
                 self._checked.add(one)
-        while len(self._decisions) > REMEMBERED:
+        while len(self._decisions) > MOST_DECISIONS_KEPT:
             self._decisions.pop(next(iter(self._decisions)))
         self._on_change()
         return addressed

@@ -156,7 +156,7 @@ def test_garbage_goes_out_as_it_is() -> None:
 @pytest.mark.parametrize(("stream", "reply"), [(False, slow("x", seconds=0.1)), (True, slow("x" * 99, per_chunk=0.02))])
 def test_a_slow_reply_takes_its_time(stream: bool, reply: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     paused: list[float] = []
-    monkeypatch.setattr(testing.server, "time", SimpleNamespace(sleep=paused.append))
+    monkeypatch.setattr(testing.scripted_model, "time", SimpleNamespace(sleep=paused.append))
     with asking([reply]) as ask:
         ask(USER, stream=stream)
     assert sum(paused) >= 0.09
