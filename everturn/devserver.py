@@ -212,17 +212,16 @@ class DevServer:
 
     async def _answers(self) -> bool:
         """Whether the namespace is there with our search attributes, which the server adds last."""
-        from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
         from temporalio.client import Client
         from temporalio.service import RPCError
+
+        from everturn.namespace import lacking_search_attributes
 
         with suppress(OSError):
             socket.create_connection((HOST, self.port), timeout=1).close()
             with suppress(RPCError, RuntimeError):
                 client = await Client.connect(self.address, namespace=self.namespace)
-                request = ListSearchAttributesRequest(namespace=self.namespace)
-                known = await client.operator_service.list_search_attributes(request)
-                return names.SEARCH_ATTRIBUTES.keys() <= known.custom_attributes.keys()
+                return not await lacking_search_attributes(client)
         return False
 
     def _last_lines(self) -> str:

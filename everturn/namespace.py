@@ -1,13 +1,15 @@
-"""What the server says of the namespace. A call that fails is no answer: it is made again, at once and later."""
+"""What the server says of the namespace, and everturn's search attributes in it. A call that fails is no answer: it is
+made again, at once and later."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Generic, TypeVar
 
-from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
+from temporalio.api.enums.v1 import IndexedValueType
+from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
@@ -57,14 +59,30 @@ class Namespace:
         return await self._retention.get()
 
     async def _ask_indexed(self) -> bool:
-        request = ListSearchAttributesRequest(namespace=self._temporal.namespace)
-        listed = await self._temporal.operator_service.list_search_attributes(request)
-        return names.SEARCH_ATTRIBUTES.keys() <= set(listed.custom_attributes)
+        return not await lacking_search_attributes(self._temporal)
 
     async def _ask_retention(self) -> float | None:
         request = DescribeNamespaceRequest(namespace=self._temporal.namespace)
         described = await self._temporal.workflow_service.describe_namespace(request)
         return described.config.workflow_execution_retention_ttl.ToTimedelta().total_seconds() or None
+
+
+async def lacking_search_attributes(temporal: Client) -> list[str]:
+    """Which of everturn's search attributes the namespace lacks. Raises RPCError."""
+    request = ListSearchAttributesRequest(namespace=temporal.namespace)
+    listed = await temporal.operator_service.list_search_attributes(request)
+    return [name for name in names.SEARCH_ATTRIBUTES if name not in listed.custom_attributes]
+
+
+async def register_search_attributes(temporal: Client, lacking: Iterable[str]) -> None:
+    """Raises RPCError. A development server has them from its start: they are arguments of its command."""
+    kinds = {name: f"INDEXED_VALUE_TYPE_{names.SEARCH_ATTRIBUTES[name].upper()}" for name in lacking}
+    await temporal.operator_service.add_search_attributes(
+        AddSearchAttributesRequest(
+            namespace=temporal.namespace,
+            search_attributes={name: IndexedValueType.Value(kind) for name, kind in kinds.items()},
+        )
+    )
 
 
 class _CachedAnswer(Generic[T]):

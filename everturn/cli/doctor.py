@@ -153,15 +153,12 @@ async def _namespace(client: Client) -> Finding:
 
 
 async def _search_attributes(client: Client, *, fix: bool) -> Finding:
-    from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
-
     from everturn import names
+    from everturn.namespace import lacking_search_attributes, register_search_attributes
 
-    request = ListSearchAttributesRequest(namespace=client.temporal.namespace)
-    known = (await client.temporal.operator_service.list_search_attributes(request)).custom_attributes
-    lacking = [name for name in names.SEARCH_ATTRIBUTES if name not in known]
+    lacking = await lacking_search_attributes(client.temporal)
     if lacking and fix:
-        await _register(client, lacking)
+        await register_search_attributes(client.temporal, lacking)
         detail = f"registered: {', '.join(lacking)}; running workers use them after a restart"
         return Finding("search attributes", "ok", detail)
     if lacking:
@@ -172,21 +169,6 @@ async def _search_attributes(client: Client, *, fix: bool) -> Finding:
             "Register them: everturn doctor --fix.",
         )
     return Finding("search attributes", "ok", f"all {len(names.SEARCH_ATTRIBUTES)} are there")
-
-
-async def _register(client: Client, lacking: list[str]) -> None:
-    from temporalio.api.enums.v1 import IndexedValueType
-    from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
-
-    from everturn import names
-
-    kinds = {name: f"INDEXED_VALUE_TYPE_{names.SEARCH_ATTRIBUTES[name].upper()}" for name in lacking}
-    await client.temporal.operator_service.add_search_attributes(
-        AddSearchAttributesRequest(
-            namespace=client.temporal.namespace,
-            search_attributes={name: IndexedValueType.Value(kind) for name, kind in kinds.items()},
-        )
-    )
 
 
 async def _workers(client: Client) -> Finding:
