@@ -34,7 +34,7 @@ class Finding:
 
 
 def doctor(
-    fix: Annotated[bool, typer.Option("--fix", help="Register everturn's search attributes if some are missing.")] = False,
+    fix: Annotated[bool, typer.Option("--fix", help="Register everturn's search attributes if some lack.")] = False,
     against: Annotated[
         list[str] | None,
         typer.Option("--against", metavar="AGENTS", help="Before a deploy: do these agents fit what runs?"),
