@@ -77,7 +77,10 @@ def _assigned(line: str) -> str:
     if len(line) <= LONGEST_LINE:
         return line
     opened, _, rest = line.partition("[")
-    return f"{opened}[\n    {rest.removesuffix(']')}\n]"
+    inside = rest.removesuffix("]")
+    if len(inside) + 4 > LONGEST_LINE:
+        inside = inside.replace(", ", ",\n    ") + ","
+    return f"{opened}[\n    {inside}\n]"
 
 
 def _class(one: griffe.Class, title: str) -> Iterator[str]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from everturn.tools.ask_user import ask_user
     from everturn.tools.builtin import CodeExecution, UnsupportedParameter, WebSearch, XSearch
     from everturn.tools.context import ToolContext
+    from everturn.tools.mcp.config import McpServer, McpTool
     from everturn.tools.options import ToolOptions
     from everturn.tools.tool import Tool, tool
     from everturn.worker.deployment import Deployment
@@ -37,6 +38,8 @@ _HOMES = {
     "EverturnError": "errors",
     "Image": "records",
     "Limits": "models",
+    "McpServer": "tools.mcp.config",
+    "McpTool": "tools.mcp.config",
     "Message": "records",
     "Model": "models",
     "ModelSettings": "models",
@@ -73,6 +76,8 @@ __all__ = [
     "EverturnError",
     "Image",
     "Limits",
+    "McpServer",
+    "McpTool",
     "Message",
     "Model",
     "ModelSettings",

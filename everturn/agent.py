@@ -15,6 +15,7 @@ from everturn.models import Approvals, Compaction, Limits, Model, ModelSettings,
 from everturn.records import Decision, ToolCall
 from everturn.spelling import known_options
 from everturn.tools.builtin import ServerTool
+from everturn.tools.mcp.config import McpServer
 from everturn.tools.options import ToolOptions
 from everturn.tools.output import Output
 from everturn.tools.schema import ModelArguments, SchemaArguments
@@ -26,7 +27,7 @@ _DICT_KEYS = frozenset({"name", "description", "parameters", "type", *ToolOption
 Loop = Literal["auto", "manual"]
 """Who settles the model's calls: the conversation, or whoever answers each of them."""
 
-ToolItem = Union[Callable[..., Any], Tool, ServerTool, Mapping[str, Any], "Agent"]
+ToolItem = Union[Callable[..., Any], Tool, ServerTool, McpServer, Mapping[str, Any], "Agent"]
 
 
 class _Ask(BaseModel):
@@ -45,8 +46,8 @@ class Agent:
 
     `tools` takes functions, `@tool` objects, tools that the provider runs (`WebSearch()`), dicts with a name
     (`{"name", "description", "parameters"}`, run by the client), other agents (each call is a conversation of its own,
-    begun with the call's `message`) and raw provider dicts, which are passed through.
-    Raises InvalidAgent, InvalidTool or InvalidModel.
+    begun with the call's `message`), MCP servers, whose tools the worker lists, and raw provider dicts, which are
+    passed through. Raises InvalidAgent, InvalidTool or InvalidModel.
     """
 
     name: str
@@ -62,6 +63,8 @@ class Agent:
     """Raw provider dicts."""
     agents: tuple[Agent, ...]
     """Those among the tools. They need no worker of their own."""
+    mcp_servers: tuple[McpServer, ...]
+    """Those among the tools. What they have, the worker knows."""
     description: str
     """What it is good for, for the agents that have it as a tool."""
     settings: ModelSettings
@@ -138,6 +141,7 @@ class Agent:
             server_tools=served,
             raw_tools=raw,
             agents=agents,
+            mcp_servers=tuple(item for item in tools if isinstance(item, McpServer)),
             description=description,
             settings=settings,
             compaction=compaction,
@@ -240,7 +244,7 @@ def _sort_tools(
     agent: str, items: Any
 ) -> tuple[tuple[Tool, ...], tuple[ServerTool, ...], tuple[Mapping[str, Any], ...]]:
     """What runs by name, what the provider runs, and the raw provider dicts."""
-    if isinstance(items, str | Mapping | Tool | ServerTool | Agent) or not isinstance(items, Iterable):
+    if isinstance(items, str | Mapping | Tool | ServerTool | McpServer | Agent) or not isinstance(items, Iterable):
         raise InvalidTool(f"Agent {agent!r} has tools={items!r}, which is not a list.", cure="Write tools=[...].")
     made: dict[str, Tool] = {}
     served: dict[type[ServerTool], ServerTool] = {}
@@ -249,6 +253,8 @@ def _sort_tools(
         place = f"tools[{index}] of Agent {agent!r}"
         if isinstance(item, Mapping) and _is_raw(item):
             raw.append(item)
+        elif isinstance(item, McpServer):
+            pass  # the worker lists what it has
         elif isinstance(item, ServerTool):
             if type(item) in served:
                 raise InvalidTool(f"{place} is a second {type(item).__name__}.", cure="Put all settings into one.")

@@ -10,7 +10,7 @@ from pydantic import Field, JsonValue, field_validator
 from everturn.errors import InvalidSetting
 from everturn.models import Limits
 from everturn.plans import PlannedCall, WaitReason
-from everturn.records import Message, Record, ToolCall, ToolResult, Usage
+from everturn.records import Decision, Message, Record, ToolCall, ToolResult, Usage
 
 REMEMBERED_IDS = 1000
 """Message ids that are handed on, so that a repeated message is taken once."""
@@ -82,6 +82,10 @@ class Asked(Record):
     """Why the last decision on it did not help; said beside `why`."""
     chain_id: str = ""
     """As in CarryOver, of its run; empty if it has not run."""
+    left: dict[str, JsonValue] | None = None
+    """If its tool asks: what it left, to go on with once it has the answer."""
+    decision: Decision | None = None
+    """Likewise: the approval that it ran with."""
 
     @property
     def doubtful(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from temporalio.api.failure.v1 import Failure
 from temporalio.converter import DataConverter
@@ -24,6 +25,8 @@ class FailureCause:
     call_id: str = ""
     tool: str = ""
     """Said by a tool that ran as a local activity, whose event does not say whose it is."""
+    left: dict[str, Any] | None = None
+    """What a tool that asks a person leaves, to go on with."""
 
     @property
     def not_hosted(self) -> bool:
@@ -44,7 +47,10 @@ def cause_of(error: BaseException) -> FailureCause:
         return FailureCause(cause=str(error))
     details = error.details[0] if error.details and isinstance(error.details[0], dict) else {}
     words = {name: str(details.get(name) or "") for name in ("cure", "fallback", "call_id", "tool")}
-    return FailureCause(kind=error.type or "", cause=error.message, too_long=bool(details.get("too_long")), **words)
+    left = details.get("left") if isinstance(details.get("left"), dict) else None
+    return FailureCause(
+        kind=error.type or "", cause=error.message, too_long=bool(details.get("too_long")), left=left, **words
+    )
 
 
 async def read_cause(converter: DataConverter, failure: Failure) -> FailureCause:

@@ -37,6 +37,15 @@ NOT_HOSTED: Final = "NotHosted"
 INVALID_EDIT: Final = "InvalidEdit"
 """The error type of a tool's activity: the arguments that a person put in do not fit the tool's schema."""
 
+ASKS: Final = "Asks"
+"""The error type of a tool's activity that has a question for a person: it is run again with the answer."""
+
+OUTCOME_UNKNOWN: Final = "OutcomeUnknown"
+"""The error type of a run-once tool's activity that lost what ran it in the middle, such as an MCP server."""
+
+NOT_LISTED: Final = "ToolsNotListed"
+"""The error type of an activity that waits for an MCP server to say which tools it has."""
+
 UNREADABLE_RESULT: Final = "UnreadableResult"
 """In the place of an error's type: a call ended, and nobody can read how."""
 
@@ -133,6 +142,9 @@ SEARCH_ATTRIBUTES: Final = {
 RESERVED_TOOL_NAMES: Final = frozenset({CALL_MODEL, CHECK_DECISION, KEEP_TRANSCRIPT, EXTEND_PREFIX})
 
 NEVER_BEGUN: Final = frozenset(
-    {NO_ACTIVITY, NO_AGENT, NOT_HOSTED, TOO_LATE, NO_THREAD, NOT_CHECKED, INVALID_PAYLOAD, PAYLOAD_NOT_TO_BE_HAD}
+    {
+        *(NO_ACTIVITY, NO_AGENT, NOT_HOSTED, TOO_LATE, NO_THREAD, NOT_CHECKED, NOT_LISTED),
+        *(INVALID_PAYLOAD, PAYLOAD_NOT_TO_BE_HAD),
+    }
 )
 """Error types of a tool's activity whose tool was not even begun. Those of payloads are about its input."""

@@ -303,6 +303,17 @@ class ModelReply(Record):
 # ---------------------------------------------------------------- a tool call
 
 
+class PersonsAnswer(Record):
+    """What a person said to a tool's question."""
+
+    action: Literal["accept", "decline", "cancel"]
+    """They answered, would not, or nobody did in time."""
+    text: str = ""
+    by: str = ""
+    left: dict[str, JsonValue] = Field(default_factory=dict)
+    """What the tool left when it asked, to go on with."""
+
+
 class ToolRequest(Record):
     """The input of a tool's activity; its output is a ToolResult."""
 
@@ -322,6 +333,8 @@ class ToolRequest(Record):
     """The run that the last reset of the conversation made, this one or one before; empty if there was none."""
     again: bool = False
     """A person said to run it, though it may have run before."""
+    answer: PersonsAnswer | None = None
+    """To what its tool asked the last time."""
 
 
 class DecisionCheck(Record):

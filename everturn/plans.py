@@ -9,7 +9,14 @@ from pydantic import Field
 from everturn.records import Record
 
 WaitReason = Literal[
-    "needs_approval", "outcome_unknown", "has_not_run", "invalid_edit", "not_allowed", "runs_outside", "asks_user"
+    "needs_approval",
+    "outcome_unknown",
+    "has_not_run",
+    "invalid_edit",
+    "not_allowed",
+    "runs_outside",
+    "asks_user",
+    "tool_asks",
 ]
 """What a call waits for a person for:
 
@@ -21,6 +28,7 @@ WaitReason = Literal[
 - `not_allowed`: the last person to decide may not.
 - `runs_outside`: somebody is to send its result.
 - `asks_user`: the model has a question.
+- `tool_asks`: the tool has one, in the middle of its call, which is run again with the answer.
 """
 
 

@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
+from pydantic import JsonValue
+
 from everturn import names
 from everturn.carryover import Asked
 from everturn.payloads import WaitingCall
 from everturn.plans import AwaitAnswer, Expiry, PlannedCall, RunTool, WaitReason
-from everturn.records import ToolCall
+from everturn.records import Decision, ToolCall
 
 LONGEST_SECONDS = 100 * 365 * 86_400.0
 """A timer can't be longer than some centuries."""
@@ -35,7 +37,12 @@ class PendingCall:
 
     @property
     def needs(self) -> Literal["approval", "answer"]:
-        return "answer" if isinstance(self.plan, AwaitAnswer) else "approval"
+        return "answer" if isinstance(self.plan, AwaitAnswer) or self.tool_asks else "approval"
+
+    @property
+    def tool_asks(self) -> bool:
+        """Its tool has a question: whatever a person says to it, the call is run again with that."""
+        return self.asked.reason == "tool_asks"
 
     @property
     def doubtful(self) -> bool:
@@ -66,7 +73,7 @@ class PendingCall:
 
     def after_check(self, *, by: str, refusal: str) -> PendingCall:
         """What is asked once more, since the person who decided may not."""
-        reason = self.asked.reason if self.doubtful else "not_allowed"
+        reason = self.asked.reason if self.doubtful or self.tool_asks else "not_allowed"
         return self._with(reason=reason, refused=f" ({by or 'somebody'} may not decide: {refusal})")
 
     def addressed(self, call_id: str, *, approving: bool) -> bool:
@@ -106,10 +113,21 @@ def for_answer(call: ToolCall, plan: AwaitAnswer) -> PendingCall:
 
 
 def after_run(
-    call: ToolCall, plan: PlannedCall, before: PendingCall | None, *, kind: str, cause: str
+    call: ToolCall,
+    plan: PlannedCall,
+    before: PendingCall | None,
+    *,
+    kind: str,
+    cause: str,
+    left: dict[str, JsonValue] | None = None,
+    decision: Decision | None = None,
 ) -> PendingCall | None:
     """What is asked after a run that brought no result, by the type and the words of its error; None if nobody is
-    asked, and the model is told. `before`: what was asked before that run."""
+    asked, and the model is told. `before`: what was asked before that run; `left`: what it left, if its tool asks;
+    `decision`: the approval that it had."""
+    if kind == names.ASKS and left is not None:
+        asked = Asked(call_id=plan.call_id, reason="tool_asks", why=cause, left=left, decision=decision)
+        return PendingCall(call, plan, asked)
     doubtful = before is not None and before.doubtful
     once = isinstance(plan, RunTool) and plan.effect == "once"
     reason: WaitReason

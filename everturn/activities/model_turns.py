@@ -15,6 +15,8 @@ from everturn.activities import activity_errors, compaction, lost_tries
 from everturn.activities.heartbeat import Heartbeat, Heartbeats
 from everturn.activities.hosted_agents import agent_of
 from everturn.activities.large_replies import fitted, without_large_details
+from everturn.activities.mcp_tools import for_turn
+from everturn.activities.mcp_toolsets import Toolsets
 from everturn.activities.planning import plan_calls
 from everturn.activities.prefixes import Prefixes, digest_of
 from everturn.activities.streaming import ReplyStream
@@ -63,13 +65,15 @@ class ModelTurns:
         namespace: Namespace,
         stream_seconds: float,
         artifacts: Artifacts | None = None,
+        toolsets: Toolsets | None = None,
     ) -> None:
         self._agents = agents
+        self._toolsets = toolsets or Toolsets(agents.values())
         self._artifacts = artifacts
         self._prefixes = prefixes
         self._heartbeats = heartbeats
         self._stream_seconds = stream_seconds
-        self._specs = {agent.name: _specs(agent) for agent in agents.values()}
+        self._specs = {agent.name: (agent, _specs(agent)) for agent in agents.values()}
         self._namespace = namespace
         self._half_told: dict[str, None] = {}
         """Conversations that were told of a namespace that had not said all of itself."""
@@ -80,6 +84,7 @@ class ModelTurns:
         agent = agent_of(self._agents, request)
         with self._heartbeats.beating() as beat:
             await take_over()
+            agent = await for_turn(self._toolsets, agent)
             met = not self._prefixes.knows(request.digest)
             request, prefix, delta = await self._messages(request)
             if request.summarise:
@@ -189,7 +194,7 @@ class ModelTurns:
             model=model,
             messages=messages if request.summarise else compaction.shown(messages, request.view),
             instructions=_instructions(agent, request),
-            tools=self._specs[agent.name],
+            tools=self._specs_of(agent),
             server_tools=agent.server_tools,
             raw_tools=agent.raw_tools,
             settings=agent.settings,
@@ -225,6 +230,14 @@ class ModelTurns:
             _log.warning("turn.empty")
             raise again
         return await fitted(reply, turn=request.turn, artifacts=self._artifacts)
+
+    def _specs_of(self, agent: Agent) -> tuple[ToolSpec, ...]:
+        """Made once, and again when the tools of an MCP server have changed."""
+        made_of, specs = self._specs[agent.name]
+        if made_of is not agent:
+            specs = _specs(agent)
+            self._specs[agent.name] = agent, specs
+        return specs
 
     # ------------------------------------------------------------ the transcript
 

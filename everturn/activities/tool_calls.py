@@ -11,12 +11,14 @@ from typing import Any
 
 from temporalio import activity
 from temporalio.common import RawValue
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from everturn import names
 from everturn.activities import activity_errors, attempts, before_reset, lost_tries, patience
 from everturn.activities.heartbeat import Heartbeat, Heartbeats
-from everturn.activities.hosted_agents import NoLongerAvailable, request_of, tool_of
+from everturn.activities.hosted_agents import NoLongerAvailable, agent_of, request_of, tool_of
+from everturn.activities.mcp_tools import NeverListed, for_call
+from everturn.activities.mcp_toolsets import Toolsets
 from everturn.activities.prefixes import Prefixes
 from everturn.activities.retries import told_in_the_end
 from everturn.activities.takeover import take_over
@@ -28,6 +30,7 @@ from everturn.payloads import WORKERS_LOST, ToolRequest
 from everturn.records import ResultPart, Text, ToolResult
 from everturn.sizes import INLINE_BYTES, MAX_EDIT_BYTES, MAX_RESULT_BYTES, larger, size_of
 from everturn.storage.artifacts import Artifacts
+from everturn.tools.asking import AsksPerson, OutcomeUnknown, set_answer
 from everturn.tools.context import ToolContext
 from everturn.tools.read_result import READ_RESULT
 from everturn.tools.results import safe_error_text, to_json
@@ -53,8 +56,10 @@ class ToolCalls:
         heartbeats: Heartbeats,
         threads: Executor,
         artifacts: Artifacts | None = None,
+        toolsets: Toolsets | None = None,
     ) -> None:
         self._agents = agents
+        self._toolsets = toolsets or Toolsets(agents.values())
         self._artifacts = artifacts
         self._prefixes = prefixes
         self._heartbeats = heartbeats
@@ -91,7 +96,9 @@ class ToolCalls:
             raise ApplicationError("This run came too late: it was given to another worker.", type=names.TOO_LATE)
         started = time.monotonic()
         try:
-            tool = tool_of(self._agents, name, request)
+            tool = await self._tool(name, request)
+        except NeverListed as error:
+            return _result(name, request, (Text(text=str(error)),), is_error=True)
         except NoLongerAvailable:  # gone with a deploy, after the call was planned
             return _result(name, request, (Text(text=f"The tool {name} is no longer available."),), is_error=True)
         with self._heartbeats.beating() as beat:
@@ -112,9 +119,18 @@ class ToolCalls:
         _log.info("tool.finished", tool=name, failed=failed, seconds=round(time.monotonic() - started, 3))
         return result
 
+    async def _tool(self, name: str, request: ToolRequest) -> Tool:
+        """Raises NeverListed, and as `tool_of` does."""
+        agent = agent_of(self._agents, request)
+        if agent.mcp_servers and not agent.tool(name):
+            with self._heartbeats.beating():  # its server may have to be started first
+                agent = await for_call(self._toolsets, agent, name)
+        return tool_of({**self._agents, agent.name: agent}, name, request)
+
     async def _outcome(self, tool: Tool, request: ToolRequest, beat: Heartbeat) -> tuple[Content, bool]:
         """What the model is told, and whether it is an error. Raises only what is not the tool's own doing."""
         context = self._context(tool, request, beat)
+        set_answer(request.answer)
         try:
             content = await tool.run(request.arguments, context, executor=self._threads)
         except TookTooLong:
@@ -125,6 +141,10 @@ class ToolCalls:
             return self._again(tool, f"{tool.name} has not run: {error}.", kind=names.NO_THREAD, delay=delay), True
         except InvalidArguments as error:
             return _refused(tool.name, request, error), True
+        except AsksPerson as error:
+            raise _asking(tool, request, error) from None
+        except OutcomeUnknown as error:
+            raise ApplicationError(str(error), type=names.OUTCOME_UNKNOWN, non_retryable=True) from None
         except asyncio.CancelledError:  # by Temporal: one of the tool's own comes as another error
             beat.cancelled = True
             if activity.is_worker_shutdown():
@@ -194,6 +214,15 @@ class ToolCalls:
             is_cancelled=lambda: beat.cancelled,
             log=get_logger("everturn.tool", tool=tool.name),
         )
+
+
+def _asking(tool: Tool, request: ToolRequest, error: AsksPerson) -> ApplicationError:
+    """Ends the activity: whoever waits for a person waits in the workflow."""
+    details = {"call_id": request.call_id, "tool": tool.name, "left": error.left}
+    question = error.question or f"{tool.name} asks for a word"
+    return ApplicationError(
+        question, details, type=names.ASKS, non_retryable=True, category=ApplicationErrorCategory.BENIGN
+    )
 
 
 def _edit_notice(request: ToolRequest) -> Content:

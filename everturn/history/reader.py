@@ -264,7 +264,7 @@ class HistoryReader:
         if tool:
             awaited = told.not_hosted and tool[1].hand_back_for is None
             stalled = told.not_hosted and not awaited
-            return ToolRunFailed(event_id, at, *tool, told.cause, told.kind, told.cure, awaited, stalled)
+            return ToolRunFailed(event_id, at, *tool, told.cause, told.kind, told.cure, awaited, stalled, told.left)
         return None
 
     async def _local(self, event: HistoryEvent, at: datetime) -> Step | None:

@@ -214,7 +214,15 @@ class StateByHistory:
         if lost.stalled:
             self.state.stalls(lost.cause, lost.cure or None)
             return
-        again = waiting.after_run(call, plan, self._asked.get(call.call_id), kind=lost.kind, cause=lost.cause)
+        again = waiting.after_run(
+            call,
+            plan,
+            self._asked.get(call.call_id),
+            kind=lost.kind,
+            cause=lost.cause,
+            left=lost.left,
+            decision=lost.request.decision,
+        )
         if again and not self.state.closing:
             self._wait(again)
         else:
@@ -223,7 +231,7 @@ class StateByHistory:
     def _take_check(self, pending: PendingCall, verdict: str, by: str, refusal: str) -> None:
         if refusal:
             self._wait(pending.after_check(by=by, refusal=refusal))
-        elif verdict != "approve":
+        elif verdict != "approve" and not pending.tool_asks:
             self._take_result(_unwritten(pending.call))
 
     # ------------------------------------------------------------ what people send
@@ -280,7 +288,7 @@ class StateByHistory:
 
     def _decide(self, pending: PendingCall, verdict: str) -> None:
         self.state.pending.pop(pending.call.call_id, None)
-        if verdict != "approve":
+        if verdict != "approve" and (self.state.closing or not pending.tool_asks):
             self._take_result(_unwritten(pending.call))
 
     # ------------------------------------------------------------ what follows by itself

@@ -145,6 +145,8 @@ class ToolRunFailed(Step):
     """No worker had the tool yet: the conversation waits for one."""
     stalled: bool = False
     """No worker had the tool for as long as patience lasts: the conversation waits for a person."""
+    left: dict[str, Any] | None = None
+    """As in FailureCause."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from everturn.errors import InvalidSetting
+from everturn.errors import InvalidSetting, InvalidTool
 from everturn.models import Model, ModelSettings
 from everturn.providers.base import Request, ToolSpec
 from everturn.records import Message, Reply
@@ -43,6 +43,11 @@ async def generate(
         settings=settings or ModelSettings(),
         output=output,
     )
+    if agent.mcp_servers:
+        raise InvalidTool(
+            "generate() takes no McpServer, whose tools a worker lists.",
+            cure="Host an Agent with it, or give the tools as dicts.",
+        )
     request = Request(
         model=agent.model,
         messages=_transcript(messages),

@@ -20,6 +20,7 @@ from everturn.activities.heartbeat import Heartbeats
 from everturn.activities.journal import Journal, default_folder
 from everturn.activities.keep_transcript import KeepTranscript
 from everturn.activities.lost_tries import LostTries
+from everturn.activities.mcp_toolsets import Toolsets
 from everturn.activities.model_turns import ModelTurns
 from everturn.activities.prefixes import Prefixes
 from everturn.activities.tool_calls import ToolCalls
@@ -135,6 +136,7 @@ class Worker:
             watch = asyncio.create_task(journal.watch(self._client.temporal))
             stack.callback(watch.cancel)
             heartbeats = stack.enter_context(Heartbeats(self._client.temporal, journal))
+            toolsets = await stack.enter_async_context(Toolsets(self._agents.values()))
             turns = ModelTurns(
                 self._agents,
                 prefixes=self.prefixes,
@@ -142,9 +144,15 @@ class Worker:
                 namespace=self._client.namespace,
                 stream_seconds=self._stream_seconds,
                 artifacts=self._artifacts,
+                toolsets=toolsets,
             )
             calls = ToolCalls(
-                self._agents, prefixes=self.prefixes, heartbeats=heartbeats, threads=threads, artifacts=self._artifacts
+                self._agents,
+                prefixes=self.prefixes,
+                heartbeats=heartbeats,
+                threads=threads,
+                artifacts=self._artifacts,
+                toolsets=toolsets,
             )
             await stack.enter_async_context(
                 TemporalWorker(

@@ -10,8 +10,9 @@ from datetime import timedelta
 from temporalio import workflow
 
 from everturn import names
-from everturn.carryover import OpenReply
+from everturn.carryover import Asked, OpenReply
 from everturn.cutting import shortened
+from everturn.payloads import PersonsAnswer
 from everturn.plans import Expiry
 from everturn.records import Decision, ResultPart, Text
 from everturn.sizes import MAX_REASON_BYTES
@@ -39,6 +40,14 @@ class AppliedDecision:
     is_error: bool = False
     by_rule: bool = False
     """The clock's, or that of a conversation that closes: no person's, whom a policy could turn down."""
+
+    def to(self, asked: Asked) -> PersonsAnswer:
+        """What its tool is told, which asked."""
+        by, left = self.decision.by, asked.left or {}
+        if self.decision.verdict != "answer":
+            return PersonsAnswer(action="decline", by=by, left=left)
+        text = "".join(part.text for part in self.content if isinstance(part, Text))
+        return PersonsAnswer(action="cancel" if self.is_error else "accept", text=text, by=by, left=left)
 
 
 class PendingApprovals:
@@ -147,7 +156,8 @@ class PendingApprovals:
                 return f"Call {call_id!r} was decided already: {earlier.verdict}{by} at {earlier.at}."
             return f"No call {call_id!r} waits{self._who_waits()}"
         if approving and pending.needs == "answer":
-            return f"Call {call_id!r} ({pending.call.name}) runs outside: answer or deny it."
+            why = "asks a question" if pending.tool_asks else "runs outside"
+            return f"Call {call_id!r} ({pending.call.name}) {why}: answer or deny it."
         if expected is not None and expected != pending.call.arguments:
             arguments = shortened(str(pending.call.arguments), max_bytes=MAX_REASON_BYTES)
             return f"Call {call_id!r} has other arguments now: {arguments}. Look again, then decide."

@@ -19,7 +19,7 @@ from temporalio.exceptions import (
 from everturn import names, waiting
 from everturn.carryover import OpenReply
 from everturn.outcomes import result_of
-from everturn.payloads import DecisionCheck, ModelReply, ToolRequest
+from everturn.payloads import DecisionCheck, ModelReply, PersonsAnswer, ToolRequest
 from everturn.plans import AwaitAnswer, PlannedCall, RefuseCall, RunAgent, RunTool
 from everturn.records import Decision, Outcome, ToolCall, ToolResult
 from everturn.sizes import MAX_OUTCOME_BYTES, MAX_RESULT_BYTES, size_of
@@ -166,6 +166,7 @@ class OpenCalls:
         """Runs the tool, asking a human first if the plan says so, and again wherever a run leaves a doubt."""
         pending = self._pending(call, plan)
         decision: Decision | None = None
+        answer: PersonsAnswer | None = None
         while True:
             if pending:
                 pending = pending.at(workflow.time())
@@ -175,19 +176,23 @@ class OpenCalls:
                     pending = pending.after_check(by=taken.decision.by, refusal=refusal)
                     continue
                 self._approvals.settle(call.call_id)
-                if taken.decision.verdict != "approve":
+                if pending.tool_asks and not self._state.closing:
+                    decision, answer = pending.asked.decision, taken.to(pending.asked)
+                elif taken.decision.verdict != "approve":
                     return (
                         tool_results.outcome_unknown(call, taken) if pending.doubtful else tool_results.of(call, taken)
                     )
-                decision = taken.decision
+                else:
+                    decision = taken.decision
             try:
-                return await self._run(call, plan, decision, again=bool(pending and pending.doubtful))
+                return await self._run(call, plan, decision, answer, again=bool(pending and pending.doubtful))
             except (Unreadable, ActivityError) as error:
                 if is_cancelled_exception(error):
                     raise
                 kind = tool_results.kind_of(error)
                 self._approvals.refused_edits += kind == names.INVALID_EDIT
-                pending = waiting.after_run(call, plan, pending, kind=kind, cause=tool_results.cause_of(error))
+                cause, left = tool_results.cause_of(error), tool_results.left_by(error)
+                pending = waiting.after_run(call, plan, pending, kind=kind, cause=cause, left=left, decision=decision)
                 if pending is None:
                     return tool_results.could_not_run(call, error)
 
@@ -250,7 +255,9 @@ class OpenCalls:
             return waiting.not_asked(tool_results.cause_of(error))
         return refusal
 
-    async def _run(self, call: ToolCall, plan: RunTool, decision: Decision | None, *, again: bool) -> ToolResult:
+    async def _run(
+        self, call: ToolCall, plan: RunTool, decision: Decision | None, answer: PersonsAnswer | None, *, again: bool
+    ) -> ToolResult:
         edited = decision.arguments if decision else None
         arguments = call.arguments if edited is None else edited
         request = ToolRequest(
@@ -262,6 +269,7 @@ class OpenCalls:
             chain_id=self._chain_ids.setdefault(call.call_id, self.chain.id),
             reset_run=self.chain.reset_run if plan.effect == "once" else "",
             again=again,
+            answer=answer,
         )
         async with self._slots:
             if self._state.closing:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from pydantic import JsonValue
 from temporalio import exceptions
 from temporalio.exceptions import (
     ActivityError,
@@ -90,6 +91,11 @@ def _reason(decision: Decision) -> str:
 def cause_of(error: ActivityError | Unreadable) -> str:
     """One sentence on why an activity failed."""
     return error.why if isinstance(error, Unreadable) else causes.cause_of(error).cause
+
+
+def left_by(error: ActivityError | Unreadable) -> dict[str, JsonValue] | None:
+    """What a tool left that asks a person."""
+    return None if isinstance(error, Unreadable) else causes.cause_of(error).left
 
 
 def detail(error: ActivityError, name: Literal["cure", "fallback", "too_long"]) -> str | None:

@@ -96,6 +96,8 @@ CONFIGURED = {
     "Compaction",
     "Deployment",
     "Limits",
+    "McpServer",
+    "McpTool",
     "Model",
     "ModelSettings",
     "Patience",

@@ -1,0 +1,69 @@
+"""The tools that an agent's MCP servers have now: for a turn, which waits for them, and for a call of one."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
+
+from everturn import names
+from everturn.activities import patience
+from everturn.activities.mcp_toolsets import NotListed, Toolsets
+from everturn.agent import Agent
+from everturn.logs import get_logger
+
+CURE = "Start it, or set McpServer(optional=True) to go on without it. `resume` asks again."
+
+ONCE_TRIES = 6
+"""For a call of a run-once tool, which Temporal does not try again: half a minute in all."""
+FIRST_WAIT_SECONDS = 0.5
+
+LONGEST_WAIT = timedelta(seconds=30)
+
+_log = get_logger("everturn.mcp")
+
+
+class NeverListed(Exception):
+    """The call did not run, and its patience is over; the message is for the model."""
+
+
+async def for_turn(toolsets: Toolsets, agent: Agent) -> Agent:
+    """The agent with all its tools. Raises what makes Temporal try again, and then what stalls the conversation."""
+    try:
+        return await toolsets.agent(agent)
+    except NotListed as error:
+        delay = patience.retry_delay(None, attempt=activity.info().attempt, longest=LONGEST_WAIT)
+        again = patience.spend(delay, error.server.patience)
+        raise ApplicationError(
+            str(error),
+            {"cure": CURE},
+            type=names.NOT_LISTED,
+            non_retryable=not again,
+            next_retry_delay=delay if again else None,
+            category=ApplicationErrorCategory.BENIGN,
+        ) from None
+
+
+async def for_call(toolsets: Toolsets, agent: Agent, name: str) -> Agent:
+    """The agent with the tool of this name, if any of its servers has it. Raises what makes Temporal try again, and
+    then NeverListed."""
+    info = activity.info()
+    once = info.retry_policy is not None and info.retry_policy.maximum_attempts == 1
+    for attempt in range(ONCE_TRIES if once else 1):
+        if attempt:
+            await asyncio.sleep(FIRST_WAIT_SECONDS * 2 ** (attempt - 1))
+        try:
+            return await toolsets.agent(agent, wanted=name)
+        except NotListed as error:
+            away = error
+    delay = patience.retry_delay(None, attempt=info.attempt, longest=LONGEST_WAIT)
+    if not once and patience.spend(delay, away.server.patience):
+        raise ApplicationError(
+            f"{name} has not run: {away}",
+            type=names.NOT_LISTED,
+            next_retry_delay=delay,
+            category=ApplicationErrorCategory.BENIGN,
+        )
+    raise NeverListed(f"{name} did not run: {away}")

@@ -1,0 +1,170 @@
+"""The MCP tools of a worker's agents: listed when it starts, and again as they change; called over its connections."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self
+
+from everturn.errors import InvalidTool
+from everturn.logs import get_logger
+from everturn.tools.context import ToolContext
+from everturn.tools.mcp.config import McpServer
+from everturn.tools.mcp.connections import ConnectionLost, NotConnected, ServerConnections
+from everturn.tools.tool import Effect, Tool
+
+if TYPE_CHECKING:
+    from everturn.agent import Agent
+
+START_SECONDS = 10.0
+"""How long a worker waits for its servers before it begins; turns wait for what is not there by then."""
+
+LIST_SECONDS = 30.0
+
+_log = get_logger("everturn.mcp")
+
+
+class NotListed(Exception):
+    """A server's tools are not known yet: it can't be reached. The words are a cause."""
+
+    def __init__(self, server: McpServer, why: str) -> None:
+        super().__init__(f"The tools of MCP server {server.label!r} can't be listed: {why}.")
+        self.server = server
+
+
+@dataclass
+class _Toolset:
+    """One server's tools, as one agent has them."""
+
+    server: McpServer
+    tools: tuple[Tool, ...] | None = None
+    """None until they were listed once."""
+    listed_at: float = 0.0
+    stale: bool = True
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @property
+    def due(self) -> bool:
+        return self.stale or time.monotonic() - self.listed_at > self.server.refresh.total_seconds()
+
+
+class Toolsets:
+    """Enter it with the worker: `async with Toolsets(agents) as toolsets`."""
+
+    def __init__(self, agents: Iterable[Agent]) -> None:
+        self._toolsets = {id(server): _Toolset(server) for agent in agents for server in agent.mcp_servers}
+        self._connections = ServerConnections(on_change=self._changed)
+        self._completed: dict[str, tuple[tuple[Any, ...], Agent]] = {}
+
+    async def __aenter__(self) -> Self:
+        if self._toolsets:
+            check_installed()
+            first = [asyncio.create_task(self._listed_quietly(one)) for one in self._toolsets.values()]
+            await asyncio.wait(first, timeout=START_SECONDS)
+            for task in first:
+                task.cancel()
+            await asyncio.gather(*first, return_exceptions=True)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._connections.close()
+
+    async def agent(self, agent: Agent, *, wanted: str = "") -> Agent:
+        """The agent with the tools that its servers have now. `wanted`: a tool that it has to have, if any server has
+        it; servers that can't be reached don't matter then, if it is found.
+
+        Raises NotListed for a server that was never reached and is not optional."""
+        if not agent.mcp_servers:
+            return agent
+        toolsets = [self._toolsets[id(server)] for server in agent.mcp_servers]
+        if wanted and (found := self._with(agent, toolsets)).tool(wanted):
+            return found
+        missing = await asyncio.gather(*(self._refreshed(one, at_once=bool(wanted)) for one in toolsets))
+        made = self._with(agent, toolsets)
+        away = [error for one, error in zip(toolsets, missing, strict=True) if error and one.tools is None]
+        if wanted and made.tool(wanted):
+            return made
+        for error in away:
+            if wanted or not error.server.optional:
+                raise error
+        return made
+
+    # ------------------------------------------------------------ lists
+
+    async def _refreshed(self, toolset: _Toolset, *, at_once: bool = False) -> NotListed | None:
+        """Lists the tools if that is due. What was listed before stays if that fails."""
+        async with toolset.lock:
+            if not (toolset.due or at_once):
+                return None
+            try:
+                await self._list(toolset)
+            except NotListed as error:
+                _log.warning("mcp.not_listed", server=toolset.server.label, why=str(error))
+                return error
+        return None
+
+    async def _listed_quietly(self, toolset: _Toolset) -> None:
+        await self._refreshed(toolset)
+
+    async def _list(self, toolset: _Toolset) -> None:
+        from mcp import MCPError
+
+        from everturn.tools.mcp.listing import listed, tools_of
+
+        server, connection = toolset.server, self._connections.to(toolset.server)
+        toolset.stale = False  # a change that is told of meanwhile makes it stale again
+        try:
+            async with asyncio.timeout(LIST_SECONDS + server.start_timeout.total_seconds()):
+                session = await connection.session()
+                found = await listed(session)
+        except (MCPError, NotConnected, ConnectionLost, InvalidTool, TimeoutError, ValueError) as error:
+            toolset.stale = True
+            if not isinstance(error, NotConnected):
+                with suppress(Exception):
+                    await self._connections.renew(connection)
+            raise NotListed(server, str(error) or f"no list came within {LIST_SECONDS:g} s") from None
+
+        async def run(name: str, effect: Effect, context: ToolContext, arguments: dict[str, Any]) -> Any:
+            from everturn.tools.mcp.calls import ServerCall
+
+            return await ServerCall(self._connections, server, name, effect, context).result(arguments)
+
+        toolset.tools = tools_of(server, found, run)
+        toolset.listed_at = time.monotonic()
+        _log.info("mcp.listed", server=server.label, tools=[tool.name for tool in toolset.tools])
+
+    def _changed(self, server: McpServer) -> None:
+        for toolset in self._toolsets.values():
+            if toolset.server.place == server.place:
+                toolset.stale = True
+
+    def _with(self, agent: Agent, toolsets: Sequence[_Toolset]) -> Agent:
+        """The same object while nothing changes. What the agent has itself goes before what a server calls alike."""
+        lists = tuple(one.tools for one in toolsets)
+        before = self._completed.get(agent.name)
+        if before and len(before[0]) == len(lists) and all(a is b for a, b in zip(before[0], lists, strict=True)):
+            return before[1]
+        more: dict[str, Tool] = {}
+        for toolset in toolsets:
+            for tool in toolset.tools or ():
+                if agent.tool(tool.name) or tool.name in more:
+                    cure = "McpServer(prefix='...')"
+                    _log.warning("mcp.name_taken", server=toolset.server.label, tool=tool.name, cure=cure)
+                else:
+                    more[tool.name] = tool
+        made = agent.with_tools(*more.values())
+        self._completed[agent.name] = lists, made
+        return made
+
+
+def check_installed() -> None:
+    """Raises InvalidTool if the SDK is not here."""
+    try:
+        import mcp  # noqa: F401
+    except ImportError as error:
+        raise InvalidTool(
+            f"An agent has an McpServer, and {error.name} is not installed.", cure="pip install 'everturn[mcp]'"
+        ) from None

@@ -1,0 +1,1 @@
+"""Tools of MCP servers: listed by the worker, called as activities under their own names."""

@@ -1,0 +1,171 @@
+"""`McpServer`: which MCP server an agent's tools come from, and what running them means."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import PurePath
+from string import Template
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field, field_validator, model_validator
+
+from everturn import durations
+from everturn.errors import InvalidTool
+from everturn.models import Setting
+from everturn.tools.tool import DEFAULT_PATIENCE, DEFAULT_TIMEOUT, Effect
+
+_PREFIX = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,31}")
+
+
+class McpTool(Setting):
+    """What is said of one tool in place of what its server says: `overrides={"search": McpTool(effect="read")}`."""
+
+    _error = InvalidTool
+
+    effect: Effect | None = None
+    needs_approval: Any = None
+    """True, False, or a predicate of the arguments, as `@tool` takes it."""
+    name: str | None = None
+    """As the model is to know it, without the prefix."""
+    description: str | None = None
+    timeout: timedelta | None = None
+    patience: timedelta | None = None
+
+    _durations = field_validator("timeout", "patience", mode="before")(durations.checked)
+
+    @field_validator("needs_approval")
+    @classmethod
+    def _yes_no_or_asked(cls, value: Any) -> Any:
+        if value is None or isinstance(value, bool) or callable(value):
+            return value
+        raise ValueError("write True, False, or a function of the dict of arguments")
+
+
+class McpServer(Setting):
+    """An MCP server whose tools an agent has: `Agent(tools=[McpServer(command=["npx", "-y", "..."])])`.
+
+    Workers list the tools: when they start, and again once the server says that they changed, or `refresh` is over.
+    Each call is an activity under the tool's name. A tool that its server calls `readOnlyHint` has the effect `read`,
+    one with `idempotentHint` is `idempotent`, and any other runs `once`; one with `destructiveHint` needs approval.
+    `overrides` says otherwise, by the server's own names. Needs `pip install 'everturn[mcp]'`. Raises InvalidTool.
+    """
+
+    _error = InvalidTool
+
+    command: tuple[str, ...] = ()
+    """A program that the worker starts and speaks to over its standard input and output."""
+    url: str = ""
+    """Or the address of one that runs, over streamable HTTP."""
+    name: str = ""
+    """In logs and errors; else made of the command or the address."""
+    env: Mapping[str, str] = Field(default_factory=dict, repr=False)
+    """Of the program, beside PATH, HOME and their like. It sees nothing else of the worker's environment."""
+    pass_env: tuple[str, ...] = ()
+    """Names of the worker's variables that the program gets, such as a key's."""
+    cwd: str | None = None
+    headers: Mapping[str, str] = Field(default_factory=dict)
+    """Of each request."""
+    headers_env: Mapping[str, str] = Field(default_factory=dict)
+    """Headers with secrets: each by the name of the worker's variable that holds it, or as a text with variables:
+    {"Authorization": "Bearer $GITHUB_TOKEN"}."""
+    prefix: str = ""
+    """Put before each tool's name, with a _ between."""
+    allow: tuple[str, ...] | None = None
+    """Only these, by the server's names; None: all of them."""
+    deny: tuple[str, ...] = ()
+    """All but these."""
+    overrides: Mapping[str, McpTool] = Field(default_factory=dict)
+    timeout: timedelta = DEFAULT_TIMEOUT
+    """Of one try of a call."""
+    patience: timedelta = DEFAULT_PATIENCE
+    """How long a call is tried again, and the tools are waited for before a turn, while the server is away."""
+    start_timeout: timedelta = timedelta(seconds=30)
+    """How long the server may take to start and to greet."""
+    refresh: timedelta = timedelta(minutes=5)
+    """How long a list of tools is trusted, if the server does not say that it changed."""
+    optional: bool = False
+    """A turn does not wait for it: the model is asked without its tools."""
+    protocol: Literal["auto", "legacy"] = "auto"
+    """`legacy`: the protocol with a handshake, of before 2026. Servers that speak both may ask questions in this one
+    only."""
+
+    _durations = field_validator("timeout", "patience", "start_timeout", "refresh", mode="before")(durations.checked)
+
+    @field_validator("command", "allow", "deny", "pass_env", mode="before")
+    @classmethod
+    def _a_list(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            raise ValueError(f"write a list, such as {value.split()!r}")
+        return tuple(map(str, value)) if isinstance(value, list | tuple) else value
+
+    @model_validator(mode="after")
+    def _one_place(self) -> McpServer:
+        if bool(self.command) == bool(self.url):
+            raise ValueError("write command=[...] or url='https://...', one of both")
+        if self.url and urlsplit(self.url).scheme not in ("http", "https"):
+            raise ValueError("url has to begin with https:// or http://")
+        if self.url and (self.env or self.pass_env or self.cwd):
+            raise ValueError("env, pass_env and cwd are of a command, and this has a url")
+        if self.command and (self.headers or self.headers_env):
+            raise ValueError("headers and headers_env are of a url, and this has a command")
+        if self.prefix and not _PREFIX.fullmatch(self.prefix):
+            raise ValueError("prefix takes 1 to 32 letters, digits, _ and -, and begins with a letter or _")
+        if self.patience < self.timeout:
+            raise ValueError(f"patience={self.patience} is less than timeout={self.timeout} for one try")
+        return self
+
+    @property
+    def label(self) -> str:
+        """Its name, or what is plain of the command or the address. Without what may be a key."""
+        if self.name:
+            return self.name
+        if self.url:
+            return urlsplit(self.url).hostname or "mcp"
+        plain = [word for word in self.command if not word.startswith("-")]
+        return PurePath(plain[min(1, len(plain) - 1)] if plain else self.command[0]).name or "mcp"
+
+    @property
+    def place(self) -> tuple[Any, ...]:
+        """What a connection depends on: servers that are alike in it share one."""
+        mappings = (self.env, self.headers, self.headers_env)
+        return (
+            self.command,
+            self.url,
+            self.cwd,
+            self.pass_env,
+            self.protocol,
+            *(tuple(sorted(one.items())) for one in mappings),
+        )
+
+    def environment(self) -> dict[str, str]:
+        """Of the program. Raises InvalidTool for a variable that this worker lacks."""
+        return {**{name: self._variable(name) for name in self.pass_env}, **self.env}
+
+    def all_headers(self) -> dict[str, str]:
+        """Of the requests, with their secrets. Raises InvalidTool for a variable that this worker lacks."""
+        secret = {
+            header: Template(text).substitute(_Variables(self)) if "$" in text else self._variable(text)
+            for header, text in self.headers_env.items()
+        }
+        return {**self.headers, **secret}
+
+    def _variable(self, name: str) -> str:
+        if name in os.environ:
+            return os.environ[name]
+        raise InvalidTool(
+            f"MCP server {self.label!r} needs the environment variable {name}, which this worker lacks.",
+            cure=f"Set {name} where the worker runs, and start it again.",
+        )
+
+
+class _Variables(dict[str, str]):
+    def __init__(self, server: McpServer) -> None:
+        super().__init__()
+        self._server = server
+
+    def __missing__(self, name: str) -> str:
+        return self._server._variable(name)

@@ -1,0 +1,235 @@
+"""Connections to MCP servers: one for each server of a worker, opened when it is needed, and again when it has died."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+from everturn.errors import InvalidTool
+from everturn.logs import get_logger
+from everturn.tools.mcp.config import McpServer
+
+if TYPE_CHECKING:
+    from mcp import Client, ClientSession, types
+    from mcp.client.session import ClientRequestContext
+    from mcp.shared.dispatcher import ProgressFnT
+
+LISTEN_AGAIN_SECONDS = 30.0
+
+CLOSE_SECONDS = 8.0
+"""How long a server may take to go: the SDK closes its input, then asks it to end, then kills it."""
+
+_log = get_logger("everturn.mcp")
+
+
+class NotConnected(Exception):
+    """No connection could be made, or nothing of a request was sent: no tool has run."""
+
+
+class ConnectionLost(Exception):
+    """The connection ended while a call was under way."""
+
+
+class Running:
+    """One call that is under way on a connection."""
+
+    def __init__(self) -> None:
+        self.elicits: Callable[[types.ElicitRequestParams], types.ElicitResult | types.ErrorData] | None = None
+
+
+_this_call: ContextVar[Running | None] = ContextVar("mcp_call", default=None)
+
+
+class ServerConnection:
+    """A task of its own opens it, holds it open and closes it: what the SDK opens in one task, only that one closes."""
+
+    def __init__(self, server: McpServer, *, on_change: Callable[[], None]) -> None:
+        self.server = server
+        self._on_change = on_change
+        self._opened: asyncio.Future[ClientSession] = asyncio.get_running_loop().create_future()
+        self._stop = asyncio.Event()
+        self._running: dict[Running, None] = {}
+        self._waiting = 0
+        """Questions that may be of more than one of the calls."""
+        self._fewer = asyncio.Condition()
+        self._why = ""
+        self._owner = asyncio.create_task(self._hold())
+
+    @property
+    def alive(self) -> bool:
+        return not self._owner.done() and not self._stop.is_set()
+
+    async def session(self) -> ClientSession:
+        """Raises NotConnected."""
+        both: set[asyncio.Future[Any]] = {self._opened, self._owner}
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        if self._opened.done() and not self._opened.cancelled():
+            return self._opened.result()
+        raise NotConnected(self._why or "it was closed")
+
+    async def request(self, call: Running, request: Any, result: Any, *, progress: ProgressFnT | None = None) -> Any:
+        """What the server answers. Raises MCPError, NotConnected and ConnectionLost."""
+        session = await self.session()
+        token = _this_call.set(call)
+        self._running[call] = None
+        sending = asyncio.create_task(session.send_request(request, result, progress_callback=progress))
+        _this_call.reset(token)
+        try:
+            await asyncio.wait({sending, self._owner}, return_when=asyncio.FIRST_COMPLETED)
+            if not sending.done():
+                raise ConnectionLost(self._why or "it was closed")
+            return sending.result()
+        finally:
+            if not sending.done():
+                sending.cancel()
+                with suppress(asyncio.CancelledError, Exception):
+                    await sending
+            del self._running[call]
+            async with self._fewer:
+                self._fewer.notify_all()
+
+    async def close(self) -> None:
+        self._stop.set()
+        _, late = await asyncio.wait({self._owner}, timeout=CLOSE_SECONDS)
+        for task in late:
+            task.cancel()
+            await asyncio.wait({task}, timeout=1.0)
+
+    async def _hold(self) -> None:
+        from mcp import Client
+
+        from everturn.tools.mcp.transports import Said, streams
+
+        said, label = Said(self.server.label), self.server.label
+        try:
+            client = Client(
+                streams(self.server, said),
+                mode=self.server.protocol,
+                elicitation_callback=self._elicit,
+                message_handler=self._take,
+                cache=None,
+                client_info=_client_info(),
+            )
+            async with asyncio.timeout(self.server.start_timeout.total_seconds()) as limit:
+                async with client:
+                    limit.reschedule(None)
+                    self._opened.set_result(client.session)
+                    _log.info("mcp.connected", server=label, protocol=client.protocol_version)
+                    await self._until_closed(client)
+        except TimeoutError:
+            self._why = f"it did not greet within {self.server.start_timeout}"
+        except (Exception, BaseExceptionGroup) as error:  # noqa: BLE001 - the SDK's, the system's and the network's
+            self._why = _said(error)
+        finally:
+            if said.last:
+                self._why = f"{self._why or 'it ended'}; it said: {said.last}"
+            if self._opened.done() and not self._stop.is_set():
+                _log.warning("mcp.disconnected", server=label, why=self._why or "it ended")
+                self._on_change()
+
+    async def _until_closed(self, client: Client) -> None:
+        """Until it is to be closed, or the server's end is gone."""
+        changes = asyncio.create_task(self._listen(client))
+        stop = asyncio.create_task(self._stop.wait())
+        gone = asyncio.create_task(_ended(client))
+        try:
+            await asyncio.wait({stop, gone}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (changes, stop, gone):
+                task.cancel()
+            await asyncio.gather(changes, stop, gone, return_exceptions=True)
+
+    async def _listen(self, client: Client) -> None:
+        """Servers of the protocol of 2026 say only to those who listen that their tools have changed."""
+        offered = client.server_capabilities.tools
+        if client.session.discover_result is None or not (offered and offered.list_changed):
+            return
+        while True:
+            with suppress(Exception):
+                async with client.listen(tools_list_changed=True) as subscription:
+                    async for _ in subscription:
+                        self._on_change()
+            await asyncio.sleep(LISTEN_AGAIN_SECONDS)
+            self._on_change()  # nobody has told us of changes meanwhile
+
+    async def _take(self, message: Any) -> None:
+        from mcp import types
+
+        if isinstance(message, types.ToolListChangedNotification):
+            self._on_change()
+
+    async def _elicit(
+        self,
+        context: ClientRequestContext,  # noqa: ARG002 - the SDK's signature
+        params: types.ElicitRequestParams,
+    ) -> types.ElicitResult | types.ErrorData:
+        """A question in the middle of a call. The protocol of before 2026 does not say of which one."""
+        from mcp import types
+
+        call = _this_call.get() or await self._only_one()
+        if call is None or call.elicits is None:
+            return types.ErrorData(
+                code=types.INVALID_REQUEST, message="Two calls ask at the same time: it is not known which is which."
+            )
+        return call.elicits(params)
+
+    async def _only_one(self) -> Running | None:
+        """The call that asks: the one that is left when the others have ended, for it waits for us."""
+        self._waiting += 1
+        try:
+            async with self._fewer:
+                await self._fewer.wait_for(lambda: len(self._running) <= self._waiting)
+                return next(iter(self._running)) if len(self._running) == 1 else None
+        finally:
+            self._waiting -= 1
+
+
+class ServerConnections:
+    """A worker's, by what they depend on: servers of two agents that are alike share one."""
+
+    def __init__(self, *, on_change: Callable[[McpServer], None]) -> None:
+        self._on_change = on_change
+        self._open: dict[tuple[Any, ...], ServerConnection] = {}
+
+    def to(self, server: McpServer) -> ServerConnection:
+        """The connection; another one if it has died."""
+        found = self._open.get(server.place)
+        if found is None or not found.alive:
+            found = self._open[server.place] = ServerConnection(server, on_change=lambda: self._on_change(server))
+        return found
+
+    async def renew(self, connection: ServerConnection) -> None:
+        """It is of no use any more: the next who asks gets another one."""
+        if self._open.get(connection.server.place) is connection:
+            del self._open[connection.server.place]
+            await connection.close()
+
+    async def close(self) -> None:
+        open_, self._open = list(self._open.values()), {}
+        await asyncio.gather(*(one.close() for one in open_))
+
+
+async def _ended(client: Client) -> None:
+    """Returns once the SDK's reading end has closed. It has no event for that, so that we look."""
+    dispatcher = client.session._dispatcher
+    while not getattr(dispatcher, "_closed", False):  # noqa: ASYNC110
+        await asyncio.sleep(0.5)
+
+
+def _client_info() -> types.Implementation:
+    from importlib.metadata import version
+
+    from mcp import types
+
+    return types.Implementation(name="everturn", version=version("everturn"))
+
+
+def _said(error: BaseException) -> str:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, InvalidTool) or type(error).__name__ == "MCPError":
+        return str(error).rstrip(".")
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -1,0 +1,127 @@
+"""An MCP server's list of tools, as everturn's: names that models take, and effects by annotations and overrides."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from everturn import names
+from everturn.errors import EverturnError, InvalidTool
+from everturn.logs import get_logger
+from everturn.tools.context import ToolContext
+from everturn.tools.mcp.config import McpServer, McpTool
+from everturn.tools.schema import SchemaArguments
+from everturn.tools.tool import Effect, Tool
+
+if TYPE_CHECKING:
+    from mcp import ClientSession, types
+
+CONTEXT = "everturn context"
+"""No argument is called so."""
+
+MAX_NAME_CHARS = 64
+MAX_TOOLS = 1_000
+MAX_PAGES = 100
+
+_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
+_NO_OVERRIDE = McpTool()
+
+_log = get_logger("everturn.mcp")
+
+Run = Callable[[str, Effect, ToolContext, dict[str, Any]], Awaitable[Any]]
+"""Calls a tool, by the server's name for it."""
+
+
+async def listed(session: ClientSession) -> list[types.Tool]:
+    """All that the server has, page by page. Raises MCPError."""
+    from mcp import types
+
+    tools: list[types.Tool] = []
+    cursor: str | None = None
+    for _ in range(MAX_PAGES):
+        page = await session.list_tools(params=types.PaginatedRequestParams(cursor=cursor) if cursor else None)
+        tools += page.tools
+        cursor = page.next_cursor
+        if not cursor or len(tools) >= MAX_TOOLS:
+            break
+    return tools[:MAX_TOOLS]
+
+
+def tools_of(server: McpServer, found: Sequence[types.Tool], run: Run) -> tuple[Tool, ...]:
+    """The tools that the agent is to have. One that can't be one is left out, with a line in the log."""
+    wanted = [one for one in found if _allowed(server, one.name)]
+    _warn_of_unknown(server, {one.name for one in found})
+    made: dict[str, Tool] = {}
+    for one in wanted:
+        try:
+            tool = _tool(server, one, run)
+        except EverturnError as error:
+            _log.warning("mcp.tool_left_out", server=server.label, tool=one.name, why=str(error))
+            continue
+        if tool.name in made:
+            _log.warning("mcp.tool_left_out", server=server.label, tool=one.name, why=f"two are called {tool.name!r}")
+            continue
+        made[tool.name] = tool
+    return tuple(made.values())
+
+
+def known_as(server: McpServer, name: str) -> str:
+    """What the model calls it: letters, digits, _ and -, 64 at the most."""
+    said = server.overrides.get(name, _NO_OVERRIDE).name or name
+    whole = f"{server.prefix}_{said}" if server.prefix else said
+    plain = _NOT_IN_NAMES.sub("_", whole)
+    plain = plain if plain[:1].isalpha() or plain[:1] == "_" else f"_{plain}"
+    if len(plain) <= MAX_NAME_CHARS and plain not in names.RESERVED_TOOL_NAMES:
+        return plain
+    marked = hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return f"{plain[: MAX_NAME_CHARS - 9]}_{marked}"
+
+
+def _allowed(server: McpServer, name: str) -> bool:
+    return (server.allow is None or name in server.allow) and name not in server.deny
+
+
+def _warn_of_unknown(server: McpServer, found: set[str]) -> None:
+    for option, said in (("allow", server.allow or ()), ("deny", server.deny), ("overrides", tuple(server.overrides))):
+        if unknown := sorted(set(said) - found):
+            _log.warning("mcp.no_such_tool", server=server.label, option=option, names=unknown, has=sorted(found)[:50])
+
+
+def _tool(server: McpServer, one: types.Tool, run: Run) -> Tool:
+    said = server.overrides.get(one.name, _NO_OVERRIDE)
+    effect, asks = _meaning(one)
+    effect = said.effect or effect
+    timeout = said.timeout or server.timeout
+    schema = one.input_schema
+    if not isinstance(schema, dict) or schema.get("type", "object") != "object":
+        raise InvalidTool("Its arguments are no JSON object.", cure="Tell the server's authors.")
+
+    async def call(**arguments: Any) -> Any:
+        context: ToolContext = arguments.pop(CONTEXT)
+        return await run(one.name, effect, context, arguments)
+
+    title = one.title or (one.annotations.title if one.annotations else None)
+    return Tool(
+        name=known_as(server, one.name),
+        description=said.description or one.description or title or "",
+        arguments=SchemaArguments(schema),
+        function=call,
+        context_parameters=(CONTEXT,),
+        needs_approval=asks if said.needs_approval is None else said.needs_approval,
+        effect=effect,
+        timeout=timeout,
+        patience=max(said.patience or server.patience, timeout),
+        module=server.label,
+    )
+
+
+def _meaning(one: types.Tool) -> tuple[Effect, bool]:
+    """What running it twice means, and whether a person is asked. What a server does not say is not so."""
+    hints = one.annotations
+    if hints is None:
+        return "once", False
+    if hints.read_only_hint:
+        return "read", False
+    return "idempotent" if hints.idempotent_hint else "once", bool(hints.destructive_hint)

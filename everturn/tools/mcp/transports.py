@@ -1,0 +1,141 @@
+"""How a server is reached: a program of the worker's own, or HTTP, with errors that say whether a request was sent."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any, TextIO, cast
+
+import httpx2
+
+from everturn.logs import get_logger
+from everturn.tools.mcp.config import McpServer
+
+if TYPE_CHECKING:
+    from mcp.client._transport import TransportStreams
+
+NOT_SENT = -32901
+"""The code of an error of our own: nothing of the request reached the server."""
+LOST = -32902
+"""The same: the request was sent, and no answer came."""
+HTTP_STATUS = -32903
+"""The same: the server, or what is before it, refused with an HTTP status."""
+
+SESSION_GONE = -32904
+"""The same: the server has forgotten the session, and so has run nothing."""
+
+_TAIL_LINES = 5
+_LINE_CHARS = 500
+
+_log = get_logger("everturn.mcp")
+
+
+class Said:
+    """What a program wrote on its standard error: logged, and its last lines kept for errors."""
+
+    def __init__(self, server: str) -> None:
+        self._server = server
+        self._tail: deque[str] = deque(maxlen=_TAIL_LINES)
+
+    @property
+    def last(self) -> str:
+        return " | ".join(self._tail)
+
+    @asynccontextmanager
+    async def pipe(self) -> AsyncIterator[TextIO]:
+        read_end, write_end = os.pipe()
+        reader = asyncio.StreamReader(limit=2**16)
+        source = os.fdopen(read_end, "rb", buffering=0)
+        loop = asyncio.get_running_loop()
+        transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), source)
+        listening = asyncio.create_task(self._listen(reader))
+        try:
+            with os.fdopen(write_end, "w") as sink:
+                yield sink
+        finally:
+            with suppress(asyncio.TimeoutError):  # the last words of a program that has ended
+                await asyncio.wait_for(listening, 0.2)
+            transport.close()
+
+    async def _listen(self, reader: asyncio.StreamReader) -> None:
+        while True:
+            try:
+                line = await reader.readline()
+            except ValueError:  # longer than anybody reads
+                continue
+            if not line:
+                return
+            text = line.decode(errors="replace").strip()[:_LINE_CHARS]
+            if text:
+                self._tail.append(text)
+                _log.debug("mcp.said", server=self._server, text=text)
+
+
+@asynccontextmanager
+async def streams(server: McpServer, said: Said) -> AsyncIterator[TransportStreams]:
+    """The transport, for the SDK's client."""
+    if server.url:
+        from mcp.client.streamable_http import streamable_http_client
+
+        # A call may be silent for as long as its time-out lets it.
+        timeout = httpx2.Timeout(30.0, read=None)
+        headers = server.all_headers()
+        async with (
+            httpx2.AsyncClient(headers=headers, timeout=timeout, transport=_Telling()) as client,
+            streamable_http_client(server.url, http_client=client) as both,
+        ):
+            yield both
+        return
+    from mcp.client.stdio import StdioServerParameters, stdio_client
+
+    program, *arguments = server.command
+    parameters = StdioServerParameters(
+        command=program,
+        args=arguments,
+        env=server.environment(),
+        cwd=server.cwd,
+        encoding_error_handler="replace",
+    )
+    async with said.pipe() as sink, stdio_client(parameters, errlog=sink) as both:
+        yield both
+
+
+class _Telling(httpx2.AsyncHTTPTransport):
+    """The SDK ends all requests of a connection if one of them can't be sent, and forgets the status of a refusal.
+    Here, each of them is answered by itself, with an error of JSON-RPC's that says what happened."""
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        if request.method != "POST":
+            return await super().handle_async_request(request)
+        try:
+            response = await super().handle_async_request(request)
+        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
+            return _error(request, NOT_SENT, str(error) or type(error).__name__, status=503)
+        except httpx2.TransportError as error:
+            return _error(request, LOST, str(error) or type(error).__name__, status=502)
+        said_so = response.headers.get("content-type", "").lower().startswith("application/json")
+        if response.status_code == 404 and "mcp-session-id" in request.headers:
+            await response.aclose()
+            return _error(request, SESSION_GONE, "it has forgotten the session", status=404)
+        if response.status_code >= 400 and response.status_code != 404 and not said_so:
+            await response.aclose()
+            data = {"status": response.status_code, "retry_after": response.headers.get("retry-after")}
+            text = f"HTTP {response.status_code} {response.reason_phrase}".strip()
+            return _error(request, HTTP_STATUS, text, status=response.status_code, data=data)
+        return response
+
+
+def _error(
+    request: httpx2.Request, code: int, message: str, *, status: int, data: dict[str, Any] | None = None
+) -> httpx2.Response:
+    body = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message, "data": data}}
+    with suppress(ValueError, httpx2.RequestNotRead):
+        sent = json.loads(request.content)
+        body["id"] = cast("dict[str, Any]", sent).get("id")
+    return httpx2.Response(
+        status, headers={"content-type": "application/json"}, content=json.dumps(body).encode(), request=request
+    )

@@ -1,0 +1,368 @@
+"""An agent with the tools of MCP servers: real ones, over stdio and HTTP, that are killed now and then."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from everturn import Client, Conversation, Image, McpServer, McpTool, Text
+from everturn.errors import InvalidTool
+from everturn.events import AnswerRequested
+from everturn.testing import ScriptedModel, call
+from tests.support.agents import agent_on, hosting
+from tests.support.transcripts import results_of, told
+from tests.support.waiting import eventually, reaches, until, waiting
+
+Scripted = Callable[..., ScriptedModel]
+
+ROOT = Path(__file__).parents[2]
+
+
+class Shop:
+    """The server of mcp_shop.py, in a folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @property
+    def command(self) -> list[str]:
+        return [sys.executable, "-m", "tests.support.mcp_shop", str(self.folder)]
+
+    def stdio(self, **options: Any) -> McpServer:
+        return McpServer(command=self.command, cwd=str(ROOT), **options)
+
+    @property
+    def log(self) -> list[str]:
+        file = self.folder / "log"
+        return file.read_text().splitlines() if file.exists() else []
+
+    def lines(self, word: str) -> list[str]:
+        return [line for line in self.log if line.split()[0] == word]
+
+    def go(self) -> None:
+        (self.folder / "go").touch()
+
+    @contextmanager
+    def http(self, port: int = 0, **options: Any) -> Iterator[McpServer]:
+        port = port or free_port()
+        process = subprocess.Popen([*self.command, str(port)], cwd=ROOT, stderr=subprocess.DEVNULL)
+        try:
+            until(lambda: listens(port))
+            yield McpServer(url=f"http://127.0.0.1:{port}/mcp", **options)
+        finally:
+            process.kill()
+            process.wait()
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as one:
+        return one.connect_ex(("127.0.0.1", port)) == 0
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port: int = one.getsockname()[1]
+        return port
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Shop:
+    return Shop(tmp_path)
+
+
+async def activities(client: Client, conversation: Conversation) -> list[str]:
+    """The types of the latest run's activities, in their order."""
+    history = await client.temporal.get_workflow_handle(conversation.id).fetch_history()
+    return [
+        event.activity_task_scheduled_event_attributes.activity_type.name
+        for event in history.events
+        if event.HasField("activity_task_scheduled_event_attributes")
+    ]
+
+
+async def texts(conversation: Conversation) -> list[str]:
+    return [result.text for result in results_of(await conversation.transcript())]
+
+
+@pytest.mark.parametrize("over", ["stdio", "stdio-legacy", "http", "http-legacy"])
+async def test_a_servers_tools_are_the_agents(client: Client, scripted: Scripted, shop: Shop, over: str) -> None:
+    calls = [call("find", {"name": "lamp"}), call("shop_count"), call("show"), call("fail")]
+    model = scripted([calls, "Done."])
+    options: Any = {"protocol": "legacy"} if over.endswith("legacy") else {}
+    with shop.http(**options) if over.startswith("http") else nothing(shop.stdio(**options)) as server:
+        agent = agent_on(model, tools=[server])
+        async with hosting(client, agent):
+            conversation = await client.start(agent, "What is there?")
+            assert (await conversation.outcome()).text == "Done."
+
+    offered = {one["function"]["name"]: one["function"] for one in model.requests[0]["tools"]}
+    assert offered["find"]["description"] == "Finds what is in the shop."
+    assert offered["find"]["parameters"]["required"] == ["name"]
+    assert (await activities(client, conversation))[1:5] == ["find", "shop_count", "show", "fail"]
+    found, counted, shown, failed = results_of(await conversation.transcript())
+    assert found.text == "one lamp"
+    assert counted.text.replace(" ", "").replace("\n", "") == '{"lamps":3}'
+    assert [type(part) for part in shown.content] == [Text, Image, Text, Text]
+    assert shown.text == "Here:A red lamp.[resource blue (text/plain) at shop://lamps/2]"
+    assert failed.is_error
+    assert "no such lamp" in failed.text
+    [line] = shop.lines("find")
+    conversation_id, chain_id, call_id = line.split()[2].split(":")
+    assert (conversation_id, call_id) == (conversation.id, found.call_id)
+    assert chain_id
+
+
+@contextmanager
+def nothing(server: McpServer) -> Iterator[McpServer]:
+    yield server
+
+
+async def test_annotations_say_what_a_tool_means_and_overrides_say_otherwise(
+    client: Client, scripted: Scripted, shop: Shop
+) -> None:
+    model = scripted([[call("at_wipe", {"shelf": "a"}), call("at_charge", {"cents": 5})], "Done."])
+    server = shop.stdio(
+        prefix="at",
+        allow=["wipe", "charge", "find"],
+        deny=["find"],
+        overrides={"charge": McpTool(effect="idempotent", needs_approval=lambda asked: asked["cents"] > 3)},
+    )
+    agent = agent_on(model, tools=[server])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Clear the shelf")
+        await waiting(conversation, calls=2)
+        assert [one["function"]["name"] for one in model.requests[0]["tools"]] == ["at_wipe", "at_charge"]
+        await conversation.deny((await waiting(conversation, calls=2))[0], "Leave it")
+        await conversation.approve((await waiting(conversation))[0])
+        assert (await conversation.outcome()).text == "Done."
+    denied, charged = await texts(conversation)
+    assert "Leave it" in denied
+    assert charged == "took 5"
+    assert shop.lines("wipe") == []
+
+
+@pytest.mark.parametrize("over", ["auto", "legacy"])
+async def test_what_a_server_asks_waits_for_a_person_without_a_connection(
+    client: Client, scripted: Scripted, shop: Shop, cached_conversations: int, over: Any
+) -> None:
+    model = scripted([call("order", {"what": "lamp"}), "Done."])
+    agent = agent_on(model, tools=[shop.stdio(protocol=over)])
+    async with hosting(client, agent, cached_conversations=cached_conversations):
+        conversation = await client.start(agent, "Order a lamp")
+        status = await reaches(conversation, "awaiting_answer")
+        [asked] = status.waiting
+        assert (asked.reason, asked.needs) == ("tool_asks", "answer")
+        assert asked.why == "Which size? (answer with size: a whole number)"
+    # Another worker, and another server: the answers are in the history.
+    async with hosting(client, agent, cached_conversations=cached_conversations):
+        await conversation.answer(asked.call_id, "large")
+        refused = await eventually(lambda: _asked(conversation, "the answer does not fit"))
+        assert "large" in refused
+        await conversation.answer(asked.call_id, "7")
+        assert await eventually(lambda: _asked(conversation, "Which colour?"))
+        await conversation.answer(asked.call_id, {"colour": "red", "gift": True})
+        assert (await conversation.outcome()).text == "Done."
+    assert await texts(conversation) == ["ordered lamp, 7, red, gift: True"]
+    assert len(shop.lines("order")) == 1
+    questions = [event.why for event in await told(conversation) if isinstance(event, AnswerRequested)]
+    assert len(questions) == 3
+
+
+async def _asked(conversation: Conversation, words: str) -> str:
+    status = await conversation.status()
+    return next((one.why for one in status.waiting if words in one.why), "")
+
+
+async def test_a_question_that_is_denied_is_declined(client: Client, scripted: Scripted, shop: Shop) -> None:
+    agent = agent_on(scripted([call("wrap", {"what": "lamp"}), "Done."]), tools=[shop.stdio(protocol="legacy")])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Wrap it")
+        [call_id] = await waiting(conversation)
+        await conversation.deny(call_id, "No paper")
+        assert (await conversation.outcome()).text == "Done."
+    assert await texts(conversation) == ["decline: none"]
+    assert len(shop.lines("wrap")) == 2
+
+
+async def test_a_conversation_that_closes_asks_nobody(client: Client, scripted: Scripted, shop: Shop) -> None:
+    agent = agent_on(scripted([call("order", {"what": "lamp"}), "Done."]), tools=[shop.stdio()])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Order a lamp")
+        await waiting(conversation)
+        await conversation.close()
+        await conversation.outcome()
+    assert shop.lines("order") == []
+
+
+async def test_a_server_that_dies_in_the_middle_is_started_again_and_the_call_runs_again(
+    client: Client, scripted: Scripted, shop: Shop
+) -> None:
+    agent = agent_on(scripted([call("slow"), "Done."]), tools=[shop.stdio()])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Pack it")
+        [first] = await eventually(lambda: shop.lines("slow"))
+        os.kill(int(first.split()[1]), signal.SIGKILL)
+        await eventually(lambda: len(shop.lines("slow")) == 2)
+        shop.go()
+        assert (await conversation.outcome()).text == "Done."
+    assert await texts(conversation) == ["packed"]
+    one, other = shop.lines("slow")
+    assert one.split()[2] == other.split()[2], "one key for both tries"
+
+
+async def test_a_run_once_call_whose_server_dies_waits_for_a_person(
+    client: Client, scripted: Scripted, shop: Shop
+) -> None:
+    agent = agent_on(scripted([call("pay", {"cents": 5}), "Done."]), tools=[shop.stdio()])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Pay it")
+        [first] = await eventually(lambda: shop.lines("pay"))
+        os.kill(int(first.split()[1]), signal.SIGKILL)
+        [call_id] = await waiting(conversation)
+        [asked] = (await conversation.status()).waiting
+        assert asked.reason == "outcome_unknown"
+        assert len(shop.lines("pay")) == 1
+        shop.go()
+        await conversation.approve(call_id)
+        assert (await conversation.outcome()).text == "Done."
+    assert await texts(conversation) == ["paid 5"]
+
+
+async def test_an_http_server_that_is_gone_is_tried_again_and_then_the_model_is_told(
+    client: Client, scripted: Scripted, shop: Shop
+) -> None:
+    model = scripted(
+        [call("find", {"name": "lamp"}), call("find", {"name": "bulb"}), call("charge", {"cents": 5}), "Done."]
+    )
+    port = free_port()
+    brief: Any = {"timeout": timedelta(seconds=2), "patience": timedelta(seconds=2), "needs_approval": True}
+    overrides = {"find": McpTool(**brief), "charge": McpTool(needs_approval=True)}
+    with shop.http(port, overrides=overrides) as server:
+        agent = agent_on(model, tools=[server])
+        worker = hosting(client, agent)
+        await worker.__aenter__()
+        conversation = await client.start(agent, "Find a lamp")
+        [lamp] = await waiting(conversation)
+    await conversation.approve(lamp)  # the server is gone now
+    [bulb] = await eventually(lambda: other_than(conversation, lamp))
+    with shop.http(port):
+        await conversation.approve(bulb)
+        [charge] = await eventually(lambda: other_than(conversation, bulb))
+    await conversation.approve(charge)
+    assert (await conversation.outcome()).text == "Done."
+    await worker.__aexit__()
+    gone, found, charged = results_of(await conversation.transcript())
+    assert gone.is_error
+    assert "127.0.0.1 can't be reached" in gone.text
+    assert "It was tried" in gone.text
+    assert found.text == "one bulb"
+    assert charged.is_error
+    assert charged.text.endswith("The call was not made.")
+
+
+async def other_than(conversation: Conversation, known: str) -> list[str]:
+    return [one.call_id for one in (await conversation.status()).waiting if one.call_id != known]
+
+
+@pytest.mark.parametrize("over", ["auto", "legacy"])
+async def test_a_list_that_changes_is_asked_with_from_the_next_turn_on(
+    client: Client, scripted: Scripted, shop: Shop, over: Any
+) -> None:
+    model = scripted([call("learn"), call("dance"), "Done."])
+    agent = agent_on(model, tools=[shop.stdio(protocol=over)])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Dance")
+        assert (await conversation.outcome()).text == "Done."
+    assert await texts(conversation) == ["learnt to dance", "danced"]
+    named = [{one["function"]["name"] for one in request["tools"]} for request in model.requests]
+    assert "dance" not in named[0]
+    assert "dance" in named[1]
+
+
+async def test_a_turn_waits_for_a_server_that_is_not_there_yet_and_optional_ones_are_gone_without(
+    client: Client, scripted: Scripted, shop: Shop
+) -> None:
+    model = scripted([call("find", {"name": "lamp"}), "Done."])
+    port = free_port()
+    away = McpServer(url=f"http://127.0.0.1:{free_port()}/mcp", optional=True)
+    agent = agent_on(model, tools=[McpServer(url=f"http://127.0.0.1:{port}/mcp"), away])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Find a lamp")
+        handle = client.temporal.get_workflow_handle(conversation.id)
+
+        async def fails() -> bool:
+            pending = (await handle.describe()).raw_description.pending_activities
+            return any("can't be listed" in one.last_failure.message for one in pending)
+
+        await eventually(fails)
+        with shop.http(port):
+            assert (await conversation.outcome()).text == "Done."
+    assert await texts(conversation) == ["one lamp"]
+
+
+async def test_a_server_that_never_comes_stalls_the_conversation_and_says_so(
+    client: Client, scripted: Scripted, shop: Shop
+) -> None:
+    short: Any = {"timeout": timedelta(seconds=1), "patience": timedelta(seconds=1)}
+    broken = McpServer(command=[sys.executable, "-c", "raise SystemExit('no shop today')"], name="shop", **short)
+    agent = agent_on(scripted(["Done."]), tools=[broken])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Find a lamp")
+        status = await reaches(conversation, "stalled")
+        assert status.cause is not None
+        assert "MCP server 'shop'" in status.cause
+        assert "no shop today" in status.cause
+        assert "optional=True" in (status.cure or "")
+        await conversation.close()
+
+
+async def test_a_question_and_its_answer_are_there_after_the_run_was_continued(
+    client: Client, scripted: Scripted, shop: Shop, bounds: Any
+) -> None:
+    agent = agent_on(scripted([call("wipe", {"shelf": "a"}), "Done."]), tools=[shop.stdio()])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Wipe it")
+        [call_id] = await waiting(conversation)
+        await conversation.approve(call_id, arguments={"shelf": "b"})
+        assert (await conversation.outcome()).text == "Done."
+    assert shop.lines("wipe") == ["wipe b"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({}, "command"),
+        ({"command": ["x"], "url": "http://x"}, "one of both"),
+        ({"command": "npx server"}, "write a list"),
+        ({"url": "ftp://x"}, "https://"),
+        ({"url": "http://x", "env": {"A": "b"}}, "of a command"),
+        ({"command": ["x"], "headers": {"A": "b"}}, "of a url"),
+        ({"command": ["x"], "prefix": "9 "}, "prefix"),
+        ({"command": ["x"], "overrides": {"a": {"effect": "twice"}}}, "effect"),
+        ({"command": ["x"], "timeout": 5}, "no unit"),
+    ],
+)
+def test_what_can_be_no_server_is_refused(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidTool, match=words):
+        McpServer(**options)
+
+
+def test_secrets_come_from_the_workers_environment_and_are_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHOP_TOKEN", "s3cret")
+    server = McpServer(url="http://x/mcp", headers_env={"Authorization": "Bearer $SHOP_TOKEN", "X-Key": "SHOP_TOKEN"})
+    assert server.all_headers() == {"Authorization": "Bearer s3cret", "X-Key": "s3cret"}
+    assert "s3cret" not in repr(server)
+    monkeypatch.delenv("SHOP_TOKEN")
+    with pytest.raises(InvalidTool, match="SHOP_TOKEN, which this worker lacks"):
+        server.all_headers()
