@@ -47,6 +47,8 @@ class ModelArguments:
         self, model: type[BaseModel], *, names: Mapping[str, str] | None = None, whole: str | None = None
     ) -> None:
         self.schema = object_schema(model)
+        self.runs_user_code = runs_user_code(model.__pydantic_core_schema__)
+        """Whether validation does: a validator, a default's factory, a class of one's own."""
         self._model = model
         self._names = names or {}
         self._whole = whole
@@ -88,6 +90,7 @@ class SchemaArguments:
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         self.schema: dict[str, Any] = {"type": "object", "properties": {}, **schema}
+        self.runs_user_code = False
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments as they are; raises InvalidArguments for a missing or an unknown name."""
@@ -132,6 +135,31 @@ def read_signature(function: Callable[..., Any], *, context_type: type) -> Signa
     # A model that holds all the arguments speaks for the tool if the function has no docstring.
     described = arguments.schema.pop("description", "")
     return Signature(arguments=arguments, context_parameters=tuple(hidden), description=description or described)
+
+
+_PYDANTICS_OWN = frozenset(
+    (
+        *("any", "bool", "date", "datetime", "decimal", "default", "definition-ref", "definitions", "dict", "float"),
+        *("int", "list", "literal", "model", "model-field", "model-fields", "none", "nullable", "set", "str", "time"),
+        *("timedelta", "tuple", "typed-dict", "typed-dict-field", "union", "uuid"),
+    )
+)
+"""What pydantic's core checks without a word of anybody's Python."""
+
+
+def runs_user_code(schema: Any) -> bool:
+    """Whether validation by this schema of pydantic's core may run a function that somebody wrote."""
+    if isinstance(schema, list | tuple):
+        return any(map(runs_user_code, schema))
+    if not isinstance(schema, dict):
+        return False
+    if isinstance(schema.get("type"), str) and schema["type"] not in _PYDANTICS_OWN:
+        return True
+    if any(schema.get(own) for own in ("custom_init", "post_init", "default_factory")):
+        return True
+    fields = schema.get("fields", {})  # by names that users gave: a list, or a schema by name
+    within = [value for key, value in schema.items() if key not in ("fields", "metadata", "default", "expected")]
+    return runs_user_code(within) or runs_user_code([*fields.values()] if isinstance(fields, dict) else fields)
 
 
 def object_schema(model: type[BaseModel]) -> dict[str, Any]:

@@ -132,8 +132,10 @@ class Tool(Generic[P, R]):
         return self.arguments.validate(arguments)
 
     async def checked(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """As `check`, in a thread: validators of the user's own may block, or never end."""
+        """As `check`; in a thread if there are validators of the user's own, which may block, or never end."""
         try:
+            if not self.arguments.runs_user_code:
+                return self.check(arguments)
             return await user_code.in_thread(partial(self.check, arguments))
         except InvalidArguments:
             raise
@@ -170,7 +172,9 @@ class Tool(Generic[P, R]):
         def keywords() -> dict[str, Any]:
             return self.arguments.keywords(arguments) | dict.fromkeys(self.context_parameters, context)
 
-        if user_code.is_async(function):
+        if user_code.is_async(function) and not self.arguments.runs_user_code:
+            begun = partial(function, **keywords())
+        elif user_code.is_async(function):
             begun = partial(function, **await user_code.call(keywords, seconds=seconds, threads=executor))
         else:
             begun = partial(_with_keywords, function, keywords)

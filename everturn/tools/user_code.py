@@ -116,6 +116,8 @@ class Threads(Executor):
             self._work.put(None)
 
 
+_PLAIN = (str, int, float, bool, type(None))
+
 _threads = Threads()
 """For what is not a tool: so that predicates can still be asked when tools have used up theirs."""
 
@@ -157,7 +159,10 @@ async def _run(function: Callable[[], Any], finish: Callable[[Any], Any] | None,
             return value
         function = partial(_awaited, value)
     value = await _errors_only_of(function)
-    return value if finish is None else await _in_a_thread(partial(finish, value), threads)
+    if finish is None:
+        return value
+    # Nothing of the user's converts these: a thread would cost more than the rest of the call.
+    return finish(value) if type(value) in _PLAIN else await _in_a_thread(partial(finish, value), threads)
 
 
 async def _awaited(value: Awaitable[Any]) -> Any:

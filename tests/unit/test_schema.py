@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, Optional
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model, field_validator
 from typing_extensions import TypedDict
 
 from everturn.errors import InvalidTool
@@ -533,3 +533,38 @@ BOOKING = read(book_room).arguments
 def test_any_arguments_at_all_are_taken_or_refused_in_words(arguments: dict[str, Any]) -> None:
     with pytest.raises(InvalidArguments, match="Field required"):
         BOOKING.validate(arguments)
+
+
+class Checked(BaseModel):
+    number: int
+
+    @field_validator("number")
+    @classmethod
+    def _check(cls, number: int) -> int:
+        return number
+
+
+class Prepared(BaseModel):
+    number: int
+
+    def model_post_init(self, context: Any) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("annotation", "runs"),
+    [
+        (int, False),
+        (list[dict[str, float]] | None, False),
+        (Literal["a", "b"], False),
+        (Annotated[int, Field(ge=1)], False),
+        (Checked, True),
+        (list[Checked], True),
+        (Prepared, True),
+        (Annotated[int, AfterValidator(lambda number: number)], True),
+        (Annotated[list[int], Field(default_factory=list)], True),
+    ],
+)
+def test_it_is_known_which_arguments_run_code_of_the_users(annotation: Any, runs: bool) -> None:
+    for name in ("number", "default", "metadata", "fields", "type", "expected"):
+        model = create_model("Arguments", **{name: (annotation, ...)})
+        assert ModelArguments(model).runs_user_code is runs, name
