@@ -40,6 +40,8 @@ class StateByHistory:
         """The calls whose results are in events of their own."""
         self._asked: dict[str, PendingCall] = {}
         """What people were asked about them last."""
+        self._concludes = False
+        """A limit is used up: the reply at hand is the last one, whatever was said meanwhile."""
         self._checked: dict[str, tuple[PendingCall, str]] = {}
         """The calls whose decision, of that verdict, is checked by the agent's policy."""
         self._sent: list[steps.MessageSent | steps.CommandSent] = []
@@ -114,7 +116,7 @@ class StateByHistory:
         self._calls = {call.call_id: (call, RefuseCall(call_id=call.call_id, text="")) for call in left.calls}
         self._calls |= left.planned
         self._results = {one.call_id: one for one in left.results}
-        self._recorded, self._checked = set(self._results), {}
+        self._recorded, self._checked, self._concludes = set(self._results), {}, bool(left.limit)
         self.reply = None
         self._asked = dict(self.state.pending)
 
@@ -164,7 +166,7 @@ class StateByHistory:
             state.take_summary(reply)
             return
         state.take_reply(reply)
-        self.reply = reply
+        self.reply, self._concludes = reply, request.conclude is not None
         self._calls = planned(reply.message.tool_calls, reply.plan)
         self._results, self._recorded, self._asked, self._checked = {}, set(), {}, {}
         for call, plan in self._calls.values():
@@ -295,7 +297,7 @@ class StateByHistory:
 
     def _settle(self) -> None:
         state = self.state
-        if state.inbox and not (state.answering or state.abandoned or state.ended):
+        if state.inbox and not (state.answering or state.abandoned or state.ended or self._concludes):
             state.begin_answer()
 
     def _finish(self, finished: steps.RunClosed) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -160,9 +161,14 @@ def may_decide(_: ToolCall, decision: Decision) -> str:
     return ""
 
 
+_OPTIONS: dict[str, dict[str, Any]] = {}
+"""What each agent was made with, to make its next version of."""
+
+
 def _agent(name: str, **options: Any) -> Agent:
     patience = Patience(model=timedelta(minutes=2), turn_timeout=timedelta(minutes=3))
-    return Agent(name, **{"model": "scripted:first", "tools": TOOLS, "patience": patience, **options})
+    _OPTIONS[name] = {"model": "scripted:first", "tools": TOOLS, "patience": patience, **options}
+    return Agent(name, **_OPTIONS[name])
 
 
 HELPER = _agent("helper", tools=(look, refund), description="Helps.")
@@ -196,5 +202,28 @@ AGENTS: dict[str, Agent] = {
 WEIGHTS = {"clerk": 8, "guarded": 2, "boss": 1}
 
 
-def hosted() -> list[Agent]:
-    return [*with_sub_agents(AGENTS.values()).values()]
+@tool(name="look", effect="read")
+async def look_otherwise(count: int, context: ToolContext) -> str:
+    """Takes something else than it did before the deploy."""
+    return _leave("look", context, count=count)
+
+
+def _changed(tools: Sequence[Any]) -> list[Any]:
+    """A tool is gone, and another one has a new signature."""
+    return [look_otherwise if one is look else one for one in tools if one is not note and one is not HELPER]
+
+
+HELPER_LATER = Agent("helper", **{**_OPTIONS["helper"], "tools": _changed(_OPTIONS["helper"]["tools"])})
+
+
+def _next_version(name: str) -> Agent:
+    asked = [HELPER_LATER] if name == "boss" else []
+    return Agent(name, **{**_OPTIONS[name], "tools": [*_changed(_OPTIONS[name]["tools"]), *asked]})
+
+
+VERSIONS: dict[str, list[Agent]] = {
+    "first": [*with_sub_agents(AGENTS.values()).values()],
+    "later": [*with_sub_agents(map(_next_version, AGENTS)).values()],
+    "other": [Agent("stranger", model="scripted:first")],
+}
+"""What a worker hosts: the agents, those of the next deploy, or none of them."""

@@ -109,7 +109,7 @@ class Person:
         """Sees to it that the conversation comes to its end."""
         patience, seconds, before = 0, self.character.seconds, None
         while True:
-            await asyncio.sleep(self.chance.expovariate(1.0 / seconds))
+            await asyncio.sleep(min(self.chance.expovariate(1.0 / seconds), 2 * LONGEST_LOOK))
             try:
                 status = await conversation.status()
             except (Unreachable, NotFound):

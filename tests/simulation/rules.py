@@ -43,8 +43,8 @@ class Evidence:
     asked: Sequence[Asked]
     effects: Sequence[Effect]
     told: Told
-    troubled: bool
-    """Workers were lost, or models failed."""
+    deploys: bool
+    """Workers had another version of the agents, or none of them."""
 
     @property
     def steps(self) -> Iterator[steps.Step]:
@@ -67,7 +67,8 @@ class Evidence:
 def calls_are_answered(one: Evidence) -> Iterator[str]:
     """Each call has one result, in the order of the calls, right after them."""
     seen: set[str] = set()
-    for message, after in pairwise((*one.transcript, Message.user("the end"))):
+    said = [message for message in one.transcript if not message.summary]
+    for message, after in pairwise((*said, Message.user("the end"))):
         wanted = [call.call_id for call in message.tool_calls]
         if again := seen & set(wanted):
             yield f"calls {sorted(again)} come twice"
@@ -76,7 +77,7 @@ def calls_are_answered(one: Evidence) -> Iterator[str]:
         if wanted != told:
             yield f"the calls {wanted} have results for {told}"
         for call, result in zip(message.tool_calls, after.tool_results, strict=False):
-            yield from _result(call, result)
+            yield from _result(call, result, deploys=one.deploys)
 
 
 _CUT = r"This call was (cut short|denied)|^The outcome of this call is unknown"
@@ -93,7 +94,11 @@ _OWN = {
 }
 
 
-def _result(call: ToolCall, result: ToolResult) -> Iterator[str]:
+_LATER = r"is no longer available|^There is no tool|do not fit|^No worker|Field required|is not a parameter|count"
+"""What is said after a deploy."""
+
+
+def _result(call: ToolCall, result: ToolResult, *, deploys: bool) -> Iterator[str]:
     decision = result.decision
     if decision and decision.verdict == "answer" and decision.by == "me":
         if result.text != f"A{call.call_id}":
@@ -105,6 +110,8 @@ def _result(call: ToolCall, result: ToolResult) -> Iterator[str]:
             yield f"{call.name} {call.call_id} has the result {result.text[:100]!r}, which is not its own"
         if decision and decision.arguments is not None and "with other arguments" not in result.text:
             yield f"{call.name} {call.call_id} ran with other arguments, and the model is not told"
+    elif deploys and re.search(_LATER, result.text):
+        pass
     elif not re.search(rf"{_NEVER}|{_OWN.get(call.name, '^There is no tool')}", result.text):
         yield f"{call.name} {call.call_id} has the error {result.text[:200]!r}"
 
@@ -163,12 +170,13 @@ def digests_are_right(one: Evidence) -> Iterator[str]:
 def effects_are_allowed(one: Evidence) -> Iterator[str]:
     """`once`: at most once for each approval. Nothing runs without the approval that its plan asks for."""
     calls = {call.call_id: call for message in one.transcript for call in message.tool_calls}
-    approvals, scheduled = Counter[str](), Counter[str]()
+    approvals = Counter[str]()
     chains: dict[str, set[str]] = {}
     for run, taken in one.runs:
         for step in taken:
+            if isinstance(step, steps.ToolRunFailed) and step.awaited:
+                approvals[step.request.call_id] -= step.request.decision is not None  # nobody had it: it is sent again
             if isinstance(step, steps.ToolScheduled):
-                scheduled[step.request.call_id] += 1
                 approvals[step.request.call_id] += step.request.decision is not None
                 chains.setdefault(step.request.call_id, set()).add(run.first_run_id)
     words = approval_words(one)

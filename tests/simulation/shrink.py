@@ -20,7 +20,9 @@ PLAIN: dict[str, Any] = {
     "trouble": 0.0,
     "cached": 1_000,
     "prefix_bytes": 10_000_000,
-    "max_events": 2_000,
+    "deploys": False,
+    "retention": 0.0,
+    "bounds": (),
     "keep_open": None,
     "agent": "clerk",
     "calls": 0.3,
@@ -55,6 +57,8 @@ def _plainer(draw: Draw) -> Iterator[Draw]:
     for name, value in PLAIN.items():
         if getattr(draw, name) != value:
             yield replace(draw, **{name: value})
+    for one in draw.bounds:
+        yield replace(draw, bounds=tuple(other for other in draw.bounds if other != one))
 
 
 def _size(result: Result) -> int:

@@ -19,7 +19,6 @@ from everturn import Client
 from everturn.activities import before_reset, model_turns
 from everturn.client.conversation import Conversation
 from everturn.storage.data_converter import data_converter
-from everturn.workflows import continue_as_new
 from tests.simulation import cast, clock
 from tests.simulation.checks import Checks
 from tests.simulation.dispatch import QUEUE
@@ -28,6 +27,18 @@ from tests.simulation.people import Character, Person
 from tests.simulation.server import Server
 from tests.simulation.service import SimulatedService
 from tests.simulation.workers import SimulatedWorker
+from tests.support.bounds import CONSTANTS
+
+LOW_BOUNDS = (
+    ("events", 60),
+    ("events", 25),
+    ("updates", 3),
+    ("packed_bytes", 300),
+    ("handed_bytes", 400),
+    ("open_bytes", 3_000),
+    ("held_chars", 800),
+    ("begun_with_bytes", 300),
+)
 
 WATCHED = 0.4
 """How many conversations somebody watches from the beginning."""
@@ -56,12 +67,16 @@ class Draw:
     calls: float
     kills: float
     """How often a worker is killed, cut off or stopped: so many times in a minute."""
-    max_events: int
-    """From which a run goes on as a new one."""
     revivals: int
     forks: int
     resets: float
     """How often what people do unasked is an operator's reset."""
+    deploys: bool
+    """Workers that come in the place of others host another version of the agents, or none of them."""
+    retention: float
+    """Seconds for which the server keeps the history of a run that is over; 0: for ever."""
+    bounds: tuple[tuple[str, int], ...]
+    """Constants of the code, set so low that a conversation meets them: see tests/support/bounds.py."""
     busy: bool
     """Everything takes long now and then; else things come at once."""
 
@@ -70,6 +85,7 @@ class Draw:
         chance = random.Random(f"{seed}/draw")
         pick = chance.choice
         agents = [name for name in cast.AGENTS for _ in range(cast.WEIGHTS.get(name, 1)) if name != "helper"]
+        kills = pick((0.0, 0.0, 0.0, 1.0, 4.0))
         return cls(
             seed=seed,
             agent=pick(agents),
@@ -82,11 +98,13 @@ class Draw:
             look_seconds=pick((0.5, 3.0, 20.0)),
             trouble=pick((0.0, 0.0, 0.1, 0.3)),
             calls=pick((0.3, 0.6, 0.8)),
-            kills=pick((0.0, 0.0, 0.0, 1.0, 4.0)),
-            max_events=pick((2_000, 2_000, 60, 25)),
+            kills=kills,
             revivals=pick((0, 0, 0, 1)),
             forks=pick((0, 0, 0, 0, 1)),
             resets=pick((0.0, 0.0, 0.0, 0.3)),
+            deploys=bool(kills) and pick((False, False, True)),
+            retention=0.0 if kills else pick((0.0, 0.0, 0.0, 2_000.0)),
+            bounds=tuple((name, low) for name, low in LOW_BOUNDS if chance.random() < 0.25),
             busy=pick((False, True)),
         )
 
@@ -150,7 +168,8 @@ def _quiet() -> Iterator[None]:
 @contextmanager
 def bounds(draw: Draw) -> Iterator[None]:
     with ExitStack() as stack:
-        stack.enter_context(patch.object(continue_as_new, "MAX_EVENTS", draw.max_events))
+        for name, value in draw.bounds:
+            stack.enter_context(patch.object(*CONSTANTS[name], value))
         yield
 
 
@@ -159,11 +178,11 @@ class World:
         self.draw = draw
         self.loop = loop
         self.chance = random.Random(f"{draw.seed}/world")
-        self.server = Server(loop, random.Random(f"{draw.seed}/server"))
+        self.server = Server(loop, random.Random(f"{draw.seed}/server"), retention=draw.retention)
         self.server.quick = not draw.busy
         self.ledger = self.server.ledger = cast.Ledger()
         self.model = SimulatedModel(random.Random(f"{draw.seed}/model"), draw.trouble, draw.calls)
-        self.checks = Checks(self.server, self.ledger)
+        self.checks = Checks(self.server, self.ledger, deploys=draw.deploys)
         self.server.on_task = self.checks.after_task
         self.client = Client(
             temporalio.client.Client(SimulatedService(self.server), data_converter=data_converter),
@@ -227,12 +246,12 @@ class World:
 
     # ------------------------------------------------------------ workers
 
-    def _new_worker(self) -> None:
+    def _new_worker(self, version: str = "first") -> None:
         self._names += 1
         SimulatedWorker(
             self.server,
             f"worker {self._names}",
-            cast.hosted(),
+            cast.VERSIONS[version],
             cached=self.draw.cached,
             prefix_bytes=self.draw.prefix_bytes,
         ).start()
@@ -251,7 +270,9 @@ class World:
                     continue
                 case _:
                     await worker.stop(within=self.chance.choice((0.0, 1.0, 30.0)))
-            self.server.later(self._new_worker, seconds=self.chance.choice((0.0, 0.5, 8.0)))
+            version = self.chance.choice(("first", "later", "later", "other")) if self.draw.deploys else "first"
+            self.server.later(self._new_worker, version, seconds=self.chance.choice((0.0, 0.5, 8.0)))
+        self._new_worker()  # whatever there is by now, somebody hosts the agent
 
     def where(self) -> str:
         """What goes on, for who looks for what is wrong."""

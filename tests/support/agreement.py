@@ -44,6 +44,7 @@ def facts(state: State) -> dict[str, Any]:
     """All that both sides know."""
     return {name: getattr(state, name) for name in FIELDS} | {
         "what is unanswered": _shape([*state.unseen, *state.inbox]),  # an outcome has both in one
+        "answered": state.answered and not state.ended,  # an outcome does not say what of it was
         "inbox": [] if state.ended else _shape(state.inbox),
         "late": _shape(state.late),
         "pending": {call_id: (one.shown(), one.asked.doubtful) for call_id, one in state.pending.items()},
