@@ -46,6 +46,8 @@ class Settings(BaseSettings):
     """host:port of a worker's Prometheus endpoint."""
     web_token: SecretStr | None = None
     """What `everturn web` knows its visitors by."""
+    mcp_token: SecretStr | None = None
+    """What `everturn mcp --http` knows its callers by: the bearer token of their requests."""
 
     deployment: str | None = None
     """A worker's deployment, for Temporal's worker versioning."""

@@ -21,6 +21,7 @@ from everturn.cli.doctor import doctor
 from everturn.cli.export import export
 from everturn.cli.fork import fork
 from everturn.cli.list import list_
+from everturn.cli.mcp import mcp
 from everturn.cli.models import models
 from everturn.cli.replay import replay
 from everturn.cli.run import run
@@ -49,7 +50,7 @@ app = typer.Typer(
 )
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Talk": (run, chat, send),
-    "Host": (demo, up, worker),
+    "Host": (demo, up, worker, mcp),
     "Decide and steer": (web, approve, deny, answer, pause, resume, cancel_turn, close, fork),
     "Look": (list_, show, watch, export, tools, models, replay, doctor),
 }

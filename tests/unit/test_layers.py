@@ -21,7 +21,7 @@ BOTTOM_UP = """
     carryover causes sizes payloads waiting cutting outcomes events storage state temporal_errors namespace history
     tools agent loading
     providers formats client devserver
-    workflows testing activities worker exporting web cli
+    workflows testing activities worker exporting web mcp_server cli
 """
 ORDER = BOTTOM_UP.split()
 """The modules and folders of `everturn/`: each imports only what comes before it."""
@@ -63,7 +63,10 @@ BANS = [
     Ban("client", never="workflows activities providers worker"),
     Ban("activities", never="workflows worker client web cli"),
     # Beside the CLI, on top of the client.
-    *(Ban(room, never="workflows activities providers worker cli devserver") for room in ("exporting", "web")),
+    *(
+        Ban(room, never="workflows activities providers worker cli devserver")
+        for room in ("exporting", "web", "mcp_server")
+    ),
 ]
 
 

@@ -37,11 +37,12 @@ def _part(block: types.ContentBlock) -> Text | Image | Document:
 
 
 def _says(part: Text | Image | Document, structured: Any) -> bool:
-    """Servers write what is structured as a text, too; and what is no object they put into one, as its `result`."""
+    """Servers write what is structured as a text, too, or the one of its fields that is for the model; and what is no
+    object they put into one, as its `result`."""
     if not isinstance(part, Text):
         return False
     alone = structured.get("result") if isinstance(structured, dict) and structured.keys() == {"result"} else structured
-    if isinstance(alone, str) and alone == part.text:
+    if part.text == alone or (isinstance(structured, dict) and part.text in structured.values()):
         return True
     try:
         said = json.loads(part.text)

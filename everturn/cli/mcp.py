@@ -1,0 +1,73 @@
+"""`everturn mcp`: agents as the tools of an MCP server."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from everturn.cli.options import AgentsOption, settings_with
+from everturn.errors import EverturnError
+
+
+def mcp(
+    agent: Annotated[
+        list[str] | None, typer.Option("--agent", metavar="NAME", help="An agent that a worker hosts. May be repeated.")
+    ] = None,
+    agents: AgentsOption = None,
+    http: Annotated[
+        bool, typer.Option("--http", help="Serve over HTTP, and not over standard input and output.")
+    ] = False,
+    host: Annotated[str, typer.Option("--host", help="Where to listen. Beyond this machine it needs a token.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any that is free.")] = 8235,
+    decisions: Annotated[
+        bool, typer.Option("--decisions/--no-decisions", help="Whether callers may approve, deny and answer.")
+    ] = True,
+    wait: Annotated[
+        float, typer.Option("--wait", min=0, help="Seconds that an agent's tool waits for its answer.")
+    ] = 50.0,
+) -> None:
+    """Serve agents as tools of an MCP server. Workers host them; this process can be killed and started at any time."""
+    asyncio.run(_mcp(agent or [], agents, http=http, host=host, port=port, decisions=decisions, wait=wait))
+
+
+async def _mcp(
+    named: list[str], agents: str | None, *, http: bool, host: str, port: int, decisions: bool, wait: float
+) -> None:
+    try:
+        from everturn.mcp_server.server import AgentServer
+        from everturn.mcp_server.serving import PATH, check_token, serve_http
+    except ImportError as error:
+        raise EverturnError(
+            f"An MCP server needs {error.name}, which is not installed.", cure="pip install 'everturn[mcp]'"
+        ) from None
+    from everturn.cli.connect import remote_client, require_namespace
+    from everturn.cli.terminal import Screen
+    from everturn.loading import load_agents
+    from everturn.web.server import listen
+
+    settings = settings_with(agents, None)
+    loaded = [one for spec in settings.agents for one in load_agents(spec)]
+    served = {one.name: one.description for one in loaded} | dict.fromkeys(named, "")
+    token = settings.mcp_token.get_secret_value() if settings.mcp_token else None
+    if http:
+        check_token(token, host=host)
+    screen = Screen()
+    async with remote_client() as client:
+        await require_namespace(client)
+        server = AgentServer(client, served, decisions=decisions, wait_seconds=wait)
+        if not http:
+            await server.mcp.run_stdio_async()
+            return
+        with listen(host, port) as bound:
+            place = f"{f'[{host}]' if ':' in host else host}:{bound.getsockname()[1]}"
+
+            def tell() -> None:
+                screen.line(f"MCP      http://{place}{PATH}")
+                screen.line(f"Agents   {', '.join(served) or 'any, by `start`'}")
+                screen.line("Ctrl-C ends it.", style="dim")
+
+            await serve_http(server, bound, host=host, token=token, started=tell)

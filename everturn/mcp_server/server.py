@@ -1,0 +1,257 @@
+"""The tools of `everturn mcp`: one for each agent, and start, send, status, events, approve, deny, answer and close."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from functools import wraps
+from typing import Annotated, Any, TypeVar
+
+from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp.types import (
+    CallToolResult,
+    ElicitRequest,
+    ElicitRequestFormParams,
+    ElicitResult,
+    InputRequiredResult,
+    TextContent,
+    ToolAnnotations,
+)
+from pydantic import Field, JsonValue
+
+from everturn.client.client import Client
+from everturn.errors import EverturnError
+from everturn.events import Done, Event
+from everturn.mcp_server import turns
+from everturn.mcp_server.turns import Reached
+
+IDEMPOTENCY_KEY = "everturn/idempotencyKey"
+"""In a call's `_meta`: whatever is called twice with the same one is done once."""
+
+WAIT_SECONDS = 50.0
+"""Less than the minute after which many clients give a call up."""
+
+MAX_WAIT_SECONDS = 300.0
+MAX_EVENTS = 200
+
+QUIET_SECONDS = 1.0
+"""Nothing more has happened if nothing more is told for so long."""
+FIRST_SECONDS = 2.0
+"""The same, before anything is told; without a cursor there is something, and it is waited for as long as need be."""
+
+STATELESS = "2026-07-28"
+"""The protocol from which on a question ends the call, which is made again with the answer."""
+
+READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
+REPEATABLE = ToolAnnotations(idempotent_hint=True, destructive_hint=False)
+DECIDES = ToolAnnotations(idempotent_hint=True, destructive_hint=True)
+"""So that a client asks a person first: a model that approves its own calls is no approval."""
+
+Id = Annotated[str, Field(description="The conversation's id, as `start` returned it.")]
+CallId = Annotated[str, Field(description="Of a call among the status's `waiting`.")]
+Ctx = Context[Any, Any]
+R = TypeVar("R")
+
+
+class AgentServer:
+    """Serves agents that workers host: it runs none itself, and holds no state of its own.
+
+    `agents`: their names, and what they are good for; each becomes a tool of its name. `decisions=False`: without
+    `approve`, `deny` and `answer`.
+    """
+
+    def __init__(
+        self, client: Client, agents: Mapping[str, str], *, decisions: bool = True, wait_seconds: float = WAIT_SECONDS
+    ) -> None:
+        self._client = client
+        self._agents = agents
+        self._decisions = decisions
+        self._wait_seconds = wait_seconds
+        self.mcp: MCPServer[Any] = MCPServer(
+            "everturn",
+            instructions="Agents. Their conversations go on by themselves, whatever happens to their caller.",
+            log_level="ERROR",
+        )
+        for name, description in agents.items():
+            self._add_agent(name, description)
+        self._add_tools()
+
+    def _add_agent(self, name: str, description: str) -> None:
+        async def ask(
+            message: Annotated[str, Field(description="All that it has to know: it sees nothing else.")], ctx: Ctx
+        ) -> CallToolResult | InputRequiredResult:
+            return await self._ask(name, message, ctx)
+
+        self.mcp.add_tool(
+            _explained(ask),
+            name=name,
+            description=f"{description or f'Ask the agent {name}.'} Returns its answer, or how far it is.",
+            annotations=REPEATABLE,
+        )
+
+    def _add_tools(self) -> None:
+        tools: dict[Callable[..., Any], ToolAnnotations] = {
+            **dict.fromkeys((self.start, self.send, self.close), REPEATABLE),
+            **dict.fromkeys((self.status, self.events), READS),
+            **dict.fromkeys((self.approve, self.deny, self.answer) if self._decisions else (), DECIDES),
+        }
+        for function, hints in tools.items():
+            self.mcp.add_tool(_explained(function), annotations=hints)
+
+    # ------------------------------------------------------------ an agent as a tool
+
+    async def _ask(self, agent: str, message: str, ctx: Ctx) -> CallToolResult | InputRequiredResult:
+        key, answers = key_of(ctx), ctx.input_responses or {}
+        given = {name: one for name, one in answers.items() if isinstance(one, ElicitResult)}
+        for name, answer in given.items():
+            await turns.take_answer(self._client, name, answer.action, dict(answer.content or {}))
+        conversation_id = next(iter(given), "").rpartition(" ")[0]
+        if not conversation_id:
+            conversation_id = await turns.begin(self._client, agent, message, conversation_id=None, key=key)
+        conversation = self._client.conversation(conversation_id)
+        reached = await turns.settled(conversation, seconds=self._wait_seconds, say=ctx.report_progress)
+        if reached.status.waiting and self._decisions and _can_ask(ctx):
+            return _questions(agent, reached)
+        return _result(reached)
+
+    # ------------------------------------------------------------ tools
+
+    async def start(
+        self,
+        agent: Annotated[str, Field(description="Its name.")],
+        message: str,
+        ctx: Ctx,
+        conversation_id: Annotated[
+            str | None, Field(description="Of your choice: started twice with the same one, it is started once.")
+        ] = None,
+    ) -> dict[str, Any]:
+        """Start a conversation with an agent, and return at once. `status` and `events` follow it."""
+        began = await turns.begin(self._client, agent, message, conversation_id=conversation_id, key=key_of(ctx))
+        return {"conversation_id": began}
+
+    async def send(self, conversation_id: Id, message: str, ctx: Ctx) -> dict[str, Any]:
+        """Say something more to a conversation, also to one that is done."""
+        revived = await self._client.conversation(conversation_id).send(message, message_id=key_of(ctx), revive=True)
+        return {"conversation_id": conversation_id, "revived": revived}
+
+    async def status(
+        self,
+        conversation_id: Id,
+        wait_seconds: Annotated[
+            float, Field(ge=0, le=MAX_WAIT_SECONDS, description="Wait so long for it to end, or to need somebody.")
+        ] = 0,
+    ) -> dict[str, Any]:
+        """What goes on, what waits for whom, and the answer once there is one."""
+        conversation = self._client.conversation(conversation_id)
+        if not wait_seconds:
+            return (await turns.look(conversation)).as_json
+        return (await turns.settled(conversation, seconds=wait_seconds)).as_json
+
+    async def events(
+        self,
+        conversation_id: Id,
+        since: Annotated[
+            str | None, Field(description="The cursor of the last call; without, from the beginning.")
+        ] = None,
+        wait_seconds: Annotated[
+            float, Field(ge=0, le=MAX_WAIT_SECONDS, description="Wait so long if there is nothing new.")
+        ] = 0,
+        limit: Annotated[int, Field(ge=1, le=MAX_EVENTS)] = 50,
+    ) -> dict[str, Any]:
+        """What happened since, in order: turns, calls, results, decisions."""
+        found: list[Any] = []
+        conversation, seen, done = self._client.conversation(conversation_id), since, False
+        follow: Any = conversation.events(since, deltas=False)
+        async with aclosing(follow) as told:
+            while not done and len(found) < limit:
+                first = max(wait_seconds, FIRST_SECONDS) if since else MAX_WAIT_SECONDS
+                quiet = QUIET_SECONDS if found else first
+                event = await _next(told, seconds=quiet)
+                if event is None:
+                    break
+                found.append(event.model_dump(mode="json"))
+                seen, done = event.cursor, isinstance(event, Done)
+        return {"conversation_id": conversation_id, "events": found, "cursor": seen, "done": done}
+
+    async def approve(
+        self,
+        conversation_id: Id,
+        call_id: CallId,
+        arguments: Annotated[dict[str, JsonValue] | None, Field(description="In place of the call's own.")] = None,
+        note: Annotated[str | None, Field(description="For the agent.")] = None,
+    ) -> dict[str, Any]:
+        """Let a waiting call run. A person's to say, not a model's."""
+        calls = await self._client.conversation(conversation_id).approve(call_id, arguments, note)
+        return {"call_ids": list(calls)}
+
+    async def deny(
+        self,
+        conversation_id: Id,
+        call_id: CallId,
+        reason: Annotated[str | None, Field(description="For the agent.")] = None,
+    ) -> dict[str, Any]:
+        """Let a waiting call not run. A person's to say, not a model's."""
+        return {"call_ids": list(await self._client.conversation(conversation_id).deny(call_id, reason))}
+
+    async def answer(self, conversation_id: Id, call_id: CallId, content: JsonValue) -> dict[str, Any]:
+        """Answer a question that waits, or give the result of a call that runs outside."""
+        return {"call_ids": list(await self._client.conversation(conversation_id).answer(call_id, content))}
+
+    async def close(self, conversation_id: Id, reason: str | None = None) -> dict[str, Any]:
+        """End a conversation: the reply at hand is finished, and what waits is denied."""
+        await self._client.conversation(conversation_id).close(reason)
+        return {"conversation_id": conversation_id}
+
+
+def _explained(function: Callable[..., Awaitable[R]]) -> Callable[..., Awaitable[R]]:
+    """What it raises in everturn's own words reaches the caller in them."""
+
+    @wraps(function)
+    async def explained(*args: Any, **arguments: Any) -> R:
+        try:
+            return await function(*args, **arguments)
+        except EverturnError as error:
+            raise ToolError(str(error)) from None
+
+    return explained
+
+
+def key_of(ctx: Ctx) -> str | None:
+    """The caller's idempotency key; None if it gave none."""
+    meta: Any = ctx.request_context.meta or {}
+    key = meta.get(IDEMPOTENCY_KEY)
+    return key if isinstance(key, str) and key else None
+
+
+def _can_ask(ctx: Ctx) -> bool:
+    able = ctx.client_capabilities
+    return (ctx.protocol_version or "") >= STATELESS and able is not None and able.elicitation is not None
+
+
+def _questions(agent: str, reached: Reached) -> InputRequiredResult:
+    asked = {}
+    for one in reached.status.waiting:
+        message, form = turns.question(agent, one)
+        asked[turns.question_name(reached.conversation_id, one)] = ElicitRequest(
+            params=ElicitRequestFormParams(message=message, requested_schema=form)
+        )
+    return InputRequiredResult(input_requests=asked)
+
+
+def _result(reached: Reached) -> CallToolResult:
+    return CallToolResult(
+        content=[TextContent(type="text", text=reached.in_words)],
+        structured_content=json.loads(json.dumps(reached.as_json)),
+    )
+
+
+async def _next(events: AsyncIterator[Event], *, seconds: float) -> Event | None:
+    """The next one; None if none comes in time, or ever."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await anext(events, None)
+    except TimeoutError:
+        return None
