@@ -320,7 +320,7 @@ UNREADABLE: dict[str, Payloads] = {
     "no encoding": Payloads(payloads=[Payload(data=b'"a"')]),
 }
 
-OF_ANOTHER_CODEC = {"an unknown encoding", "an encrypted payload without a codec"}
+OF_ANOTHER_CODEC = {"an unknown encoding", "an encrypted payload without a codec", "no encoding"}
 """What a codec that we lack may have written is fine, perhaps: a matter of this client's settings."""
 
 STARTS: dict[str, Payloads] = {
