@@ -52,6 +52,9 @@ async def server() -> AsyncIterator[DevServer]:
         "history.workflowIdReuseMinimalInterval": '"0s"',
         # Five failures of a workflow task take 20 seconds.
         "system.numConsecutiveWorkflowTaskProblemsToTriggerSearchAttribute": "2",
+        # A run is deleted once the queues of its shard say how far they are, which they do each half minute.
+        "history.transferProcessorUpdateAckInterval": '"0.5s"',
+        "history.visibilityProcessorUpdateAckInterval": '"0.5s"',
     }
     async with DevServer(dynamic_config=settings) as running:
         yield running

@@ -72,14 +72,17 @@ def _words(part: Any) -> str:
 class _Watching(UnsandboxedWorkflowRunner):
     """Sees what a workflow had come to when it was looked after last; clearing it away is none of that."""
 
+    facts: dict[str, Any]
+
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
         instance: Any = super().create_instance(det)
         activate = instance.activate
 
         def watched(act: WorkflowActivation) -> WorkflowActivationCompletion:
-            completion: WorkflowActivationCompletion = activate(act)
-            if not any(job.HasField("remove_from_cache") for job in act.jobs):
+            # Once, and not after each step: a long inbox takes longer to look at than the step itself.
+            if any(job.HasField("remove_from_cache") for job in act.jobs):
                 self.facts = facts(instance._object._state)
+            completion: WorkflowActivationCompletion = activate(act)
             return completion
 
         instance.activate = watched

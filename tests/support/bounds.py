@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from everturn import packing, temporal_errors
+from everturn import packing, state, temporal_errors
 from everturn.activities import heartbeat, hosted_agents, lost_tries, model_turns
 from everturn.client import connection, messages
 from everturn.history import state_by_history
@@ -39,6 +39,7 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     # What a fork or a revived conversation begins with.
     "begun_with_bytes": (state_by_history, "MAX_PACKED_AT_START_BYTES"),
     # What it takes in.
+    "remembered_ids": (state, "REMEMBERED_IDS"),
     "inbox_bytes": (sent_messages, "MAX_INBOX_BYTES"),
     "unread_bytes": (messages, "MAX_UNREAD_BYTES"),
     "refused_edits": (commands, "MOST_REFUSED_EDITS"),

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from everturn import Client, Conversation, events
-from everturn.carryover import REMEMBERED_IDS, InRun
+from everturn.carryover import InRun
 from everturn.errors import Stalled
 from everturn.history.reader import first_step, read_steps
 from everturn.history.steps import CommandSent
@@ -66,7 +66,6 @@ async def test_a_revived_conversation_keeps_the_model_that_somebody_chose(
     assert [request["model"] for request in model.requests][1:] == ["another", "another"]
 
 
-@pytest.mark.timeout(300)
 async def test_a_revived_conversation_outlives_the_history_of_its_first_life(
     client: Client, scripted: Scripted, bounds: Bounds
 ) -> None:
@@ -153,7 +152,6 @@ async def test_a_turn_that_is_asked_again_after_a_summary_has_it_in_its_prefix(
         assert len(people) == len(set(map(str, people))), "something was said twice"
 
 
-@pytest.mark.timeout(300)
 async def test_a_stalled_conversation_goes_on_without_the_histories_that_were_brought_along(
     client: Client, scripted: Scripted, bounds: Bounds, forgetful: None
 ) -> None:
@@ -214,17 +212,16 @@ async def _asks(conversation: Conversation) -> bool:
     return (await conversation.status()).turn == 1
 
 
-@pytest.mark.timeout(300)
 async def test_a_handle_that_sent_more_than_a_run_remembers_gets_its_reply(
     client: Client, scripted: Scripted, bounds: Bounds
 ) -> None:
-    bounds(events=REMEMBERED_IDS)
+    bounds(events=100, remembered_ids=100)
     agent = agent_on(scripted(lambda _: say("Read.")))
     async with hosting(client, agent):
         conversation = await client.start(agent, "Hi", keep_open=timedelta(minutes=5))
         assert await conversation.reply() == "Read."
         await conversation.pause()
-        for number in range(REMEMBERED_IDS + 100):
+        for number in range(110):
             await conversation.send(f"{number}")
         await conversation.resume()
         assert await conversation.reply() == "Read."
