@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchmarks import peers, report
 from benchmarks.contestants import ALL, FLOOR
-from benchmarks.measures import Measured, Plan, events, history, latency, replay, resume, startup, throughput
+from benchmarks.measures import Measured, Plan, actions, events, history, latency, replay, resume, startup, throughput
 from benchmarks.rig import ROOT, rig
 from everturn.devserver import find_binary
 
@@ -19,6 +19,7 @@ MEASURES = {
     "latency": latency,
     "events": events,
     "history": history,
+    "actions": actions,
     "throughput": throughput,
     "startup": startup,
     "resume": resume,

@@ -53,6 +53,8 @@ class Rig:
     server_pid: int
     model_pid: int
     base_url: str
+    metrics_url: str
+    """Of the server's own metrics."""
 
     async def start(
         self, contestant: Contestant, *, turns: int, slow: str = "", name: str = "", unlike: str = ""
@@ -105,7 +107,7 @@ async def rig(
     """`model_log`, `model_holds`: as script.py says."""
     RESULTS.mkdir(exist_ok=True)
     async with AsyncExitStack() as stack:
-        server = await stack.enter_async_context(DevServer(db_filename=db_filename))
+        server = await stack.enter_async_context(DevServer(db_filename=db_filename, metrics_port=0))
         more = {"MODEL_LOG": str(model_log)} if model_log else {}
         more |= {"MODEL_HOLDS": str(model_holds)} if model_holds else {}
         script = str(ROOT / "benchmarks/script.py")
@@ -116,7 +118,8 @@ async def rig(
         assert server._process is not None
         async with asyncio.timeout(LONGEST_START_SECONDS):
             base_url = (await asyncio.to_thread(model.stdout.readline)).decode().strip()
-        yield Rig(await Client.connect(server.address), server._process.pid, model.pid, base_url)
+        client, metrics = await Client.connect(server.address), f"http://127.0.0.1:{server.metrics_port}/metrics"
+        yield Rig(client, server._process.pid, model.pid, base_url, metrics)
 
 
 def check_result(handle: Handle, result: Any) -> None:

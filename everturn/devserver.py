@@ -43,7 +43,8 @@ _STOP_SECONDS: Final = 5.0
 class DevServer:
     """One dev server. An async context manager, or `start` and `stop`.
 
-    `db_filename`: None keeps everything in memory. A port of 0 picks a free one, and keeps it over a `restart`.
+    `db_filename`: None keeps everything in memory. A port of 0 picks a free one, and keeps it over a `restart`. Its own
+    Prometheus metrics are shown at `metrics_port`, if that is given.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class DevServer:
         db_filename: Path | str | None = None,
         port: int = 0,
         ui_port: int = 0,
+        metrics_port: int | None = None,
         namespace: str = "default",
         dynamic_config: Mapping[str, str] | None = None,
         ready_seconds: float = READY_SECONDS,
@@ -61,6 +63,7 @@ class DevServer:
         self.db_filename = None if db_filename is None else Path(db_filename)
         self.port = port
         self.ui_port = ui_port
+        self.metrics_port = metrics_port
         self.namespace = namespace
         self._process: subprocess.Popen[bytes] | None = None
         self._guard: subprocess.Popen[bytes] | None = None
@@ -141,6 +144,8 @@ class DevServer:
             )
         self.port = self.port or _free_port()
         self.ui_port = self.ui_port or _free_port()
+        if self.metrics_port == 0:
+            self.metrics_port = _free_port()
 
     def _spawn(self, binary: Path) -> None:
         # A group of its own: Ctrl-C in the terminal is for us, who still need the server to drain the worker.
@@ -166,6 +171,8 @@ class DevServer:
             arguments += ["--dynamic-config-value", f"{key}={value}"]
         for name, kind in names.SEARCH_ATTRIBUTES.items():
             arguments += ["--search-attribute", f"{name}={kind}"]
+        if self.metrics_port is not None:
+            arguments += ["--metrics-port", str(self.metrics_port)]
         if self.db_filename is not None:
             arguments += ["--db-filename", str(self.db_filename)]
             for pragma in _PRAGMAS:

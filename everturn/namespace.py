@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Set
 from typing import Generic, TypeVar
 
 from temporalio.api.enums.v1 import IndexedValueType
+from temporalio.api.namespace.v1 import NamespaceConfig
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
@@ -62,16 +63,31 @@ class Namespace:
         return not await lacking_search_attributes(self._temporal)
 
     async def _ask_retention(self) -> float | None:
-        request = DescribeNamespaceRequest(namespace=self._temporal.namespace)
-        described = await self._temporal.workflow_service.describe_namespace(request)
-        return described.config.workflow_execution_retention_ttl.ToTimedelta().total_seconds() or None
+        config = await _config(self._temporal)
+        return config.workflow_execution_retention_ttl.ToTimedelta().total_seconds() or None
 
 
 async def lacking_search_attributes(temporal: Client) -> list[str]:
     """Which of everturn's search attributes the namespace lacks. Raises RPCError."""
+    known = await _search_attributes(temporal)
+    return [name for name in names.SEARCH_ATTRIBUTES if name not in known]
+
+
+async def _search_attributes(temporal: Client) -> Set[str]:
+    """Those that somebody registered."""
     request = ListSearchAttributesRequest(namespace=temporal.namespace)
-    listed = await temporal.operator_service.list_search_attributes(request)
-    return [name for name in names.SEARCH_ATTRIBUTES if name not in listed.custom_attributes]
+    try:
+        return set((await temporal.operator_service.list_search_attributes(request)).custom_attributes)
+    except RPCError as error:
+        # Some servers keep that question to operators, and tell the namespace's users by its description.
+        if temporal_errors.passes(error) or not (aliases := (await _config(temporal)).custom_search_attribute_aliases):
+            raise
+        return set(aliases.values())
+
+
+async def _config(temporal: Client) -> NamespaceConfig:
+    request = DescribeNamespaceRequest(namespace=temporal.namespace)
+    return (await temporal.workflow_service.describe_namespace(request)).config
 
 
 async def register_search_attributes(temporal: Client, lacking: Iterable[str]) -> None:

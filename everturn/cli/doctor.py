@@ -166,7 +166,7 @@ async def _search_attributes(client: Client, *, fix: bool) -> Finding:
             "search attributes",
             "wrong",
             f"the namespace lacks {', '.join(lacking)}: conversations run, but can't be listed by status",
-            "Register them: everturn doctor --fix.",
+            "Register them: everturn doctor --fix; on Temporal Cloud, see docs/howto/use-temporal-cloud.md.",
         )
     return Finding("search attributes", "ok", f"all {len(names.SEARCH_ATTRIBUTES)} are there")
 

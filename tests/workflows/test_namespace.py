@@ -61,6 +61,15 @@ async def test_one_question_that_fails_is_asked_again(client: Client, failing: F
     assert asked.known
 
 
+async def test_a_server_that_keeps_search_attributes_to_operators_tells_them_by_the_namespace(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = client.temporal.operator_service
+    denied = _failing_first(service.list_search_attributes, 1, RPCStatusCode.PERMISSION_DENIED)
+    monkeypatch.setattr(service, "list_search_attributes", denied)
+    assert await Namespace(client.temporal).indexed()
+
+
 async def test_a_conversation_that_met_a_worker_without_an_answer_is_told_later(
     client: Client,
     scripted: Callable[..., ScriptedModel],
