@@ -4,7 +4,7 @@
 
 Starts a Temporal dev server, runs `everturn demo` on it (which kills a worker), lets a second conversation wait for
 its approval, and photographs both with Debian's chromium. Then come the inbox's and the chat's pictures, which have
-scripts of their own. Look at the pictures afterwards.
+scripts of their own, as the picture of a trace has (picture_of_trace.py). Look at the pictures afterwards.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from everturn.tools.options import ToolOptions
     from everturn.tools.tool import Tool, tool
     from everturn.worker.deployment import Deployment
+    from everturn.worker.traces import Traces
     from everturn.worker.worker import Worker
 
 _HOMES = {
@@ -54,6 +55,7 @@ _HOMES = {
     "ToolFailed": "errors",
     "ToolOptions": "tools.options",
     "ToolResult": "records",
+    "Traces": "worker.traces",
     "UnsupportedParameter": "tools.builtin",
     "Usage": "records",
     "WebSearch": "tools.builtin",
@@ -92,6 +94,7 @@ __all__ = [
     "ToolFailed",
     "ToolOptions",
     "ToolResult",
+    "Traces",
     "UnsupportedParameter",
     "Usage",
     "WebSearch",

@@ -11,6 +11,7 @@ from everturn.errors import InvalidSetting
 from everturn.models import Limits
 from everturn.plans import PlannedCall, WaitReason
 from everturn.records import Decision, Message, Record, ToolCall, ToolResult, Usage
+from everturn.tracing import CarriedTrace
 
 REMEMBERED_IDS = 1000
 """Message ids that are handed on, so that a repeated message is taken once."""
@@ -169,3 +170,4 @@ class CarryOver(Record):
     summary_due: bool = False
     repairs: int = 0
     """Final replies in a row that did not fit the agent's output type."""
+    trace: CarriedTrace | None = None

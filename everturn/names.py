@@ -18,6 +18,9 @@ KEEP_TRANSCRIPT: Final = "keep_transcript"
 EXTEND_PREFIX: Final = "extend_prefix"
 """The activity that makes results too large to be handed to the next run a part of the prefix, without a model turn."""
 
+EXPORT_SPANS: Final = "export_spans"
+"""The local activity that says what no model turn is going to say: a conversation ends without a last reply."""
+
 CALL_MODEL: Final = "call_model"
 """The activity of a model turn. A tool's activity has the tool's own name, so no tool may be called this."""
 
@@ -139,7 +142,7 @@ SEARCH_ATTRIBUTES: Final = {
 }
 """With their types, as the Temporal CLI writes them."""
 
-RESERVED_TOOL_NAMES: Final = frozenset({CALL_MODEL, CHECK_DECISION, KEEP_TRANSCRIPT, EXTEND_PREFIX})
+RESERVED_TOOL_NAMES: Final = frozenset({CALL_MODEL, CHECK_DECISION, KEEP_TRANSCRIPT, EXTEND_PREFIX, EXPORT_SPANS})
 
 NEVER_BEGUN: Final = frozenset(
     {

@@ -16,6 +16,7 @@ from everturn.models import Limits
 from everturn.plans import PlannedCall, WaitReason
 from everturn.records import Decision, Message, Part, Record, ResultPart, Stop, Text, ToolCall, Usage
 from everturn.sizes import MAX_INPUT_PARTS, MAX_NAME_CHARS, flat
+from everturn.tracing import Trace, TraceContext, or_none
 
 # ---------------------------------------------------------------- the conversation
 
@@ -48,9 +49,12 @@ class Start(Record):
     tenant: str | None = Field(default=None, max_length=MAX_NAME_CHARS)
     caller: Caller | None = None
     """What this conversation answers, if its agent is another agent's tool."""
+    trace: TraceContext | None = None
+    """The span that it is started from. What is no such context counts as none."""
     carry: CarryOver | None = None
 
     _flat = field_validator("message", mode="before")(flat)
+    _or_none = field_validator("trace", mode="before")(or_none)
 
     @field_validator("limits", mode="before")
     @classmethod
@@ -148,8 +152,11 @@ class MessageIn(Record):
     """Who reads what the parts hold in `extra`, such as 'anthropic'."""
     stream: bool | None = None
     """From now on, as in Start; None leaves it as it is."""
+    trace: TraceContext | None = None
+    """The span that it is sent from, as in Start."""
 
     _flat = field_validator("parts", mode="before")(flat)
+    _or_none = field_validator("trace", mode="before")(or_none)
 
     def as_message(self) -> Message:
         said = Message.user(self.text if self.text is not None else self.parts)
@@ -239,6 +246,8 @@ class ModelRequest(Record):
     hand_back_for: float | None = None
     """Seconds for which workers that do not host the agent hand it back, for another one to take. None: for a few, and
     then the conversation is told, which asks again with all its patience."""
+    trace: Trace | None = None
+    """Where its spans belong, and what else it is to say; None if the worker of the last turn does not trace."""
 
 
 class Streamed(Record):
@@ -288,6 +297,8 @@ class ModelReply(Record):
     """It nears the model's window, and trimming no longer helps."""
     facts: WorkerFacts | None = None
     """Sent when a worker meets the conversation; None if what it said before still holds."""
+    traced: Literal["sampled", "dropped"] | None = None
+    """Its worker traces: and has said what it was handed, or drops this trace."""
 
     @property
     def stopped(self) -> Stop:
@@ -298,6 +309,11 @@ class ModelReply(Record):
     def final(self) -> bool:
         """Nothing is left to be done for it: it has no calls, and its model did not just pause."""
         return not self.plan and self.stop != "paused"
+
+    @property
+    def ends_answer(self) -> bool:
+        """Nothing is asked of the model after it, unless somebody says something."""
+        return self.final and self.output_problem is None
 
 
 # ---------------------------------------------------------------- a tool call
@@ -335,6 +351,8 @@ class ToolRequest(Record):
     """A person said to run it, though it may have run before."""
     answer: PersonsAnswer | None = None
     """To what its tool asked the last time."""
+    trace: TraceContext | None = None
+    """The parent of its span; None if there is to be none."""
 
 
 class DecisionCheck(Record):

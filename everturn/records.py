@@ -281,6 +281,10 @@ class Usage(Record):
     def __add__(self, other: Usage) -> Usage:
         return Usage(**{name: getattr(self, name) + getattr(other, name) for name in Usage.model_fields})
 
+    def since(self, before: Usage) -> Usage:
+        """What was used since the count stood there."""
+        return Usage(**{name: getattr(self, name) - getattr(before, name) for name in Usage.model_fields})
+
 
 def cost_with(spent: float | None, more: float | None) -> float | None:
     """The sum in US dollars; None as soon as one of the prices is not known."""

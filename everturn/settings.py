@@ -44,6 +44,9 @@ class Settings(BaseSettings):
     """How often a model turn says more to those who follow its text as it is written."""
     metrics: Annotated[str | None, Field(pattern=r"^[^\s/]+:\d{1,5}$")] = None
     """host:port of a worker's Prometheus endpoint."""
+    traces: Literal["on", "content"] | None = None
+    """Whether a worker exports traces by OpenTelemetry, whose own variables (OTEL_EXPORTER_OTLP_ENDPOINT ...) say where
+    to; `content`: with what is said."""
     web_token: SecretStr | None = None
     """What `everturn web` knows its visitors by."""
     mcp_token: SecretStr | None = None
@@ -74,7 +77,7 @@ class Settings(BaseSettings):
             return tuple(item.strip() for item in value.split(",") if item.strip())
         return value
 
-    @field_validator("log", "log_level", "versioning", mode="before")
+    @field_validator("log", "log_level", "traces", "versioning", mode="before")
     @classmethod
     def _in_any_case(cls, value: object) -> object:
         return value.lower() if isinstance(value, str) else value

@@ -17,6 +17,7 @@ from temporalio.service import RPCError
 
 from everturn import names, temporal_errors
 from everturn.agent import Agent
+from everturn.client.caller import current_context
 from everturn.errors import AlreadyStarted, Refused, Unreachable
 from everturn.markdown import code, first_line, inline
 from everturn.namespace import Namespace
@@ -57,6 +58,7 @@ class ClientConnection:
         message = start.as_message().text
         reuse = WorkflowIDReusePolicy.REJECT_DUPLICATE if new else WorkflowIDReusePolicy.ALLOW_DUPLICATE
         check_utf8("id", conversation_id)
+        start = start.model_copy(update={"trace": current_context()})
         try:
             await self.temporal.start_workflow(
                 names.CONVERSATION,

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionStatus
 
 from everturn import names
+from everturn.client.caller import current_context
 from everturn.content_blocks import read_block
 from everturn.errors import Refused
 from everturn.payloads import MessageIn, Start
@@ -59,7 +60,7 @@ def message_payload(message: MessageLike, *, message_id: str, stream: bool | Non
     said = user_message(message)
     content = content_of(said)
     given: dict[str, Any] = {"text" if isinstance(content, str) else "parts": content, "provider": said.provider}
-    payload = checked(MessageIn, names.MESSAGE, **given, message_id=message_id, stream=stream)
+    payload = checked(MessageIn, names.MESSAGE, **given, message_id=message_id, stream=stream, trace=current_context())
     check_input(names.MESSAGE, payload)
     return payload
 

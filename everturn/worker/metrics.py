@@ -9,7 +9,8 @@
 | everturn_prefix_cache_hits, everturn_prefix_cache_misses | counter | |
 | everturn_prefix_cache_bytes | gauge | |
 
-How long turns and tools take is the SDK's temporal_activity_execution_latency, by activity_type.
+How long turns and tools take is gen_ai_client_operation_duration_seconds: see gen_ai_metrics.py. The SDK's own
+temporal_activity_execution_latency says it by activity_type.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from everturn.errors import InvalidSetting
 from everturn.logs import core_logs
 from everturn.payloads import ModelReply, ModelRequest, ToolRequest
 from everturn.records import ToolResult
+from everturn.worker.gen_ai_metrics import BUCKETS, PROMETHEUS
 
 
 def expose(address: str) -> None:
@@ -40,7 +42,9 @@ def expose(address: str) -> None:
     host, _, port = address.rpartition(":")
     try:
         bound = f"{socket.gethostbyname(host)}:{port}"
-        telemetry = TelemetryConfig(logging=core_logs(), metrics=PrometheusConfig(bind_address=bound))
+        buckets = {PROMETHEUS[name]: bounds for name, bounds in BUCKETS.items()}
+        prometheus = PrometheusConfig(bind_address=bound, histogram_bucket_overrides=buckets)
+        telemetry = TelemetryConfig(logging=core_logs(), metrics=prometheus)
         Runtime.set_default(Runtime(telemetry=telemetry), error_if_already_set=False)
     except (OSError, ValueError) as error:
         raise InvalidSetting(

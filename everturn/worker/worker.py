@@ -16,6 +16,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner
 from everturn import durations
 from everturn.activities.approvers import Approvers
 from everturn.activities.attempts import Attempts
+from everturn.activities.export_spans import export_spans
 from everturn.activities.heartbeat import Heartbeats
 from everturn.activities.journal import Journal, default_folder
 from everturn.activities.keep_transcript import KeepTranscript
@@ -37,9 +38,12 @@ from everturn.tools import user_code
 from everturn.tools.read_result import read_result_tool
 from everturn.tools.user_code import Threads
 from everturn.worker.deployment import Deployment, of_settings, options
+from everturn.worker.gen_ai_metrics import GenAiMetrics, TemporalMeter
 from everturn.worker.metrics import Metrics
 from everturn.worker.shutdown import drained
 from everturn.worker.temporal_worker import TemporalWorker
+from everturn.worker.trace_activities import TraceActivities
+from everturn.worker.traces import Traces, traces_of
 from everturn.workflows import ConversationWorkflow
 from everturn.workflows.eager_dispatch import EagerDispatch
 
@@ -73,6 +77,8 @@ class Worker:
       says, if it does.
     - `stream_every`: how often a turn that somebody follows as it is written says more; None: EVERTURN_STREAM_SECONDS,
       0.2 s.
+    - `traces`: True, or Traces(...): answers, model turns, tool calls and approvals are spans of OpenTelemetry. None:
+      as EVERTURN_TRACES says.
 
     Raises InvalidAgent and InvalidSetting; entering it raises Unreachable.
     """
@@ -92,6 +98,7 @@ class Worker:
         artifacts: Artifacts | Path | str | None = None,
         deployment: Deployment | None = None,
         stream_every: timedelta | None = None,
+        traces: Traces | bool | None = None,
     ) -> None:
         if not isinstance(client, Client):
             raise InvalidSetting(
@@ -111,6 +118,8 @@ class Worker:
         self._agents = {name: self._with_reader(agent) for name, agent in _hosted(agents).items()}
         self._task_queue = task_queue or client.task_queue
         cached = settings.cached_conversations if cached_conversations is None else cached_conversations
+        wanted = traces_of(traces, settings)
+        self._traces = TraceActivities(wanted, self._agents) if wanted else None
         self._options: dict[str, Any] = {
             "task_queue": self._task_queue,
             "max_cached_workflows": cached,
@@ -137,6 +146,8 @@ class Worker:
             stack.callback(watch.cancel)
             heartbeats = stack.enter_context(Heartbeats(self._client.temporal, journal))
             toolsets = await stack.enter_async_context(Toolsets(self._agents.values()))
+            if self._traces:
+                stack.push_async_callback(self._traces.close)
             turns = ModelTurns(
                 self._agents,
                 prefixes=self.prefixes,
@@ -163,6 +174,7 @@ class Worker:
                         turns.extend_prefix,
                         Approvers(self._agents, heartbeats=heartbeats).check_decision,
                         KeepTranscript(heartbeats).keep_transcript,
+                        export_spans,
                         *calls.activities(),
                     ],
                     # The sandbox guards user code from itself, and there is none in this workflow: test_determinism.py.
@@ -175,6 +187,14 @@ class Worker:
                         EagerDispatch(),
                         LostTries(),
                         Metrics(self._client.temporal, task_queue=self._task_queue, prefixes=self.prefixes),
+                        *([self._traces] if self._traces else []),
+                        GenAiMetrics(
+                            self._agents,
+                            [
+                                TemporalMeter(self._client.temporal, task_queue=self._task_queue),
+                                *([self._traces.meter] if self._traces else []),
+                            ],
+                        ),
                     ],
                     on_fatal_error=self._remember,
                     **self._options,

@@ -20,18 +20,22 @@ from everturn.workflows.approvals import MOST_REFUSED_EDITS, AppliedDecision, Pe
 from everturn.workflows.early_decisions import EarlyDecisions
 from everturn.workflows.handlers import Handlers, Later
 from everturn.workflows.history_budget import SMALL_BYTES, too_full_for
+from everturn.workflows.tracing import Tracing
 
 
 class Commands:
     """Each command: why it can't be taken as things are, and what it does to the state."""
 
-    def __init__(self, state: State, approvals: PendingApprovals, *, on_change: Callable[[], None]) -> None:
+    def __init__(
+        self, state: State, approvals: PendingApprovals, tracing: Tracing, *, on_change: Callable[[], None]
+    ) -> None:
         self.state = state
         self.approvals = approvals
         self.stream = state.start.stream
         """Somebody follows the text as it is written."""
         self._turn: asyncio.Task[str | None] | None = None
         """The answer at hand, from a message to its final reply."""
+        self._tracing = tracing
         self._on_change = on_change
         self._early = EarlyDecisions()
         self.handlers = Handlers()
@@ -110,7 +114,10 @@ class Commands:
 
     def _take_message(self, said: MessageIn) -> dict[str, Any]:
         self.stream = self.stream if said.stream is None else said.stream
-        return {"taken": self.state.receive(said.as_message(), said.message_id)}
+        taken = self.state.receive(said.as_message(), said.message_id)
+        if taken:
+            self._tracing.said(said.trace)
+        return {"taken": taken}
 
     # ------------------------------------------------------------ decisions
 

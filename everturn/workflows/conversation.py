@@ -34,6 +34,7 @@ from everturn.workflows.recent_messages import RecentMessages
 from everturn.workflows.subagents import SubAgents
 from everturn.workflows.timeouts import model_options, turn_group
 from everturn.workflows.tool_calls import OpenCalls
+from everturn.workflows.tracing import Tracing
 from everturn.workflows.visibility import Visibility
 
 OutcomeStatus = Literal["completed", "limit_reached", "cancelled", "failed"]
@@ -53,9 +54,11 @@ class ConversationWorkflow:
         self._visibility = Visibility(self._state, self._recent, status=self._status)
         open_reply = carry_over.open or OpenReply()
         self._approvals = PendingApprovals(self._state, open_reply, on_change=self._show)
-        self._commands = Commands(self._state, self._approvals, on_change=self._show)
+        chain = Chain(carry_over.chain_id, reset_run=carry_over.reset_run)
+        self._tracing = Tracing(self._state, self._start_input.start, carry_over, chain_id=chain.id)
+        self._commands = Commands(self._state, self._approvals, self._tracing, on_change=self._show)
         self._results = ActivityResults()
-        self._agents = SubAgents(self._state, self._results, on_change=self._show)
+        self._agents = SubAgents(self._state, self._results, self._tracing, on_change=self._show)
         self._awaited_worker = AwaitedWorker(on_change=self._show)
         self._calls = OpenCalls(
             self._state,
@@ -63,8 +66,9 @@ class ConversationWorkflow:
             self._agents,
             self._results,
             self._awaited_worker,
+            self._tracing,
             carried=open_reply,
-            chain=Chain(carry_over.chain_id, reset_run=carry_over.reset_run),
+            chain=chain,
             on_outcome=self._take_outcome,
             stalled=self._commands.stalled,
         )
@@ -81,6 +85,11 @@ class ConversationWorkflow:
         if self._start_input.problem:
             raise ApplicationError(self._start_input.problem, type=names.INVALID_START, non_retryable=True)
         self._keeper = asyncio.create_task(continue_as_new.keep_in_time(self._state, self._results))
+        outcome = await self._to_its_end()
+        await self._tracing.say_the_rest(outcome.status)
+        return outcome
+
+    async def _to_its_end(self) -> Outcome:
         try:
             limit = await self._converse()
             if self._state.late:
@@ -107,6 +116,7 @@ class ConversationWorkflow:
             reply, self._open_reply = self._open_reply, None
             turn = asyncio.create_task(self._answer(reply))
             self._commands.answering(turn)
+            self._tracing.begin()
             try:
                 if limit := await turn:
                     return limit
@@ -117,6 +127,7 @@ class ConversationWorkflow:
                 self._cut_short(self._state.cancelled)
                 stop_if_cancelled()  # both at once: the workflow's goes before the turn's
             self._state.end_answer()
+            self._tracing.end("cancelled" if self._state.cancelled or self._state.abandoned else "failed")
         return None
 
     async def _next_message(self) -> bool:
@@ -156,12 +167,14 @@ class ConversationWorkflow:
         reply = await self._ask_model(summarise=True)
         if reply:
             self._state.take_summary(reply)
+            self._tracing.take(reply, ends=False)
 
     async def _model_turn(self, *, conclude: str | None) -> ModelReply | None:
         """The conversation's next reply; None if a person closed the conversation instead."""
         reply = await self._ask_model(conclude=conclude)
         if reply:
             self._state.take_reply(reply)
+            self._tracing.take(reply, ends=True)
             self._calls.open(reply)
             stop_if_cancelled()
         return reply
@@ -219,6 +232,7 @@ class ConversationWorkflow:
             summarise=summarise,
             stream=self._commands.stream,
             calls_left=state.calls_left(),
+            trace=self._tracing.of_turn(),
         )
         summary = web_ui.turn_summary(state.turn, state.model or self._visibility.model, summarise=summarise)
 
@@ -283,6 +297,7 @@ class ConversationWorkflow:
     def _handed(self, *, reply: OpenReply | None = None) -> Start:
         """What the next run is started with."""
         handed = continue_as_new.carry_over(self._state, self._recent, self._calls.chain, reply=reply)
+        handed = handed.model_copy(update={"trace": self._tracing.carried()})
         again = {"message": (), "message_id": None, "provider": "", "stream": self._commands.stream, "carry": handed}
         return self._state.start.model_copy(update=again)
 

@@ -20,14 +20,18 @@ from everturn.state import State
 from everturn.workflows.activity_results import ActivityResults
 from everturn.workflows.cancellation import stop_if_cancelled
 from everturn.workflows.timeouts import sub_agent_options
+from everturn.workflows.tracing import Tracing
 
 
 class SubAgents:
-    def __init__(self, state: State, activity_results: ActivityResults, *, on_change: Callable[[], None]) -> None:
+    def __init__(
+        self, state: State, activity_results: ActivityResults, tracing: Tracing, *, on_change: Callable[[], None]
+    ) -> None:
         self.running: dict[str, AskedAgent] = {}
         """By call_id: where to look for what goes on there."""
         self._state = state
         self._activity_results = activity_results
+        self._tracing = tracing
         self._on_change = on_change
 
     async def ask(self, call: ToolCall, plan: RunAgent, *, room: int) -> Outcome:
@@ -54,6 +58,7 @@ class SubAgents:
                         turn=self._state.turn,
                         room=room if room < MAX_OUTCOME_BYTES else None,
                     ),
+                    trace=self._tracing.of_child(),
                 ),
                 id=child.conversation_id,
                 result_type=RawValue,

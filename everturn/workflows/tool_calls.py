@@ -27,13 +27,14 @@ from everturn.state import State
 from everturn.waiting import PendingCall
 from everturn.workflows import tool_results, web_ui
 from everturn.workflows.activity_results import ActivityResults, Unreadable
-from everturn.workflows.approvals import PendingApprovals
+from everturn.workflows.approvals import AppliedDecision, PendingApprovals
 from everturn.workflows.awaited_worker import AwaitedWorker, Schedule
 from everturn.workflows.cancellation import together
 from everturn.workflows.chain import Chain
 from everturn.workflows.history_budget import HistoryBudget
 from everturn.workflows.subagents import SubAgents
 from everturn.workflows.timeouts import check_options, local_options, tool_activity_options
+from everturn.workflows.tracing import Tracing
 
 R = TypeVar("R")
 
@@ -51,6 +52,7 @@ class OpenCalls:
         agents: SubAgents,
         activity_results: ActivityResults,
         awaited_worker: AwaitedWorker,
+        tracing: Tracing,
         *,
         chain: Chain,
         carried: OpenReply,
@@ -64,6 +66,7 @@ class OpenCalls:
         self._approvals = approvals
         self._agents = agents
         self._awaited_worker = awaited_worker
+        self._tracing = tracing
         self._stalled = stalled
         self._on_outcome = on_outcome
         self._open = carried.calls
@@ -152,7 +155,7 @@ class OpenCalls:
                 return tool_results.answered(call, plan.text)
             case AwaitAnswer():
                 pending = self._carried.pop(call.call_id, None) or waiting.for_answer(call, plan)
-                taken = await self._approvals.ask(pending.at(workflow.time()))
+                taken = await self._asked(pending.at(workflow.time()))
                 self._approvals.settle(call.call_id)
                 return tool_results.of(call, taken)
             case RunTool():
@@ -170,7 +173,7 @@ class OpenCalls:
         while True:
             if pending:
                 pending = pending.at(workflow.time())
-                taken = await self._approvals.ask(pending)
+                taken = await self._asked(pending)
                 if plan.policy and not taken.by_rule and (refusal := await self._refusal(call, taken.decision)):
                     self._approvals.take_back(call.call_id)
                     pending = pending.after_check(by=taken.decision.by, refusal=refusal)
@@ -201,7 +204,7 @@ class OpenCalls:
         while True:
             if pending:
                 pending = pending.at(workflow.time())
-                taken = await self._approvals.ask(pending)
+                taken = await self._asked(pending)
                 self._approvals.settle(call.call_id)
                 if taken.decision.verdict != "approve":
                     return tool_results.outcome_unknown(call, taken)
@@ -209,6 +212,16 @@ class OpenCalls:
                 return await self._agents_answer(call, plan)
             except Unreadable as error:
                 pending = waiting.after_run(call, plan, pending, kind=names.UNREADABLE_RESULT, cause=error.why)
+
+    async def _asked(self, pending: PendingCall) -> AppliedDecision:
+        """What is decided on the call, however long that takes."""
+        try:
+            taken = await self._approvals.ask(pending)
+        except asyncio.CancelledError:
+            self._tracing.waited(pending, None)
+            raise
+        self._tracing.waited(pending, taken.decision)
+        return taken
 
     def _pending(self, call: ToolCall, plan: PlannedCall) -> PendingCall | None:
         """What a person is asked about the call, as the run before left it or the plan has it; None if nobody is."""
@@ -270,6 +283,7 @@ class OpenCalls:
             reset_run=self.chain.reset_run if plan.effect == "once" else "",
             again=again,
             answer=answer,
+            trace=self._tracing.of_call(),
         )
         async with self._slots:
             if self._state.closing:

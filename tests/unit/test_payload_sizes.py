@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -65,8 +66,11 @@ from everturn.sizes import (
     size_of,
 )
 from everturn.state import State
+from everturn.tracing import MAX_LINKS, MAX_OVER, AnswerSpan, CarriedTrace, Trace, TraceContext
+from everturn.waiting import PendingCall
 from everturn.workflows import sent_messages
 from everturn.workflows.recent_messages import RecentMessages
+from everturn.workflows.tracing import Tracing
 
 ZERO = "\x00"
 NAME = ZERO * MAX_NAME_CHARS
@@ -159,6 +163,31 @@ def test_a_model_request_that_names_all_its_results_fits() -> None:
     assert delta[1].text == message(MAX_INBOX_BYTES).text
 
 
+PLACE = TraceContext.of("a" * 32, "b" * 16, sampled=True, tracestate='"' * 512)
+LINKS = (PLACE.model_copy(update={"tracestate": ""}),) * MAX_LINKS
+
+
+def traced() -> Trace:
+    """As much as a conversation notes between two turns."""
+    tracing = Tracing(
+        State(Start(agent=NAME), run_began=0.0), Start(agent=NAME, trace=PLACE), CarryOver(), chain_id=RUN_ID
+    )
+    call = ToolCall(call_id=call_id(0), name="n" * 64, arguments={})
+    asked = Asked(call_id=call_id(0), reason="outcome_unknown", since=1.23456789e9)
+    answer = AnswerSpan(turn=10**9, since=1.23456789e9, links=LINKS, usage=USAGE, cost_usd=1.2345678e300)
+    with patch("everturn.workflows.tracing.workflow.time", lambda: 1.23456789e9):
+        for _ in range(MAX_CALLS):
+            tracing.waited(PendingCall(call, RefuseCall(call_id=call_id(0), text=""), asked), DECISION)
+        for _ in range(MAX_OVER + 1):
+            tracing._answer, tracing._told = answer, "sampled"
+            tracing.end("limit_reached")
+    tracing._answer = answer
+    noted = tracing._trace()
+    assert len(noted.over) == MAX_OVER
+    assert len(noted.waits) > 30
+    return noted
+
+
 def unanswered(unseen: list[Message]) -> State:
     state = State(Start(agent=NAME, carry=CarryOver()), run_began=0.0)
     state.unseen = unseen
@@ -179,6 +208,7 @@ def request(delta: Sequence[Message], named: Sequence[str]) -> ModelRequest:
         stream=True,
         calls_left=10**18,
         hand_back_for=1e18,
+        trace=traced(),
     )
 
 
@@ -209,6 +239,7 @@ def reply(**beside: Any) -> ModelReply:
         details={"x": full(MAX_DETAILS_BYTES)},
         view=View(trim_before=10**9, summary_at=10**9, keep_from=10**9),
         facts=FACTS,
+        traced="sampled",
         **beside,
     )
 
@@ -234,6 +265,7 @@ def test_what_a_call_is_run_and_checked_with_fits(arguments: str, decision: Deci
         reset_run=RUN_ID,
         hand_back_for=1e18,
         again=True,
+        trace=PLACE,
     )
     call = ToolCall(call_id=call_id(1), name="save", arguments={"x": full(MAX_REPLY_BYTES)})
     check = DecisionCheck(agent=NAME, call=call, decision=decision, turn=10**9, hand_back_for=1e18)
@@ -245,7 +277,8 @@ def test_what_a_call_is_run_and_checked_with_fits(arguments: str, decision: Deci
 
 def test_what_another_agent_is_asked_and_answers_fits() -> None:
     caller = Caller(conversation_id=CONVERSATION_ID, call_id=call_id(1), turn=10**9, room=MAX_OUTCOME_BYTES)
-    assert size_of(Start(agent=NAME, message=full(MAX_REPLY_BYTES), tenant=NAME, caller=caller)) < MAX_PAYLOAD_BYTES
+    asked = Start(agent=NAME, message=full(MAX_REPLY_BYTES), tenant=NAME, caller=caller, trace=PLACE)
+    assert size_of(asked) < MAX_PAYLOAD_BYTES
     assert size_of(Control(reason="the conversation that asked was closed")) < MAX_PAYLOAD_BYTES
 
 
@@ -263,6 +296,7 @@ def start(carry: CarryOver, text: str = "") -> Start:
         stream=True,
         tenant=NAME,
         caller=Caller(conversation_id=CONVERSATION_ID, call_id=call_id(1), turn=10**9, room=MAX_OUTCOME_BYTES),
+        trace=PLACE,
         carry=carry,
     )
 
@@ -290,6 +324,9 @@ def handed(**more: Any) -> CarryOver:
         "view": View(trim_before=10**9, summary_at=10**9, keep_from=10**9),
         "summary_due": True,
         "repairs": 2,
+        "trace": CarriedTrace(
+            trace=traced(), told="sampled", links=LINKS, usage_before=USAGE, cost_before=1.2345678e300
+        ),
     }
     return CarryOver(**{**beside, **more})
 
@@ -329,7 +366,7 @@ def test_what_a_conversation_is_revived_with_fits() -> None:
 
 
 def said(number: int) -> MessageIn:
-    return MessageIn(text=full(MAX_INPUT_BYTES - 1_000), message_id=f"{number}")
+    return MessageIn(text=full(MAX_INPUT_BYTES - 2_000), message_id=f"{number}", trace=PLACE)
 
 
 def test_an_open_reply_is_measured_whole() -> None:

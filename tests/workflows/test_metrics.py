@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -28,6 +30,36 @@ def add(a: int, b: int) -> int:
 
 clerk = Agent("clerk", model=Model("scripted:demo", base_url={url!r}), tools=[add])
 """
+
+
+DASHBOARD = json.loads((Path(__file__).parents[2] / "deploy/grafana-dashboard.json").read_text())
+
+
+def queries_of(dashboard: dict[str, Any]) -> list[str]:
+    return [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+
+
+def names_in(dashboard: dict[str, Any]) -> set[str]:
+    asked = re.findall(r"\b(?:everturn|gen_ai_client|temporal)_\w+(?=[\[{)])", " ".join(queries_of(dashboard)))
+    agents = dashboard["templating"]["list"][1]["query"]["query"]
+    return {*asked, *re.findall(r"label_values\((\w+),", agents)}
+
+
+def labels_in(dashboard: dict[str, Any]) -> set[str]:
+    told = " ".join(queries_of(dashboard))
+    grouped = {label for found in re.findall(r"by \((.*?)\)", told) for label in found.split(", ")}
+    return grouped | set(re.findall(r"(\w+)(?:=~|!=|=)\"", told))
+
+
+def gen_ai(metrics: str, name: str) -> dict[str, float]:
+    """By operation, model, and what else tells them apart."""
+    found = {}
+    for labels, value in re.findall(rf"^{name}\{{(.*)\}} (\S+)$", metrics, re.MULTILINE):
+        told = dict(re.findall(r'(\w+)="([^"]*)"', labels))
+        wanted = ("operation_name", "request_model", "tool_name", "token_type")
+        parts = [*(told.get(f"gen_ai_{one}", "") for one in wanted), told.get("error_type", "")]
+        found[" ".join(filter(None, parts))] = float(value)
+    return found
 
 
 def free_port() -> int:
@@ -81,6 +113,18 @@ async def test_a_worker_shows_what_it_does(server: DevServer, client: Client, tm
     }
     assert f'task_queue="{client.task_queue}"' in metrics
     assert "temporal_activity_execution_latency" in metrics
+    assert gen_ai(metrics, "gen_ai_client_operation_duration_seconds_count") == {
+        "chat demo": 4,
+        "chat demo Unavailable": 1,
+        "execute_tool demo add": 2,
+    }
+    assert gen_ai(metrics, "gen_ai_client_token_usage_count") == {"chat demo input": 4, "chat demo output": 4}
+    assert "gen_ai_client_operation_duration_seconds_bucket" in metrics
+    assert ',le="81.92"}' in metrics
+    unknown = [name for name in sorted(names_in(DASHBOARD)) if not re.search(rf"^{name}\{{", metrics, re.MULTILINE)]
+    assert unknown == [], "the dashboard shows what no worker has"
+    labels = set(re.findall(r'[{,](\w+)="', metrics)) | {"instance"}  # which Prometheus itself adds
+    assert labels_in(DASHBOARD) <= labels
 
 
 @pytest.mark.parametrize("address", ["8080", "http://localhost:8080", "localhost:port"])

@@ -1,0 +1,21 @@
+"""The span that a program is in when it starts a conversation or sends to one, if it uses OpenTelemetry."""
+
+from __future__ import annotations
+
+import sys
+
+from everturn.tracing import TraceContext, or_none
+
+
+def current_context() -> TraceContext | None:
+    """None if no span is current. OpenTelemetry is not imported for it: without it, nothing can be."""
+    api = sys.modules.get("opentelemetry.trace")
+    if api is None:
+        return None
+    context = api.get_current_span().get_span_context()
+    if not context.is_valid:
+        return None
+    state = context.trace_state.to_header() if context.trace_state else ""
+    written = f"00-{context.trace_id:032x}-{context.span_id:016x}-{int(context.trace_flags) & 1:02x}"
+    found = or_none({"traceparent": written, "tracestate": state})
+    return found if isinstance(found, TraceContext) else None

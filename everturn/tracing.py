@@ -1,0 +1,169 @@
+"""Where a conversation's spans belong, and those that no activity can say of itself: they cover time in the workflow.
+
+An activity's span is made by the try that ran. A wait for a person, and an answer as a whole, pass between activities:
+the workflow notes them and hands them to the next model turn, whose try says them with its own span. Their ids follow
+from the conversation's, so that each try would say the same. See decision 0018. No OpenTelemetry in here.
+"""
+
+from __future__ import annotations
+
+import re
+from hashlib import sha256
+from typing import Any, Literal
+
+from pydantic import Field, field_validator
+
+from everturn.records import Record, Usage
+
+MAX_WAITS_BYTES = 30_000
+"""Of the waits that one model turn is told: some hundred. Of more, the latest."""
+
+MAX_OVER = 8
+"""Answers that ended with no reply to say so, since the last model turn. Of more, the latest."""
+
+MAX_LINKS = 16
+"""Messages of other traces that one answer is linked to."""
+
+MAX_NAME_CHARS = 200
+"""Of who decided, as a span says it."""
+
+_TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-|$)")
+_TRACEPARENT_CHARS = 55
+_LONGEST_TRACESTATE = 512
+
+Told = Literal["unknown", "sampled", "dropped", "off"]
+"""What the last model turn said of itself: nothing yet; it said its spans; a sampler drops this trace; it has no
+traces."""
+
+
+class TraceContext(Record):
+    """A span's place, in the words of W3C's Trace Context."""
+
+    traceparent: str
+    tracestate: str = ""
+
+    @field_validator("traceparent")
+    @classmethod
+    def _as_specified(cls, traceparent: str) -> str:
+        if not _TRACEPARENT.match(traceparent):
+            raise ValueError(f"{traceparent!r:.100} is no traceparent")
+        return traceparent[:_TRACEPARENT_CHARS]  # later versions of the standard may have more
+
+    @field_validator("tracestate")
+    @classmethod
+    def _or_none(cls, tracestate: str) -> str:
+        fits = len(tracestate) <= _LONGEST_TRACESTATE and tracestate.isascii() and tracestate.isprintable()
+        return tracestate if fits else ""
+
+    @property
+    def trace_id(self) -> str:
+        """32 hexadecimal digits."""
+        return self.traceparent[3:35]
+
+    @property
+    def span_id(self) -> str:
+        """16 hexadecimal digits."""
+        return self.traceparent[36:52]
+
+    @property
+    def sampled(self) -> bool:
+        return bool(int(self.traceparent[53:55], 16) & 1)
+
+    @classmethod
+    def of(cls, trace_id: str, span_id: str, *, sampled: bool, tracestate: str = "") -> TraceContext:
+        return cls(traceparent=f"00-{trace_id}-{span_id}-0{int(sampled)}", tracestate=tracestate)
+
+
+def or_none(context: Any) -> Any:
+    """A trace's context as a caller sends it; None for what is none. The standard says to go on without, then: nothing
+    is refused for it."""
+    try:
+        return TraceContext.model_validate(context)
+    except ValueError:
+        return None
+
+
+class WaitSpan(Record):
+    """A call waited for a person."""
+
+    call_id: str
+    tool: str
+    needs: Literal["approval", "answer"] = "approval"
+    reason: str = ""
+    """A WaitReason."""
+    answer: int = 0
+    """The first turn of the answer that it was in."""
+    since: float
+    """Seconds since 1970, by the server's clock; as all times here."""
+    until: float
+    verdict: str = ""
+    """Empty if nobody decided: the turn was cancelled."""
+    by: str = ""
+
+
+class AnswerSpan(Record):
+    """What happens from a message to the final reply: one invocation of the agent."""
+
+    turn: int
+    """Its first."""
+    since: float
+    links: tuple[TraceContext, ...] = Field(default=(), max_length=MAX_LINKS)
+    """Whose messages it answers, beside the caller's."""
+    usage: Usage = Usage()
+    """Spent so far, without the turn at hand."""
+    cost_usd: float | None = None
+    """The same in US dollars; None if a price is not known."""
+    until: float | None = None
+    """When it ended, if no reply ended it."""
+    status: str = ""
+    """How it ended then: 'cancelled', 'limit_reached' ..."""
+
+
+class Trace(Record):
+    """What a model turn is to know and to say. `over` and `waits` come again until a reply of a worker that traces is
+    recorded."""
+
+    chain_id: str
+    caller: TraceContext | None = None
+    """Who started the conversation; None if nobody is known. It is then a trace of its own."""
+    answer: AnswerSpan | None = None
+    """The one at hand; None if a sampler drops the trace, so that nothing is to be said."""
+    over: tuple[AnswerSpan, ...] = ()
+    waits: tuple[WaitSpan, ...] = ()
+
+    @property
+    def trace_id(self) -> str:
+        return self.caller.trace_id if self.caller else _digits("trace", self.chain_id)[:32]
+
+    def answer_context(self, turn: int, *, sampled: bool) -> TraceContext:
+        """The span of the answer that began with this turn."""
+        state = self.caller.tracestate if self.caller else ""
+        span_id = _digits("answer", self.chain_id, turn)[:16]
+        return TraceContext.of(self.trace_id, span_id, sampled=sampled, tracestate=state)
+
+    def wait_span_id(self, wait: WaitSpan) -> str:
+        return _digits("wait", self.chain_id, wait.call_id, wait.since, wait.until)[:16]
+
+
+class CarriedTrace(Record):
+    """What one run hands to the next of it."""
+
+    trace: Trace
+    told: Told = "unknown"
+    links: tuple[TraceContext, ...] = Field(default=(), max_length=MAX_LINKS)
+    """Of messages that no answer has taken yet."""
+    usage_before: Usage = Usage()
+    """What the conversation had spent when the answer at hand began."""
+    cost_before: float | None = 0.0
+
+
+class ExportSpans(Record):
+    """The input of `export_spans`: what is left to be said when a conversation ends without a last reply."""
+
+    agent: str
+    model: str = ""
+    trace: Trace
+
+
+def _digits(*what: object) -> str:
+    return sha256("\n".join(map(str, ("everturn", *what))).encode("utf-8", "surrogatepass")).hexdigest()

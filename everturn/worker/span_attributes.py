@@ -1,0 +1,221 @@
+"""What spans say: in the words of OpenTelemetry's semantic conventions for generative AI (1.41), and in ours for what
+they have no word for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from temporalio import activity
+
+from everturn.agent import Agent
+from everturn.cutting import shortened
+from everturn.payloads import ModelReply, ModelRequest, ToolRequest
+from everturn.records import Message, Part, Text, Thinking, ToolCall, ToolResult, Usage
+from everturn.tracing import AnswerSpan, WaitSpan
+
+Value = str | bool | int | float | Sequence[str]
+Attributes = dict[str, Value]
+
+MAX_CONTENT_BYTES = 32_000
+"""Of one attribute. What is longer is cut, and so is no JSON then."""
+
+PROVIDERS = {
+    "openai-chat": "openai",
+    "google": "gcp.gemini",
+    "xai": "x_ai",
+    "mistral": "mistral_ai",
+    "moonshot": "moonshot_ai",
+    "azure": "azure.ai.openai",
+}
+"""By the names of ours; the others are called alike."""
+
+FINISH_REASONS = {"end": "stop", "tool_calls": "tool_call", "filtered": "content_filter", "refused": "refusal"}
+"""By our words for why a model stopped; the others are called alike."""
+
+
+def provider_of(model: str) -> str:
+    """`gen_ai.provider.name`, from `provider:name`."""
+    provider = model.partition(":")[0]
+    return PROVIDERS.get(provider, provider)
+
+
+def finish_reason(reply: ModelReply) -> str:
+    return FINISH_REASONS.get(reply.stopped, reply.stopped)
+
+
+# ---------------------------------------------------------------- names
+
+
+def answer_name(agent: str) -> str:
+    return f"invoke_agent {agent}"
+
+
+def turn_name(model: str) -> str:
+    return f"chat {model.partition(':')[2] or model}"
+
+
+def call_name(tool: str) -> str:
+    return f"execute_tool {tool}"
+
+
+def wait_name(wait: WaitSpan) -> str:
+    """The conventions have no name for a wait for a person."""
+    return f"await_{wait.needs} {wait.tool}"
+
+
+# ---------------------------------------------------------------- what they have
+
+
+def of_activity() -> Attributes:
+    """As temporalio.contrib.opentelemetry calls them; and which try this is."""
+    info = activity.info()
+    return {
+        "temporalWorkflowID": info.workflow_id or "",
+        "temporalRunID": info.workflow_run_id or "",
+        "temporalActivityID": info.activity_id,
+        "everturn.attempt": info.attempt,
+    }
+
+
+def of_agent(agent: str, model: str, conversation_id: str) -> Attributes:
+    return {
+        "gen_ai.operation.name": "invoke_agent",
+        "gen_ai.agent.name": agent,
+        "gen_ai.conversation.id": conversation_id,
+        **of_model(model),
+    }
+
+
+def of_turn(request: ModelRequest, agent: Agent | None, model: str) -> Attributes:
+    said: Attributes = {
+        **of_agent(request.agent, model, activity.info().workflow_id or ""),
+        "gen_ai.operation.name": "chat",
+        "everturn.turn": request.turn,
+    }
+    if request.summarise:
+        said["everturn.summarise"] = True
+    if agent is not None:
+        if agent.output_schema is not None and not request.summarise:
+            said["gen_ai.output.type"] = "json"
+        settings = agent.settings
+        wanted = {"max_tokens": settings.max_output_tokens, "temperature": settings.temperature}
+        said |= {f"gen_ai.request.{name}": value for name, value in wanted.items() if value is not None}
+    return said
+
+
+def of_reply(reply: ModelReply) -> Attributes:
+    said: Attributes = {"gen_ai.response.finish_reasons": (finish_reason(reply),), **of_usage(reply.usage)}
+    if isinstance(answered := reply.details.get("model"), str):
+        said["gen_ai.response.model"] = answered
+    if reply.cost_usd is not None:
+        said["everturn.cost_usd"] = reply.cost_usd
+    return said
+
+
+def of_usage(usage: Usage) -> Attributes:
+    counts = {
+        "gen_ai.usage.cache_read.input_tokens": usage.cached_tokens,
+        "gen_ai.usage.cache_creation.input_tokens": usage.cache_write_tokens,
+        "gen_ai.usage.reasoning.output_tokens": usage.reasoning_tokens,
+    }
+    return {
+        "gen_ai.usage.input_tokens": usage.input_tokens,
+        "gen_ai.usage.output_tokens": usage.output_tokens,
+        **{name: count for name, count in counts.items() if count},
+    }
+
+
+def of_call(request: ToolRequest, tool: str) -> Attributes:
+    return {
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": tool,
+        "gen_ai.tool.call.id": request.call_id,
+        "gen_ai.tool.type": "function",
+        "gen_ai.agent.name": request.agent,
+        "gen_ai.conversation.id": activity.info().workflow_id or "",
+        "everturn.turn": request.turn,
+    }
+
+
+def of_answer(answer: AnswerSpan, stop: str) -> Attributes:
+    said: Attributes = {**of_usage(answer.usage), "temporalWorkflowID": activity.info().workflow_id or ""}
+    if answer.cost_usd is not None:
+        said["everturn.cost_usd"] = answer.cost_usd
+    if stop:
+        said["gen_ai.response.finish_reasons"] = (stop,)
+    if answer.status:
+        said["error.type"] = answer.status
+    return said
+
+
+def of_wait(wait: WaitSpan, agent: str) -> Attributes:
+    said: Attributes = {
+        "gen_ai.tool.name": wait.tool,
+        "gen_ai.tool.call.id": wait.call_id,
+        "gen_ai.agent.name": agent,
+        "gen_ai.conversation.id": activity.info().workflow_id or "",
+        "everturn.wait.reason": wait.reason,
+        "everturn.decision.verdict": wait.verdict or "none",
+    }
+    if wait.by:
+        said["everturn.decision.by"] = wait.by
+    return said
+
+
+def of_model(model: str) -> dict[str, str]:
+    """Of `provider:name`; nothing if that is not known."""
+    if not model:
+        return {}
+    return {"gen_ai.provider.name": provider_of(model), "gen_ai.request.model": model.partition(":")[2] or model}
+
+
+# ---------------------------------------------------------------- content, if it was asked for
+
+
+def input_content(request: ModelRequest, agent: Agent | None) -> Attributes:
+    """What is new in this turn: the whole transcript in each span would grow with the square of the turns."""
+    said: Attributes = {"gen_ai.input.messages": _json([_message(message) for message in request.delta])}
+    if agent is not None and agent.instructions:
+        said["gen_ai.system_instructions"] = _json([{"type": "text", "content": agent.instructions}])
+    return said
+
+
+def output_content(reply: ModelReply) -> Attributes:
+    said = _message(reply.message) | {"finish_reason": finish_reason(reply)}
+    return {"gen_ai.output.messages": _json([said])}
+
+
+def arguments_content(request: ToolRequest) -> Attributes:
+    return {"gen_ai.tool.call.arguments": _json(request.arguments)}
+
+
+def result_content(result: ToolResult) -> Attributes:
+    return {"gen_ai.tool.call.result": _json(_result(result))}
+
+
+def _message(message: Message) -> dict[str, Any]:
+    return {"role": message.role, "parts": [_part(part) for part in message.parts]}
+
+
+def _part(part: Part) -> dict[str, Any]:
+    match part:
+        case Text(text=text):
+            return {"type": "text", "content": text}
+        case Thinking(text=text):
+            return {"type": "reasoning", "content": text}
+        case ToolCall(call_id=call_id, name=name, arguments=arguments):
+            return {"type": "tool_call", "id": call_id, "name": name, "arguments": arguments}
+        case ToolResult(call_id=call_id):
+            return {"type": "tool_call_response", "id": call_id, "response": _result(part)}
+        case _:
+            return {"type": part.kind}  # pictures and their like stay where they are
+
+
+def _result(result: ToolResult) -> Any:
+    return "".join(part.text if isinstance(part, Text) else f"[{part.kind}]" for part in result.content)
+
+
+def _json(value: Any) -> str:
+    return shortened(json.dumps(value, ensure_ascii=False), max_bytes=MAX_CONTENT_BYTES)

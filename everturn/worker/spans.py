@@ -1,0 +1,334 @@
+"""Spans, made and exported. Imported only by a worker that traces: this needs OpenTelemetry's SDK."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from importlib.metadata import version
+from typing import Any
+
+from opentelemetry import trace as api
+from opentelemetry.context import Context
+from opentelemetry.sdk.resources import SERVICE_NAME, Resource
+from opentelemetry.sdk.trace import Tracer, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.trace.id_generator import IdGenerator
+from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags, TraceState
+from temporalio import activity
+
+from everturn.agent import Agent
+from everturn.errors import InvalidSetting
+from everturn.logs import get_logger
+from everturn.payloads import ModelReply, ModelRequest, ToolRequest
+from everturn.records import ToolResult
+from everturn.tracing import AnswerSpan, ExportSpans, Trace, TraceContext, WaitSpan
+from everturn.worker import span_attributes as attributes
+from everturn.worker.gen_ai_metrics import error_type
+from everturn.worker.otel_metrics import OtelMeter, meter_provider
+from everturn.worker.traces import Traces
+
+BACK_OFF_SECONDS = 30.0
+"""After an export that took too long, nobody waits for one for so long."""
+
+LAST_EXPORT_SECONDS = 5.0
+"""How long a worker that stops waits for its last spans."""
+
+SCHEMA_URL = "https://opentelemetry.io/schemas/1.41.0"
+
+_log = get_logger("everturn.traces")
+
+
+class Spans:
+    """What one worker says. Raises InvalidSetting for a provider that can't be used."""
+
+    def __init__(self, traces: Traces, agents: Mapping[str, Agent]) -> None:
+        self._agents = agents
+        self._content = traces.content
+        self._provider, made = _provider(traces)
+        self._tracer = _sdk_tracer(self._provider)
+        self._exports = Exports(self._provider, within=traces.export_within.total_seconds())
+        self._meters = traces.meter_provider or meter_provider(resource=made.resource if made else None)
+        self.meter = OtelMeter(self._meters)
+
+    # ------------------------------------------------------------ activities
+
+    def sampled(self, request: ModelRequest) -> bool:
+        """Whether the sampler keeps the trace. The answer at hand has no span yet: it is decided as if it began now."""
+        trace = request.trace
+        if trace is None or trace.answer is None:
+            return False
+        sampled: bool = self._tracer.sampler.should_sample(
+            _within(trace.caller) if trace.caller else Context(),
+            int(trace.trace_id, 16),
+            attributes.answer_name(request.agent),
+            SpanKind.INTERNAL,
+            self._of_agent(request.agent, request.model),
+        ).decision.is_sampled()  # type: ignore[no-untyped-call]
+        return sampled
+
+    @contextmanager
+    def unsampled(self, trace: Trace) -> Iterator[None]:
+        """What runs here is in the trace that the sampler drops, so that its own spans are dropped too."""
+        context = trace.answer_context(0, sampled=False)
+        with api.use_span(_elsewhere(context)):
+            yield
+
+    @contextmanager
+    def turn(self, request: ModelRequest) -> Iterator[ActivitySpan]:
+        assert request.trace is not None
+        assert request.trace.answer is not None
+        parent = request.trace.answer_context(request.trace.answer.turn, sampled=True)
+        agent, model = self._agents.get(request.agent), self._model(request.agent, request.model)
+        said = attributes.of_turn(request, agent, model)
+        if self._content:
+            said |= attributes.input_content(request, agent)
+        with self._current(attributes.turn_name(model), SpanKind.CLIENT, parent, said) as span:
+            yield span
+
+    @contextmanager
+    def call(self, request: ToolRequest) -> Iterator[ActivitySpan]:
+        assert request.trace is not None
+        tool = activity.info().activity_type
+        said = attributes.of_call(request, tool)
+        if self._content:
+            said |= attributes.arguments_content(request)
+        with self._current(attributes.call_name(tool), SpanKind.INTERNAL, request.trace, said) as span:
+            yield span
+
+    @contextmanager
+    def _current(
+        self, name: str, kind: SpanKind, parent: TraceContext, said: attributes.Attributes
+    ) -> Iterator[ActivitySpan]:
+        """A span that what runs here is a part of. It ends when it is told how; if never, it is not exported."""
+        said |= attributes.of_activity()
+        span = self._tracer.start_span(name, _within(parent), kind, said)
+        with api.use_span(span, record_exception=False, set_status_on_exception=False):
+            yield ActivitySpan(span, content=self._content)
+
+    # ------------------------------------------------------------ what conversations hand over
+
+    def say_handed(self, request: ModelRequest, reply: ModelReply) -> None:
+        """What the conversation handed to this turn, and the answer, if the turn ends it."""
+        assert request.trace is not None
+        trace, answer = request.trace, request.trace.answer
+        self._say_past(trace, request.agent, request.model)
+        if answer and reply.ends_answer and not request.summarise:
+            cost = None if answer.cost_usd is None or reply.cost_usd is None else answer.cost_usd + reply.cost_usd
+            whole = answer.model_copy(
+                update={"until": time.time(), "usage": answer.usage + reply.usage, "cost_usd": cost}
+            )
+            self._say_answer(trace, whole, request.agent, request.model, stop=attributes.finish_reason(reply))
+
+    def say_the_rest(self, rest: ExportSpans) -> None:
+        self._say_past(rest.trace, rest.agent, rest.model)
+
+    def _say_past(self, trace: Trace, agent: str, model: str | None) -> None:
+        for wait in trace.waits:
+            self._say_wait(trace, wait, agent)
+        for answer in trace.over:
+            self._say_answer(trace, answer, agent, model)
+
+    def _say_wait(self, trace: Trace, wait: WaitSpan, agent: str) -> None:
+        span = self._with_id(trace, trace.wait_span_id(wait)).start_span(
+            attributes.wait_name(wait),
+            _within(trace.answer_context(wait.answer, sampled=True)),
+            attributes=attributes.of_wait(wait, agent),
+            start_time=_nanoseconds(wait.since),
+        )
+        span.end(_nanoseconds(max(wait.since, wait.until)))
+
+    def _say_answer(self, trace: Trace, answer: AnswerSpan, agent: str, model: str | None, *, stop: str = "") -> None:
+        place = trace.answer_context(answer.turn, sampled=True)
+        span = self._with_id(trace, place.span_id).start_span(
+            attributes.answer_name(agent),
+            _within(trace.caller) if trace.caller else Context(),
+            attributes=self._of_agent(agent, model) | attributes.of_answer(answer, stop),
+            links=[Link(_span_context(link)) for link in answer.links],
+            start_time=_nanoseconds(answer.since),
+        )
+        if answer.status:
+            span.set_status(Status(StatusCode.ERROR, answer.status))
+        span.end(_nanoseconds(max(answer.since, answer.until or answer.since)))
+
+    def _with_id(self, trace: Trace, span_id: str) -> Tracer:
+        """The tracer, but that the span that it starts next has this id."""
+        tracer = copy.copy(self._tracer)
+        tracer.id_generator = _Given(int(trace.trace_id, 16), int(span_id, 16))
+        return tracer
+
+    def _of_agent(self, agent: str, model: str | None) -> attributes.Attributes:
+        return attributes.of_agent(agent, self._model(agent, model), activity.info().workflow_id or "")
+
+    def _model(self, agent: str, model: str | None) -> str:
+        hosted = self._agents.get(agent)
+        return model or (hosted.model.name if hosted else "")
+
+    # ------------------------------------------------------------ export
+
+    async def exported(self) -> None:
+        """Waits until what was said so far is exported; not for long."""
+        await self._exports.wait()
+
+    async def close(self) -> None:
+        """Exports what is left. Nothing is shut down: the program, or its next worker, may go on with it."""
+        await self._exports.close(getattr(self._meters, "force_flush", None))
+
+
+class ActivitySpan:
+    """The span of one try of an activity."""
+
+    def __init__(self, span: api.Span, *, content: bool) -> None:
+        self._span = span
+        self._content = content
+
+    def replied(self, reply: ModelReply) -> None:
+        self._span.set_attributes(attributes.of_reply(reply))
+        if self._content:
+            self._span.set_attributes(attributes.output_content(reply))
+        self._span.end()
+
+    def returned(self, result: Any) -> None:
+        if isinstance(result, ToolResult):
+            if kind := error_type(result):
+                self._error(kind)
+            if self._content:
+                self._span.set_attributes(attributes.result_content(result))
+        self._span.end()
+
+    def failed(self, error: BaseException) -> None:
+        """Its type and not its words, which may quote anything."""
+        self._error(error_type(error))
+        self._span.end()
+
+    def _error(self, kind: str) -> None:
+        self._span.set_attribute("error.type", kind)
+        self._span.set_status(Status(StatusCode.ERROR, kind))
+
+
+class Exports:
+    """Exports by the provider, in a thread. Those who wait at the same time share one export: while one runs, the next
+    one takes along all that ends meanwhile."""
+
+    def __init__(self, provider: Any, *, within: float) -> None:
+        self._flush = getattr(provider, "force_flush", None)
+        self._within = within
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="everturn-traces")
+        self._latest: asyncio.Task[None] | None = None
+        self._next: asyncio.Task[None] | None = None
+        """An export that has not begun, and so takes along what is said now."""
+        self._impatient_until = 0.0
+
+    async def wait(self) -> None:
+        if not self._within or self._flush is None or time.monotonic() < self._impatient_until:
+            return
+        if self._next is None:
+            self._next = self._latest = asyncio.create_task(self._export(after=self._latest))
+        try:
+            done, _ = await asyncio.wait([self._next], timeout=self._within)
+        except asyncio.CancelledError:
+            return  # the activity has ended, and its result counts
+        if not done:
+            self._impatient_until = time.monotonic() + BACK_OFF_SECONDS
+            cure = "Does OTEL_EXPORTER_OTLP_ENDPOINT answer? After OTEL_EXPORTER_OTLP_TIMEOUT, spans are lost."
+            _log.warning("traces.late", seconds=self._within, cure=cure)
+
+    async def _export(self, *, after: asyncio.Task[None] | None) -> None:
+        if after is not None:
+            await asyncio.wait([after])
+        self._next = None
+        assert self._flush is not None
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._flush)
+        except Exception as error:  # noqa: BLE001 - exporters raise all kinds, and no conversation is to suffer for it
+            _log.warning("traces.not_exported", error=f"{type(error).__name__}: {error}")
+
+    async def close(self, beside: Callable[[], object] | None) -> None:
+        """After a last export, and one of something else."""
+        loop, last = asyncio.get_running_loop(), filter(None, (self._flush, beside))
+        if exports := [loop.run_in_executor(self._thread, one) for one in last]:
+            await asyncio.wait(exports, timeout=LAST_EXPORT_SECONDS)
+        self._thread.shutdown(wait=False)
+
+
+class _Given(IdGenerator):
+    def __init__(self, trace_id: int, span_id: int) -> None:
+        self._trace_id, self._span_id = trace_id, span_id
+
+    def generate_trace_id(self) -> int:
+        return self._trace_id
+
+    def generate_span_id(self) -> int:
+        return self._span_id
+
+
+def _provider(traces: Traces) -> tuple[Any, TracerProvider | None]:
+    """Whom spans go to; and the same again, if it was made here."""
+    if traces.provider is not None:
+        return traces.provider, None
+    current = api.get_tracer_provider()
+    if not isinstance(current, api.ProxyTracerProvider):
+        return current, None
+    made = TracerProvider(resource=_resource())
+    made.add_span_processor(BatchSpanProcessor(_exporter()))
+    api.set_tracer_provider(made)  # so that the spans of tools go there, too
+    return made, made
+
+
+def _exporter() -> Any:
+    protocol = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL") or os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL")
+    if protocol not in (None, "", "http/protobuf"):
+        raise InvalidSetting(
+            f"OTEL_EXPORTER_OTLP_PROTOCOL is {protocol!r}, and everturn's own exporter speaks http/protobuf.",
+            cure="Unset it, or give a provider with your own exporter: Worker(..., traces=Traces(provider=...)).",
+        )
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+
+    return OTLPSpanExporter()
+
+
+def _resource() -> Resource:
+    named = "OTEL_SERVICE_NAME" in os.environ or SERVICE_NAME in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
+    return Resource.create({} if named else {SERVICE_NAME: "everturn"})
+
+
+def _sdk_tracer(provider: Any) -> Tracer:
+    tracer = provider.get_tracer("everturn", version("everturn"), schema_url=SCHEMA_URL)
+    tracer = getattr(tracer, "_tracer", tracer)  # Temporal's own wraps it, to be still in replays of workflows
+    if not isinstance(tracer, Tracer):
+        raise InvalidSetting(
+            f"Traces can't go to a {type(provider).__name__}.",
+            cure="Give a TracerProvider of opentelemetry.sdk.trace, or temporalio.contrib.opentelemetry's.",
+        )
+    return tracer
+
+
+def _within(context: TraceContext) -> Context:
+    return api.set_span_in_context(_elsewhere(context), Context())
+
+
+def _elsewhere(context: TraceContext) -> api.Span:
+    return api.NonRecordingSpan(_span_context(context))
+
+
+def _span_context(context: TraceContext) -> SpanContext:
+    return SpanContext(
+        int(context.trace_id, 16),
+        int(context.span_id, 16),
+        is_remote=True,
+        trace_flags=TraceFlags(int(context.sampled)),
+        trace_state=_state(context.tracestate),
+    )
+
+
+def _state(written: str) -> TraceState:
+    headers: Sequence[str] = [written] if written else []
+    return TraceState.from_header(list(headers))
+
+
+def _nanoseconds(seconds: float) -> int:
+    return round(seconds * 1_000_000) * 1_000

@@ -1,0 +1,55 @@
+"""Traces: whether and how a worker says by OpenTelemetry what its conversations do (decision 0018)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from everturn import durations
+from everturn.errors import InvalidSetting
+from everturn.settings import Settings
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import TracerProvider
+
+
+@dataclass(frozen=True, kw_only=True)
+class Traces:
+    """How a worker traces its conversations: `Worker(client, agents=[...], traces=Traces(content=True))`.
+
+    - `provider`: OpenTelemetry's TracerProvider, of its SDK. None: the program's own, if it has set one; else one that
+      exports by OTLP over HTTP, and is set up by OpenTelemetry's own variables (OTEL_EXPORTER_OTLP_ENDPOINT,
+      OTEL_SERVICE_NAME, OTEL_TRACES_SAMPLER ...).
+    - `meter_provider`: where the metrics gen_ai.client.token.usage and gen_ai.client.operation.duration go. None: the
+      same as for `provider`.
+    - `content`: what is said, with which arguments tools are called and what they return are attributes, too. It leaves
+      Temporal then, past any codec.
+    - `export_within`: how long the end of a turn or call waits until its spans are exported, so that a worker that is
+      killed right after it has said them. Zero: it does not wait.
+
+    Raises InvalidSetting.
+    """
+
+    provider: TracerProvider | None = None
+    meter_provider: MeterProvider | None = None
+    content: bool = False
+    export_within: timedelta = timedelta(seconds=1)
+
+    def __post_init__(self) -> None:
+        if why := durations.problem(self.export_within, may_be_zero=True):
+            raise InvalidSetting(f"Traces was given export_within={self.export_within!r}.", cure=why)
+
+
+def traces_of(given: Traces | bool | None, settings: Settings) -> Traces | None:
+    """What was given; else what EVERTURN_TRACES says. None if there are to be no traces. Raises InvalidSetting."""
+    if given is None and settings.traces:
+        return Traces(content=settings.traces == "content")
+    if given is None or isinstance(given, bool):
+        return Traces() if given else None
+    if isinstance(given, Traces):
+        return given
+    raise InvalidSetting(
+        f"A worker was given traces={given!r}.", cure="Give True, or Traces(provider=..., content=True)."
+    )

@@ -1,0 +1,197 @@
+"""What a conversation notes for whoever traces it: its answers, and how long calls waited for people.
+
+Nothing is exported from here, so that a replay has nothing to repeat: the next model turn is told, and says it.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import timedelta
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import FailureError
+
+from everturn import names
+from everturn.carryover import CarryOver
+from everturn.cutting import shortened
+from everturn.payloads import ModelReply, Start
+from everturn.records import Decision
+from everturn.sizes import size_of
+from everturn.state import State
+from everturn.tracing import (
+    MAX_LINKS,
+    MAX_NAME_CHARS,
+    MAX_OVER,
+    MAX_WAITS_BYTES,
+    AnswerSpan,
+    CarriedTrace,
+    ExportSpans,
+    Told,
+    Trace,
+    TraceContext,
+    WaitSpan,
+    or_none,
+)
+from everturn.waiting import PendingCall
+
+HEADER = "_tracer-data"
+"""Where temporalio.contrib.opentelemetry puts the caller's context."""
+
+EXPORT_TIMEOUT = timedelta(seconds=2)
+"""Well below a workflow task's time-out: what is said for the end of a conversation may not hold it up."""
+
+
+class Tracing:
+    def __init__(self, state: State, start: Start, carry: CarryOver, *, chain_id: str) -> None:
+        self._state = state
+        self._chain_id = chain_id
+        left = carry.trace
+        caller = left.trace.caller if left else (start.trace or _by_header())
+        self._caller: TraceContext | None = caller
+        self._answer = left.trace.answer if left else None
+        self._over = list(left.trace.over) if left else []
+        self._waits = list(left.trace.waits) if left else []
+        self._links = list(left.links) if left else []
+        self._told: Told = left.told if left else "unknown"
+        self._usage_before = left.usage_before if left else state.usage
+        self._cost_before = left.cost_before if left else state.cost_usd
+        """What the conversation had spent when the answer at hand began."""
+
+    # ------------------------------------------------------------ what is noted
+
+    def begin(self) -> None:
+        """An answer begins, unless the run before began it."""
+        if self._answer:
+            return
+        self._usage_before, self._cost_before = self._state.usage, self._state.cost_usd
+        self._answer = AnswerSpan(turn=self._state.turn + 1, since=workflow.time(), links=tuple(self._links))
+        self._links.clear()
+
+    def said(self, context: TraceContext | None) -> None:
+        """A message came from this place."""
+        if context is None or (self._caller and context.trace_id == self._caller.trace_id):
+            return
+        context = context.model_copy(update={"tracestate": ""})
+        if self._answer:
+            self._answer = self._answer.model_copy(update={"links": (*self._answer.links, context)[-MAX_LINKS:]})
+        else:
+            self._links = [*self._links, context][-MAX_LINKS:]
+
+    def waited(self, pending: PendingCall, decision: Decision | None) -> None:
+        """That call's wait is over: by a decision, or cut short."""
+        if self._told in ("dropped", "off"):
+            return
+        wait = WaitSpan(
+            call_id=pending.call.call_id,
+            tool=pending.call.name,
+            needs=pending.needs,
+            reason=pending.asked.reason or "",
+            answer=self._answer.turn if self._answer else 0,
+            since=pending.asked.since,
+            until=workflow.time(),
+            verdict=decision.verdict if decision else "",
+            by=shortened(decision.by, max_bytes=MAX_NAME_CHARS) if decision else "",
+        )
+        self._waits.append(wait)
+        while len(self._waits) > 1 and size_of(self._waits) > MAX_WAITS_BYTES:
+            self._waits.pop(0)
+
+    def take(self, reply: ModelReply, *, ends: bool) -> None:
+        """A model turn is recorded, which has said what it was told. `ends`: its reply may be the answer's last."""
+        self._told = reply.traced or "off"
+        self._over, self._waits = [], []
+        if ends and reply.ends_answer:
+            self._answer = None
+
+    def end(self, status: str) -> None:
+        """The answer at hand is over, and no reply said so."""
+        if (answer := self._so_far()) and self._told == "sampled":
+            ended = answer.model_copy(update={"until": workflow.time(), "status": status})
+            self._over = [*self._over, ended][-MAX_OVER:]
+        self._answer = None
+
+    # ------------------------------------------------------------ what is handed on
+
+    def of_turn(self) -> Trace | None:
+        """For a model turn; None if the last one's worker does not trace."""
+        if self._told == "off":
+            return None
+        if self._told == "dropped":
+            return Trace(chain_id=self._chain_id, caller=self._caller)
+        return self._trace()
+
+    def of_call(self) -> TraceContext | None:
+        """The parent of a tool's span; None if nothing is to be said."""
+        return self._answer_context() if self._told == "sampled" else None
+
+    def of_child(self) -> TraceContext | None:
+        """The caller of another agent's conversation."""
+        return self._caller if self._told in ("unknown", "off") else self._answer_context()
+
+    def carried(self) -> CarriedTrace | None:
+        """None if there is nothing that the next run would not find by itself."""
+        if self._told == "off" and not self._caller:
+            return None
+        return CarriedTrace(
+            trace=self._trace(),
+            told=self._told,
+            links=tuple(self._links),
+            usage_before=self._usage_before,
+            cost_before=self._cost_before,
+        )
+
+    async def say_the_rest(self, status: str) -> None:
+        """What no model turn is going to say, since the conversation ends here. In this workflow task, so that nothing
+        can come in meanwhile."""
+        self.end(status)
+        if self._told != "sampled" or not (self._over or self._waits):
+            return
+        rest = ExportSpans(agent=self._state.start.agent, model=self._state.asked_model, trace=self._trace())
+        with suppress(FailureError):  # the worker is of another version, or its exporter hangs
+            await workflow.execute_local_activity(
+                names.EXPORT_SPANS,
+                rest,
+                schedule_to_close_timeout=EXPORT_TIMEOUT,
+                retry_policy=RetryPolicy(maximum_attempts=1),
+                summary="spans of the end",
+            )
+
+    def _trace(self) -> Trace:
+        return Trace(
+            chain_id=self._chain_id,
+            caller=self._caller,
+            answer=self._so_far(),
+            over=tuple(self._over),
+            waits=tuple(self._waits),
+        )
+
+    def _so_far(self) -> AnswerSpan | None:
+        """The answer at hand, with what it has spent."""
+        if self._answer is None:
+            return None
+        usage, cost, before = self._state.usage, self._state.cost_usd, self._cost_before
+        return self._answer.model_copy(
+            update={
+                "usage": usage.since(self._usage_before),
+                "cost_usd": None if cost is None or before is None else cost - before,
+            }
+        )
+
+    def _answer_context(self) -> TraceContext | None:
+        if self._answer is None:
+            return None
+        trace = Trace(chain_id=self._chain_id, caller=self._caller)
+        return trace.answer_context(self._answer.turn, sampled=self._told == "sampled")
+
+
+def _by_header() -> TraceContext | None:
+    """The caller's, if another client than ours started this."""
+    header = workflow.info().headers.get(HEADER)
+    if header is None:
+        return None
+    try:
+        found = or_none(workflow.payload_converter().from_payload(header))
+    except Exception:  # noqa: BLE001 - converters raise all kinds
+        return None
+    return found if isinstance(found, TraceContext) else None
