@@ -131,7 +131,7 @@ class HistoryReader:
                 admitted = event.workflow_execution_update_admitted_event_attributes.request
                 self._admitted[admitted.meta.update_id] = admitted
             case EventType.EVENT_TYPE_WORKFLOW_TASK_STARTED:
-                self._clock = at.timestamp()
+                self._clock = event.event_time.ToNanoseconds() / 1e9  # as workflow.time() has it
             case EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
                 return WorkflowTaskCompleted(event.event_id, at, self._clock)
             case EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
