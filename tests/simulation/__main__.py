@@ -30,7 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if asked.show is not None:
         return show(asked.show)
     batch = Batch(seed=asked.seed, count=asked.count, minutes=asked.minutes, jobs=asked.jobs, fail_fast=asked.fail_fast)
-    report = live_through(batch, progress=sys.stderr if sys.stderr.isatty() else None)
+    progress = sys.stderr if sys.stderr.isatty() else None
+    report = live_through(batch, progress=progress, found=lambda what: print(f"\n{what}", flush=True))
     print(report)
     return 1 if report.broken else 0
 

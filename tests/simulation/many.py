@@ -6,7 +6,7 @@ import multiprocessing
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import count, islice
 from typing import TextIO
@@ -63,7 +63,10 @@ class _Lived:
     outcomes: list[str]
 
 
-def live_through(batch: Batch, *, progress: TextIO | None = None) -> Report:
+def live_through(
+    batch: Batch, *, progress: TextIO | None = None, found: Callable[[str], None] = lambda _: None
+) -> Report:
+    """`found` is told at once of what is broken."""
     report, began = Report(), time.monotonic()
     until = began + batch.minutes * 60 if batch.minutes else None
     lived = _in_processes(batch) if (batch.jobs or 1) > 1 else map(_live, batch.seeds())
@@ -74,6 +77,7 @@ def live_through(batch: Batch, *, progress: TextIO | None = None) -> Report:
         report.outcomes.update(one.outcomes)
         if one.broken:
             report.broken[one.seed] = one.broken
+            found(f"seed {one.seed}: {one.broken[0]}")
         report.seconds = time.monotonic() - began
         if progress:
             _draw(report, batch, progress)
