@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from collections.abc import Coroutine, Iterator
 from typing import TYPE_CHECKING, Any
 
+from everturn import names
 from everturn.client.conversation import Conversation
 from everturn.events import Event
 from everturn.history import steps
@@ -14,8 +16,9 @@ from everturn.history.reader import HistoryReader
 from everturn.history.state_by_history import StateByHistory
 from everturn.records import Message
 from everturn.storage.data_converter import data_converter
+from everturn.workflows import continue_as_new
 from tests.simulation.cast import Ledger
-from tests.simulation.rules import AFTER_RESETS, RULES, Evidence
+from tests.simulation.rules import AFTER_RESETS, AFTER_TERMINATION, RULES, Evidence
 from tests.simulation.runs import Run
 from tests.simulation.sdk_core import CachedRun
 from tests.simulation.server import Server
@@ -25,6 +28,10 @@ from tests.support.agreement import facts
 if TYPE_CHECKING:
     from tests.simulation.model import SimulatedModel
     from tests.simulation.people import Person
+
+
+SLACK_EVENTS = 500
+"""What may come before the end of a turn."""
 
 
 class ReadRun:
@@ -78,10 +85,27 @@ class Checks:
         if holder is None:
             return
         self.server.count("states compared")
+        place = f"{run.workflow_id}, event {len(run.history)}"
         if found := read.differences(facts(holder.state)):
-            self.server.wrong(
-                f"{run.workflow_id}, event {len(run.history)}: the workflow's state, the history's: {found}"
-            )
+            self.server.wrong(f"{place}: the workflow's state, the history's: {found}")
+        self._shown(place, run, holder)
+        self._bounded(place, run, holder)
+
+    def _shown(self, place: str, run: Run, holder: CachedRun) -> None:
+        """What lists and queries say is what it is."""
+        status = run.attributes.indexed_fields.get(names.EVERTURN_STATUS)
+        known = holder.state.facts is not None and holder.state.facts.indexed
+        if status is not None and known and not run.next_run_id and json.loads(status.data) != holder.state.name:
+            self.server.wrong(f"{place}: it is {holder.state.name}, and lists show it as {status.data!r}")
+        page = holder.instance._object.transcript({"from": 0, "limit": 1000})
+        wanted = holder.state.position + len(holder.state.unseen)
+        if page["total"] != wanted or page["from"] + len(page["messages"]) > wanted:
+            self.server.wrong(f"{place}: the transcript query says {page['total']} messages, and there are {wanted}")
+
+    def _bounded(self, place: str, run: Run, holder: CachedRun) -> None:
+        """A run goes on as a new one in time, unless calls are at work or too much waits."""
+        if len(run.history) > continue_as_new.MAX_EVENTS + SLACK_EVENTS and holder.state.name in ("running", "idle"):
+            self.server.wrong(f"{place}: it does not go on as a new run")
 
     # ------------------------------------------------------------ those who watch
 
@@ -94,12 +118,13 @@ class Checks:
         """Reads a conversation that is over, with all that its readers have."""
         transcript = self.transcripts[conversation.id] = await conversation.transcript()
         whole = [event async for event in conversation.events(deltas=False)]
-        cursor = chance.choice(whole).cursor if whole else None
-        rest = [event async for event in conversation.events(since=cursor, deltas=False)]
-        behind = [event for event in whole if cursor is None or _after(whole, event, cursor)]
         was_reset = any(run.base for run in self.server.runs.values())  # who was there saw what was undone, too
-        if not was_reset and [event.model_dump() for event in rest] != [event.model_dump() for event in behind]:
-            self.server.wrong(f"{conversation.id}: events since {cursor} are {_kinds(rest)}, not {_kinds(behind)}")
+        for place in sorted(chance.sample(range(len(whole)), min(2, len(whole)))):
+            cursor = whole[place].cursor
+            rest = [event async for event in conversation.events(since=cursor, deltas=False)]
+            after = whole[place + 1 :]
+            if not was_reset and [event.model_dump() for event in rest] != [event.model_dump() for event in after]:
+                self.server.wrong(f"{conversation.id}: events since {cursor} are {_kinds(rest)}, not {_kinds(after)}")
         await asyncio.sleep(5.0)
         lasting = [one for one in self.watched.get(conversation.id, []) if not _is_live(one)]
         same_life = not was_reset and bool(lasting and whole) and lasting[0].cursor == whole[0].cursor
@@ -117,7 +142,8 @@ class Checks:
         found = list(self._replays())
         for conversation_id in self.transcripts:
             evidence = self._evidence(conversation_id, people, model)
-            rules = AFTER_RESETS if evidence.told.reset else RULES
+            told = evidence.told
+            rules = AFTER_TERMINATION if told.terminated else AFTER_RESETS if told.reset else RULES
             found += [f"{conversation_id}: {what}" for rule in rules for what in rule(evidence)]
             found += [f"{conversation_id}: {what}" for what in people.of(conversation_id).rough]
         return found
@@ -166,11 +192,6 @@ def _last_start(run: Run) -> int:
         if event.HasField("workflow_task_completed_event_attributes"):
             return int(event.workflow_task_completed_event_attributes.started_event_id)
     return 0
-
-
-def _after(whole: list[Event], event: Event, cursor: str) -> bool:
-    places = [one.cursor for one in whole]
-    return places.index(event.cursor) > places.index(cursor)
 
 
 def _is_live(event: Event) -> bool:

@@ -17,6 +17,7 @@ from temporalio.service import RPCError
 
 from everturn.client.conversation import Conversation
 from everturn.errors import AlreadyStarted, Ended, EverturnError, NotFound, Refused, Stalled, Unreachable
+from everturn.models import Limits
 from everturn.payloads import Status, WaitingCall
 from tests.simulation.resets import points
 
@@ -50,10 +51,13 @@ class Told:
     """Those that may have come through."""
     decided: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
     """Decisions that were acknowledged: the verdict, the call, what went with it."""
+    terminated: bool = False
     ended: bool = False
     """Somebody closed, cancelled or ended it."""
     reset: bool = False
     """An operator went back to an earlier point: what came after it is undone."""
+    replies: list[tuple[str, str]] = field(default_factory=list)
+    """What was answered, as reply() has it, to what was said."""
     rough: list[str] = field(default_factory=list)
     """Errors that nobody should see."""
 
@@ -69,6 +73,10 @@ class Character:
     """Between two looks."""
     resets: float
     """How often a disturbance is an operator's reset."""
+    waits: float
+    """How often somebody waits for the answer to what they said."""
+    limits: tuple[tuple[str, int], ...]
+    """Those that the conversation is started with."""
 
 
 class Person:
@@ -77,6 +85,8 @@ class Person:
         self.chance = chance
         self.character = character
         self.told: dict[str, Told] = {}
+        self.started: set[str] = set()
+        self.waiting: list[asyncio.Task[None]] = []
 
     def of(self, conversation_id: str) -> Told:
         return self.told.setdefault(conversation_id, Told())
@@ -89,21 +99,38 @@ class Person:
         told.maybe[message_id] = text
         for _ in range(self.chance.choice((1, 1, 1, 2))):
             try:
-                await self.client.send(
-                    agent,
-                    text,
-                    id=conversation_id,
-                    keep_open=keep_open,
-                    message_id=message_id,
-                    stream=self.chance.choice((None, True, False)),
+                conversation = await self._send(
+                    agent, text, id=conversation_id, keep_open=keep_open, message_id=message_id, first=number == 0
                 )
-            except Refused:
+            except (Refused, AlreadyStarted):
                 return True
             except (Ended, Unreachable):
                 return False
             if message_id in told.maybe:
                 told.said[message_id] = told.maybe.pop(message_id)
+                if self.chance.random() < self.character.waits:
+                    task = asyncio.get_running_loop().create_task(self._await_reply(conversation, text))
+                    self.waiting.append(task)
         return True
+
+    async def _send(self, agent: str, text: str, *, first: bool, **options: Any) -> Conversation:
+        limits = self.character.limits
+        if first and limits and options["id"] not in self.started:
+            self.started.add(options["id"])
+            return await self.client.start(agent, text, limits=Limits(**dict(limits)), **options)
+        return await self.client.send(agent, text, stream=self.chance.choice((None, True, False)), **options)
+
+    async def _await_reply(self, conversation: Conversation, text: str) -> None:
+        """What a program is told that says something and waits for the answer."""
+        while True:
+            try:
+                self.of(conversation.id).replies.append((text, await conversation.reply()))
+            except Stalled:
+                await asyncio.sleep(30.0)
+                continue
+            except (Ended, NotFound, Unreachable):
+                pass
+            return
 
     async def look_after(self, conversation: Conversation, agent: str, *, keep_open: timedelta | None) -> None:
         """Sees to it that the conversation comes to its end."""
@@ -144,7 +171,8 @@ class Person:
                 for waiting in status.waiting:
                     await self._decide(conversation, waiting)
             case "stalled" | "paused":
-                await self._try(conversation, conversation.resume)
+                model = self.chance.choice((None, None, None, "scripted:chosen"))
+                await self._try(conversation, lambda: conversation.resume(model=model))
             case "idle":
                 if len(self.of(conversation.id).said) < self.character.messages:
                     await self.say(agent, conversation.id, keep_open=keep_open)
@@ -236,6 +264,10 @@ class Person:
             case "close" if chance.random() < 0.4:
                 told.ended = True
                 await self._try(conversation, conversation.close)
+            case "cancel" if chance.random() < 0.1:
+                told.ended = told.terminated = True
+                handle = self.client.temporal.get_workflow_handle(conversation.id)
+                await self._try(conversation, lambda: handle.terminate("somebody did"))
             case "cancel" if chance.random() < 0.3:
                 told.ended = True
                 handle = self.client.temporal.get_workflow_handle(conversation.id)

@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from everturn import names
+from everturn.activities.compaction import ASK, shown
 from everturn.activities.prefixes import chained
 from everturn.history import steps
 from everturn.models import Limits
@@ -52,7 +53,10 @@ class Evidence:
 
     @property
     def limits(self) -> Limits:
-        return AGENTS_BY_NAME[self.agent].limits
+        """The agent's, and before those the ones that it was started with."""
+        start = next(step.start for step in self.steps if isinstance(step, steps.RunStarted))
+        own = start.limits.model_dump(exclude_unset=True) if start.limits else {}
+        return AGENTS_BY_NAME[self.agent].limits.model_copy(update=own)
 
     @property
     def own_calls(self) -> dict[str, ToolCall]:
@@ -142,6 +146,36 @@ def prompts_are_the_transcript(one: Evidence) -> Iterator[str]:
                 f"{shown[place][:300]} instead of {said[place][:300] if place < len(said) else 'nothing'}"
             )
             return
+
+
+def compacted_prompts_are_right(one: Evidence) -> Iterator[str]:
+    """A model is shown what the view of its turn makes of the transcript."""
+    if not AGENTS_BY_NAME[one.agent].compaction or one.told.ended:
+        return
+    possible = set[str]()
+    for step in one.steps:
+        if isinstance(step, steps.TurnScheduled) and not step.request.summarise:
+            for length in range(step.request.position, min(step.request.position + 12, len(one.transcript)) + 1):
+                possible.add(_written(shown(one.transcript[:length], step.request.view)))
+    for asked in one.asked:
+        if asked.messages and asked.messages[-1].text != ASK and _written(asked.messages) not in possible:
+            yield f"a model was shown {len(asked.messages)} messages that no view of the transcript has"
+            return
+
+
+def _written(messages: Sequence[Message]) -> str:
+    return "".join(message.model_dump_json() for message in messages)
+
+
+def replies_answer(one: Evidence) -> Iterator[str]:
+    """reply() gives the text of a reply that came after the message."""
+    for text, reply in one.told.replies:
+        place = next((n for n, message in enumerate(one.transcript) if message.text == text), None)
+        if place is None:
+            continue
+        after = [message.text for message in one.transcript[place:] if message.role == "assistant"]
+        if reply not in after:
+            yield f"{text!r} was answered with {reply[:100]!r}, and the replies after it are {after}"
 
 
 def digests_are_right(one: Evidence) -> Iterator[str]:
@@ -286,16 +320,18 @@ def _start_of(taken: Sequence[steps.Step]) -> steps.RunStarted | None:
 
 
 def limits_hold(one: Evidence) -> Iterator[str]:
-    limits = one.limits
+    limits, begun_with = one.limits, 0
     for step in one.steps:
         match step:
+            case steps.RunStarted(start=start, previous_run_id=""):
+                begun_with = start.carry.turn if start.carry else 0
             case steps.RunClosed(outcome=Outcome() as outcome):
-                most = limits.max_turns + limits.conclude
+                most = max(limits.max_turns, begun_with) + limits.conclude  # who is revived counts on
                 if outcome.turns > most:
                     yield f"it took {outcome.turns} turns, and {most} are the most"
                 if limits.max_tool_calls is not None and outcome.status == "completed":
                     ran = len({effect.call_id for effect in one.effects})
-                    if ran > limits.max_tool_calls:
+                    if ran > limits.max_tool_calls and not begun_with:
                         yield f"{ran} calls took effect, and {limits.max_tool_calls} are the most"
             case _:
                 pass
@@ -337,14 +373,13 @@ def turns_follow_on(one: Evidence) -> Iterator[str]:
         for turn, times in replies.items():
             if times > 1:
                 yield f"turn {turn} of run {run.id} has {times} replies"
-        numbers = [
-            step.request.turn for step in taken if isinstance(step, steps.TurnScheduled) and not step.request.summarise
-        ]
+        numbers = [step.request.turn for step in taken if isinstance(step, steps.TurnScheduled)]
         for one_turn, following in pairwise(numbers):
             if following not in (one_turn, one_turn + 1):
                 yield f"turn {following} follows turn {one_turn}"
 
 
+AFTER_TERMINATION = (messages_are_kept, results_follow_effects, limits_hold)
 AFTER_RESETS = (calls_are_answered, messages_are_kept, results_follow_effects, limits_hold)
 """What holds even if a part of what happened was undone."""
 
@@ -352,6 +387,8 @@ RULES = (
     calls_are_answered,
     messages_are_kept,
     prompts_are_the_transcript,
+    compacted_prompts_are_right,
+    replies_answer,
     digests_are_right,
     effects_are_allowed,
     results_follow_effects,

@@ -21,6 +21,8 @@ PLAIN: dict[str, Any] = {
     "cached": 1_000,
     "prefix_bytes": 10_000_000,
     "deploys": False,
+    "waits": 0.0,
+    "limits": (),
     "retention": 0.0,
     "bounds": (),
     "keep_open": None,

@@ -71,6 +71,10 @@ class Draw:
     forks: int
     resets: float
     """How often what people do unasked is an operator's reset."""
+    waits: float
+    """How often somebody waits for the answer to what they said."""
+    limits: tuple[tuple[str, int], ...]
+    """Those that conversations are started with."""
     deploys: bool
     """Workers that come in the place of others host another version of the agents, or none of them."""
     retention: float
@@ -102,6 +106,8 @@ class Draw:
             revivals=pick((0, 0, 0, 1)),
             forks=pick((0, 0, 0, 0, 1)),
             resets=pick((0.0, 0.0, 0.0, 0.3)),
+            waits=pick((0.0, 0.5)),
+            limits=pick(((), (), (), (("max_turns", 3),), (("max_tool_calls", 2),))),
             deploys=bool(kills) and pick((False, False, True)),
             retention=0.0 if kills else pick((0.0, 0.0, 0.0, 2_000.0)),
             bounds=tuple((name, low) for name, low in LOW_BOUNDS if chance.random() < 0.25),
@@ -189,7 +195,7 @@ class World:
             task_queue=QUEUE,
             by="me",
         )
-        character = Character(draw.messages, draw.impatience, draw.look_seconds, draw.resets)
+        character = Character(draw.messages, draw.impatience, draw.look_seconds, draw.resets, draw.waits, draw.limits)
         self.people = Person(self.client, random.Random(f"{draw.seed}/people"), character)
         self.outcomes: dict[str, str] = {}
         self._names = 0
@@ -229,6 +235,7 @@ class World:
                     with suppress(Exception):
                         await conversation.outcome()
                 await caretaker
+                await self._answers()
                 await self.checks.read(conversation, self.chance)
                 with suppress(Exception):
                     self.outcomes[conversation.id] = (await conversation.outcome()).status
@@ -236,6 +243,14 @@ class World:
             if watcher:
                 watcher.cancel()
             caretaker.cancel()
+
+    async def _answers(self) -> None:
+        """Whoever waits for an answer has it soon after the end."""
+        left = [task for task in self.people.waiting if not task.done()]
+        if left:
+            _, late = await asyncio.wait(left, timeout=120.0)
+            if late:
+                self.server.wrong("somebody waits for an answer of a conversation that is over")
 
     async def _fork(self, conversation: Conversation, keep_open: timedelta | None) -> None:
         from everturn.errors import Refused
