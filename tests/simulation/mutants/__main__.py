@@ -1,0 +1,101 @@
+"""`make mutants`: how many of the bugs that everturn once had the simulation finds, and how many that a tool draws.
+
+python -m tests.simulation.mutants                   # the bugs of before, by the simulation
+python -m tests.simulation.mutants --by tests        # the same, by the workflow test that each names
+python -m tests.simulation.mutants --drawn 60        # drawn ones, by replays, the simulation and the workflow tests
+python -m tests.simulation.mutants NAME NAME         # some of the bugs of before
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from tests.simulation.mutants import drawn
+from tests.simulation.mutants.copies import copied
+from tests.simulation.mutants.finders import REPLAYS, WORKFLOW_TESTS, Finder, NotSound, Simulation, Tests
+from tests.simulation.mutants.hunt import Hunted, Mutant, hunted, score
+from tests.simulation.mutants.patch import Patch, all_patches
+
+WANTED, WANTED_OF_DRAWN = 0.95, 0.90
+
+
+def main() -> int:
+    wish = _wish()
+    with copied() as sound:
+        try:
+            return _hunt_drawn(wish, sound) if wish.drawn else _hunt_bugs(wish, sound)
+        except NotSound as error:
+            print(error, file=sys.stderr)
+            return 2
+
+
+def _hunt_bugs(wish: argparse.Namespace, sound: Path) -> int:
+    mutants = [one for one in all_patches() if not wish.names or one.name in wish.names]
+    if unknown := set(wish.names) - {one.name for one in mutants}:
+        print(f"There is no mutant {', '.join(sorted(unknown))}: see tests/simulation/mutants/*.patch", file=sys.stderr)
+        return 2
+
+    def finders(mutant: Mutant) -> Iterable[Finder]:
+        assert isinstance(mutant, Patch)
+        if wish.by == "simulation":
+            return [Simulation(wish.count, sound)]
+        return [Tests([test])] if (test := mutant.heads["Test"]) != "none" else []
+
+    told, enough = _told(hunted(mutants, finders, at_once=wish.at_once), len(mutants), wanted=WANTED)
+    print(told)
+    return 0 if enough else 1
+
+
+def _hunt_drawn(wish: argparse.Namespace, sound: Path) -> int:
+    if importlib.util.find_spec("cosmic_ray") is None:
+        print(drawn.INSTALL, file=sys.stderr)
+        return 2
+    mutants = drawn.drawn(wish.drawn, wish.seed)
+    finders: dict[str, Finder] = {
+        "replays": Tests(REPLAYS),
+        "simulation": Simulation(wish.count, sound),
+        "tests": Tests(WORKFLOW_TESTS, seconds=2_400),
+    }
+    asked = [finders[name] for name in wish.finders.split(",")]
+    done = [*_printed(hunted(mutants, lambda _: asked, at_once=wish.at_once))]
+    for one in done:
+        if not one.found and isinstance(one.mutant, drawn.Drawn):
+            print(f"\nsurvived: {one.mutant.name}\n- {one.mutant.before}\n+ {one.mutant.after}")
+    told, enough = score(done, wanted=WANTED_OF_DRAWN)
+    print(f"\nseed {wish.seed}: {told}")
+    return 0 if enough else 1
+
+
+def _told(all_hunted: Iterable[Hunted], count: int, *, wanted: float) -> tuple[str, bool]:
+    print(f"{count} mutants", flush=True)
+    done = [*_printed(all_hunted)]
+    missed = sorted(one.mutant.name for one in done if not one.found)
+    told, enough = score(done, wanted=wanted)
+    return "\n".join(["", *(f"missed: {name}" for name in missed), told]), enough
+
+
+def _printed(all_hunted: Iterable[Hunted]) -> Iterable[Hunted]:
+    for one in all_hunted:
+        print(one, flush=True)
+        yield one
+
+
+def _wish() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation.mutants", description="Finds what is wrong.")
+    parser.add_argument("names", nargs="*", help="of the bugs of before; all if none is given")
+    parser.add_argument("--count", type=int, default=int(os.environ.get("COUNT") or 5_000), help="of conversations")
+    parser.add_argument("--by", choices=("simulation", "tests"), default="simulation")
+    parser.add_argument("--drawn", type=int, default=int(os.environ.get("DRAWN") or 0), help="so many, by a tool")
+    parser.add_argument("--seed", type=int, default=int(os.environ.get("SEED") or 0), help="of what is drawn")
+    parser.add_argument("--finders", default="replays,simulation,tests", help="of drawn ones, in this order")
+    parser.add_argument("--at-once", type=int, default=os.cpu_count() or 1)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,121 @@
+"""Mutants that a tool draws: small changes of the workflow's code and of the state, made by cosmic-ray's operators.
+
+Only its operators are used, on texts: its own runs would change the work tree, one mutant after the other.
+"""
+
+from __future__ import annotations
+
+import ast
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.simulation.mutants.copies import ROOT
+
+MUTATED = ("everturn/state.py", "everturn/workflows")
+
+INSTALL = "Drawing mutants needs cosmic-ray: `.venv/bin/pip install cosmic-ray`."
+
+
+@dataclass(frozen=True)
+class Drawn:
+    file: str
+    """From the project's root."""
+    operator: str
+    occurrence: int
+    line: int
+    code: str
+    """The whole file's."""
+    before: str
+    after: str
+    """The line that is changed."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.file.removeprefix('everturn/')}:{self.line} {self.operator.removeprefix('core/')}"
+
+    def apply(self, root: Path) -> None:
+        (root / self.file).write_text(self.code)
+
+
+def drawn(number: int, seed: int) -> list[Drawn]:
+    """So many of all that the operators can make, by chance; the same ones for the same seed and code."""
+    places = [*_places()]
+    random.Random(seed).shuffle(places)
+    made: list[Drawn] = []
+    for place in places:
+        if len(made) == number:
+            break
+        if mutant := _made(*place):
+            made.append(mutant)
+    return made
+
+
+def _files() -> Iterator[Path]:
+    for name in MUTATED:
+        path = ROOT / name
+        yield from sorted(path.rglob("*.py")) if path.is_dir() else [path]
+
+
+def _places() -> Iterator[tuple[Path, str, int]]:
+    """Every place at which an operator can change something: file, operator, and the how manieth of its places."""
+    from cosmic_ray.ast import ast_nodes, get_ast_from_path
+    from cosmic_ray.plugins import get_operator, operator_names
+
+    for file in _files():
+        nodes = [*ast_nodes(get_ast_from_path(file))]
+        for name in sorted(operator_names()):
+            kind = get_operator(name)
+            if not kind.arguments():  # the others want to be told what to change
+                count = sum(1 for node in nodes for _ in kind().mutation_positions(node))
+                yield from ((file, name, occurrence) for occurrence in range(count))
+
+
+def _made(file: Path, operator: str, occurrence: int) -> Drawn | None:
+    """None for a change that means nothing, or nothing but to a type checker."""
+    from cosmic_ray.mutating import mutate_code
+    from cosmic_ray.plugins import get_operator
+
+    before = file.read_text()
+    after = mutate_code(before, get_operator(operator)(), occurrence)
+    if after is None or _meaning(after) in (None, _meaning(before)):
+        return None
+    lines = zip(before.splitlines(), after.splitlines(), strict=False)
+    line, (old, new) = next(((n, both) for n, both in enumerate(lines, 1) if both[0] != both[1]), (0, ("", "")))
+    return Drawn(str(file.relative_to(ROOT)), operator, occurrence, line, after, old.strip(), new.strip())
+
+
+def _meaning(code: str) -> str | None:
+    """The code without its annotations, docstrings and comments; None if it is no code."""
+    try:
+        tree = ast.parse(code)
+    except SyntaxError:
+        return None
+    return ast.dump(_Bare().visit(tree))
+
+
+class _Bare(ast.NodeTransformer):
+    def visit_arg(self, node: ast.arg) -> ast.arg:
+        node.annotation = None
+        return node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        node.returns = None
+        return self.generic_visit(node)
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
+        node.returns = None
+        return self.generic_visit(node)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        node.annotation = ast.Constant(value=None)
+        return self.generic_visit(node)
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
+        return None if isinstance(node.value, ast.Constant) else self.generic_visit(node)
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST | None:
+        """Of an alias such as `Schedule = Callable[...]`, nothing is left at run time but its name."""
+        alias = isinstance(node.value, ast.Subscript) and isinstance(node.targets[0], ast.Name)
+        return None if alias and node.targets[0].id[:1].isupper() else self.generic_visit(node)  # type: ignore[attr-defined]

@@ -1,0 +1,82 @@
+"""Who may find out that a copy's everturn is wrong: the simulation, or tests."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.simulation.mutants.copies import Ran, run
+
+SIMULATION_SECONDS = 3_600.0
+TEST_SECONDS = 900.0
+
+REPLAYS = ("tests/replay/test_histories.py", "tests/unit/test_web_ui.py", "tests/unit/test_recent_messages.py")
+"""Seconds, and no server."""
+
+_WORKFLOW_TESTS = """
+    conversation approvals steering limits continue_as_new waiting_across_runs one_state odd_moments too_late
+    told_results decisions_in_time wait_reasons following sub_agents unreadable awaited_worker compaction
+    what_is_said large full_inbox history_budget worst_payloads idempotency_keys tool_retries reset revivals wire
+"""
+WORKFLOW_TESTS = tuple(f"tests/workflows/test_{name}.py" for name in _WORKFLOW_TESTS.split())
+"""Those of the loop and of what its readers make of it, with a real server."""
+
+
+class NotSound(Exception):
+    """Nothing can be said of mutants before that is mended."""
+
+
+@dataclass(frozen=True)
+class Found:
+    where: str
+    """The seed, or the test."""
+    what: str
+    """What is wrong, as the finder says it."""
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """Up to `count` conversations, until one breaks an invariant."""
+
+    count: int
+    sound: Path
+    """A copy of everturn as it is: what is wrong there, too, is none of the mutant's doing."""
+
+    def find(self, folder: Path) -> Found | None:
+        found, seed = self._broken(folder, "--count", str(self.count))
+        if found and seed and (same := self._broken(self.sound, "--seed", seed)[0]):
+            raise NotSound(f"everturn as it is breaks an invariant in the simulation: {same.where}: {same.what}")
+        return found
+
+    def _broken(self, folder: Path, *options: str) -> tuple[Found | None, str]:
+        ran = run(
+            folder, ["-m", "tests.simulation", *options, "--fail-fast", "--jobs", "1"], seconds=SIMULATION_SECONDS
+        )
+        if ran.status == 0:
+            return None, ""
+        seed = re.search(r"\bseed (\d+)", ran.output)
+        return Found(f"seed {seed[1]}" if seed else "no seed", _last_line(ran)), seed[1] if seed else ""
+
+
+@dataclass(frozen=True)
+class Tests:
+    tests: Sequence[str]
+    seconds: float = TEST_SECONDS
+
+    def find(self, folder: Path) -> Found | None:
+        options = ["-x", "-n0", "-p", "no:cacheprovider", "-p", "no:hypothesispytest", "--tb=line", "--timeout=90"]
+        ran = run(folder, ["-m", "pytest", *options, *self.tests], seconds=self.seconds)
+        if ran.status == 0:
+            return None
+        failed = re.search(r"^(?:FAILED|ERROR) (\S+)(?: - (.*))?$", ran.output, re.M)
+        return Found(failed[1], failed[2] or "") if failed else Found("its tests", _last_line(ran))
+
+
+Finder = Simulation | Tests
+
+
+def _last_line(ran: Ran) -> str:
+    lines = [line for line in ran.output.splitlines() if line.strip()]
+    return (lines[-1] if lines else "no word") if ran.status is not None else f"no end within {ran.seconds:.0f} s"
