@@ -7,7 +7,7 @@ JOBS ?= $(shell $(PYTHON) -c 'import os; print(min(os.cpu_count() or 1, 7) + 1)'
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo setup test check bench crash sim exits up docs lock
+.PHONY: demo setup test check bench crash sim mutants exits up docs lock
 
 demo: setup ## the main job, in under a minute
 	@.venv/bin/everturn demo
@@ -46,6 +46,10 @@ sim: setup ## conversations on a simulated Temporal, all checked: make sim COUNT
 SIMULATED = $(if $(MINUTES),--minutes $(MINUTES),$(if $(SEED),$(if $(COUNT),,--show $(SEED)),--count $(or $(COUNT),10000)))
 SIMULATED += $(if $(COUNT),$(if $(SEED),--seed $(SEED) --count $(COUNT)))
 
+mutants: setup ## bugs that everturn had, put back one by one: which does the simulation find? COUNT=5000; DRAWN=60: a tool's
+	@[ -z "$(DRAWN)" ] || .venv/bin/pip install --quiet --require-hashes -r requirements-mutants.lock
+	@.venv/bin/python -m tests.simulation.mutants
+
 exits: setup ## how many of 100 runs of short programs are killed at their end: make exits COUNT=20
 	@.venv/bin/python -m tests.exits
 
@@ -59,7 +63,7 @@ docs: setup ## the documentation as a site, in site/: `python -m http.server -d 
 	@echo "site/index.html"
 
 # Pins what is new in pyproject.toml and keeps the rest; delete the two files first to move everything to the newest.
-# The second one is the worker's image: no tools for developers.
+# The second one is the worker's image: no tools for developers. The third one is for `make mutants DRAWN=60` alone.
 LOCK = uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes \
   --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
 
@@ -67,4 +71,5 @@ lock:
 	@tools=$$(mktemp -d) && trap 'rm -rf "$$tools"' EXIT && \
 	  $(PYTHON) -m venv "$$tools" && "$$tools/bin/pip" install --quiet uv && \
 	  "$$tools/bin/"$(LOCK) --group dev --extra server --output-file requirements.lock && \
-	  "$$tools/bin/"$(LOCK) --group build --extra fast --extra prices --output-file requirements-worker.lock
+	  "$$tools/bin/"$(LOCK) --group build --extra fast --extra prices --output-file requirements-worker.lock && \
+	  "$$tools/bin/"$(LOCK) --group mutants --constraints requirements.lock --output-file requirements-mutants.lock

@@ -15,7 +15,7 @@ from tests.simulation.mutants.copies import ROOT
 
 MUTATED = ("everturn/state.py", "everturn/workflows")
 
-INSTALL = "Drawing mutants needs cosmic-ray: `.venv/bin/pip install cosmic-ray`."
+INSTALL = "Drawing mutants needs cosmic-ray: `make mutants DRAWN=60` installs it."
 
 
 @dataclass(frozen=True)
@@ -40,14 +40,16 @@ class Drawn:
 
 
 def drawn(number: int, seed: int) -> list[Drawn]:
-    """So many of all that the operators can make, by chance; the same ones for the same seed and code."""
+    """So many of all that the operators can make, by chance, and of each line one; the same ones for the same seed and
+    code."""
     places = [*_places()]
     random.Random(seed).shuffle(places)
     made: list[Drawn] = []
     for place in places:
         if len(made) == number:
             break
-        if mutant := _made(*place):
+        mutant = _made(*place)
+        if mutant and all((mutant.file, mutant.line) != (one.file, one.line) for one in made):
             made.append(mutant)
     return made
 
