@@ -46,7 +46,7 @@ def copied() -> Iterator[Path]:
 
 def run(folder: Path, arguments: Sequence[str], *, seconds: float) -> Ran:
     """Runs Python with these arguments in a copy, where `import everturn` finds the copy's."""
-    environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONUNBUFFERED": "1"}
+    environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONUNBUFFERED": "1", "PYTHONHASHSEED": "0"}
     began = time.monotonic()
     with (folder / "output.txt").open("w+", errors="replace") as output:
         process = subprocess.Popen(

@@ -24,6 +24,9 @@ WORKFLOW_TESTS = tuple(f"tests/workflows/test_{name}.py" for name in _WORKFLOW_T
 """Those of the loop and of what its readers make of it, with a real server."""
 
 
+_SEED = re.compile(r"seed (\d+)")
+
+
 class NotSound(Exception):
     """Nothing can be said of mutants before that is mended."""
 
@@ -45,19 +48,19 @@ class Simulation:
     """A copy of everturn as it is: what is wrong there, too, is none of the mutant's doing."""
 
     def find(self, folder: Path) -> Found | None:
-        found, seed = self._broken(folder, "--count", str(self.count))
-        if found and seed and (same := self._broken(self.sound, "--seed", seed)[0]):
+        found = self._broken(folder, self.count)
+        seed = _SEED.fullmatch(found.where) if found else None
+        if seed and (same := self._broken(self.sound, 1, "--seed", seed[1])):
             raise NotSound(f"everturn as it is breaks an invariant in the simulation: {same.where}: {same.what}")
         return found
 
-    def _broken(self, folder: Path, *options: str) -> tuple[Found | None, str]:
-        ran = run(
-            folder, ["-m", "tests.simulation", *options, "--fail-fast", "--jobs", "1"], seconds=SIMULATION_SECONDS
-        )
+    def _broken(self, folder: Path, count: int, *options: str) -> Found | None:
+        arguments = ["-m", "tests.simulation", "--count", str(count), "--fail-fast", "--jobs", "1", *options]
+        ran = run(folder, arguments, seconds=SIMULATION_SECONDS)
         if ran.status == 0:
-            return None, ""
-        seed = re.search(r"\bseed (\d+)", ran.output)
-        return Found(f"seed {seed[1]}" if seed else "no seed", _last_line(ran)), seed[1] if seed else ""
+            return None
+        broken = re.search(rf"^({_SEED.pattern}): (.*)$", ran.output, re.M)
+        return Found(broken[1], broken[3]) if broken else Found("no seed", _last_line(ran))
 
 
 @dataclass(frozen=True)
