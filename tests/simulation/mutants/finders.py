@@ -69,7 +69,7 @@ class Tests:
     seconds: float = TEST_SECONDS
 
     def find(self, folder: Path) -> Found | None:
-        options = ["-x", "-n0", "-p", "no:cacheprovider", "-p", "no:hypothesispytest", "--tb=line", "--timeout=90"]
+        options = ["-x", "-n0", "-p", "no:cacheprovider", "-p", "no:hypothesispytest", "--tb=line", "-rfE", "--timeout=90"]
         ran = run(folder, ["-m", "pytest", *options, *self.tests], seconds=self.seconds)
         if ran.status == 0:
             return None
