@@ -50,6 +50,8 @@ class StateByHistory:
         """The conversation's, when it was looked after last."""
         self._brought: list[steps.Step] = []
         """By activities and timers, likewise."""
+        self._cut_short = False
+        """The turn was cancelled, likewise."""
 
     def take(self, step: steps.Step) -> None:
         self.transcript.take(step)
@@ -60,6 +62,7 @@ class StateByHistory:
                 self._sent.append(step)
             case steps.MessageSent() | steps.CommandSent():
                 self._take_sent(step)
+                self._end_if_cancelled()
                 self._settle()
             case steps.WorkflowTaskCompleted(time=time):
                 self._clock = time
@@ -84,6 +87,7 @@ class StateByHistory:
             self._take_brought(step)
         for step in early:
             self._take_sent(step)
+        self._end_if_cancelled()
         self._settle()
         for pending in [*self.state.pending.values()]:
             self._wait(pending.at(time))
@@ -179,7 +183,7 @@ class StateByHistory:
             state.end_answer()
 
     def _take_failure(self, failed: steps.TurnFailed) -> None:
-        if failed.awaited or failed.passing:
+        if failed.awaited or failed.passing or self._cut_short:
             return
         if self.state.closing:
             self.state.abandoned = True
@@ -260,8 +264,8 @@ class StateByHistory:
                 if state.cancel_problem():
                     return False
                 state.cancel(control)
-                self._close_reply()
-                state.end_answer()
+                state.pending.clear()
+                self._cut_short = True
             case names.CLOSE:
                 state.close()
                 for pending in [*state.pending.values()]:
@@ -295,6 +299,13 @@ class StateByHistory:
 
     # ------------------------------------------------------------ what follows by itself
 
+    def _end_if_cancelled(self) -> None:
+        """The turn was cancelled: what came in together with that counts, a reply whose calls are cut short, too."""
+        if self._cut_short:
+            self._cut_short = False
+            self._close_reply()
+            self.state.end_answer()
+
     def _settle(self) -> None:
         state = self.state
         if state.inbox and not (state.answering or state.abandoned or state.ended or self._concludes):
@@ -304,6 +315,7 @@ class StateByHistory:
         self.finished, state = finished, self.state
         if finished.next_run_id:
             if state.late:  # what was said while it closed takes it up again
+                self._close_reply()
                 state.end_answer()
                 state.take_up_again(self._clock)
             return

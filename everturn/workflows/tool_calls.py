@@ -29,7 +29,7 @@ from everturn.workflows import tool_results, web_ui
 from everturn.workflows.activity_results import ActivityResults, Unreadable
 from everturn.workflows.approvals import AppliedDecision, PendingApprovals
 from everturn.workflows.awaited_worker import AwaitedWorker, Schedule
-from everturn.workflows.cancellation import together
+from everturn.workflows.cancellation import stop_if_cancelled, together
 from everturn.workflows.chain import Chain
 from everturn.workflows.history_budget import HistoryBudget
 from everturn.workflows.subagents import SubAgents
@@ -253,10 +253,12 @@ class OpenCalls:
         async def ask(hand_back_for: float | None) -> str:
             asked = check.model_copy(update={"hand_back_for": hand_back_for})
             await self._budget.carry(size_of(asked))
-            raw: RawValue | None = await workflow.execute_activity(
+            handle = workflow.start_activity(
                 names.CHECK_DECISION, asked, result_type=RawValue, summary=summary, **check_options()
             )
-            return self._activity_results.read(raw, str, "What the policy said")
+            said = await self._activity_results.result(handle, str, "What the policy said")
+            stop_if_cancelled()  # it came in together with that: nothing is to run now
+            return said
 
         try:
             refusal = await self._hosted(f"check of {call.call_id}", ask)

@@ -21,6 +21,7 @@ from everturn.client.conversation import Conversation
 from everturn.storage.data_converter import data_converter
 from tests.simulation import cast, clock
 from tests.simulation.checks import Checks
+from tests.simulation.coincidences import Coincidences
 from tests.simulation.dispatch import QUEUE
 from tests.simulation.model import SimulatedModel
 from tests.simulation.people import Character, Person
@@ -45,6 +46,9 @@ WATCHED = 0.4
 
 MOST_FAULTS = 25
 """Of a world: then its workers are left alone."""
+
+WILD = 1_000_000
+"""Worlds of this seed and above have coincidences: what comes at the worst moment. `make mutants` begins there."""
 
 LONGEST_SECONDS = 400 * 86_400.0
 
@@ -81,6 +85,8 @@ class Draw:
     """Seconds for which the server keeps the history of a run that is over; 0: for ever."""
     bounds: tuple[tuple[str, int], ...]
     """Constants of the code, set so low that a conversation meets them: see tests/support/bounds.py."""
+    coincidences: float
+    """How often something comes together with what the server brings."""
     busy: bool
     """Everything takes long now and then; else things come at once."""
 
@@ -112,6 +118,7 @@ class Draw:
             retention=0.0 if kills else pick((0.0, 0.0, 0.0, 2_000.0)),
             bounds=tuple((name, low) for name, low in LOW_BOUNDS if chance.random() < 0.25),
             busy=pick((False, True)),
+            coincidences=pick((0.1, 0.3)) if seed >= WILD else 0.0,
         )
 
 
@@ -197,6 +204,9 @@ class World:
         )
         character = Character(draw.messages, draw.impatience, draw.look_seconds, draw.resets, draw.waits, draw.limits)
         self.people = Person(self.client, random.Random(f"{draw.seed}/people"), character)
+        if draw.coincidences:
+            chance = random.Random(f"{draw.seed}/coincidences")
+            Coincidences(self.server, self.people, self.model, chance, draw.coincidences)
         self.outcomes: dict[str, str] = {}
         self._names = 0
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tests.simulation.mutants import drawn
 from tests.simulation.mutants.copies import copied
-from tests.simulation.mutants.finders import REPLAYS, WORKFLOW_TESTS, Finder, NotSound, Simulation, Tests
+from tests.simulation.mutants.finders import REPLAYS, WORKFLOW_TESTS, Finder, Simulation, Tests
 from tests.simulation.mutants.hunt import Hunted, Mutant, hunted, score
 from tests.simulation.mutants.patch import Patch, all_patches
 
@@ -27,11 +27,7 @@ WANTED, WANTED_OF_DRAWN = 0.95, 0.90
 def main() -> int:
     wish = _wish()
     with copied() as sound:
-        try:
-            return _hunt_drawn(wish, sound) if wish.drawn else _hunt_bugs(wish, sound)
-        except NotSound as error:
-            print(error, file=sys.stderr)
-            return 2
+        return _hunt_drawn(wish, sound) if wish.drawn else _hunt_bugs(wish, sound)
 
 
 def _hunt_bugs(wish: argparse.Namespace, sound: Path) -> int:
