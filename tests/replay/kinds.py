@@ -17,6 +17,7 @@ from everturn.events import ApprovalRequested
 from everturn.history import state_by_history
 from everturn.models import Approvals
 from everturn.testing import ScriptedModel, call, fail
+from everturn.tools.asking import AsksPerson, answered
 from tests.crash.workers import workers
 from tests.support.agents import hosting
 from tests.support.waiting import eventually, waiting
@@ -77,6 +78,30 @@ async def clerk(client: Client, script: Any, *, more: Sequence[Any] = (), **opti
 async def whole(conversation: Conversation) -> str:
     await conversation.outcome()
     return conversation.id
+
+
+@tool(needs_approval=True, effect="once")
+def book(table: str) -> str:
+    said = answered()
+    if said is None or not said.text:
+        raise AsksPerson(f"Which day for {table}?", left={"asked": True})
+    return f"{table} on {said.text}"
+
+
+@kind
+async def tool_asks(client: Client, _: Path) -> str:
+    async with clerk(client, [call("book", {"table": "4"}, id="a"), "Done."], more=[book]) as agent:
+        conversation = await client.start(agent, "Book")
+        await waiting(conversation)
+        await conversation.approve("a", arguments={"table": "7"})
+        for answer in ("", "Monday"):
+            await eventually(lambda: _asks(conversation))
+            await conversation.answer("a", answer)
+        return await whole(conversation)
+
+
+async def _asks(conversation: Conversation) -> bool:
+    return any(one.reason == "tool_asks" for one in (await conversation.status()).waiting)
 
 
 @kind

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -95,16 +95,21 @@ async def texts(conversation: Conversation) -> list[str]:
     return [result.text for result in results_of(await conversation.transcript())]
 
 
-@pytest.mark.parametrize("over", ["stdio", "stdio-legacy", "http", "http-legacy"])
+@pytest.mark.parametrize("over", ["stdio", "http"])
 async def test_a_servers_tools_are_the_agents(client: Client, scripted: Scripted, shop: Shop, over: str) -> None:
+    with shop.http() if over == "http" else nullcontext(shop.stdio()) as server:
+        await _finds(client, scripted, shop, server)
+        if over == "http":  # and in the protocol of before
+            await _finds(client, scripted, shop, server.model_copy(update={"protocol": "legacy"}))
+
+
+async def _finds(client: Client, scripted: Scripted, shop: Shop, server: McpServer) -> None:
     calls = [call("find", {"name": "lamp"}), call("shop_count"), call("show"), call("fail")]
     model = scripted([calls, "Done."])
-    options: Any = {"protocol": "legacy"} if over.endswith("legacy") else {}
-    with shop.http(**options) if over.startswith("http") else nothing(shop.stdio(**options)) as server:
-        agent = agent_on(model, tools=[server])
-        async with hosting(client, agent):
-            conversation = await client.start(agent, "What is there?")
-            assert (await conversation.outcome()).text == "Done."
+    agent = agent_on(model, tools=[server])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "What is there?")
+        assert (await conversation.outcome()).text == "Done."
 
     offered = {one["function"]["name"]: one["function"] for one in model.requests[0]["tools"]}
     assert offered["find"]["description"] == "Finds what is in the shop."
@@ -117,15 +122,9 @@ async def test_a_servers_tools_are_the_agents(client: Client, scripted: Scripted
     assert shown.text == "Here:A red lamp.[resource blue (text/plain) at shop://lamps/2]"
     assert failed.is_error
     assert "no such lamp" in failed.text
-    [line] = shop.lines("find")
-    conversation_id, chain_id, call_id = line.split()[2].split(":")
+    conversation_id, chain_id, call_id = shop.lines("find")[-1].split()[2].split(":")
     assert (conversation_id, call_id) == (conversation.id, found.call_id)
     assert chain_id
-
-
-@contextmanager
-def nothing(server: McpServer) -> Iterator[McpServer]:
-    yield server
 
 
 async def test_annotations_say_what_a_tool_means_and_overrides_say_otherwise(
@@ -152,9 +151,9 @@ async def test_annotations_say_what_a_tool_means_and_overrides_say_otherwise(
     assert shop.lines("wipe") == []
 
 
-@pytest.mark.parametrize("over", ["auto", "legacy"])
+@pytest.mark.parametrize(("over", "cached_conversations"), [("auto", 1000), ("legacy", 0)])
 async def test_what_a_server_asks_waits_for_a_person_without_a_connection(
-    client: Client, scripted: Scripted, shop: Shop, cached_conversations: int, over: Any
+    client: Client, scripted: Scripted, shop: Shop, over: Any, cached_conversations: int
 ) -> None:
     model = scripted([call("order", {"what": "lamp"}), "Done."])
     agent = agent_on(model, tools=[shop.stdio(protocol=over)])
@@ -184,25 +183,27 @@ async def _asked(conversation: Conversation, words: str) -> str:
     return next((one.why for one in status.waiting if words in one.why), "")
 
 
-async def test_a_question_that_is_denied_is_declined(client: Client, scripted: Scripted, shop: Shop) -> None:
-    agent = agent_on(scripted([call("wrap", {"what": "lamp"}), "Done."]), tools=[shop.stdio(protocol="legacy")])
+async def test_two_calls_that_ask_in_the_old_way_are_told_apart_or_refused(
+    client: Client, scripted: Scripted, shop: Shop
+) -> None:
+    both = [call("wrap", {"what": "a"}), call("wrap", {"what": "b"})]
+    model = scripted([[call("wrap", {"what": "lamp"}), call("slow")], both, "Done."])
+    agent = agent_on(model, tools=[shop.stdio(protocol="legacy")])
     async with hosting(client, agent):
         conversation = await client.start(agent, "Wrap it")
-        [call_id] = await waiting(conversation)
-        await conversation.deny(call_id, "No paper")
+        await eventually(lambda: shop.lines("wrap") and shop.lines("slow"))
+        shop.go()
+        for _ in range(2):
+            await conversation.deny((await waiting(conversation))[0], "No paper")
+            await eventually(lambda: _none_waits(conversation))
         assert (await conversation.outcome()).text == "Done."
-    assert await texts(conversation) == ["decline: none"]
-    assert len(shop.lines("wrap")) == 2
+    lamp, packed, *two = results_of(await conversation.transcript())
+    assert (lamp.text, packed.text) == ("decline: none", "packed")
+    assert sorted(one.is_error for one in two) == [False, True], "it does not say which of them asks"
 
 
-async def test_a_conversation_that_closes_asks_nobody(client: Client, scripted: Scripted, shop: Shop) -> None:
-    agent = agent_on(scripted([call("order", {"what": "lamp"}), "Done."]), tools=[shop.stdio()])
-    async with hosting(client, agent):
-        conversation = await client.start(agent, "Order a lamp")
-        await waiting(conversation)
-        await conversation.close()
-        await conversation.outcome()
-    assert shop.lines("order") == []
+async def _none_waits(conversation: Conversation) -> bool:
+    return not (await conversation.status()).waiting
 
 
 async def test_a_server_that_dies_in_the_middle_is_started_again_and_the_call_runs_again(
@@ -327,16 +328,85 @@ async def test_a_server_that_never_comes_stalls_the_conversation_and_says_so(
         await conversation.close()
 
 
-async def test_a_question_and_its_answer_are_there_after_the_run_was_continued(
-    client: Client, scripted: Scripted, shop: Shop, bounds: Any
+WORKER = """
+import sys
+from everturn import Agent, McpServer
+
+shop = McpServer(command=[sys.executable, "-m", "tests.support.mcp_shop", {folder!r}], cwd={root!r})
+clerk = Agent("clerk", model="scripted:demo", tools=[shop])
+"""
+
+
+async def test_a_worker_that_is_killed_in_the_middle_of_a_call_leaves_it_to_another(
+    client: Client, scripted: Scripted, shop: Shop
 ) -> None:
-    agent = agent_on(scripted([call("wipe", {"shelf": "a"}), "Done."]), tools=[shop.stdio()])
+    model = scripted([call("slow"), "Done."])
+    file = shop.folder / "agents.py"
+    file.write_text(WORKER.format(folder=str(shop.folder), root=str(ROOT)))
+    environment = {
+        **os.environ,
+        "TEMPORAL_ADDRESS": client.temporal.service_client.config.target_host,
+        "EVERTURN_TASK_QUEUE": client.task_queue,
+        "EVERTURN_AGENTS": str(file),
+        "SCRIPTED_BASE_URL": model.base_url,
+    }
+    with subprocess.Popen([sys.executable, ROOT / "worker.py"], env=environment, stderr=subprocess.DEVNULL) as worker:
+        conversation = await client.start("clerk", "Pack it")
+        [first] = await eventually(lambda: shop.lines("slow"))
+        worker.kill()
+    await eventually(lambda: not alive(int(first.split()[1])), what="its server has ended with it")
+    agent = agent_on(model, tools=[shop.stdio()])
     async with hosting(client, agent):
-        conversation = await client.start(agent, "Wipe it")
-        [call_id] = await waiting(conversation)
-        await conversation.approve(call_id, arguments={"shelf": "b"})
+        await eventually(lambda: len(shop.lines("slow")) == 2)
+        shop.go()
         assert (await conversation.outcome()).text == "Done."
-    assert shop.lines("wipe") == ["wipe b"]
+    one, other = shop.lines("slow")
+    assert one.split()[2] == other.split()[2], "one key for both tries"
+    assert await texts(conversation) == ["packed"]
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+async def test_a_worker_that_lacks_a_tool_hands_its_call_to_one_that_has_it(
+    client: Client, scripted: Scripted, shop: Shop
+) -> None:
+    model = scripted([call("find", {"name": "lamp"}), "Done."])
+    ask = {"find": McpTool(needs_approval=True)}
+    has, lacks = (agent_on(model, tools=[shop.stdio(overrides=ask, **more)]) for more in ({}, {"allow": ["charge"]}))
+    async with hosting(client, has):
+        conversation = await client.start(has, "Find a lamp")
+        [call_id] = await waiting(conversation)
+    async with hosting(client, lacks):
+        await conversation.approve(call_id)
+
+        async def awaited() -> bool:
+            return "has the tool 'find'" in ((await conversation.status()).cause or "")
+
+        await eventually(awaited)
+    async with hosting(client, has):
+        assert (await conversation.outcome()).text == "Done."
+    assert await texts(conversation) == ["one lamp"]
+
+
+async def test_a_server_that_speaks_nonsense_is_not_believed(client: Client, scripted: Scripted) -> None:
+    short: Any = {"timeout": timedelta(seconds=1), "patience": timedelta(seconds=1)}
+    chatty = "import sys\nfor line in sys.stdin: print('hello'); print('[1,2'); print('{\"jsonrpc\": 5}', flush=True)"
+    nonsense = McpServer(
+        command=[sys.executable, "-c", chatty], name="chatty", start_timeout=timedelta(seconds=2), **short
+    )
+    agent = agent_on(scripted(["Done."]), tools=[nonsense])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Hello")
+        status = await reaches(conversation, "stalled")
+        assert status.cause is not None
+        assert "MCP server 'chatty'" in status.cause
+        await conversation.close()
 
 
 @pytest.mark.parametrize(
