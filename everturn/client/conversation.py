@@ -141,7 +141,7 @@ class Conversation:
                 described = await self._describe() if finished.alike else described
                 continue
             if finished:
-                return self._outcome(finished).text
+                return self._last_reply(self._outcome(finished))
             if not state.has_taken(self._sent):
                 continue
             if state.answered or final is not None:
@@ -371,6 +371,15 @@ class Conversation:
                 cure=f"`everturn show {self.id}` has what was said.",
             )
         return finished.outcome
+
+    def _last_reply(self, outcome: Outcome) -> str:
+        """Its text, if it answers all that was said: else it is that of an earlier message."""
+        if any(message.role == "user" and not message.author for message in outcome.tail):
+            raise Ended(
+                f"Conversation {self.id!r} ended before all was answered: {outcome.reason or outcome.status}.",
+                cure=f"`everturn show {self.id}` has what was said.",
+            )
+        return outcome.text
 
     def _stalled(self, turn: int, stall: Stall) -> Stalled:
         return Stalled(

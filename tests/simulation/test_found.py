@@ -1,0 +1,97 @@
+"""What the simulation has found in everturn, each as the shortest story that shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from everturn.activities import model_turns
+from everturn.errors import Ended
+from everturn.history import steps
+from everturn.history.state_by_history import StateByHistory
+from everturn.models import Limits
+from everturn.payloads import MessageIn, ModelReply, ModelRequest, Start
+from everturn.plans import RunTool
+from everturn.records import Message, Outcome, Reply, Text, ToolCall
+from tests.simulation import clock
+from tests.simulation.shrink import PLAIN
+from tests.simulation.world import Draw, World
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+ASKED = ModelRequest(agent="clerk", turn=1, delta=(Message.user("Hello"),))
+SAID = ModelReply(message=Message(role="assistant", parts=(Text(text="Hi."),)))
+
+
+def by_history(*taken: steps.Step, keep_open: float | None = 60.0) -> StateByHistory:
+    found = StateByHistory()
+    found.take(steps.RunStarted(1, AT, Start(agent="clerk", message="Hello", keep_open=keep_open)))
+    for step in taken:
+        found.take(step)
+    return found
+
+
+def test_a_conversation_that_is_over_does_not_idle() -> None:
+    closed = steps.RunClosed(9, AT, Outcome(status="completed"))
+    assert not by_history(steps.TurnScheduled(5, AT, ASKED), steps.TurnCompleted(7, AT, ASKED, SAID), closed).state.idle
+
+
+def test_what_is_said_after_the_last_reply_that_a_limit_allows_begins_no_answer() -> None:
+    concluding = ASKED.model_copy(update={"conclude": "the limit of 1 turns"})
+    found = by_history(
+        steps.TurnScheduled(5, AT, concluding),
+        steps.MessageSent(6, AT, MessageIn(text="And?")),
+        steps.TurnCompleted(7, AT, concluding, SAID),
+        steps.WorkflowTaskCompleted(8, AT, 1.0),
+    )
+    assert found.state.final
+    assert not found.state.answering
+
+
+def test_a_reply_whose_conversation_was_closed_is_cut_short_before_it_is_taken_up_again() -> None:
+    call = ToolCall(call_id="a", name="pay")
+    reply = ModelReply(message=Message(role="assistant", parts=(call,)), plan=(RunTool(call_id="a"),))
+    found = by_history(
+        steps.TurnScheduled(5, AT, ASKED),
+        steps.CommandSent(6, AT, "close", {}),
+        steps.MessageSent(7, AT, MessageIn(text="Wait")),
+        steps.WorkflowTaskCompleted(8, AT, 1.0),
+        steps.TurnCompleted(9, AT, ASKED, reply),
+        steps.WorkflowTaskCompleted(10, AT, 2.0),
+        steps.RunClosed(11, AT, None, next_run_id="next"),
+    )
+    assert [result.call_id for message in found.state.unseen for result in message.tool_results] == ["a"]
+    assert [message.text for message in found.state.inbox] == ["Wait"]
+    assert not found.state.late
+    assert not found.state.answering
+
+
+def test_who_waits_for_an_answer_is_not_given_an_earlier_one() -> None:
+    async def talk(world: World) -> None:
+        limits = Limits(max_turns=1)
+        first = await world.client.start("abrupt", "Hello", id="talk", limits=limits)
+        assert await first.reply() == "said"
+        await first.outcome()
+        again = await world.client.send("abrupt", "And?", id="talk")
+        with pytest.raises(Ended, match="before all was answered: the limit of 1 turns"):
+            await again.reply()
+
+    in_a_quiet_world(talk)
+
+
+def in_a_quiet_world(live: Callable[[World], Awaitable[Any]]) -> None:
+    """A world with one worker, whose model says the same each time."""
+
+    async def model(*_: Any, **__: Any) -> Reply:
+        return Reply(message=Message(role="assistant", parts=(Text(text="said"),)), model="scripted:first")
+
+    draw = replace(Draw.of(1), **PLAIN)
+    with clock.world(1) as loop, patch.object(model_turns, "ask", model):
+        world = World(draw, loop)
+        world._new_worker()
+        loop.run_until_complete(live(world))
+        assert not world.server.violations
