@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from everturn.models import Approvals, Compaction, Limits, Model, ModelSettings, Patience
     from everturn.providers.generate import generate
     from everturn.records import Document, Image, Message, Outcome, Reply, Text, ToolCall, ToolResult, Usage
+    from everturn.tools.activity_tool import activity_tool
     from everturn.tools.ask_user import ask_user
     from everturn.tools.builtin import CodeExecution, UnsupportedParameter, WebSearch, XSearch
     from everturn.tools.context import ToolContext
@@ -61,6 +62,7 @@ _HOMES = {
     "WebSearch": "tools.builtin",
     "Worker": "worker.worker",
     "XSearch": "tools.builtin",
+    "activity_tool": "tools.activity_tool",
     "ask_user": "tools.ask_user",
     "generate": "providers.generate",
     "tool": "tools.tool",
@@ -100,6 +102,7 @@ __all__ = [
     "WebSearch",
     "Worker",
     "XSearch",
+    "activity_tool",
     "ask_user",
     "generate",
     "tool",

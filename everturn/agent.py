@@ -15,10 +15,12 @@ from everturn.models import Approvals, Compaction, Limits, Model, ModelSettings,
 from everturn.records import Decision, ToolCall
 from everturn.spelling import known_options
 from everturn.tools.builtin import ServerTool
+from everturn.tools.given_schema import given_arguments
 from everturn.tools.mcp.config import McpServer
 from everturn.tools.options import ToolOptions
+from everturn.tools.other_libraries import adopted
 from everturn.tools.output import Output
-from everturn.tools.schema import ModelArguments, SchemaArguments
+from everturn.tools.schema import ModelArguments
 from everturn.tools.tool import NO_TIMEOUT, Tool, tool
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,64}")
@@ -284,7 +286,7 @@ def _function_tool(item: Any, *, place: str) -> Tool:
     if isinstance(item, type):
         settings = "" if issubclass(item, ServerTool) else "..."  # all of a server tool's settings have defaults
         raise InvalidTool(f"{place}: {item.__name__} is a class.", cure=f"Write {item.__name__}({settings}).")
-    if not callable(item):
+    if not callable(item) and not adopted(item):
         raise InvalidTool(
             f"{place} is {item!r}, {_kind(item)}.",
             cure="Write a function, a @tool, WebSearch(), or a dict with name, description and parameters.",
@@ -311,7 +313,7 @@ def _client_tool(item: Mapping[str, Any], *, place: str) -> Tool:
         raise InvalidTool(
             f"{place} has {what}.", cure="Write {'name': '...', 'description': '...', 'parameters': a JSON schema}."
         )
-    arguments = _client_arguments(item.get("parameters", {}), place=place)
+    arguments = given_arguments(item.get("parameters", {}), place=place, option="parameters")
     description = item.get("description") or arguments.schema.get("description", "")
     try:
         return Tool(
@@ -325,23 +327,6 @@ def _client_tool(item: Mapping[str, Any], *, place: str) -> Tool:
         )
     except InvalidTool as error:
         raise InvalidTool(f"{place}: {error.message}", cure="Change the dict's 'name'.") from error
-
-
-def _client_arguments(parameters: Any, *, place: str) -> ModelArguments | SchemaArguments:
-    if isinstance(parameters, type) and issubclass(parameters, BaseModel):
-        try:
-            return ModelArguments(parameters)
-        except (PydanticUserError, NameError, TypeError, ValueError) as error:
-            why = str(error).partition("\n")[0]
-            raise InvalidTool(
-                f"{place} has parameters={parameters.__name__}: {why}", cure="Use types that JSON can carry."
-            ) from error
-    if isinstance(parameters, Mapping) and parameters.get("type", "object") == "object":
-        return SchemaArguments(parameters)
-    raise InvalidTool(
-        f"{place} has parameters={parameters!r}.",
-        cure="Write a JSON schema of type object ({'type': 'object', 'properties': {...}}) or a pydantic model.",
-    )
 
 
 def _kind(value: object) -> str:

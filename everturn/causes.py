@@ -30,8 +30,8 @@ class FailureCause:
 
     @property
     def not_hosted(self) -> bool:
-        """It was handed back by workers that do not host what it is for."""
-        return self.kind == names.NOT_HOSTED
+        """It was handed back by workers that do not host what it is for, or none took it."""
+        return self.kind in (names.NOT_HOSTED, names.NOT_TAKEN)
 
 
 def cause_of(error: BaseException) -> FailureCause:

@@ -6,11 +6,15 @@ bytes as written; see sizes.py.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+from pydantic import JsonValue
 
 from everturn.payloads import TOO_LARGE, Status
 from everturn.records import (
+    Decision,
     Document,
     Image,
     Message,
@@ -23,7 +27,16 @@ from everturn.records import (
     ToolCall,
     ToolResult,
 )
-from everturn.sizes import MAX_CAUSE_BYTES, MAX_PAYLOAD_BYTES, MAX_RESULT_BYTES, fits, larger, size_of
+from everturn.sizes import (
+    MAX_CAUSE_BYTES,
+    MAX_EDIT_BYTES,
+    MAX_PAYLOAD_BYTES,
+    MAX_RESULT_BYTES,
+    fits,
+    larger,
+    size_of,
+)
+from everturn.utf8 import mend
 
 LEAST_BYTES = 400
 """Of a part that is cut: its kind, its id, and the notice."""
@@ -115,6 +128,21 @@ def bounded(
 
 def chars_of(content: Sequence[ResultPart]) -> int:
     return sum(len(part.text) for part in content if isinstance(part, Text))
+
+
+def edit_notice(decision: Decision | None) -> tuple[ResultPart, ...]:
+    """The model is told that it was not its own arguments that ran."""
+    if decision is None or not decision.is_told:
+        return ()
+    by = f" by {decision.by}" if decision.by else ""
+    edited = f" with other arguments: {_compact(decision.arguments)}" if decision.arguments is not None else ""
+    note = f". Note: {decision.note}" if decision.note else ""
+    said = shortened(f"Approved{by}{edited}{note}", max_bytes=MAX_EDIT_BYTES)
+    return (Text(text=f"[{said}]\n"),)
+
+
+def _compact(arguments: Mapping[str, JsonValue]) -> str:
+    return mend(json.dumps(arguments, ensure_ascii=False, separators=(",", ":")))
 
 
 # ---------------------------------------------------------------- a status

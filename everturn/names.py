@@ -21,6 +21,16 @@ EXTEND_PREFIX: Final = "extend_prefix"
 EXPORT_SPANS: Final = "export_spans"
 """The local activity that says what no model turn is going to say: a conversation ends without a last reply."""
 
+CHECK_CALL: Final = "check_call"
+"""The activity that looks, before a user's own activity runs, at the arguments that a person put in, and for what a
+reset undid."""
+
+CALL_HEADER: Final = "everturn-call"
+"""The header of a user's own activity that says which call it serves. Activities of ours say so in their input."""
+
+ACTIVITY_OF_CALL: Final = "call:"
+"""How the id of a user's own activity begins; the call_id follows. It is the same for every try."""
+
 CALL_MODEL: Final = "call_model"
 """The activity of a model turn. A tool's activity has the tool's own name, so no tool may be called this."""
 
@@ -36,6 +46,9 @@ CUT_SHORT: Final = "CutShort"
 """The error type of a run-once tool's activity that an operator paused or reset while it ran."""
 NOT_HOSTED: Final = "NotHosted"
 """The error type of an activity that a worker handed back: it does not host the agent, or the agent lacks the tool."""
+
+NOT_TAKEN: Final = "NotTaken"
+"""The error type of a user's own activity that no worker of its task queue took in time."""
 
 INVALID_EDIT: Final = "InvalidEdit"
 """The error type of a tool's activity: the arguments that a person put in do not fit the tool's schema."""
@@ -142,11 +155,13 @@ SEARCH_ATTRIBUTES: Final = {
 }
 """With their types, as the Temporal CLI writes them."""
 
-RESERVED_TOOL_NAMES: Final = frozenset({CALL_MODEL, CHECK_DECISION, KEEP_TRANSCRIPT, EXTEND_PREFIX, EXPORT_SPANS})
+RESERVED_TOOL_NAMES: Final = frozenset(
+    {CALL_MODEL, CHECK_CALL, CHECK_DECISION, KEEP_TRANSCRIPT, EXTEND_PREFIX, EXPORT_SPANS}
+)
 
 NEVER_BEGUN: Final = frozenset(
     {
-        *(NO_ACTIVITY, NO_AGENT, NOT_HOSTED, TOO_LATE, NO_THREAD, NOT_CHECKED, NOT_LISTED),
+        *(NO_ACTIVITY, NO_AGENT, NOT_HOSTED, NOT_TAKEN, TOO_LATE, NO_THREAD, NOT_CHECKED, NOT_LISTED),
         *(INVALID_PAYLOAD, PAYLOAD_NOT_TO_BE_HAD),
     }
 )

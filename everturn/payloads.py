@@ -353,6 +353,8 @@ class ToolRequest(Record):
     """To what its tool asked the last time."""
     trace: TraceContext | None = None
     """The parent of its span; None if there is to be none."""
+    tool: str = ""
+    """Its name, for `check_call`; a tool's own activity has it."""
 
 
 class DecisionCheck(Record):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, JsonValue
 
 from everturn.records import Record
 
@@ -40,20 +40,61 @@ class Expiry(Record):
     remind_before: float | None = None
 
 
-class RunTool(Record):
-    """Plan for a call: run the tool, after a human's approval if `approval` says why."""
+class RunPlan(Record):
+    """What the plans of calls that run have in common."""
 
-    kind: Literal["run"] = "run"
     call_id: str
     effect: Literal["read", "idempotent", "once"] = "idempotent"
     timeout: float = 600.0
+    """Seconds, of one try."""
     patience: float = 1800.0
+    """Seconds, of all tries together."""
     approval: str | None = None
+    """Why a human has to approve it first; None if nobody has to."""
     expiry: Expiry | None = None
-    local: bool = False
-    """Run it as a local activity: quicker, and not for what takes long or must not be repeated."""
     policy: bool = False
     """The agent says who may decide: ask it."""
+
+
+class RunTool(RunPlan):
+    """Plan for a call: run the tool, after a human's approval if `approval` says why."""
+
+    kind: Literal["run"] = "run"
+    local: bool = False
+    """Run it as a local activity: quicker, and not for what takes long or must not be repeated."""
+
+
+class RetryPlan(Record):
+    """Temporal's retry policy of an activity. Times are in seconds."""
+
+    initial_interval: float = 1.0
+    backoff_coefficient: float = 2.0
+    maximum_interval: float | None = None
+    maximum_attempts: int = 0
+    """0: as many as fit into patience."""
+    non_retryable_error_types: tuple[str, ...] = ()
+
+
+class RunActivity(RunPlan):
+    """Plan for a call: run an activity that is no tool of ours, as it is, after a human's approval if `approval` says
+    why."""
+
+    kind: Literal["activity"] = "activity"
+    activity: str
+    """Its type, as its worker knows it."""
+    task_queue: str | None = None
+    """Where its workers are; None: the conversation's own."""
+    arguments: dict[str, JsonValue] | None = None
+    """As its types want them, with defaults; None: as the model wrote them."""
+    by_position: tuple[str, ...] | None = None
+    """It takes the arguments by position, in this order; None: all of them as one object."""
+    heartbeat_timeout: float | None = None
+    """Seconds without a heartbeat after which its worker is lost; None: only `timeout` says so."""
+    retry: RetryPlan | None = None
+    """By which Temporal retries whatever fails; None: the model is told of a failure, and only what was lost with its
+    worker is tried again."""
+    max_chars: int = 200_000
+    """Of its output, for the model."""
 
 
 class AwaitAnswer(Record):
@@ -82,4 +123,32 @@ class RunAgent(Record):
     agent: str
 
 
-PlannedCall = Annotated[RunTool | RunAgent | AwaitAnswer | RefuseCall, Field(discriminator="kind")]
+PlannedCall = Annotated[RunTool | RunActivity | RunAgent | AwaitAnswer | RefuseCall, Field(discriminator="kind")]
+
+
+# ---------------------------------------------------------------- beside a plan that runs an activity
+
+
+class CheckedCall(Record):
+    """The output of `check_call`; its input is a ToolRequest."""
+
+    arguments: dict[str, JsonValue] = Field(default_factory=dict)
+    """Those that a person put in, as the activity's types want them, with defaults."""
+    run_id: str = ""
+    """The run in which it was looked at: what a reset undid later was not seen."""
+
+
+class ActivityCall(Record):
+    """Which call a user's own activity serves: in its header, for its input is its own. Headers are not encrypted, so
+    nothing is in it that anybody said."""
+
+    turn: int
+    call_id: str
+    tool: str
+    """As the model knows it; the activity may be called differently."""
+    awaited: bool = False
+    """No worker took it at first, and the conversation says that it waits for one."""
+    own_queue: bool = False
+    """It is on the conversation's own task queue, where workers of other versions may hand it back."""
+    again: bool = False
+    """If it is lost with its worker, it is tried again."""

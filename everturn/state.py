@@ -70,6 +70,8 @@ class State:
         """The messages after the prefix, which the model is asked with next: results, and messages that were taken."""
         self.recorded: frozenset[str] = frozenset()
         """Calls whose results are in their tool activities' own events."""
+        self._told: frozenset[str] = frozenset()
+        """Calls whose results events of this run tell: those, and what users' own activities gave."""
         self._handed = frozenset(results_in(carry.unseen))
         """Calls whose results the run before handed over."""
         self.inbox: list[Message] = list(carry.inbox)
@@ -175,7 +177,7 @@ class State:
 
     def take_reply(self, reply: ModelReply) -> None:
         self._extend_prefix([*self.unseen, reply.message], digest=reply.digest)
-        self.unseen, self.recorded, self._handed = [], frozenset(), frozenset()
+        self.unseen, self.recorded, self._told, self._handed = [], frozenset(), frozenset(), frozenset()
         self.reply_awaited, self.final = False, reply.final
         self.last_text = reply.message.text
         self.output, self.output_problem = reply.output, reply.output_problem
@@ -190,10 +192,13 @@ class State:
             self._extend_prefix([reply.message], digest=reply.digest)
             self._count(reply)
 
-    def take_results(self, results: tuple[ToolResult, ...], *, recorded: Iterable[str] = ()) -> None:
-        """Those of all calls of a reply. `recorded`: the calls whose results are in events of this run."""
+    def take_results(
+        self, results: tuple[ToolResult, ...], *, recorded: Iterable[str] = (), told: Iterable[str] = ()
+    ) -> None:
+        """Those of all calls of a reply. `recorded`: the calls whose results are in events of this run as they are;
+        `told`: those of users' own activities, whose events have what the results are made of."""
         self.unseen.append(Message(role="tool", parts=results))
-        self.recorded = frozenset(recorded)
+        self.recorded, self._told = frozenset(recorded), frozenset((*recorded, *told))
 
     def take_in_unseen(self, digest: str) -> None:
         """What no model has seen is a part of the prefix now, which has this digest."""
@@ -317,7 +322,7 @@ class State:
     @property
     def told(self) -> tuple[str, ...]:
         """The unseen calls whose results events tell, of this run or of one before."""
-        return tuple(call_id for call_id in results_in(self.unseen) if call_id in self.recorded | self._handed)
+        return tuple(call_id for call_id in results_in(self.unseen) if call_id in self._told | self._handed)
 
     @property
     def asked_model(self) -> str:

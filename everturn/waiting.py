@@ -12,7 +12,7 @@ from pydantic import JsonValue
 from everturn import names
 from everturn.carryover import Asked
 from everturn.payloads import WaitingCall
-from everturn.plans import AwaitAnswer, Expiry, PlannedCall, RunTool, WaitReason
+from everturn.plans import AwaitAnswer, Expiry, PlannedCall, RunPlan, WaitReason
 from everturn.records import Decision, ToolCall
 
 LONGEST_SECONDS = 100 * 365 * 86_400.0
@@ -52,7 +52,7 @@ class PendingCall:
     @property
     def expiry(self) -> Expiry | None:
         """What may have run already waits for as long as it takes."""
-        return self.plan.expiry if isinstance(self.plan, RunTool | AwaitAnswer) and not self.doubtful else None
+        return self.plan.expiry if isinstance(self.plan, RunPlan | AwaitAnswer) and not self.doubtful else None
 
     @property
     def since(self) -> datetime:
@@ -65,7 +65,7 @@ class PendingCall:
     @property
     def policy(self) -> bool:
         """A person's decision on it is checked before it counts."""
-        return isinstance(self.plan, RunTool) and self.plan.policy
+        return isinstance(self.plan, RunPlan) and self.plan.policy
 
     def at(self, time: float) -> PendingCall:
         """It is asked now, unless it was before. `time`: seconds since 1970."""
@@ -100,7 +100,7 @@ class PendingCall:
 def before_run(call: ToolCall, plan: PlannedCall) -> PendingCall | None:
     """What is asked before the call runs, or in its place; None if nobody is asked."""
     match plan:
-        case RunTool(approval=str(why)) if why:
+        case RunPlan(approval=str(why)) if why:
             return PendingCall(call, plan, Asked(call_id=plan.call_id, reason="needs_approval", why=why))
         case AwaitAnswer():
             return for_answer(call, plan)
@@ -129,7 +129,7 @@ def after_run(
         asked = Asked(call_id=plan.call_id, reason="tool_asks", why=cause, left=left, decision=decision)
         return PendingCall(call, plan, asked)
     doubtful = before is not None and before.doubtful
-    once = isinstance(plan, RunTool) and plan.effect == "once"
+    once = isinstance(plan, RunPlan) and plan.effect == "once"
     reason: WaitReason
     if kind == names.INVALID_EDIT:
         reason, why = "invalid_edit", cause

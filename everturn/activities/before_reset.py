@@ -18,7 +18,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import names
 from everturn.history.reader import HistoryReader
-from everturn.history.steps import RunClosed, ToolCompleted, ToolRunFailed, ToolScheduled, TurnScheduled
+from everturn.history.steps import ActivityEnded, RunClosed, ToolCompleted, ToolRunFailed, ToolScheduled, TurnScheduled
 from everturn.payloads import ToolRequest
 
 RESET = WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_RESET_WORKFLOW
@@ -109,7 +109,7 @@ async def _look(
                 case ToolScheduled(request=request) as step if step.tool == tool:
                     undone.last_turn = max(undone.last_turn, request.turn)
                     open_calls[request.call_id] = "without a result"
-                case ToolCompleted(request=request) as step if step.tool == tool:
+                case ToolCompleted(request=request) | ActivityEnded(request=request) as step if step.tool == tool:
                     open_calls.pop(request.call_id, None)
                     if event.event_id >= since:
                         undone.runs[request.call_id] = f"in turn {request.turn}, with a result"

@@ -56,7 +56,7 @@ def tool_of(agents: Mapping[str, Agent], name: str, request: ToolRequest) -> Too
     """The agent's tool. If this worker lacks it, raises the error that hands the call back: another worker may have it.
     After patience, raises NoLongerAvailable; a call that a person approved stalls instead."""
     tool = agent_of(agents, request).tool(name)
-    if tool and tool.runs_on == "worker" and not tool.agent:
+    if tool and tool.is_function:
         return tool
     error = _handed_back(f"the tool {name!r} of agent {request.agent!r}", agents, request.hand_back_for)
     if error.non_retryable and request.hand_back_for is not None and request.decision is None:

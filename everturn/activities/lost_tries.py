@@ -24,6 +24,7 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, 
 
 from everturn import names
 from everturn.activities.journal import RPC_TIMEOUT
+from everturn.activities.user_activities import is_users_own
 from everturn.payloads import WORKERS_LOST
 from everturn.records import Message
 
@@ -105,6 +106,8 @@ class LostTries(Interceptor):
 class _Try(ActivityInboundInterceptor):
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002
         info = activity.info()
+        if is_users_own():
+            return await self.next.execute_activity(input)
         if info.is_local:
             _left.set({})
             return await self.next.execute_activity(input)

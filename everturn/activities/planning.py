@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterable, Sequence
+from typing import Any
 
 from everturn.agent import Agent
 from everturn.payloads import TOO_DEEP, TOO_LARGE
-from everturn.plans import AwaitAnswer, Expiry, PlannedCall, RefuseCall, RunAgent, RunTool
+from everturn.plans import AwaitAnswer, Expiry, PlannedCall, RefuseCall, RunActivity, RunAgent, RunTool
 from everturn.providers.json_values import TooDeep, parse
 from everturn.records import ToolCall
 from everturn.sizes import MAX_BESIDE_REPLY_BYTES, MAX_DEPTH, size_of
 from everturn.tools.ask_user import question_of
 from everturn.tools.schema import InvalidArguments
 from everturn.tools.tool import Tool
+from everturn.tools.user_activity import UserActivity
 
 MAX_PLANNED_CALLS = 512
 """Of one reply. More are hardly a plan but a loop in the model: it is told so."""
@@ -27,6 +29,10 @@ AT_ONCE = 32
 
 TEXT_CHARS = (4_000, 120, 20)
 """Of what a call is told: so many, unless the plan is too large to go to the workflow together with the reply."""
+
+
+INPUTS_TO_TEXT = 10
+"""So many times as many bytes as a text may have characters, of arguments that were converted for an activity."""
 
 
 async def plan_calls(
@@ -78,6 +84,8 @@ def _shortened(plan: PlannedCall, most: int) -> PlannedCall:
             return plan.model_copy(update={"text": f"{text[:most]}…"})
         case AwaitAnswer(why=why) if len(why) > most:
             return plan.model_copy(update={"why": f"{why[:most]}…"})
+        case RunActivity(arguments=dict(arguments)) if size_of(arguments) > INPUTS_TO_TEXT * most:
+            return plan.model_copy(update={"arguments": None})  # then it gets them as the model wrote them
         case _:
             return plan
 
@@ -120,15 +128,36 @@ async def _plan(agent: Agent, call: ToolCall, *, careful: bool) -> PlannedCall:
     asked = tool.needs_approval is not False if careful else await _asked(tool, call)
     # A once tool may have to ask a person later, when its worker is lost.
     may_wait = asked or tool.effect == "once"
-    return RunTool(
-        call_id=call.call_id,
-        effect=tool.effect,
-        timeout=tool.timeout.total_seconds(),
-        patience=tool.patience.total_seconds(),
-        approval=f"{tool.name} needs approval" if asked else None,
-        expiry=_expiry(agent) if asked else None,
-        local=tool.local,
-        policy=may_wait and agent.approvers is not None,
+    run: dict[str, Any] = {
+        "call_id": call.call_id,
+        "effect": tool.effect,
+        "timeout": tool.timeout.total_seconds(),
+        "patience": tool.patience.total_seconds(),
+        "approval": f"{tool.name} needs approval" if asked else None,
+        "expiry": _expiry(agent) if asked else None,
+        "policy": may_wait and agent.approvers is not None,
+    }
+    if tool.activity is None:
+        return RunTool(**run, local=tool.local)
+    return await _plan_activity(agent, tool, tool.activity, call, run, careful=careful)
+
+
+async def _plan_activity(
+    agent: Agent, tool: Tool, runs: UserActivity, call: ToolCall, run: dict[str, Any], *, careful: bool
+) -> PlannedCall:
+    try:
+        inputs = None if careful else await tool.inputs(call.arguments)
+    except InvalidArguments as error:
+        return RefuseCall(call_id=call.call_id, text=f"The arguments of {call.name} can't be used:\n{error}")
+    return RunActivity(
+        **run,
+        activity=runs.name,
+        task_queue=runs.task_queue,
+        arguments=None if inputs == call.arguments else inputs,
+        by_position=runs.by_position,
+        heartbeat_timeout=runs.heartbeat_timeout and runs.heartbeat_timeout.total_seconds(),
+        retry=runs.retry,
+        max_chars=agent.limits.max_result_chars,
     )
 
 

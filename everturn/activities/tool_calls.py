@@ -22,18 +22,20 @@ from everturn.activities.mcp_toolsets import Toolsets
 from everturn.activities.prefixes import Prefixes
 from everturn.activities.retries import told_in_the_end
 from everturn.activities.takeover import take_over
+from everturn.activities.user_activities import user_activities
 from everturn.agent import Agent
-from everturn.cutting import Notice, bounded, result_fits, shortened
+from everturn.cutting import Notice, bounded, edit_notice, result_fits
 from everturn.errors import Retry
 from everturn.logs import get_logger
 from everturn.payloads import WORKERS_LOST, ToolRequest
+from everturn.plans import CheckedCall
 from everturn.records import ResultPart, Text, ToolResult
-from everturn.sizes import INLINE_BYTES, MAX_EDIT_BYTES, MAX_RESULT_BYTES, larger, size_of
+from everturn.sizes import INLINE_BYTES, MAX_REPLY_BYTES, MAX_RESULT_BYTES, larger, size_of
 from everturn.storage.artifacts import Artifacts
 from everturn.tools.asking import AsksPerson, OutcomeUnknown, set_answer
 from everturn.tools.context import ToolContext
 from everturn.tools.read_result import READ_RESULT
-from everturn.tools.results import safe_error_text, to_json
+from everturn.tools.results import safe_error_text
 from everturn.tools.schema import InvalidArguments
 from everturn.tools.tool import Tool
 from everturn.tools.user_code import NoThread, TookTooLong
@@ -69,13 +71,30 @@ class ToolCalls:
 
     def activities(self) -> list[Callable[..., Any]]:
         """One for each tool name. Agents may have different tools of one name: the request says whose is meant."""
-        tools = {
-            tool.name
-            for agent in self._agents.values()
-            for tool in agent.tools
-            if tool.runs_on == "worker" and not tool.agent
-        }
-        return [*(self._activity(name) for name in sorted(tools)), self._any_other]
+        tools = {tool.name for agent in self._agents.values() for tool in agent.tools if tool.is_function}
+        hosted = user_activities(self._agents, besides=tools)
+        return [*(self._activity(name) for name in sorted(tools)), *hosted, self.check_call, self._any_other]
+
+    @activity.defn(name=names.CHECK_CALL)
+    async def check_call(self, request: ToolRequest) -> CheckedCall:
+        """Before an activity of the user's own runs: do the arguments fit, and has it run before a reset?"""
+        agent = agent_of(self._agents, request)
+        tool = agent.tool(request.tool)
+        with self._heartbeats.beating():
+            if tool is None or tool.effect == "once":
+                await before_reset.check(request.tool, request)
+            checked = CheckedCall(run_id=activity.info().workflow_run_id or "")
+            if request.decision is None or request.decision.arguments is None:
+                return checked
+            arguments = request.arguments
+            if tool is not None:  # else it is gone with a deploy, and runs as it was planned
+                try:
+                    arguments = await tool.inputs(arguments)
+                    if (size := size_of(arguments)) > MAX_REPLY_BYTES:  # a type can make much of a short text
+                        raise InvalidArguments(f"they have {size:,} bytes as JSON; the limit is {MAX_REPLY_BYTES:,}")
+                except InvalidArguments as error:
+                    _refuse_edit(tool.name, request, error)
+            return checked.model_copy(update={"arguments": arguments})
 
     def _activity(self, name: str) -> ToolActivity:
         @activity.defn(name=name)
@@ -158,7 +177,7 @@ class ToolCalls:
         except Exception as error:  # noqa: BLE001 - a tool may raise anything, and the model may know what to do
             passing = isinstance(error, (Retry, *tool.retry))
             return (Text(text=await (told_in_the_end(tool, error) if passing else safe_error_text(error))),), True
-        return (*_edit_notice(request), *content), False
+        return (*edit_notice(request.decision), *content), False
 
     async def _fitting(self, result: ToolResult, request: ToolRequest, *, until: float) -> ToolResult:
         """The result; if it is too large, kept whole if there is a store, and cut."""
@@ -225,18 +244,6 @@ def _asking(tool: Tool, request: ToolRequest, error: AsksPerson) -> ApplicationE
     )
 
 
-def _edit_notice(request: ToolRequest) -> Content:
-    """The model is told that it was not its own arguments that ran."""
-    decision = request.decision
-    if decision is None or not decision.is_told:
-        return ()
-    by = f" by {decision.by}" if decision.by else ""
-    edited = f" with other arguments: {to_json(decision.arguments)}" if decision.arguments is not None else ""
-    note = f". Note: {decision.note}" if decision.note else ""
-    said = shortened(f"Approved{by}{edited}{note}", max_bytes=MAX_EDIT_BYTES)
-    return (Text(text=f"[{said}]\n"),)
-
-
 def _lost(tool: Tool, times: int) -> Content:
     doubt = "" if tool.effect == "read" else " It may or may not have taken effect."
     text = f"{tool.name} has no result: its worker was lost {times} times while it ran. It is not run again.{doubt}"
@@ -244,6 +251,12 @@ def _lost(tool: Tool, times: int) -> Content:
 
 
 def _refused(name: str, request: ToolRequest, error: InvalidArguments) -> Content:
+    _refuse_edit(name, request, error)
+    return (Text(text=str(error)),)
+
+
+def _refuse_edit(name: str, request: ToolRequest, error: InvalidArguments) -> None:
+    """Raises ApplicationError if it was a person who put these arguments in."""
     if request.decision and request.decision.arguments is not None:
         # A human's slip is the human's to mend: the call waits for a person again.
         raise ApplicationError(
@@ -252,7 +265,6 @@ def _refused(name: str, request: ToolRequest, error: InvalidArguments) -> Conten
             type=names.INVALID_EDIT,
             non_retryable=True,
         ) from None
-    return (Text(text=str(error)),)
 
 
 def _result(name: str, request: ToolRequest, content: Content, *, is_error: bool) -> ToolResult:

@@ -20,6 +20,7 @@ from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
 
+from everturn import names
 from everturn.events import Event, TextDelta, ThinkingDelta, ToolProgress, TurnRetried
 from everturn.history import steps
 from everturn.payloads import Streamed
@@ -137,8 +138,9 @@ class LiveActivities:
             case steps.ToolScheduled():
                 self._tools[step.activity_id] = _LiveTool(step)
                 self._look_in(FIRST_LOOK_SECONDS)
-            case steps.ToolCompleted(request=request) | steps.ToolRunFailed(request=request):
-                ended = [key for key, tool in self._tools.items() if tool.started.request.call_id == request.call_id]
+            case steps.ToolCompleted() | steps.ActivityEnded() | steps.ToolRunFailed():
+                served = step.request.call_id
+                ended = [key for key, tool in self._tools.items() if tool.started.request.call_id == served]
                 for key in ended:
                     del self._tools[key]
         if not self._tools and (self._turn is None or self._turn.over):
@@ -182,10 +184,12 @@ class LiveActivities:
         return events
 
     async def _details(self, info: PendingActivityInfo) -> Any:
-        """The second of the heartbeat details; None if there is none, or none that can be read."""
+        """What the activity says; None if there is none, or none that can be read. Before it, activities of ours leave
+        word for their next try; users' own do not."""
+        place = 0 if info.activity_id.startswith(names.ACTIVITY_OF_CALL) else 1
         with suppress(Exception):  # codecs raise all kinds, and it is only a look
             details = await self.client.data_converter.decode(info.heartbeat_details.payloads)
-            return details[1] if len(details) > 1 else None
+            return details[place] if len(details) > place else None
         return None
 
     def _plan(self) -> None:

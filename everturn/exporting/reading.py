@@ -149,7 +149,7 @@ class _Reader:
                 self._take_turn(step)
             case steps.ToolScheduled(request=call):
                 it.calls[call.call_id] = CallTimes(step.at)
-            case steps.ToolCompleted(result=result):
+            case steps.ToolCompleted(result=result) | steps.ActivityEnded(result=result):
                 started = it.calls.get(result.call_id)
                 it.calls[result.call_id] = CallTimes(started.started_at if started else step.at, step.at)
             case _:

@@ -116,7 +116,7 @@ class EventReader:
         """Results that no activity brought: those of calls that were answered, denied, refused, expired or cut short.
         They are found in what comes next: the next turn's delta, the next run's start, or the outcome."""
         match step:
-            case steps.ToolCompleted(result=result):
+            case steps.ToolCompleted(result=result) | steps.ActivityEnded(result=result):
                 self._open.pop(result.call_id, None)
                 return []
             case steps.RunStarted(start=start) if carry := start.carry:
@@ -167,7 +167,7 @@ def _events(step: steps.Step, at: str) -> list[Event]:
             return [ToolStarted(turn=call.turn, call_id=call.call_id, tool=tool, conversation_id=there, at=at)]
         case steps.ToolRunFailed(tool=tool, request=call, cause=cause):
             return [ToolLost(turn=call.turn, call_id=call.call_id, tool=tool, cause=cause, at=at)]
-        case steps.ToolCompleted(request=call, result=result):
+        case steps.ToolCompleted(request=call, result=result) | steps.ActivityEnded(request=call, result=result):
             return [ToolFinished(turn=call.turn, result=result, at=at)]
         case steps.RunClosed(alike=alike, why=why) if alike:
             return [Switched(name="reset", reason=why or None, at=at)]

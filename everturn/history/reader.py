@@ -23,6 +23,7 @@ from everturn import names, waiting
 from everturn.carryover import Packed
 from everturn.causes import read_cause
 from everturn.errors import InvalidSetting
+from everturn.history.activity_reader import ActivityReader
 from everturn.history.decoding import UNREADABLE, Decoder
 from everturn.history.steps import (
     CommandSent,
@@ -91,6 +92,7 @@ class HistoryReader:
         self._decoder = Decoder(converter)
         self._turns: dict[int, ModelRequest] = {}
         self._tools: dict[int, tuple[str, ToolRequest]] = {}
+        self._activities = ActivityReader(converter)
         self._checks: dict[int, DecisionCheck] = {}
         self._reminders: dict[int, str] = {}
         self._keeping: set[int] = set()
@@ -174,6 +176,7 @@ class HistoryReader:
     def _forget(self, scheduled_id: int) -> None:
         for unfinished in (self._turns, self._tools, self._extending, self._checks):
             unfinished.pop(scheduled_id, None)
+        self._activities.forget(scheduled_id)
 
     async def _command(
         self, event_id: int, at: datetime, name: str, payloads: Payloads, *, accepted: bool
@@ -203,6 +206,9 @@ class HistoryReader:
 
     async def _scheduled(self, event: HistoryEvent, at: datetime) -> Step | None:
         scheduled = event.activity_task_scheduled_event_attributes
+        is_theirs, step = await self._activities.scheduled(event.event_id, at, scheduled)
+        if is_theirs:
+            return step
         if scheduled.activity_type.name == names.CALL_MODEL:
             if request := await self._decoder.record(scheduled.input, ModelRequest):
                 self._turns[event.event_id] = request
@@ -247,7 +253,7 @@ class HistoryReader:
             other = f"is that of another call, {result.call_id!r:.150}" if result else f"can't be read: {why}"
             cause = f"The result of {name} {other}"
             return ToolRunFailed(event.event_id, at, name, request, cause, names.UNREADABLE_RESULT)
-        return None
+        return await self._activities.completed(event.event_id, at, completed.scheduled_event_id, completed.result)
 
     async def _failed(self, event_id: int, at: datetime, scheduled_id: int, failure: Failure) -> Step | None:
         told = await read_cause(self._converter, failure)
@@ -265,7 +271,7 @@ class HistoryReader:
             awaited = told.not_hosted and tool[1].hand_back_for is None
             stalled = told.not_hosted and not awaited
             return ToolRunFailed(event_id, at, *tool, told.cause, told.kind, told.cure, awaited, stalled, told.left)
-        return None
+        return await self._activities.failed(event_id, at, scheduled_id, failure)
 
     async def _local(self, event: HistoryEvent, at: datetime) -> Step | None:
         """A tool that ran as a local activity: its one event is a marker."""

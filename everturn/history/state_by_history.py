@@ -38,6 +38,8 @@ class StateByHistory:
         self._results: dict[str, ToolResult] = {}
         self._recorded: set[str] = set()
         """The calls whose results are in events of their own."""
+        self._told: set[str] = set()
+        """Those whose results are made of what users' own activities gave."""
         self._asked: dict[str, PendingCall] = {}
         """What people were asked about them last."""
         self._concludes = False
@@ -120,7 +122,8 @@ class StateByHistory:
         self._calls = {call.call_id: (call, RefuseCall(call_id=call.call_id, text="")) for call in left.calls}
         self._calls |= left.planned
         self._results = {one.call_id: one for one in left.results}
-        self._recorded, self._checked, self._concludes = set(self._results), {}, bool(left.limit)
+        self._recorded, self._told, self._checked = set(self._results), set(), {}
+        self._concludes = bool(left.limit)
         self.reply = None
         self._asked = dict(self.state.pending)
 
@@ -154,7 +157,10 @@ class StateByHistory:
                 if outcome is not None:
                     self.state.spend(outcome.usage, outcome.cost_usd)
                 self._take_result(result)
-            case steps.ToolRunFailed(awaited=False):
+            case steps.ActivityEnded(result=result):
+                self._told.add(result.call_id)
+                self._take_result(result)
+            case steps.ToolRunFailed(awaited=False, again=False):
                 self._take_loss(step)
             case steps.Expired(call_id=call_id) if pending := self.state.pending.get(call_id):
                 expiry = pending.expiry
@@ -173,6 +179,7 @@ class StateByHistory:
         self.reply, self._concludes = reply, request.conclude is not None
         self._calls = planned(reply.message.tool_calls, reply.plan)
         self._results, self._recorded, self._asked, self._checked = {}, set(), {}, {}
+        self._told = set()
         for call, plan in self._calls.values():
             pending = waiting.before_run(call, plan)
             if pending and not state.closing:
@@ -209,7 +216,7 @@ class StateByHistory:
         """A call that has no result was cut short."""
         results = tuple(self._results.get(call_id) or _unwritten(call) for call_id, (call, _) in self._calls.items())
         if results:
-            self.state.take_results(results, recorded=self._recorded)
+            self.state.take_results(results, recorded=self._recorded, told=self._told)
         self._calls, self._results, self._checked = {}, {}, {}
         self.state.pending.clear()
 

@@ -132,6 +132,16 @@ class ToolCompleted(Step):
 
 
 @dataclass(frozen=True, slots=True)
+class ActivityEnded(Step):
+    """A user's own activity that ended: with an output, or with an error that the model is told of."""
+
+    tool: str
+    request: ToolRequest
+    result: ToolResult
+    """Made of what the event holds: the transcript's also has the word of the person who approved the call."""
+
+
+@dataclass(frozen=True, slots=True)
 class ToolRunFailed(Step):
     """A tool's activity that ended without a result."""
 
@@ -147,6 +157,8 @@ class ToolRunFailed(Step):
     """No worker had the tool for as long as patience lasts: the conversation waits for a person."""
     left: dict[str, Any] | None = None
     """As in FailureCause."""
+    again: bool = False
+    """It is tried again at once: a user's own activity that was lost with its worker."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from everturn.carryover import CarryOver, Earlier, InRun, OpenReply
 from everturn.errors import ConversationError, NotFound
 from everturn.history.reader import read_steps
 from everturn.history.steps import (
+    ActivityEnded,
     PrefixExtended,
     RunClosed,
     RunStarted,
@@ -57,7 +58,7 @@ class Transcript:
                 self.earlier = step.messages
             case ToolScheduled(request=call):
                 self._begun.add(call.call_id)
-            case ToolCompleted():
+            case ToolCompleted() | ActivityEnded():
                 self._results[step.result.call_id] = step.result
             case TurnScheduled():
                 self._put(step.request.position, filled(step.request, self._results))

@@ -51,6 +51,7 @@ class ModelArguments:
         """Whether validation does: a validator, a default's factory, a class of one's own."""
         self._model = model
         self._names = names or {}
+        self._by_name = names is not None
         self._whole = whole
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -61,6 +62,25 @@ class ModelArguments:
         """What to call the function with; raises InvalidArguments."""
         parsed = self._parse(arguments)
         return {self._whole: parsed} if self._whole is not None else self._values(parsed)
+
+    def as_json(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments as JSON of the types that they are checked against, by the function's own names. Defaults are
+        filled in, but for parameters at the end: those have them anyway. Raises InvalidArguments."""
+        parsed = self._parse(arguments)
+        written = parsed.model_dump(mode="json", by_alias=True)
+        if self.order is None:
+            return written
+        fields = type(parsed).model_fields
+        aliases = {field: info.serialization_alias or info.alias or field for field, info in fields.items()}
+        given = {field: written[alias] for field, alias in aliases.items() if alias in written}
+        while given and next(reversed(given)) not in parsed.model_fields_set:
+            given.popitem()
+        return {self._names.get(field, field): value for field, value in given.items()}
+
+    @property
+    def order(self) -> tuple[str, ...] | None:
+        """The function's parameters; None if it takes all arguments as one model."""
+        return tuple(self._names.values()) if self._by_name else None
 
     def _values(self, parsed: BaseModel) -> dict[str, Any]:
         # Not model_dump(): nested models have to stay what the function's type hints say.
@@ -88,6 +108,9 @@ class ModelArguments:
 class SchemaArguments:
     """Arguments described by a JSON schema alone. Only names are checked here: who runs the tool checks the rest."""
 
+    order: tuple[str, ...] | None = None
+    """As for ModelArguments: not known."""
+
     def __init__(self, schema: Mapping[str, Any]) -> None:
         self.schema: dict[str, Any] = {"type": "object", "properties": {}, **schema}
         self.runs_user_code = False
@@ -101,14 +124,14 @@ class SchemaArguments:
             raise InvalidArguments(bounded_lines(problems))
         return dict(arguments)
 
-    keywords = validate
+    keywords = as_json = validate
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
     """What a function's signature and docstring say."""
 
-    arguments: ModelArguments
+    arguments: ModelArguments | SchemaArguments
     context_parameters: tuple[str, ...]
     """The parameters that take the context, hidden from the model."""
     description: str
@@ -120,10 +143,10 @@ def read_signature(function: Callable[..., Any], *, context_type: type) -> Signa
     label = describe(function)
     hidden: list[str] = []
     parameters: dict[str, tuple[Any, Any]] = {}
-    namespace = {context_type.__name__: context_type, **_namespace(target)}
+    namespace = {context_type.__name__: context_type, **namespace_of(target)}
     for parameter in _parameters(function, label=label):
         annotation = _resolve(parameter, target=target, namespace=namespace, label=label)
-        if _mentions(annotation, context_type):
+        if mentions(annotation, context_type):
             hidden.append(parameter.name)
         else:
             parameters[parameter.name] = annotation, parameter.default
@@ -217,7 +240,7 @@ def _refuse(label: str, parameter: str, why: str, cure: str) -> NoReturn:
     raise InvalidTool(f"Tool {label} can't take the parameter {parameter!r}: {why}.", cure=cure)
 
 
-def _namespace(target: Any) -> dict[str, Any]:
+def namespace_of(target: Any) -> dict[str, Any]:
     """The names that a function's annotations may use: its module's, and those of the functions around it.
 
     Python keeps no locals for annotations written as strings, but while `def` and decorator run (and often when the
@@ -274,12 +297,12 @@ def _resolve(parameter: inspect.Parameter, *, target: Any, namespace: dict[str, 
         raise InvalidTool(f"Tool {label} can't take the parameter {parameter.name!r}: {why}.", cure=cure) from error
 
 
-def _mentions(annotation: Any, wanted: type) -> bool:
+def mentions(annotation: Any, wanted: type) -> bool:
     if annotation is wanted:
         return True
     if get_origin(annotation) is Annotated:
-        return _mentions(get_args(annotation)[0], wanted)
-    return get_origin(annotation) in (Union, UnionType) and any(_mentions(arg, wanted) for arg in get_args(annotation))
+        return mentions(get_args(annotation)[0], wanted)
+    return get_origin(annotation) in (Union, UnionType) and any(mentions(arg, wanted) for arg in get_args(annotation))
 
 
 def _arguments(parameters: dict[str, tuple[Any, Any]], *, namespace: dict[str, Any], label: str) -> ModelArguments:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Executor
@@ -12,19 +11,31 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, Generic, Literal, cast, get_args, overload
 
+from pydantic import BaseModel
 from typing_extensions import ParamSpec, TypeVar
 
-from everturn import durations, names
 from everturn.errors import InvalidTool
 from everturn.logs import get_logger
 from everturn.records import Document, Image, Text
 from everturn.spelling import options_of, refuse_unknown
 from everturn.tools import user_code
+from everturn.tools.checks import check_approval, check_choice, check_duration, check_name, own_name
 from everturn.tools.context import ToolContext
+from everturn.tools.given_schema import given_signature
 from everturn.tools.options import ToolOptions
+from everturn.tools.other_libraries import CONTEXT, adopted
 from everturn.tools.results import safe_error_text, to_parts
 from everturn.tools.retry import Kinds, check_retry, kinds_of
-from everturn.tools.schema import InvalidArguments, ModelArguments, SchemaArguments, describe, read_signature, unwrap
+from everturn.tools.schema import (
+    InvalidArguments,
+    ModelArguments,
+    SchemaArguments,
+    Signature,
+    describe,
+    read_signature,
+    unwrap,
+)
+from everturn.tools.user_activity import UserActivity
 
 __all__ = ["Effect", "InvalidArguments", "Predicate", "RunsOn", "Tool", "tool"]
 
@@ -48,8 +59,6 @@ DEFAULT_PATIENCE = timedelta(minutes=30)
 
 _PASSED_ON = ("needs_approval", "effect", "runs_on", "local")
 """Options of `tool` that are fields of Tool as they are."""
-
-_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
 
 # Their defaults let `Tool` alone mean a tool of any function.
 P = ParamSpec("P", default=...)
@@ -87,13 +96,15 @@ class Tool(Generic[P, R]):
     module: str = ""
     agent: str = ""
     """The name of the agent that answers the calls, if it is one."""
+    activity: UserActivity | None = None
+    """What runs in its place, if it is an activity of the user's own: see activity_tool."""
 
     def __post_init__(self) -> None:
-        _check_name(self.name)
-        _check_choice(self, "effect", get_args(Effect))
-        _check_choice(self, "runs_on", get_args(RunsOn))
-        _check_duration(self, "timeout")
-        _check_duration(self, "patience")
+        check_name(self.name)
+        check_choice(self, "effect", get_args(Effect))
+        check_choice(self, "runs_on", get_args(RunsOn))
+        check_duration(self, "timeout")
+        check_duration(self, "patience")
         if self.patience < self.timeout:
             raise InvalidTool(
                 f"Tool {self.name!r} has patience={self.patience}, less than its timeout={self.timeout} for one try.",
@@ -104,7 +115,7 @@ class Tool(Generic[P, R]):
                 f"Tool {self.name!r} is local, with effect={self.effect!r} and timeout={self.timeout}.",
                 cure=f"A local tool has effect='read' and a timeout of {LONGEST_LOCAL} at the most.",
             )
-        _check_approval(self)
+        check_approval(self)
         check_retry(self.name, self.retry, effect=self.effect, runs_on=self.runs_on)
         if self.function is not None:  # so that help() and inspect see the function
             vars(self)["__wrapped__"] = self.function
@@ -121,6 +132,11 @@ class Tool(Generic[P, R]):
     def parameters(self) -> dict[str, Any]:
         """The JSON schema of the arguments, of type object."""
         return self.arguments.schema
+
+    @property
+    def is_function(self) -> bool:
+        """Whether a worker of everturn's runs it: it is no client's, no agent and no activity of the user's own."""
+        return self.runs_on == "worker" and not self.agent and self.activity is None
 
     @property
     def bounded(self) -> bool:
@@ -141,6 +157,16 @@ class Tool(Generic[P, R]):
             raise
         except Exception as error:
             raise InvalidArguments(f"they could not be checked ({await safe_error_text(error)})") from error
+
+    async def inputs(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments as an activity of the user's own takes them, in JSON. Raises InvalidArguments."""
+        try:
+            made: dict[str, Any] = await user_code.in_thread(partial(self.arguments.as_json, arguments))
+        except InvalidArguments:
+            raise
+        except Exception as error:
+            raise InvalidArguments(f"they could not be written as JSON ({await safe_error_text(error)})") from error
+        return made
 
     async def needs_decision(self, arguments: Mapping[str, Any]) -> bool:
         """Whether a human has to decide on a call with these arguments; raises InvalidArguments.
@@ -199,6 +225,7 @@ def tool(
     *,
     name: str | None = None,
     description: str | None = None,
+    parameters: Mapping[str, Any] | type[BaseModel] | None = None,
     needs_approval: bool | Predicate = False,
     effect: Effect = "idempotent",
     timeout: timedelta | None = None,
@@ -207,6 +234,7 @@ def tool(
     local: bool = False,
     retry: Kinds = (),
     options: ToolOptions | Mapping[str, Any] | None = None,
+    deps: Any = None,
 ) -> Tool[P, R]: ...
 
 
@@ -215,6 +243,7 @@ def tool(
     *,
     name: str | None = None,
     description: str | None = None,
+    parameters: Mapping[str, Any] | type[BaseModel] | None = None,
     needs_approval: bool | Predicate = False,
     effect: Effect = "idempotent",
     timeout: timedelta | None = None,
@@ -223,13 +252,18 @@ def tool(
     local: bool = False,
     retry: Kinds = (),
     options: ToolOptions | Mapping[str, Any] | None = None,
+    deps: Any = None,
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 
 
 def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a tool of a function: `@tool`, `@tool(effect="once")` or `tool(function, effect="once")`.
 
+    A tool of LangChain, of the OpenAI Agents SDK or of pydantic-ai is taken as it is, too: `tool(theirs)`.
+
     - `name`, `description`: if the function's own name and docstring won't do.
+    - `parameters`: a JSON schema of type object, or a pydantic model, in place of the signature. The function gets the
+      arguments by name: of a schema as they came, with only their names checked; of a model as its fields are.
     - `needs_approval`: True, or a predicate, sync or async, that gets the dict of validated arguments.
     - `effect`: what running it twice would mean: nothing (`read`), the same as once (`idempotent`), or harm (`once`).
     - `timeout`: of one try, 10 minutes unless given; with `runs_on="client"`, of the answer, and none unless given.
@@ -238,6 +272,7 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     - `local`: run it within the conversation's own workflow task: quicker, for `read` tools that take a few seconds.
     - `retry`: exception types of failures that pass, such as ConnectionError: tried again, as for `raise Retry()`.
     - `options`: what providers are told of it beside the rest, such as ToolOptions(strict=True), or a dict of the same.
+    - `deps`: what another library's tool finds in its context: pydantic-ai's `ctx.deps`, OpenAI's `ctx.context`.
 
     Raises InvalidTool.
     """
@@ -257,15 +292,25 @@ def _make(
     timeout: timedelta | None = None,
     retry: Kinds = (),
     options: ToolOptions | Mapping[str, Any] | None = None,
+    parameters: Mapping[str, Any] | type[BaseModel] | None = None,
+    deps: Any = None,
     **more: Any,
 ) -> Tool:
     if isinstance(function, staticmethod):
         function = function.__func__
-    _check_function(function)
-    name = _own_name(function) if name is None else name
+    if theirs := adopted(function, deps=deps):
+        function, signature = theirs.function, Signature(theirs.arguments, (CONTEXT,), theirs.description)
+        name = theirs.name if name is None else name
+        more.setdefault("needs_approval", theirs.needs_approval)
+    else:
+        _check_function(function)
+        name = own_name(function) if name is None else name
+        if parameters is None:
+            signature = read_signature(function, context_type=ToolContext)
+        else:
+            signature = given_signature(function, parameters, context_type=ToolContext)
     if not isinstance(description, str | None):
         raise InvalidTool(f"Tool {name!r} has description={description!r}.", cure="Write a text.")
-    signature = read_signature(function, context_type=ToolContext)
     if timeout is None:
         timeout = NO_TIMEOUT if more.get("runs_on") == "client" else DEFAULT_TIMEOUT
     if patience is None:
@@ -296,16 +341,6 @@ def _with_keywords(function: Callable[..., Any], keywords: Callable[[], dict[str
     return function(**keywords())
 
 
-def _own_name(function: Callable[..., Any]) -> str:
-    named = function
-    while isinstance(named, partial):
-        named = named.func
-    name = getattr(named, "__name__", None)
-    if name is None or name == "<lambda>":
-        raise InvalidTool(f"{describe(function)} has no name of its own.", cure="Write tool(name='...')(it).")
-    return str(name)
-
-
 def _check_function(function: Any) -> None:
     if isinstance(function, Tool):
         raise InvalidTool(
@@ -318,43 +353,3 @@ def _check_function(function: Any) -> None:
     target = unwrap(function)
     if inspect.isgeneratorfunction(target) or inspect.isasyncgenfunction(target):
         raise InvalidTool(f"Tool {describe(function)} yields.", cure="Return the whole result, such as a list.")
-
-
-def _check_name(name: object) -> None:
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise InvalidTool(
-            f"{name!r} is no name for a tool: 1 to 64 of a-z, A-Z, 0-9, _ and -, not starting with a digit or -.",
-            cure="Give it one with tool(name='...').",
-        )
-    if name in names.RESERVED_TOOL_NAMES:
-        raise InvalidTool(
-            f"No tool can be called {name!r}: everturn itself uses that name.",
-            cure="Give it another with tool(name='...').",
-        )
-
-
-def _check_choice(made: Tool, option: str, choices: tuple[str, ...]) -> None:
-    value = getattr(made, option)
-    if value not in choices:
-        raise InvalidTool(f"Tool {made.name!r} has {option}={value!r}.", cure=f"Write one of {', '.join(choices)}.")
-
-
-def _check_duration(made: Tool, option: str) -> None:
-    value = getattr(made, option)
-    if why := durations.problem(value):
-        raise InvalidTool(f"Tool {made.name!r} has {option}={value!r}.", cure=why)
-
-
-def _check_approval(made: Tool) -> None:
-    predicate = made.needs_approval
-    if isinstance(predicate, bool):
-        return
-    try:
-        inspect.signature(predicate).bind({})
-    except ValueError:  # a builtin without a readable signature; callable all the same
-        return
-    except TypeError:
-        raise InvalidTool(
-            f"Tool {made.name!r} has needs_approval={predicate!r}.",
-            cure="Write True, False, or a function of one parameter, which gets the dict of arguments.",
-        ) from None

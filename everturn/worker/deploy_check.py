@@ -11,7 +11,7 @@ from everturn.client.client import Client
 from everturn.errors import EverturnError
 from everturn.history import reader
 from everturn.history.state_by_history import StateByHistory
-from everturn.plans import PlannedCall, RunTool
+from everturn.plans import PlannedCall, RunPlan
 from everturn.records import ToolCall
 from everturn.tools.schema import InvalidArguments
 
@@ -59,7 +59,7 @@ def _problems(by_history: StateByHistory, agents: Mapping[str, Agent]) -> list[s
 
 def _problem(agent: Agent, call: ToolCall, planned: PlannedCall) -> str:
     """What is wrong with an open call; empty if nothing is."""
-    if not isinstance(planned, RunTool):
+    if not isinstance(planned, RunPlan):
         return ""
     tool = agent.tool(call.name)
     if tool is None:

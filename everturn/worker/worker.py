@@ -25,6 +25,7 @@ from everturn.activities.mcp_toolsets import Toolsets
 from everturn.activities.model_turns import ModelTurns
 from everturn.activities.prefixes import Prefixes
 from everturn.activities.tool_calls import ToolCalls
+from everturn.activities.user_activities import ActivityThreads
 from everturn.agent import Agent, with_sub_agents
 from everturn.client.client import Client
 from everturn.errors import InvalidAgent, InvalidSetting, Unreachable
@@ -36,7 +37,6 @@ from everturn.storage.artifacts import Artifacts
 from everturn.storage.unreadable import for_worker
 from everturn.tools import user_code
 from everturn.tools.read_result import read_result_tool
-from everturn.tools.user_code import Threads
 from everturn.worker.deployment import Deployment, of_settings, options
 from everturn.worker.gen_ai_metrics import GenAiMetrics, TemporalMeter
 from everturn.worker.metrics import Metrics
@@ -45,6 +45,7 @@ from everturn.worker.temporal_worker import TemporalWorker
 from everturn.worker.trace_activities import TraceActivities
 from everturn.worker.traces import Traces, traces_of
 from everturn.workflows import ConversationWorkflow
+from everturn.workflows.call_headers import CallHeaders
 from everturn.workflows.eager_dispatch import EagerDispatch
 
 STICKY_TIMEOUT = timedelta(seconds=2)
@@ -139,7 +140,7 @@ class Worker:
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
-            threads = stack.enter_context(Threads(self._threads + user_code.MOST_THREADS))
+            threads = stack.enter_context(ActivityThreads(self._threads + user_code.MOST_THREADS))
             journal = stack.enter_context(Journal(self._journals, scope=self._scope()))
             await journal.hand_back(self._client.temporal)
             watch = asyncio.create_task(journal.watch(self._client.temporal))
@@ -177,6 +178,7 @@ class Worker:
                         export_spans,
                         *calls.activities(),
                     ],
+                    activity_executor=threads,
                     # The sandbox guards user code from itself, and there is none in this workflow: test_determinism.py.
                     workflow_runner=UnsandboxedWorkflowRunner(),
                     sticky_queue_schedule_to_start_timeout=STICKY_TIMEOUT,
@@ -185,6 +187,7 @@ class Worker:
                     interceptors=[
                         Attempts(),
                         EagerDispatch(),
+                        CallHeaders(),
                         LostTries(),
                         Metrics(self._client.temporal, task_queue=self._task_queue, prefixes=self.prefixes),
                         *([self._traces] if self._traces else []),

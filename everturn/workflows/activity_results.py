@@ -7,11 +7,12 @@ read it later; but the conversation went on without it, and has to do so in each
 from __future__ import annotations
 
 import asyncio
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 from temporalio import workflow
 from temporalio.common import RawValue
 
+from everturn.activity_outputs import value_in
 from everturn.logs import workflow_log
 from everturn.records import why_unreadable
 from everturn.waiting import READ_ELSEWHERE
@@ -28,6 +29,12 @@ class Unreadable(Exception):
         """To be read again, when a person has seen to it."""
 
 
+class ActivityOutput(NamedTuple):
+    """What a user's own activity returned, of whatever type."""
+
+    value: Any
+
+
 class ActivityResults:
     """Reads results. Each reading has a number, by which the history says that it failed."""
 
@@ -38,6 +45,10 @@ class ActivityResults:
         """The result of an activity or child that was started with `result_type=RawValue`. Raises Unreadable, and what
         the handle raises."""
         return self.read(await or_cancelled(handle), kind, what)
+
+    def output(self, raw: RawValue | None, what: str) -> Any:
+        """What a user's own activity returned. Raises Unreadable, here and in each replay."""
+        return self.read(raw, ActivityOutput, what).value
 
     def read(self, raw: RawValue | None, kind: type[V], what: str) -> V:
         """Raises Unreadable, here and in each replay."""
@@ -59,6 +70,9 @@ class ActivityResults:
 
 def _read(raw: RawValue | None, kind: type[V]) -> tuple[V | None, str]:
     """The value, or why it can't be read."""
+    if issubclass(kind, ActivityOutput):
+        found, why = value_in(raw, workflow.payload_converter())
+        return (None if why else cast("V", ActivityOutput(found))), why
     if raw is None:
         return None, "it is empty"
     try:

@@ -259,7 +259,7 @@ class ConversationWorkflow:
         """Gets a result for every call of the reply, and puts them into the transcript in the order of the calls."""
         with turn_group(self._state.turn).scope():
             results = await self._calls.settle(plan, meanwhile=self._continue_as_new_where_calls_wait(limit))
-        self._state.take_results(results, recorded=self._calls.recorded)
+        self._state.take_results(results, recorded=self._calls.recorded, told=self._calls.told)
 
     def _take_outcome(self, outcome: Outcome) -> None:
         """What another agent's conversation cost counts for this one, which asked."""
@@ -315,7 +315,7 @@ class ConversationWorkflow:
     def _cut_short(self, why: str) -> None:
         """Gives every call that is open a result that says so."""
         if cut := self._calls.close(why):
-            self._state.take_results(cut, recorded=self._calls.recorded)
+            self._state.take_results(cut, recorded=self._calls.recorded, told=self._calls.told)
 
     def _outcome(self, status: OutcomeStatus, *, reason: str | None) -> Outcome:
         state = self._state

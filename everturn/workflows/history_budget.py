@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from temporalio import workflow
 
-from everturn.sizes import MAX_RESULT_BYTES, RUN_BYTES, TASK_BYTES
+from everturn.sizes import MAX_RESULT_BYTES, RUN_BYTES, TASK_BYTES, TEMPORAL_PAYLOAD_BYTES
 
 SMALL_BYTES = 10_000
 """A decision of up to this size is taken even if the run is full."""
@@ -44,6 +44,8 @@ class HistoryBudget:
         self._promised: dict[str, int] = {}
         self._task = (-1, 0)
         """The current workflow task, by the history's length, and the bytes that it has to carry so far."""
+        self._landed = (-1, 0)
+        """The same of the results that it has brought, at most: the server may not have counted them yet."""
 
     @contextmanager
     def promised(self, call_id: str, size: int) -> Iterator[None]:
@@ -52,6 +54,7 @@ class HistoryBudget:
             yield
         finally:
             del self._promised[call_id]
+            self._landed = (workflow.info().get_current_history_length(), self._just_landed + size)
 
     async def share(self, *, request: int, others: int, most: int = MAX_RESULT_BYTES, local: bool = False) -> int:
         """How many bytes a call's result may have; `others` will want some too. Waits if there are too few now."""
@@ -64,6 +67,19 @@ class HistoryBudget:
         if self._promised and self._fair(request, others) < FAIR_BYTES:
             await workflow.wait_condition(lambda: not self._promised or self._fair(request, others) >= FAIR_BYTES)
         return max(LEAST_BYTES, min(most, self._fair(request, others)))
+
+    async def whole(self, *, request: int, others: int) -> int:
+        """The bytes of a result that nobody cuts before it is in the history: as many as Temporal takes. Waits until
+        they are there; 0 if they will not be in this run."""
+        while self._fair(request, others) - self._just_landed < TEMPORAL_PAYLOAD_BYTES:
+            if self._promised:
+                promised = sum(self._promised.values())
+                await workflow.wait_condition(lambda promised=promised: sum(self._promised.values()) < promised)  # type: ignore[misc]
+            elif self._just_landed:
+                await workflow.sleep(0.001, summary="the next workflow task")
+            else:
+                return 0
+        return TEMPORAL_PAYLOAD_BYTES
 
     async def carry(self, size: int) -> None:
         """Waits for a workflow task that can bring so many bytes more; they are to be sent right then."""
@@ -78,6 +94,11 @@ class HistoryBudget:
     def _in_task(self) -> int:
         task, carried = self._task
         return carried if task == workflow.info().get_current_history_length() else 0
+
+    @property
+    def _just_landed(self) -> int:
+        task, landed = self._landed
+        return landed if task == workflow.info().get_current_history_length() else 0
 
     def _carry(self, size: int) -> None:
         self._task = (workflow.info().get_current_history_length(), self._in_task + size)

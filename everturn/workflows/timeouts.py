@@ -9,7 +9,7 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy
 
 from everturn.durations import countable
-from everturn.plans import RunTool
+from everturn.plans import RetryPlan, RunActivity, RunTool
 
 TASK_TIMEOUT = timedelta(seconds=5)
 """As clients start conversations with: what a worker that is killed in a workflow task costs."""
@@ -22,6 +22,9 @@ LONGEST_TURN = timedelta(hours=6)
 
 LONGEST_QUEUE = timedelta(days=7)
 """How long a tool call may wait for a worker that hosts it, deploys and outages included."""
+
+TAKEN_WITHIN = timedelta(seconds=10)
+"""How long a user's own activity waits for a worker of another task queue before its conversation says so."""
 
 # What a provider asks for goes before this: the activity sets each failure's own delay. What is left is lost workers,
 # and those are retried at once. How long is the activity's business too, since a count would be used up by deploys.
@@ -74,6 +77,31 @@ def tool_activity_options(plan: RunTool) -> dict[str, Any]:
         "heartbeat_timeout": HEARTBEAT_TIMEOUT,
         "retry_policy": _ONCE if plan.effect == "once" else _RETRY,
     }
+
+
+def user_activity_options(plan: RunActivity, *, awaited: bool) -> dict[str, Any]:
+    """Of an activity that is no tool of ours. `awaited`: the conversation says already that it waits for a worker."""
+    in_queue = LONGEST_QUEUE if awaited or plan.task_queue is None else TAKEN_WITHIN
+    timeout = countable(plan.timeout)
+    return {
+        "task_queue": plan.task_queue,
+        "start_to_close_timeout": timeout,
+        "schedule_to_start_timeout": in_queue,
+        # With a retry policy, all tries together are bounded here; without one, by the conversation.
+        "schedule_to_close_timeout": plan.retry and in_queue + max(timeout, countable(plan.patience)),
+        "heartbeat_timeout": plan.heartbeat_timeout and countable(plan.heartbeat_timeout),
+        "retry_policy": _retry_policy(plan.retry) if plan.retry else _ONCE,
+    }
+
+
+def _retry_policy(plan: RetryPlan) -> RetryPolicy:
+    return RetryPolicy(
+        initial_interval=countable(plan.initial_interval),
+        backoff_coefficient=plan.backoff_coefficient,
+        maximum_interval=None if plan.maximum_interval is None else countable(plan.maximum_interval),
+        maximum_attempts=plan.maximum_attempts,
+        non_retryable_error_types=plan.non_retryable_error_types or None,
+    )
 
 
 def turn_group(turn: int) -> workflow.EventGroup:

@@ -20,12 +20,13 @@ from everturn import names, waiting
 from everturn.carryover import OpenReply
 from everturn.outcomes import result_of
 from everturn.payloads import DecisionCheck, ModelReply, PersonsAnswer, ToolRequest
-from everturn.plans import AwaitAnswer, PlannedCall, RefuseCall, RunAgent, RunTool
+from everturn.plans import AwaitAnswer, PlannedCall, RefuseCall, RunActivity, RunAgent, RunTool
 from everturn.records import Decision, Outcome, ToolCall, ToolResult
 from everturn.sizes import MAX_OUTCOME_BYTES, MAX_RESULT_BYTES, size_of
 from everturn.state import State
 from everturn.waiting import PendingCall
 from everturn.workflows import tool_results, web_ui
+from everturn.workflows.activity_calls import ActivityCalls
 from everturn.workflows.activity_results import ActivityResults, Unreadable
 from everturn.workflows.approvals import AppliedDecision, PendingApprovals
 from everturn.workflows.awaited_worker import AwaitedWorker, Schedule
@@ -75,6 +76,9 @@ class OpenCalls:
         """What people were asked in the run before, until they are asked again."""
         self._running: set[str] = set()
         """Those whose run was begun. One that is cut short may have taken effect."""
+        self._activities = ActivityCalls(
+            state, activity_results, self._budget, hosted=self._hosted, running=self._running
+        )
         self._chain_ids = {one.call_id: one.chain_id for one in carried.waits if one.chain_id}
         """Of the calls that ran: a call that a person lets run again is still the same."""
         self.recorded = set(self._results)
@@ -105,7 +109,14 @@ class OpenCalls:
     def open(self, reply: ModelReply) -> None:
         """Takes the reply's calls in hand: from here on, each will have a result."""
         self._open = reply.message.tool_calls
-        self._results, self.recorded, self._running, self._chain_ids = {}, set(), set(), {}
+        self._results, self.recorded, self._chain_ids = {}, set(), {}
+        self._running.clear()
+        self.told.clear()
+
+    @property
+    def told(self) -> set[str]:
+        """Those whose result is made of what an activity of the user's own gave, in the event of that."""
+        return self._activities.told
 
     @property
     def settled(self) -> bool:
@@ -126,7 +137,7 @@ class OpenCalls:
             plan=tuple(one.plan for one in waiting.values()),
             waits=tuple(one.asked.model_copy(update={"chain_id": ids.get(key, "")}) for key, one in waiting.items()),
             results=tuple(self._results.values()),
-            told=tuple(call_id for call_id in self._results if call_id in self.recorded),
+            told=tuple(call_id for call_id in self._results if call_id in self.recorded | self.told),
             refused_edits=self._approvals.refused_edits,
             limit=limit,
         )
@@ -158,14 +169,14 @@ class OpenCalls:
                 taken = await self._asked(pending.at(workflow.time()))
                 self._approvals.settle(call.call_id)
                 return tool_results.of(call, taken)
-            case RunTool():
+            case RunTool() | RunActivity():
                 return await self._run_when_allowed(call, plan)
             case RunAgent():
                 return await self._ask_agent(call, plan)
             case other:
                 assert_never(other)
 
-    async def _run_when_allowed(self, call: ToolCall, plan: RunTool) -> ToolResult:
+    async def _run_when_allowed(self, call: ToolCall, plan: RunTool | RunActivity) -> ToolResult:
         """Runs the tool, asking a human first if the plan says so, and again wherever a run leaves a doubt."""
         pending = self._pending(call, plan)
         decision: Decision | None = None
@@ -271,7 +282,13 @@ class OpenCalls:
         return refusal
 
     async def _run(
-        self, call: ToolCall, plan: RunTool, decision: Decision | None, answer: PersonsAnswer | None, *, again: bool
+        self,
+        call: ToolCall,
+        plan: RunTool | RunActivity,
+        decision: Decision | None,
+        answer: PersonsAnswer | None,
+        *,
+        again: bool,
     ) -> ToolResult:
         edited = decision.arguments if decision else None
         arguments = call.arguments if edited is None else edited
@@ -290,6 +307,8 @@ class OpenCalls:
         async with self._slots:
             if self._state.closing:
                 return ToolResult.cut_short(call, "the conversation was closed")
+            if isinstance(plan, RunActivity):
+                return await self._activities.settle(call, request, plan, others=self._to_come)
             room = await self._budget.share(request=size_of(request), others=self._to_come, local=plan.local)
             if room < MAX_RESULT_BYTES:
                 request = request.model_copy(update={"room": room})

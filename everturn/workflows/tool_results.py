@@ -64,6 +64,11 @@ def of_local(error: FailureError, name: str) -> ActivityError:
     return ActivityError(error.message, activity_type=name, retry_state=None, **nothing)
 
 
+def not_checked(error: Unreadable, name: str) -> ActivityError:
+    """What could not be looked at before its activity runs. To be raised from an ApplicationError that says so."""
+    return of_local(FailureError(error.why), name)
+
+
 def kind_of(error: ActivityError | Unreadable) -> str:
     """The error's type, such as InvalidEdit; empty for a time-out."""
     if isinstance(error, Unreadable):
@@ -72,7 +77,8 @@ def kind_of(error: ActivityError | Unreadable) -> str:
 
 
 def could_not_run(call: ToolCall, error: ActivityError | Unreadable) -> ToolResult:
-    return answered(call, f"The tool could not be run: {cause_of(error)}")
+    doubt = " It may or may not have taken effect." if isinstance(error.__cause__, exceptions.TimeoutError) else ""
+    return answered(call, f"The tool could not be run: {cause_of(error)}{doubt and f'.{doubt}'}")
 
 
 def no_answer(call: ToolCall, error: ChildWorkflowError | WorkflowAlreadyStartedError) -> ToolResult:

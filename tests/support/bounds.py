@@ -21,7 +21,16 @@ from everturn.providers import http, json_values
 from everturn.storage import directory, unreadable
 from everturn.tools import results, user_code
 from everturn.web import app
-from everturn.workflows import awaited_worker, commands, continue_as_new, history_budget, recent_messages, sent_messages
+from everturn.workflows import (
+    activity_calls,
+    awaited_worker,
+    commands,
+    continue_as_new,
+    history_budget,
+    recent_messages,
+    sent_messages,
+    timeouts,
+)
 
 Bounds = Callable[..., None]
 """`bounds(events=40)`: for as long as the test lasts, and while its histories are replayed."""
@@ -50,6 +59,8 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     "least_bytes": (history_budget, "LEAST_BYTES"),
     # How long it looks for a worker that has the agent, without a word and at all.
     "quietly": (hosted_agents, "QUIETLY"),
+    "taken_within": (timeouts, "TAKEN_WITHIN"),
+    "lost_activity_tries": (activity_calls, "MOST_TRIES"),
     "host_patience": (awaited_worker, "PATIENCE"),
     # How much of a provider's answer is read, and how long its end is waited for.
     "reply_bytes": (http, "MAX_REPLY_BYTES"),

@@ -33,7 +33,7 @@ from everturn.payloads import (
     TranscriptPage,
     WaitingCall,
 )
-from everturn.plans import AwaitAnswer, Expiry, PlannedCall, RefuseCall, RunTool
+from everturn.plans import ActivityCall, AwaitAnswer, CheckedCall, Expiry, PlannedCall, RefuseCall, RunTool
 from everturn.providers.reading import MAX_CALLS
 from everturn.records import Decision, Document, Message, Outcome, Record, Text, ToolCall, ToolResult, Usage
 from everturn.sizes import (
@@ -432,6 +432,13 @@ def test_a_page_fits(unseen: list[Message]) -> None:
     page = RecentMessages("").page(unseen, 0, TranscriptPage().limit)
     assert page
     assert size_of({"from": 10**9, "total": 10**9, "messages": page}) < MAX_PAYLOAD_BYTES
+
+
+def test_what_is_looked_at_before_an_activity_of_the_users_own_fits() -> None:
+    checked = CheckedCall(arguments={"text": full(MAX_REPLY_BYTES - 20)}, run_id=NAME)
+    assert size_of(checked) < MAX_PAYLOAD_BYTES
+    header = ActivityCall(turn=10**9, call_id=call_id(1), tool="t" * 64, awaited=True, own_queue=True, again=True)
+    assert size_of(header) < 1_000
 
 
 def test_the_records_that_cross_are_those_above() -> None:

@@ -1,0 +1,52 @@
+"""Users' own activities, hosted beside the tools of the agents that call them: as they are, with nothing of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from temporalio import activity
+
+from everturn import names
+from everturn.agent import Agent
+from everturn.errors import InvalidAgent
+from everturn.tools.user_code import Threads
+
+
+def user_activities(agents: Mapping[str, Agent], *, besides: Collection[str]) -> list[Callable[..., Any]]:
+    """The functions that are to be hosted with these agents. `besides`: the names of their tools, which are activities
+    too. Raises InvalidAgent."""
+    hosted: dict[str, Callable[..., Any]] = {}
+    for agent in agents.values():
+        for tool in agent.tools:
+            if tool.activity is None or (function := tool.activity.hosted) is None:
+                continue
+            name = tool.activity.name
+            if name in besides or name in names.RESERVED_TOOL_NAMES:
+                raise InvalidAgent(
+                    f"Agent {agent.name!r} has the activity {name!r}, and a tool of the same worker has that name.",
+                    cure="Give one of them another: tool(name='...') or @activity.defn(name='...').",
+                )
+            if hosted.setdefault(name, function) != function:
+                raise InvalidAgent(
+                    f"Agent {agent.name!r} has an activity {name!r}, and so is another function.",
+                    cure="Give one of them another name: @activity.defn(name='...').",
+                )
+    return list(hosted.values())
+
+
+class ActivityThreads(Threads, ThreadPoolExecutor):
+    """For sync functions among them. Temporal's worker asks for a ThreadPoolExecutor, whose threads a process can't end
+    without: these are ours all the same."""
+
+    def __init__(self, most: int) -> None:
+        Threads.__init__(self, most)
+        self._max_workers = most
+
+
+def is_users_own() -> bool:
+    """Whether the activity that runs is none of everturn's: its heartbeats and its input are its own."""
+    info = activity.info()
+    ours = info.workflow_type == names.CONVERSATION and not info.activity_id.startswith(names.ACTIVITY_OF_CALL)
+    return not ours

@@ -1,0 +1,134 @@
+"""What a user's own activity gave or raised, as the result of the call that it served.
+
+The conversation and the readers of its history both make it here, of what the event holds, so that they say the same.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic_core import to_jsonable_python
+from temporalio.common import RawValue
+from temporalio.converter import PayloadConverter
+from temporalio.exceptions import ApplicationError
+
+from everturn.base64_text import as_base64
+from everturn.content_blocks import parts_in, says_error
+from everturn.cutting import Notice, bounded
+from everturn.records import Document, Image, ResultPart, Text, ToolResult, why_unreadable
+from everturn.sizes import MAX_RESULT_BYTES
+from everturn.utf8 import mend
+
+NO_OUTPUT = "(no output)"
+"""As for a tool that returns None, or an empty text."""
+
+FAILED = "It failed."
+"""For a failure that says nothing of itself."""
+
+MAX_ERROR_CHARS = 2_000
+
+TOOL_FAILED = "ToolFailed"
+"""An error of this type means what it says for the model: its type is not shown."""
+
+_JSON = (b"json/plain", b"json/protobuf")
+
+
+def result_of(call_id: str, name: str, value: Any, *, max_chars: int, room: int = MAX_RESULT_BYTES) -> ToolResult:
+    """The result of an activity that returned this value, cut to so many characters and bytes."""
+    parts = parts_in(value)
+    content = (Text(text=_text(value)),) if parts is None else _parts(parts)
+    failed = parts is not None and says_error(value)
+    return _result(call_id, name, content, is_error=failed, max_chars=max_chars, room=room)
+
+
+def failure_of(
+    call_id: str, name: str, error: BaseException, *, max_chars: int, room: int = MAX_RESULT_BYTES
+) -> ToolResult:
+    """The result of an activity that raised an error: any but a time-out."""
+    message = str(getattr(error, "message", "")) or FAILED
+    kind = (error.type or "") if isinstance(error, ApplicationError) else ""
+    text = message if kind in ("", TOOL_FAILED) else f"{kind}: {message}"
+    text = text if len(text) <= MAX_ERROR_CHARS else f"{text[: MAX_ERROR_CHARS - 1]}…"
+    return _result(call_id, name, (Text(text=text),), is_error=True, max_chars=max_chars, room=room)
+
+
+def not_taken(activity: str, task_queue: str, seconds: float) -> tuple[str, str]:
+    """Cause and cure, if no worker took an activity in time."""
+    cause = f"No worker on task queue {task_queue!r} took the activity {activity!r} within {seconds:g} s."
+    cure = (
+        f"Start a worker that has it, or see whether those that poll are busy: temporal task-queue describe "
+        f"--task-queue {task_queue} --task-queue-type activity"
+    )
+    return cause, cure
+
+
+def unreadable(name: str, why: str) -> str:
+    return f"{what_of(name)} can't be read: {why}"
+
+
+def what_of(name: str) -> str:
+    return f"The result of {name}"
+
+
+def value_in(raw: RawValue | None, converter: PayloadConverter) -> tuple[Any, str]:
+    """What an activity returned; or None, and why it can't be read. JSON needs no type: whoever wrote it, in whatever
+    language. The rest is for the converter."""
+    if raw is None:
+        return None, ""
+    encoding, data = raw.payload.metadata.get("encoding"), raw.payload.data
+    if encoding in _JSON:
+        try:
+            return json.loads(data), ""
+        except (ValueError, RecursionError):  # it is shown as it is
+            return data.decode("utf-8", "replace"), ""
+    try:
+        # With a type, for ours would give a stand-in for what it can't read.
+        return converter.from_payloads([raw.payload], [Any])[0], ""
+    except Exception as error:  # noqa: BLE001 - converters raise all kinds
+        return None, why_unreadable(error)
+
+
+def _result(
+    call_id: str, name: str, content: Sequence[ResultPart], *, is_error: bool, max_chars: int, room: int
+) -> ToolResult:
+    kept = bounded(content, max_chars=max_chars, max_bytes=room, notice=Notice())
+    return ToolResult(call_id=call_id, name=name, content=kept, is_error=is_error)
+
+
+def _parts(found: Sequence[Any]) -> tuple[ResultPart, ...]:
+    return tuple(map(_part, found)) or (Text(text=NO_OUTPUT),)
+
+
+def _part(value: Any) -> ResultPart:
+    if isinstance(value, Text):
+        return Text(text=_text(value.text))
+    if not isinstance(value, Image | Document):
+        return Text(text=_text(value))
+    if not value.data:
+        return value
+    # A provider would refuse what is no base64, in this request and in all that follow.
+    data = as_base64(value.data)
+    return (
+        value.model_copy(update={"data": data})
+        if data
+        else Text(text=f"[Left out, for it is no base64: {value.kind}.]")
+    )
+
+
+def _text(value: Any) -> str:
+    if value is None or value == "":
+        return NO_OUTPUT
+    if isinstance(value, bytes | bytearray):
+        return f"[Left out, for it is no text: {len(value):,} bytes.]"
+    return mend(value if isinstance(value, str) else _written(value))
+
+
+def _written(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    """What a converter made that JSON does not know."""
+    return to_jsonable_python(value, fallback=str)

@@ -1,0 +1,195 @@
+"""`activity_tool`: an activity that there is already, in whatever language, as a tool."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+from pydantic import BaseModel
+
+from everturn import durations
+from everturn.errors import InvalidTool
+from everturn.plans import RetryPlan
+from everturn.spelling import known_options
+from everturn.tools.context import ToolContext
+from everturn.tools.given_schema import given_arguments
+from everturn.tools.options import ToolOptions
+from everturn.tools.schema import ModelArguments, SchemaArguments, describe, read_signature, unwrap
+from everturn.tools.tool import DEFAULT_PATIENCE, DEFAULT_TIMEOUT, Effect, Predicate, Tool
+from everturn.tools.user_activity import RetryPolicyLike, UserActivity
+
+_DEFINITION = "__temporal_activity_definition"
+"""Where `@activity.defn` puts what it knows of a function."""
+
+MAX_NAME_CHARS = 1_000
+"""Of a task queue and of an activity's type: Temporal takes no more."""
+
+
+@known_options("activity_tool()", InvalidTool)
+def activity_tool(
+    activity: Callable[..., Any] | str,
+    /,
+    *,
+    task_queue: str | None = None,
+    schema: Mapping[str, Any] | type[BaseModel] | None = None,
+    by_position: Sequence[str] | None = None,
+    name: str | None = None,
+    description: str | None = None,
+    needs_approval: bool | Predicate = False,
+    effect: Effect = "idempotent",
+    timeout: timedelta = DEFAULT_TIMEOUT,
+    heartbeat_timeout: timedelta | None = None,
+    patience: timedelta | None = None,
+    retry: RetryPolicyLike | None = None,
+    options: ToolOptions | Mapping[str, Any] | None = None,
+) -> Tool:
+    """Make a tool of an activity: it runs as it is, with its own input and output, wherever its workers are.
+
+    - `activity`: a function with temporalio's `@activity.defn`, whose signature and docstring are what the model sees;
+      or only the name of an activity, such as one in Go, Java or TypeScript.
+    - `task_queue`: where its workers are. Without one, the agent's worker hosts the function; a name needs one.
+    - `schema`: the arguments, as a JSON schema of type object or a pydantic model. A name needs it; of a function, it
+      goes before the signature.
+    - `by_position`: for a name, the arguments in the order in which the activity takes them. Without it, the activity
+      takes one object; or nothing, if the schema has no properties.
+    - `name`, `description`: of the tool, if the activity's name and docstring won't do.
+    - `needs_approval`, `effect`, `options`: as for `tool`. A `once` activity is never retried by itself.
+    - `timeout`: of one try, 10 minutes unless given: Temporal's start-to-close timeout.
+    - `heartbeat_timeout`: how long the activity may be silent until its worker counts as lost; without one, only
+      `timeout` says so.
+    - `patience`: of all tries together, 30 minutes or, if that is longer, one timeout.
+    - `retry`: Temporal's retry policy, by which whatever fails is tried again. Without one, the model is told of a
+      failure at once, and only an activity that is lost with its worker is tried again, five times at most.
+
+    Raises InvalidTool.
+    """
+    place = f"activity_tool() of {activity if isinstance(activity, str) else describe(activity)}"
+    function = None if isinstance(activity, str) else activity
+    kind = activity if isinstance(activity, str) else _type_of(activity, place=place)
+    _check_text(place, "the activity's name", kind)
+    if task_queue is not None:
+        _check_text(place, "task_queue", task_queue)
+    elif function is None:
+        raise InvalidTool(f"{place} has a name and no task_queue.", cure="Write task_queue=: where its workers are.")
+    arguments, described, positions = _input(function, schema, by_position, place=place)
+    if heartbeat_timeout is not None and (why := durations.problem(heartbeat_timeout)):
+        raise InvalidTool(f"{place} has heartbeat_timeout={heartbeat_timeout!r}.", cure=why)
+    if retry is not None and effect == "once":
+        raise InvalidTool(
+            f"{place} has retry= and effect='once', which is never run again by itself.",
+            cure="Leave retry= out, or say effect='idempotent' if running it twice does no harm.",
+        )
+    return Tool(
+        name=kind if name is None else name,
+        description=described if description is None else description,
+        arguments=arguments,
+        function=function,
+        needs_approval=needs_approval,
+        effect=effect,
+        timeout=timeout,
+        patience=_patience(timeout) if patience is None else patience,
+        options=ToolOptions.of(options, tool=name or kind),
+        module=sys._getframe(2).f_globals.get("__name__", ""),
+        activity=UserActivity(
+            name=kind,
+            task_queue=task_queue,
+            by_position=positions,
+            heartbeat_timeout=heartbeat_timeout,
+            retry=None if retry is None else _retry_plan(retry, place=place),
+            function=function,
+        ),
+    )
+
+
+def _type_of(function: object, *, place: str) -> str:
+    if isinstance(function, Tool):
+        raise InvalidTool(
+            f"{function.name!r} is a tool already.", cure="Give the activity's own function, or its name."
+        )
+    found = getattr(getattr(function, _DEFINITION, None), "name", None)
+    if not isinstance(found, str):
+        dynamic = hasattr(function, _DEFINITION)
+        raise InvalidTool(
+            f"{place} is {'a dynamic activity, which has no name' if dynamic else 'no activity'}.",
+            cure="Write @activity.defn above the function, or make a plain tool of it: tool(it).",
+        )
+    return found
+
+
+def _input(
+    function: Callable[..., Any] | None,
+    schema: Mapping[str, Any] | type[BaseModel] | None,
+    by_position: Sequence[str] | None,
+    *,
+    place: str,
+) -> tuple[ModelArguments | SchemaArguments, str, tuple[str, ...] | None]:
+    """The arguments, what is said about them, and the order in which the activity takes them."""
+    if by_position is not None and (
+        isinstance(by_position, str) or not all(isinstance(one, str) for one in by_position)
+    ):
+        raise InvalidTool(f"{place} has by_position={by_position!r}.", cure="Write by_position=['a', 'b'].")
+    if function is not None and schema is None:
+        if by_position is not None:
+            raise InvalidTool(f"{place} has by_position, and its signature says the order.", cure="Leave it out.")
+        signature = read_signature(_without_self(function), context_type=ToolContext)
+        if signature.context_parameters:
+            raise InvalidTool(
+                f"{place} takes a ToolContext, which an activity is not given.",
+                cure="Use temporalio's activity.info(): workflow_id, and an activity_id that names the call.",
+            )
+        return signature.arguments, signature.description, signature.arguments.order
+    if schema is None:
+        raise InvalidTool(
+            f"{place} has a name and no schema.",
+            cure="Write schema=: a JSON schema of type object, or a pydantic model.",
+        )
+    arguments = given_arguments(schema, place=place, option="schema")
+    properties = arguments.schema["properties"]
+    unknown = [one for one in by_position or () if one not in properties]
+    if unknown:
+        raise InvalidTool(
+            f"{place} has {unknown[0]!r} in by_position, which its schema lacks.",
+            cure=f"Its properties are {', '.join(properties) or 'none'}.",
+        )
+    positions = () if not properties else None
+    return arguments, arguments.schema.get("description", ""), positions if by_position is None else tuple(by_position)
+
+
+def _without_self(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A method whose object is made where its worker is."""
+    code = getattr(unwrap(function), "__code__", None)
+    bound = getattr(function, "__self__", None) is not None
+    named_self = code is not None and code.co_argcount > 0 and code.co_varnames[0] == "self"
+    return partial(function, None) if named_self and not bound and "." in unwrap(function).__qualname__ else function
+
+
+def _retry_plan(policy: RetryPolicyLike, *, place: str) -> RetryPlan:
+    try:
+        policy._validate()
+        longest = policy.maximum_interval
+        return RetryPlan(
+            initial_interval=policy.initial_interval.total_seconds(),
+            backoff_coefficient=policy.backoff_coefficient,
+            maximum_interval=None if longest is None else longest.total_seconds(),
+            maximum_attempts=policy.maximum_attempts,
+            non_retryable_error_types=tuple(policy.non_retryable_error_types or ()),
+        )
+    except (AttributeError, ValueError, TypeError) as error:
+        raise InvalidTool(
+            f"{place} has retry={policy!r} ({str(error) or type(error).__name__}).",
+            cure="Write temporalio.common.RetryPolicy(maximum_attempts=3).",
+        ) from error
+
+
+def _patience(timeout: object) -> timedelta:
+    return max(DEFAULT_PATIENCE, timeout) if isinstance(timeout, timedelta) else DEFAULT_PATIENCE
+
+
+def _check_text(place: str, what: str, value: object) -> None:
+    if not isinstance(value, str) or not value.strip() or len(value) > MAX_NAME_CHARS:
+        raise InvalidTool(
+            f"{place} has {value!r:.200} as {what}.", cure=f"Write a text of 1 to {MAX_NAME_CHARS:,} characters."
+        )

@@ -1,0 +1,65 @@
+"""What is checked of a tool when it is made. Each raises InvalidTool."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from everturn import durations, names
+from everturn.errors import InvalidTool
+from everturn.tools.schema import describe
+
+_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
+
+
+def check_name(name: object) -> None:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise InvalidTool(
+            f"{name!r} is no name for a tool: 1 to 64 of a-z, A-Z, 0-9, _ and -, not starting with a digit or -.",
+            cure="Give it one with tool(name='...').",
+        )
+    if name in names.RESERVED_TOOL_NAMES:
+        raise InvalidTool(
+            f"No tool can be called {name!r}: everturn itself uses that name.",
+            cure="Give it another with tool(name='...').",
+        )
+
+
+def check_choice(made: Any, option: str, choices: tuple[str, ...]) -> None:
+    value = getattr(made, option)
+    if value not in choices:
+        raise InvalidTool(f"Tool {made.name!r} has {option}={value!r}.", cure=f"Write one of {', '.join(choices)}.")
+
+
+def check_duration(made: Any, option: str) -> None:
+    value = getattr(made, option)
+    if why := durations.problem(value):
+        raise InvalidTool(f"Tool {made.name!r} has {option}={value!r}.", cure=why)
+
+
+def check_approval(made: Any) -> None:
+    predicate = made.needs_approval
+    if isinstance(predicate, bool):
+        return
+    try:
+        inspect.signature(predicate).bind({})
+    except ValueError:  # a builtin without a readable signature; callable all the same
+        return
+    except TypeError:
+        raise InvalidTool(
+            f"Tool {made.name!r} has needs_approval={predicate!r}.",
+            cure="Write True, False, or a function of one parameter, which gets the dict of arguments.",
+        ) from None
+
+
+def own_name(function: Callable[..., Any]) -> str:
+    named = function
+    while isinstance(named, partial):
+        named = named.func
+    name = getattr(named, "__name__", None)
+    if name is None or name == "<lambda>":
+        raise InvalidTool(f"{describe(function)} has no name of its own.", cure="Write tool(name='...')(it).")
+    return str(name)

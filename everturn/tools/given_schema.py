@@ -1,0 +1,74 @@
+"""Arguments that a JSON schema or a pydantic model describes, in place of a function's signature."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from types import SimpleNamespace
+from typing import Any, get_type_hints
+
+from pydantic import BaseModel, PydanticUserError
+
+from everturn.errors import InvalidTool
+from everturn.tools.schema import ModelArguments, SchemaArguments, Signature, describe, mentions, namespace_of, unwrap
+
+
+def given_arguments(given: Any, *, place: str, option: str) -> ModelArguments | SchemaArguments:
+    """Raises InvalidTool."""
+    if isinstance(given, type) and issubclass(given, BaseModel):
+        try:
+            return ModelArguments(given)
+        except (PydanticUserError, NameError, TypeError, ValueError) as error:
+            why = str(error).partition("\n")[0]
+            raise InvalidTool(
+                f"{place} has {option}={given.__name__}: {why}", cure="Use types that JSON can carry."
+            ) from error
+    is_object = isinstance(given, Mapping) and given.get("type", "object") == "object"
+    if is_object and isinstance(given.get("properties", {}), Mapping) and isinstance(given.get("required", []), list):
+        return SchemaArguments(given)
+    raise InvalidTool(
+        f"{place} has {option}={given!r}.",
+        cure="Write a JSON schema of type object ({'type': 'object', 'properties': {...}}) or a pydantic model.",
+    )
+
+
+def given_signature(function: Callable[..., Any], given: Any, *, context_type: type) -> Signature:
+    """What is known of a function whose arguments are described so: it gets them by name. Raises InvalidTool."""
+    label = describe(function)
+    arguments = given_arguments(given, place=f"Tool {label}", option="parameters")
+    hidden = _hidden_parameters(function, context_type=context_type)
+    try:
+        parameters = tuple(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):  # a builtin's: it will say itself what it can't take
+        parameters = ()
+    takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters) or not parameters
+    by_name = {one.name: one for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)}
+    named = arguments.schema["properties"]
+    if not takes_any and (extra := [name for name in named if name not in by_name]):
+        raise InvalidTool(
+            f"Tool {label} has no parameter {extra[0]!r}, which its schema has.",
+            cure="Name the parameters as the schema does, or take **arguments.",
+        )
+    needed = [name for name, one in by_name.items() if one.default is one.empty and name not in hidden]
+    required = arguments.schema.get("required", ())
+    if lacking := [name for name in needed if name not in required]:
+        raise InvalidTool(
+            f"Tool {label} needs {lacking[0]!r}, which its schema does not require.",
+            cure=f"Put it into the schema's 'required', or give {lacking[0]} a default.",
+        )
+    described = inspect.getdoc(unwrap(function)) or arguments.schema.get("description", "")
+    return Signature(arguments=arguments, context_parameters=hidden, description=str(described))
+
+
+def _hidden_parameters(function: Callable[..., Any], *, context_type: type) -> tuple[str, ...]:
+    """Those that are annotated with `context_type`, of a function whose other annotations do not matter."""
+    target = unwrap(function)
+    namespace = {context_type.__name__: context_type, **namespace_of(target)}
+    hidden = []
+    for name, annotation in getattr(target, "__annotations__", {}).items():
+        holder = SimpleNamespace(__annotations__={name: annotation})
+        with suppress(Exception):  # typing raises many kinds, for what only its own module knows
+            found = get_type_hints(holder, globalns=namespace, include_extras=True)[name]
+            hidden += [name] if name != "return" and mentions(found, context_type) else []
+    return tuple(hidden)

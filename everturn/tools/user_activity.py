@@ -1,0 +1,42 @@
+"""An activity of the user's own that serves a tool's calls: what has to be known to schedule it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Protocol
+
+from everturn.plans import RetryPlan
+
+
+class RetryPolicyLike(Protocol):
+    """temporalio's RetryPolicy: tools can be written without temporalio."""
+
+    initial_interval: timedelta
+    backoff_coefficient: float
+    maximum_interval: timedelta | None
+    maximum_attempts: int
+    non_retryable_error_types: Sequence[str] | None
+
+    def _validate(self) -> None: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class UserActivity:
+    """It is hosted with the agent if it has a function and no task queue of its own."""
+
+    name: str
+    """Its type, as its worker knows it."""
+    task_queue: str | None = None
+    """None: the agent's own."""
+    by_position: tuple[str, ...] | None = None
+    """It takes the arguments by position, in this order; None: all of them as one object."""
+    heartbeat_timeout: timedelta | None = None
+    retry: RetryPlan | None = None
+    function: Callable[..., Any] | None = None
+
+    @property
+    def hosted(self) -> Callable[..., Any] | None:
+        """The function that the agent's worker has to host; None if the activity runs elsewhere."""
+        return self.function if self.task_queue is None else None

@@ -1,0 +1,216 @@
+"""Calls that users' own activities serve, on whatever task queue and in whatever language: each runs as it is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from pydantic import JsonValue
+from temporalio import workflow
+from temporalio.common import RawValue
+from temporalio.exceptions import (
+    ActivityError,
+    ApplicationError,
+    FailureError,
+    TimeoutError,  # noqa: A004 - Temporal's
+    TimeoutType,
+    is_cancelled_exception,
+)
+
+from everturn import activity_outputs, names
+from everturn.cutting import edit_notice
+from everturn.payloads import ToolRequest
+from everturn.plans import ActivityCall, CheckedCall, RunActivity
+from everturn.records import ToolCall, ToolResult
+from everturn.sizes import MAX_RESULT_BYTES, size_of
+from everturn.state import State
+from everturn.workflows import tool_results, web_ui
+from everturn.workflows.activity_results import ActivityResults, Unreadable
+from everturn.workflows.call_headers import serving
+from everturn.workflows.cancellation import or_cancelled
+from everturn.workflows.history_budget import HistoryBudget
+from everturn.workflows.timeouts import check_options, user_activity_options
+
+MOST_TRIES = 5
+"""Of an activity that is lost with its worker. Then the model is told."""
+
+
+CLOSED = "the conversation was closed"
+
+NO_ROOM = "This call did not run: the history has no room for its result before the next turn. Call again then."
+
+
+class ActivityCalls:
+    def __init__(
+        self,
+        state: State,
+        activity_results: ActivityResults,
+        budget: HistoryBudget,
+        *,
+        hosted: Callable[..., Awaitable[Any]],
+        running: set[str],
+    ) -> None:
+        """`running` has the calls whose run was begun, for as long as it is not known how it ended."""
+        self.told: set[str] = set()
+        """The calls whose activities ended: events tell what they gave."""
+        self._state = state
+        self._activity_results = activity_results
+        self._budget = budget
+        self._hosted = hosted
+        self._running = running
+
+    async def settle(self, call: ToolCall, request: ToolRequest, plan: RunActivity, *, others: int) -> ToolResult:
+        """What the model is told. Raises ActivityError if there is no result, and Unreadable if it can't be read."""
+        edited = request.decision is not None and request.decision.arguments is not None
+        checked = await self._checked(call, request) if edited or plan.effect == "once" else None
+        planned = call.arguments if plan.arguments is None else plan.arguments
+        request = request.model_copy(update={"arguments": checked.arguments if checked and edited else planned})
+        size = size_of(request.arguments)
+        room = await self._budget.whole(request=size, others=others)
+        if not room:
+            return tool_results.answered(call, NO_ROOM)
+
+        def start(hand_back_for: float | None) -> Awaitable[ToolResult]:
+            return self._run(call, request.model_copy(update={"hand_back_for": hand_back_for}), plan)
+
+        with self._budget.promised(call.call_id, room):
+            await self._budget.carry(size)
+            elsewhere = plan.task_queue is not None
+            result: ToolResult = await self._hosted(call.call_id, start, patience=plan.patience, retried=elsewhere)
+        return result
+
+    async def _checked(self, call: ToolCall, request: ToolRequest) -> CheckedCall:
+        """The arguments as the activity takes them. Raises ActivityError if those that a person put in do not fit, or
+        if a once call may have run before a reset."""
+
+        async def look(hand_back_for: float | None) -> CheckedCall:
+            asked = request.model_copy(update={"hand_back_for": hand_back_for, "tool": call.name})
+            await self._budget.carry(size_of(asked))
+            summary = web_ui.summary(f"may {web_ui.shortened(call.name, 40)} run?")
+            handle = workflow.start_activity(
+                names.CHECK_CALL, asked, result_type=RawValue, summary=summary, **check_options()
+            )
+            return await self._activity_results.result(handle, CheckedCall, f"The check of {call.name}")
+
+        looks = 0
+        while True:
+            try:
+                checked: CheckedCall = await self._hosted(f"check of {call.call_id}", look)
+            except Unreadable as error:
+                raise tool_results.not_checked(error, call.name) from ApplicationError(
+                    error.why, type=names.NOT_CHECKED
+                )
+            looks += 1
+            # A reset may go back to right here: the look was one at another past. While history is only followed, it
+            # says whether there was a second one.
+            if checked.run_id == workflow.info().run_id or not workflow.patched(f"look {looks} again {call.call_id}"):
+                return checked
+
+    async def _run(self, call: ToolCall, request: ToolRequest, plan: RunActivity) -> ToolResult:
+        begun, tries = workflow.time(), 1
+        while True:
+            # Temporal does not tell a worker that is lost from a failure, and retries both by one policy. So what is
+            # lost is scheduled anew here, if the activity has none; a failure is for the model.
+            time_left = workflow.time() - begun + plan.timeout < plan.patience
+            again = plan.retry is None and plan.effect != "once" and tries < MOST_TRIES and time_left
+            try:
+                return await self._try(call, request, plan, again=again)
+            except ActivityError as error:
+                if not (_was_lost(error) and again):
+                    raise
+            tries += 1
+
+    async def _try(self, call: ToolCall, request: ToolRequest, plan: RunActivity, *, again: bool) -> ToolResult:
+        awaited = request.hand_back_for is not None
+        options = user_activity_options(plan, awaited=awaited)
+        served = ActivityCall(
+            turn=request.turn,
+            call_id=call.call_id,
+            tool=call.name,
+            awaited=awaited,
+            own_queue=plan.task_queue is None,
+            again=again,
+        )
+        with serving(served):
+            handle = workflow.start_activity(
+                plan.activity,
+                args=_inputs(plan, request.arguments),
+                activity_id=f"{names.ACTIVITY_OF_CALL}{call.call_id}",
+                result_type=RawValue,
+                summary=web_ui.call_summary(call.name, request.arguments, request.decision),
+                **options,
+            )
+        self._running.add(call.call_id)
+        closing = asyncio.create_task(self._stop_if_closed(handle)) if awaited else None
+        try:
+            raw = await or_cancelled(handle)
+            value = self._activity_results.output(raw, activity_outputs.what_of(call.name))
+        except Unreadable:
+            self._running.discard(call.call_id)
+            raise
+        except asyncio.CancelledError:
+            if _was_closed(closing):
+                return ToolResult.cut_short(call, CLOSED, running=True)
+            raise
+        except FailureError as error:
+            if is_cancelled_exception(error):
+                if _was_closed(closing):
+                    return ToolResult.cut_short(call, CLOSED, running=True)
+                raise
+            self._running.discard(call.call_id)
+            made = self._failed(call, plan, error, within=options["schedule_to_start_timeout"].total_seconds())
+            return self._ended(made, request)
+        finally:
+            if closing:
+                closing.cancel()
+        made = activity_outputs.result_of(call.call_id, call.name, value, max_chars=plan.max_chars, room=_room(request))
+        return self._ended(made, request)
+
+    def _ended(self, made: ToolResult, request: ToolRequest) -> ToolResult:
+        self.told.add(made.call_id)
+        content = made.content if made.is_error else (*edit_notice(request.decision), *made.content)
+        return made.model_copy(update={"content": content, "decision": request.decision})
+
+    async def _stop_if_closed(self, handle: workflow.ActivityHandle[Any]) -> None:
+        """Nobody waits for days for a worker of a conversation that was closed."""
+        await workflow.wait_condition(lambda: self._state.closing)
+        handle.cancel()
+
+    def _failed(self, call: ToolCall, plan: RunActivity, error: FailureError, *, within: float) -> ToolResult:
+        """What the model is told of a failure. Raises ActivityError if the activity did not say of itself that it
+        failed."""
+        cause = error.cause or error
+        if isinstance(cause, TimeoutError) and cause.type is TimeoutType.SCHEDULE_TO_START:
+            queue = plan.task_queue or workflow.info().task_queue
+            why, cure = activity_outputs.not_taken(plan.activity, queue, within)
+            taken = ApplicationError(why, {"cure": cure}, type=names.NOT_TAKEN)
+            raise tool_results.of_local(error, plan.activity) from taken
+        handed_back = isinstance(cause, ApplicationError) and cause.type == names.NOT_HOSTED
+        if isinstance(cause, TimeoutError) or (plan.task_queue is None and handed_back):
+            raise error
+        return activity_outputs.failure_of(call.call_id, call.name, cause, max_chars=plan.max_chars)
+
+
+def _inputs(plan: RunActivity, arguments: dict[str, JsonValue]) -> list[JsonValue]:
+    """As the activity takes them. What comes last and is missing has the activity's own defaults."""
+    if plan.by_position is None:
+        return [arguments]
+    given = [name for name in plan.by_position if name in arguments]
+    last = plan.by_position.index(given[-1]) + 1 if given else 0
+    return [arguments.get(name) for name in plan.by_position[:last]]
+
+
+def _was_lost(error: ActivityError) -> bool:
+    cause = error.cause
+    return isinstance(cause, TimeoutError) and cause.type in (TimeoutType.HEARTBEAT, TimeoutType.START_TO_CLOSE)
+
+
+def _room(request: ToolRequest) -> int:
+    return MAX_RESULT_BYTES - size_of(request.decision) - size_of(edit_notice(request.decision))
+
+
+def _was_closed(closing: asyncio.Task[None] | None) -> bool:
+    """Whether it was cancelled since the conversation was closed, and not together with the turn."""
+    task = asyncio.current_task()
+    return bool(closing and closing.done() and not (task and task.cancelling()))

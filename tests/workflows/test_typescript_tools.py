@@ -1,0 +1,128 @@
+"""A tool in TypeScript: a real worker of Temporal's TypeScript SDK, killed in the middle and taken over by another.
+
+`npm ci && npm run build` in tests/typescript makes the worker; `.ci/run` does that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from pydantic import BaseModel
+
+from everturn import Client, activity_tool
+from everturn.events import ToolLost, ToolStarted
+from everturn.testing import ScriptedModel, call
+from tests.support.agents import agent_on, hosting
+from tests.support.transcripts import results_of, told
+from tests.support.waiting import eventually, waiting
+
+FOLDER = Path(__file__).parents[1] / "typescript"
+NODE = shutil.which("node")
+
+pytestmark = [
+    pytest.mark.skipif(NODE is None, reason="node is not installed"),
+    pytest.mark.skipif(
+        not (FOLDER / "worker.mjs").exists() or not (FOLDER / "node_modules" / "@temporalio").exists(),
+        reason="the worker is not built: run `npm ci && npm run build` in tests/typescript",
+    ),
+]
+
+Scripted = Callable[..., ScriptedModel]
+
+
+class Running:
+    """A worker's process, and what it has said so far."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self.said = ""
+
+    async def listen(self) -> None:
+        assert self.process.stdout
+        while line := await self.process.stdout.readline():
+            self.said += line.decode()
+
+    async def kill(self) -> None:
+        self.process.kill()
+        await self.process.wait()
+
+
+@asynccontextmanager
+async def typescript_worker(client: Client, queue: str, name: str) -> AsyncIterator[Running]:
+    address = client.temporal.service_client.config.target_host
+    assert NODE
+    process = await asyncio.create_subprocess_exec(
+        NODE, "worker.mjs", address, queue, name,
+        cwd=FOLDER, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+    )  # fmt: skip
+    running = Running(process)
+    listening = asyncio.create_task(running.listen())
+    try:
+        await eventually(lambda: "is ready" in running.said or process.returncode is not None, what="it is ready")
+        assert process.returncode is None, running.said
+        yield running
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+        await listening
+
+
+class Book(BaseModel):
+    title: str
+    pages: int = 10
+
+
+async def test_a_tool_in_typescript_that_is_killed_in_the_middle_is_taken_over(
+    client: Client, scripted: Scripted
+) -> None:
+    queue = f"typescript-{uuid4().hex[:8]}"
+    render = activity_tool("render", task_queue=queue, schema=Book, heartbeat_timeout=timedelta(seconds=2))
+    agent = agent_on(scripted([[call("render", {"title": "Alice"}, id="a")], "Done."]), tools=[render])
+    async with hosting(client, agent), typescript_worker(client, queue, "first") as first:
+        conversation = await client.start(agent, "Go")
+        await eventually(lambda: "first renders page 2" in first.said, what="it is in the middle")
+        await first.kill()
+        async with typescript_worker(client, queue, "second") as second:
+            assert (await conversation.outcome()).text == "Done."
+            assert "second renders page" in second.said
+    [result] = results_of(await conversation.transcript())
+    assert result.text == '{"title":"Alice","pages":10,"by":"second","key":"call:a"}'
+    kinds = [type(event) for event in await told(conversation)]
+    assert [one for one in kinds if one in (ToolStarted, ToolLost)] == [ToolStarted, ToolLost, ToolStarted]
+
+
+async def test_its_arguments_its_errors_and_its_approvals_are_as_those_of_a_function(
+    client: Client, scripted: Scripted
+) -> None:
+    queue = f"typescript-{uuid4().hex[:8]}"
+    numbers = {"properties": {"a": {"type": "number"}, "b": {"type": "number"}}, "required": ["a", "b"]}
+    order = {"properties": {"order": {"type": "string"}}, "required": ["order"]}
+    tools = [
+        activity_tool("add", task_queue=queue, schema=numbers, by_position=["a", "b"], effect="read"),
+        activity_tool(
+            "refund", task_queue=queue, schema=order, by_position=["order"], effect="once", needs_approval=True
+        ),
+    ]
+    calls = [
+        call("add", {"a": 1, "b": 2}, id="a"),
+        call("add", {"a": 1}, id="b"),
+        call("refund", {"order": "81"}, id="c"),
+    ]
+    agent = agent_on(scripted([calls, "Done."]), tools=tools)
+    async with hosting(client, agent), typescript_worker(client, queue, "only"):
+        conversation = await client.start(agent, "Go")
+        assert await waiting(conversation) == ("c",)
+        await conversation.approve("c")
+        assert (await conversation.outcome()).text == "Done."
+    texts = {one.call_id: one.text for one in results_of(await conversation.transcript())}
+    assert texts["a"] == "3"
+    assert "b: Field required" in texts["b"]
+    assert texts["c"] == "RangeError: There is no order 81."
