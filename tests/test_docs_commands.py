@@ -110,6 +110,15 @@ def test_a_command_in_the_text_exists_with_its_options(page: Path, span: str) ->
     check_command(_words(re.sub(r"\[.*?\]|\.\.\.", "", span)))
 
 
+def _check_typescript(text: str) -> None:
+    """With the compiler of the tests' own worker, if that is built."""
+    compiler = ROOT / "tests" / "typescript" / "node_modules" / ".bin" / "esbuild"
+    if compiler.exists():
+        subprocess.run(
+            [compiler, "--loader=ts", "--format=esm"], input=text, text=True, check=True, capture_output=True
+        )
+
+
 def test_other_blocks_are_what_they_say(tmp_path: Path) -> None:
     write_sqlite(tmp_path / "empty.db", [])
     with closing(sqlite3.connect(tmp_path / "empty.db")) as exported:
@@ -117,6 +126,7 @@ def test_other_blocks_are_what_they_say(tmp_path: Path) -> None:
             "json": json.loads,
             "yaml": yaml.safe_load,
             "sql": exported.execute,
+            "typescript": _check_typescript,
         }
         for block in BLOCKS:
             if block.language not in {"python", "sh", "text", "py"}:

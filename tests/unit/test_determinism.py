@@ -20,7 +20,7 @@ ROOTS = tuple(module for module in MODULES if module.startswith("everturn.workfl
 _PURE = """
     __future__ base64 binascii collections contextlib copy dataclasses decimal difflib enum fractions functools hashlib
     html inspect itertools json math operator pathlib.PurePosixPath re shlex string textwrap types typing unicodedata
-    urllib.parse.urlsplit zlib
+    urllib.parse.unquote urllib.parse.urlsplit zlib
     pydantic pydantic_core typing_extensions
     asyncio.CancelledError asyncio.Event asyncio.Future asyncio.Semaphore asyncio.Task asyncio.TimeoutError
     asyncio.create_task asyncio.current_task asyncio.gather asyncio.get_running_loop asyncio.shield
