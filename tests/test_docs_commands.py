@@ -30,7 +30,7 @@ OPTIONS = {option for parameter in typer.main.get_command(app).params for option
 TARGETS = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.M))
 EXTRAS = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
 VARIABLES = {PREFIX + name.upper() for name in Settings.model_fields}
-OTHERS = {"cat", "curl", "docker", "git", "kill", "mkdir", "source"}
+OTHERS = {"cat", "curl", "docker", "git", "kill", "mkdir", "source", "tcld"}
 """Commands that are not ours to check."""
 
 
@@ -124,6 +124,7 @@ def test_other_blocks_are_what_they_say(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "empty.db")) as exported:
         read: dict[str, Callable[[str], object]] = {
             "json": json.loads,
+            "toml": tomllib.loads,
             "yaml": yaml.safe_load,
             "sql": exported.execute,
             "typescript": _check_typescript,

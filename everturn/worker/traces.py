@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from everturn import durations
 from everturn.errors import InvalidSetting
 from everturn.settings import Settings
+from everturn.spelling import known_options
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
@@ -40,6 +41,9 @@ class Traces:
     def __post_init__(self) -> None:
         if why := durations.problem(self.export_within, may_be_zero=True):
             raise InvalidSetting(f"Traces was given export_within={self.export_within!r}.", cure=why)
+
+
+Traces.__init__ = known_options("Traces", InvalidSetting)(Traces.__init__)  # type: ignore[method-assign]
 
 
 def traces_of(given: Traces | bool | None, settings: Settings) -> Traces | None:

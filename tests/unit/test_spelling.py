@@ -23,6 +23,7 @@ from everturn import (
     Patience,
     ToolContext,
     ToolOptions,
+    Traces,
     WebSearch,
     Worker,
     XSearch,
@@ -71,6 +72,7 @@ CASES: list[tuple[Callable[..., Any], str, str, type[ConfigError]]] = [
     (WebSearch, "max_use", "Did you mean 'max_uses'?", InvalidTool),
     (XSearch, "from_day", "Did you mean 'from_date'?", InvalidTool),
     (Deployment, "build", "Did you mean 'build_id'?", InvalidSetting),
+    (Traces, "contents", "Did you mean 'content'?", InvalidSetting),
     (ToolContext, "conversation", "Did you mean 'conversation_id'?", InvalidTool),
 ]
 
@@ -102,7 +104,7 @@ CONFIGURED = {
     "ModelSettings",
     "Patience",
 }
-CONFIGURED |= {"ToolOptions", "ToolContext", "WebSearch", "Worker", "XSearch"}
+CONFIGURED |= {"ToolOptions", "ToolContext", "Traces", "WebSearch", "Worker", "XSearch"}
 NOT_CONFIGURED = {"Document", "Image", "Message", "Outcome", "Reply", "Text", "ToolCall", "ToolResult", "Usage"}
 """Records: they cross deploys, and pass over what they do not know."""
 NOT_CONFIGURED |= {"Conversation", "Tool"}
