@@ -76,7 +76,8 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     "clean_up_seconds": (user_code, "CLEAN_UP_SECONDS"),
     "error_seconds": (results, "ERROR_SECONDS"),
     "stand_in_seconds": (heartbeat, "LONGEST_STAND_IN_SECONDS"),
-    # How often what its worker was lost in is tried.
+    # How long a worker is silent until it is lost, and how often what it was lost in is tried.
+    "heartbeat_timeout": (timeouts, "HEARTBEAT_TIMEOUT"),
     "lost_tries": (lost_tries, "MOST"),
     "lost_tries_of_a_tool": (lost_tries, "MOST_OF_A_TOOL"),
     "unreadable_tries": (unreadable, "TRIES"),

@@ -264,14 +264,14 @@ async def test_tries_that_fail_are_not_taken_for_lost_ones(client: Client, scrip
 async def test_a_tool_that_blocks_the_loop_for_too_long_is_lost_and_not_kept_alive_for_ever(
     client: Client, scripted: Scripted, bounds: Bounds
 ) -> None:
-    bounds(stand_in_seconds=1.0)
+    bounds(stand_in_seconds=1.0, heartbeat_timeout=timedelta(seconds=2))
     attempts = []
 
     @tool
     async def block(context: ToolContext) -> str:
         attempts.append(context.attempt)
         if context.attempt == 1:
-            time.sleep(7.5)  # more than the heartbeat time-out: the server has given it up
+            time.sleep(4.5)  # more than both together: the server has given it up
         return f"done by try {context.attempt}"
 
     agent = agent_on(scripted([call("block"), "Done."]), tools=[block])
@@ -286,13 +286,13 @@ async def test_a_tool_that_blocks_the_loop_for_too_long_is_lost_and_not_kept_ali
 async def test_a_tool_that_holds_the_gil_is_not_run_for_ever(
     client: Client, scripted: Scripted, bounds: Bounds
 ) -> None:
-    bounds(lost_tries_of_a_tool=1)
+    bounds(lost_tries_of_a_tool=1, heartbeat_timeout=timedelta(seconds=2))
     tries = []
 
     @tool
     def hold() -> str:
         tries.append(1)
-        ctypes.PyDLL(None).sleep(7)  # with the GIL, unlike CDLL: no thread runs, and nothing beats
+        ctypes.PyDLL(None).sleep(4)  # with the GIL, unlike CDLL: no thread runs, and nothing beats
         return "held"
 
     agent = agent_on(scripted([call("hold"), "Done."]), tools=[hold])
