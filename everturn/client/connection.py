@@ -113,6 +113,7 @@ def _details(start: Start, agent: Agent | str) -> str:
     facts = [f"Agent **{inline(start.agent[:MAX_NAME_SHOWN])}**"]
     facts += [f"model **{inline(model[:MAX_NAME_SHOWN])}**"] if model else []
     facts += [f"for **{inline(start.tenant[:MAX_NAME_SHOWN])}**"] if start.tenant else []
-    tools = agent.tools if isinstance(agent, Agent) else ()
+    tools, servers = (agent.tools, agent.mcp_servers) if isinstance(agent, Agent) else ((), ())
     listed = [f"- {code(tool.name)}{', after an approval' if tool.needs_approval is True else ''}" for tool in tools]
+    listed += [f"- those of {code(server.label)}, by MCP" for server in servers]
     return "\n\n".join([", ".join(facts), *(["Tools:\n\n" + "\n".join(listed[:MAX_LISTED_TOOLS])] if listed else [])])

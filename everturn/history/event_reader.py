@@ -158,6 +158,8 @@ def _events(step: steps.Step, at: str) -> list[Event]:
             return [WorkerAwaited(turn=step.request.turn, cause=step.cause, cure=step.cure, at=at)]
         case steps.TurnFailed(passing=True):
             return []
+        case steps.ToolRunFailed(kind=names.ASKS):
+            return []  # nothing is lost: what is asked follows
         case steps.ToolRunFailed(stalled=True):
             return [Stalled(turn=step.request.turn, cause=step.cause, cure=step.cure, at=at)]
         case steps.TurnFailed(request=request, cause=cause, cure=cure):

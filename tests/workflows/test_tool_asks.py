@@ -15,6 +15,7 @@ from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
 from tests.support.histories import runs_of
 from tests.support.transcripts import results_of
+from tests.support.transcripts import told as events_of
 from tests.support.waiting import eventually, waiting
 
 Scripted = Callable[..., ScriptedModel]
@@ -73,6 +74,9 @@ async def test_the_answer_is_handed_to_the_next_run_of_the_same_call(
         assert (await conversation.outcome()).text == "Done."
     assert await told(conversation) == ["4: accept Monday after 2"]
     assert [(action, by) for action, by, _ in seen] == [("asked", ""), ("accept", "tester"), ("accept", "tester")]
+    kinds = [event.kind for event in await events_of(conversation)]
+    assert kinds.count("answer_requested") == 2
+    assert "tool_lost" not in kinds
     assert len({key for _, _, key in seen}) == 1
 
 
