@@ -19,8 +19,8 @@ from tests.crash.workers import ROOT
 
 AT_ONCE = 6
 
-IN_SHORT = ["approval-lost", "inbox-dropped", "once-again", "once-twice", "results-reversed"]
-"""A decision, a run that goes on as a new one, a kill, an effect, the transcript."""
+IN_SHORT = ["approval-lost", "inbox-dropped", "once-again", "once-twice", "result-dropped"]
+"""A lost approval, a run that goes on as a new one, a kill, an effect that comes twice, a lost result."""
 
 pytestmark = pytest.mark.timeout(400)  # six drills begin with the first test
 SOUND = ""
