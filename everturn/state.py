@@ -286,6 +286,7 @@ class State:
 
     def take_up_again(self, now: float) -> None:
         """What was said while it closed is answered by the next run, as if the conversation began then."""
+        self.end_answer()
         self.inbox, self.late = [*self.inbox, *self.late], []
         self.started_at = now
 

@@ -186,7 +186,8 @@ class StateByHistory:
                 self._wait(pending)
             elif pending or isinstance(plan, RefuseCall):
                 self._take_result(_unwritten(call))
-        if not reply.plan and (request.conclude or state.closing or (reply.final and not state.ask_for_repair())):
+        over = self._cut_short or request.conclude or state.closing
+        if not reply.plan and (over or (reply.final and not state.ask_for_repair())):
             state.end_answer()
 
     def _take_failure(self, failed: steps.TurnFailed) -> None:
@@ -323,7 +324,6 @@ class StateByHistory:
         if finished.next_run_id:
             if state.late:  # what was said while it closed takes it up again
                 self._close_reply()
-                state.end_answer()
                 state.take_up_again(self._clock)
             return
         if finished.outcome:  # which holds what was said and not answered

@@ -22,6 +22,7 @@ from tests.simulation.rules import AFTER_RESETS, AFTER_TERMINATION, RULES, Evide
 from tests.simulation.runs import Run
 from tests.simulation.sdk_core import CachedRun
 from tests.simulation.server import Server
+from tests.simulation.steering_rules import STEERING_RULES
 from tests.support.agreement import _Told as ToldByEvents
 from tests.support.agreement import facts
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 SLACK_EVENTS = 500
 """What may come before the end of a turn."""
+
+ALL_RULES = (*RULES, *STEERING_RULES)
 
 
 class ReadRun:
@@ -143,7 +146,7 @@ class Checks:
         for conversation_id in self.transcripts:
             evidence = self._evidence(conversation_id, people, model)
             told = evidence.told
-            rules = AFTER_TERMINATION if told.terminated else AFTER_RESETS if told.reset else RULES
+            rules = AFTER_TERMINATION if told.terminated else AFTER_RESETS if told.reset else ALL_RULES
             found += [f"{conversation_id}: {what}" for rule in rules for what in rule(evidence)]
             found += [f"{conversation_id}: {what}" for what in people.of(conversation_id).rough]
         return found

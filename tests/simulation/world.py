@@ -118,7 +118,7 @@ class Draw:
             retention=0.0 if kills else pick((0.0, 0.0, 0.0, 2_000.0)),
             bounds=tuple((name, low) for name, low in LOW_BOUNDS if chance.random() < 0.25),
             busy=pick((False, True)),
-            coincidences=pick((0.1, 0.3)) if seed >= WILD else 0.0,
+            coincidences=pick((0.2, 0.6)) if seed >= WILD else 0.0,
         )
 
 

@@ -1,0 +1,93 @@
+"""What has to be true of conversations that people steer: what they close, cut short, and say meanwhile."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from everturn import names
+from everturn.history import steps
+from everturn.records import Outcome
+from tests.simulation.cast import ONCE
+from tests.simulation.rules import Evidence
+
+
+def what_was_cut_short_may_have_run(one: Evidence) -> Iterator[str]:
+    """The model is told so of a call that took effect. What a once call has done is the question that it waits with."""
+    done, own = Counter(effect.call_id for effect in one.effects), one.own_calls
+    for message in one.transcript:
+        for result in message.tool_results:
+            cut = (
+                result.text.startswith("This call was cut short")
+                and "may or may not have taken effect" not in result.text
+            )
+            if cut and done[result.call_id] and result.call_id in own and result.name not in (*ONCE, "peek"):
+                yield f"{result.name} {result.call_id} is said to be cut short, without a doubt, and took effect"
+
+
+def what_is_closed_asks_no_model(one: Evidence) -> Iterator[str]:
+    """A conversation that is closed while it is stalled begins no turn any more."""
+    for run, taken in one.runs:
+        failed = stalled = closed = False
+        for step in taken:
+            match step:
+                case steps.TurnFailed(passing=False, fallback=""):
+                    failed = True
+                case steps.WorkflowTaskCompleted():
+                    stalled = failed
+                case steps.CommandSent(name=names.CLOSE) if stalled:
+                    closed = True
+                case steps.CommandSent(name=names.RESUME | names.CANCEL_TURN) if not closed:
+                    failed = stalled = False
+                case steps.TurnScheduled(request=request):
+                    if closed:
+                        yield f"turn {request.turn} of run {run.id} began after it was closed while it was stalled"
+                        return
+                    failed = stalled = False
+                case _:
+                    pass
+
+
+def what_goes_on_needs_no_resume(one: Evidence) -> Iterator[str]:
+    """After close, cancel_turn and resume, a conversation is neither stalled nor paused."""
+    for run, taken in one.runs:
+        held: bool | None = True
+        """None if that is not known: a signal may have been passed over."""
+        for step in taken:
+            match step:
+                case steps.RunStarted(start=start):
+                    held = bool(start.carry and start.carry.paused)
+                case steps.TurnFailed() | steps.ToolRunFailed() | steps.CommandSent(name=names.PAUSE):
+                    held = True
+                case steps.CommandSent(name=names.RESUME, accepted=True) if held is False:
+                    yield f"a resume was taken in run {run.id}, at event {step.id}, and nothing was held up"
+                case steps.CommandSent(name=names.CANCEL_TURN, accepted=False):
+                    held = None
+                case steps.CommandSent(name=names.CLOSE | names.RESUME | names.CANCEL_TURN):
+                    held = False
+                case _:
+                    pass
+
+
+def what_is_said_meanwhile_is_kept(one: Evidence) -> Iterator[str]:
+    """Whatever a history has of what people said is in the transcript, also if the conversation was being closed."""
+    said = Counter(message.text for message in one.transcript if message.role == "user")
+    for run, taken in one.runs:
+        if run.cancel_requested or not any(_came_to_something(step) for step in taken[-1:]):
+            continue
+        for step in taken:
+            text = step.said.text if isinstance(step, steps.MessageSent) else None
+            if text in one.told.said.values() and not said[text]:
+                yield f"{text!r} is in the history, and not in the transcript"
+
+
+def _came_to_something(step: steps.Step) -> bool:
+    return isinstance(step, steps.RunClosed) and (isinstance(step.outcome, Outcome) or bool(step.next_run_id))
+
+
+STEERING_RULES = (
+    what_was_cut_short_may_have_run,
+    what_is_closed_asks_no_model,
+    what_goes_on_needs_no_resume,
+    what_is_said_meanwhile_is_kept,
+)
