@@ -265,17 +265,15 @@ def results_follow_effects(one: Evidence) -> Iterator[str]:
 def arguments_are_those(one: Evidence) -> Iterator[str]:
     """A tool runs with the arguments that the model gave, or that a person put in who approved the call."""
     calls = {call.call_id: call for message in one.transcript for call in message.tool_calls}
-    edits: dict[str, list[object]] = {}
+    wanted: dict[str, list[object]] = {}
     for step in one.steps:
-        match step:
-            case steps.CommandSent(name=names.APPROVE, payload={"call_id": str(call_id), "arguments": dict(edited)}):
-                edits.setdefault(call_id, []).append(edited)
-            case _:
-                pass
+        if isinstance(step, steps.ToolScheduled) and (call := calls.get(step.request.call_id)):
+            edited = step.request.decision.arguments if step.request.decision else None
+            wanted.setdefault(call.call_id, []).append(call.arguments if edited is None else edited)
     for effect in one.effects:
-        call = calls.get(effect.call_id)
-        if call and effect.arguments != call.arguments and effect.arguments not in edits.get(effect.call_id, []):
-            yield f"{call.name} {call.call_id} ran with {effect.arguments}, and was called with {call.arguments}"
+        if effect.call_id in wanted and effect.arguments not in wanted[effect.call_id]:
+            due = wanted[effect.call_id]
+            yield f"{effect.tool} {effect.call_id} ran with {effect.arguments}, and was to run with {due}"
 
 
 def _needs_approval(call: ToolCall) -> bool:
