@@ -23,7 +23,7 @@ def reset(server: Server, base: Run, finished: int, reason: str) -> Run:
     undone = base.history.events[finished - 1 :]
     done = attributes(undone[0])
     run = Run(str(uuid4()), base.workflow_id, base.first_run_id, parent=base.parent, base=(base.id, finished - 1))
-    run.attributes.CopyFrom(base.attributes)
+    run.attributes.CopyFrom(base.started.search_attributes)
     run.memo.CopyFrom(base.memo)
     run.history.events = list(base.history.events[: finished - 1])
     run.history.bytes = sum(event.ByteSize() for event in run.history.events)
@@ -66,6 +66,8 @@ def _take_up(server: Server, run: Run) -> None:
                 scheduled[event.event_id] = event
             case name if name.startswith("activity_task_") and name != "activity_task_started":
                 scheduled.pop(given.scheduled_event_id, None)
+            case "upsert_workflow_search_attributes":
+                run.attributes.MergeFrom(given.search_attributes)
             case "timer_started":
                 timers[given.timer_id] = event
             case "timer_fired" | "timer_canceled":
