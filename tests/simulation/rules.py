@@ -91,7 +91,7 @@ _OWN = {
     "slow": r"slow did not finish within",
     "fails": r"it can't be done|it broke",
     "refund": r"^The arguments of refund do not fit",
-    "helper": r"helper could not answer|^There is no tool",
+    "helper": r"helper could not answer|helper did not finish|^There is no tool",
     "no_such_tool": r"^There is no tool 'no_such_tool'",
     "outside": r"^There is no tool",
     "flaky": r"^There is no tool",

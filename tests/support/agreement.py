@@ -20,6 +20,7 @@ from everturn.events import (
     Decided,
     Done,
     Replied,
+    Switched,
     ToolFinished,
     ToolStarted,
     TurnStarted,
@@ -166,6 +167,8 @@ class _Told:
                     self.asked.pop(result.call_id, None)
                 case TurnStarted(turn=turn):
                     self.turn, self.asked = turn, {}
+                case Switched(name="cancel_turn"):
+                    self.asked = {}
                 case Replied(message=message):
                     self.last_text = message.text
                 case Done():
