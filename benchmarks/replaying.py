@@ -13,5 +13,7 @@ def replayer(contestant: str) -> Replayer:
     """As the contestant's worker is set up."""
     if contestant == "everturn":
         runner = UnsandboxedWorkflowRunner()
-        return Replayer(workflows=[ConversationWorkflow], workflow_runner=runner, data_converter=data_converter)
+        return Replayer(
+            workflows=[ConversationWorkflow], unsandboxed_workflow_runner=runner, data_converter=data_converter
+        )
     return Replayer(workflows=[Floor])

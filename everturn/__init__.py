@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from everturn.tools.options import ToolOptions
     from everturn.tools.tool import Tool, tool
     from everturn.worker.deployment import Deployment
+    from everturn.worker.plugin import EverturnPlugin
     from everturn.worker.traces import Traces
     from everturn.worker.worker import Worker
 
@@ -38,6 +39,7 @@ _HOMES = {
     "Deployment": "worker.deployment",
     "Document": "records",
     "EverturnError": "errors",
+    "EverturnPlugin": "worker.plugin",
     "Image": "records",
     "Limits": "models",
     "McpServer": "tools.mcp.config",
@@ -78,6 +80,7 @@ __all__ = [
     "Deployment",
     "Document",
     "EverturnError",
+    "EverturnPlugin",
     "Image",
     "Limits",
     "McpServer",
@@ -110,6 +113,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "workflow":  # everturn.workflow.ask(), after no more than `import everturn`
+        return _loaded("everturn.workflow")
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'everturn' has no attribute {name!r}; it has {', '.join(__all__)}")

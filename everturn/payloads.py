@@ -31,6 +31,13 @@ class Caller(Record):
     """How many bytes the outcome may have; None: as many as a payload."""
 
 
+class Notify(Record):
+    """Who is told when a call begins to wait for a person: a workflow, by this signal. Its input is a WaitNotice."""
+
+    workflow_id: str = Field(min_length=1)
+    signal: str = Field(min_length=1)
+
+
 class Start(Record):
     """The workflow's input."""
 
@@ -51,6 +58,7 @@ class Start(Record):
     """What this conversation answers, if its agent is another agent's tool."""
     trace: TraceContext | None = None
     """The span that it is started from. What is no such context counts as none."""
+    notify: Notify | None = None
     carry: CarryOver | None = None
 
     _flat = field_validator("message", mode="before")(flat)
@@ -93,6 +101,16 @@ class WaitingCall(Record):
     """ISO 8601, UTC."""
     expires_at: str | None = None
     """ISO 8601, UTC; None if it waits as long as it takes."""
+
+
+class WaitNotice(Record):
+    """The input of the signal that Start.notify names."""
+
+    conversation_id: str
+    agent: str
+    waiting: tuple[WaitingCall, ...] = ()
+    """The calls that have just begun to wait. Without their arguments if those are large: the `status` query has
+    them."""
 
 
 class AskedAgent(Record):

@@ -165,6 +165,10 @@ def run(page: Path) -> None:
         for block in blocks_of(page):
             if block.language != "python" or block.peer:
                 continue
+            if block.file:
+                sys.path.insert(0, str(Path.cwd()))
+                Path(block.file).write_text(block.text)
+                continue
             # Padded, so that a traceback has the line of the page.
             source = "\n" * (block.line - 1) + block.text
             code = compile(source, str(page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)

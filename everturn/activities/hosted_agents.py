@@ -76,6 +76,15 @@ def request_of(arguments: Sequence[RawValue]) -> ToolRequest:
     return request
 
 
+def not_registered(info: activity.Info) -> ApplicationError:
+    """The error of an activity that another workflow asks for and nobody has: the SDK's own, which it would have had
+    if conversations were not on its worker."""
+    return ApplicationError(
+        f"Activity function {info.activity_type} for workflow {info.workflow_id} is not registered on this worker",
+        type=names.NO_ACTIVITY,
+    )
+
+
 def _handed_back(lack: str, agents: Mapping[str, Agent], seconds: float | None) -> ApplicationError:
     """The error that hands the activity back; not retryable once it was handed back for so long."""
     info = activity.info()

@@ -167,10 +167,10 @@ class Journal:
     # ------------------------------------------------------------ the journals of others
 
     async def watch(self, client: Client) -> None:
-        """Hands back what workers beside this one had in hand when they died. Never returns."""
+        """Hands back what workers before and beside this one had in hand when they died. Never returns."""
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
             await self.hand_back(client)
+            await asyncio.sleep(LOOK_SECONDS)
 
     async def hand_back(self, client: Client) -> int:
         """Fails what dead workers had in hand, and returns how many tasks that were."""

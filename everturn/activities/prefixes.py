@@ -60,10 +60,16 @@ class Prefixes:
         """Model turns that found all that they needed here."""
         self.misses = 0
         """Those that had to read the history."""
+        self._counted = (0, 0)
         self._nodes: dict[str, _Node] = {}
         self._leaves: OrderedDict[str, _Node] = OrderedDict()
         self._results: OrderedDict[tuple[str, str], _Kept] = OrderedDict()
         self._clock = 0
+
+    def uncounted(self) -> tuple[int, int]:
+        """Hits and misses since this was last asked."""
+        (hits, misses), self._counted = self._counted, (self.hits, self.misses)
+        return self.hits - hits, self.misses - misses
 
     def knows(self, digest: str) -> bool:
         return digest in self._nodes

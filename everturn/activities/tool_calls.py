@@ -16,7 +16,7 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from everturn import names
 from everturn.activities import activity_errors, attempts, before_reset, lost_tries, patience
 from everturn.activities.heartbeat import Heartbeat, Heartbeats
-from everturn.activities.hosted_agents import NoLongerAvailable, agent_of, request_of, tool_of
+from everturn.activities.hosted_agents import NoLongerAvailable, agent_of, not_registered, request_of, tool_of
 from everturn.activities.mcp_tools import NeverListed, for_call
 from everturn.activities.mcp_toolsets import Toolsets
 from everturn.activities.prefixes import Prefixes
@@ -106,6 +106,9 @@ class ToolCalls:
     @activity.defn(dynamic=True)
     async def _any_other(self, arguments: Sequence[RawValue]) -> ToolResult:
         """A tool that none of this worker's agents has, for another version of the code."""
+        info = activity.info()
+        if info.workflow_type != names.CONVERSATION:
+            raise not_registered(info)
         request = request_of(arguments)
         attempts.bind(request)
         return await self._run(activity.info().activity_type, request)

@@ -39,10 +39,18 @@ def doctor(
         list[str] | None,
         typer.Option("--against", metavar="AGENTS", help="Before a deploy: do these agents fit what runs?"),
     ] = None,
+    worker: Annotated[
+        str | None,
+        typer.Option(
+            "--worker",
+            metavar="FILE.py:NAME",
+            help="What do this worker's settings cost? The name of a function that returns your temporalio Worker.",
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Check what conversations need. Exit status 1 if something is wrong."""
-    findings = asyncio.run(_examine(fix=fix, against=against or []))
+    findings = asyncio.run(_examine(fix=fix, against=against or [], worker=worker))
     if as_json:
         tell_json([asdict(finding) for finding in findings], indent=2)
     else:
@@ -51,7 +59,7 @@ def doctor(
         raise typer.Exit(1)
 
 
-async def _examine(*, fix: bool, against: list[str]) -> list[Finding]:
+async def _examine(*, fix: bool, against: list[str], worker: str | None) -> list[Finding]:
     findings = [_versions()]
     try:
         settings = _settings()
@@ -60,6 +68,10 @@ async def _examine(*, fix: bool, against: list[str]) -> list[Finding]:
     findings.append(Finding("settings", "ok", f"task queue {settings.task_queue!r}"))
     findings += [finding async for finding in _temporal(fix=fix)]
     agents, found = _agents(settings)
+    if worker:
+        from everturn.cli.doctor_worker import problems_of
+
+        findings += [Finding(f"worker {worker}", *told) for told in await problems_of(worker)]
     return [*findings, *found, *_keys(agents), *_costs(agents), *(await _deploy(against) if against else ())]
 
 

@@ -30,9 +30,11 @@ from everturn.errors import (
     Unreachable,
 )
 from everturn.models import Limits, Model, check_provider
+from everturn.priorities import priority_of
 from everturn.records import Outcome
 from everturn.settings import Settings, connect_options
 from everturn.spelling import known_options, options_of
+from everturn.storage.beside import own_client
 from everturn.storage.data_converter import configured, stored
 from everturn.utf8 import check_utf8, mend
 
@@ -49,7 +51,7 @@ class Client(ClientConnection):
                 f"Client was given {temporal!r}, which is no connection.", cure="Write await Client.connect(...)."
             )
         interpreter_exit.runtime_is_used()
-        super().__init__(temporal, task_queue=task_queue)
+        super().__init__(own_client(temporal), task_queue=task_queue)
         self.by = by or _whoever_runs_this()
         """Who decides, in approvals and denials."""
 
@@ -100,12 +102,19 @@ class Client(ClientConnection):
         message_id: str | None = None,
         tenant: str | None = None,
         stream: bool = False,
+        priority: int | None = None,
+        fairness_key: str | None = None,
+        fairness_weight: float | None = None,
     ) -> Conversation:
         """Starts a conversation, on whichever worker hosts the agent. Raises AlreadyStarted if `id` runs.
 
         Without `keep_open` it is done with its final reply; with it, it idles that long for the next message. With
         `stream`, its text reaches those who follow its events 0.2 s after it is written; else in steps of 1.5 s.
         `tenant`: for whom it is; kept in the workflow's memo, and shown in the Web UI.
+
+        If workers have more to do than they can: `priority` 1 goes before 2, down to 5 (3 unless given). Among equals,
+        each `fairness_key` (the tenant unless given, 64 bytes) gets a share of `fairness_weight` (1 unless given).
+        All three are Temporal's, of the workflow, its activities and its children.
         """
         check_utf8("id", id or "")
         start = start_payload(
@@ -119,7 +128,9 @@ class Client(ClientConnection):
             tenant=tenant,
             stream=stream,
         )
-        return self.conversation(await self._start(start, id or f"{start.agent}-{uuid4().hex[:12]}", agent))
+        order = priority_of(priority, fairness_key, fairness_weight, tenant=tenant)
+        name = id or f"{start.agent}-{uuid4().hex[:12]}"
+        return self.conversation(await self._start(start, name, agent, priority=order))
 
     @known_options("Client.send", InvalidSetting)
     async def send(

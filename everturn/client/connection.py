@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import temporalio.client
 from temporalio.common import (
+    Priority,
     SearchAttributeKey,
     SearchAttributePair,
     TypedSearchAttributes,
@@ -22,6 +23,7 @@ from everturn.errors import AlreadyStarted, Refused, Unreachable
 from everturn.markdown import code, first_line, inline
 from everturn.namespace import Namespace
 from everturn.payloads import Start
+from everturn.priorities import priority_of
 from everturn.sizes import MAX_ID_BYTES, id_problem, keyword
 from everturn.utf8 import check_utf8
 
@@ -51,8 +53,17 @@ class ClientConnection:
     def unreachable(self, error: RPCError) -> Unreachable:
         return temporal_errors.unreachable(self.temporal, error)
 
-    async def _start(self, start: Start, conversation_id: str, agent: Agent | str = "", *, new: bool = False) -> str:
-        """Returns the id. `new`: there must be no conversation of this id, not even one that is over."""
+    async def _start(
+        self,
+        start: Start,
+        conversation_id: str,
+        agent: Agent | str = "",
+        *,
+        new: bool = False,
+        priority: Priority | None = None,
+    ) -> str:
+        """Returns the id. `new`: there must be no conversation of this id, not even one that is over. `priority`: the
+        tenant is its fairness key unless given."""
         if problem := id_problem(conversation_id):
             raise Refused(problem, cure=f"Take one of 1 to {MAX_ID_BYTES:,} bytes.")
         message = start.as_message().text
@@ -72,6 +83,7 @@ class ClientConnection:
                 static_summary=first_line(message or _origin(start) or start.agent),
                 static_details=_details(start, agent),
                 memo={"tenant": start.tenant} if start.tenant else None,
+                priority=priority or priority_of(None, None, None, tenant=start.tenant),
             )
         except WorkflowAlreadyStartedError:
             raise AlreadyStarted(

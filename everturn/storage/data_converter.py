@@ -41,9 +41,9 @@ class _Json(PydanticJSONPlainPayloadConverter):
 
 
 # One for all: the SDK makes a converter for each activation and activity, and this one keeps its type adapters.
-_JSON = _Json()
+JSON = _Json()
 _CONVERTERS = tuple(
-    _JSON if isinstance(converter, JSONPlainPayloadConverter) else converter
+    JSON if isinstance(converter, JSONPlainPayloadConverter) else converter
     for converter in DefaultPayloadConverter.default_encoding_payload_converters
 )
 

@@ -2,7 +2,7 @@
 
 The SDK fails a workflow task for each of them, for ever: one signal that claims a stored payload freezes a conversation
 for everybody. Here, the task fails a few times, since another worker may be able to read it. Then a payload that says
-why takes its place, and the conversation handles that.
+why takes its place, and the conversation handles that. Other workflows would not, and are spared it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from contextvars import ContextVar
 from copy import copy
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -17,9 +18,16 @@ from typing import Any
 
 from temporalio.api.common.v1 import Payload
 from temporalio.client import Client
-from temporalio.converter import DataConverter
+from temporalio.converter import (
+    DataConverter,
+    SerializationContext,
+    StorageDriverStoreContext,
+    StorageDriverWorkflowInfo,
+)
 
+from everturn import names
 from everturn.logs import get_logger
+from everturn.storage.beside import beside
 from everturn.storage.data_converter import NOT_HAD
 
 TRIES = 2
@@ -32,6 +40,9 @@ Decode = Callable[[Sequence[Payload]], Awaitable[list[Payload]]]
 
 _log = get_logger("everturn.worker")
 
+_in_a_conversation: ContextVar[bool] = ContextVar("in_a_conversation", default=False)
+"""Whether the task at hand is a conversation's, or an activity's of one. The SDK handles each in a task of its own."""
+
 
 @dataclass(frozen=True)
 class GuardedConverter(DataConverter):
@@ -39,6 +50,13 @@ class GuardedConverter(DataConverter):
 
     original: DataConverter = field(default_factory=DataConverter)
     tries: OrderedDict[bytes, int] = field(default_factory=OrderedDict, compare=False)
+
+    def _with_contexts(
+        self, serialization_ctx: SerializationContext, store_ctx: StorageDriverStoreContext
+    ) -> DataConverter:
+        target = store_ctx.target
+        _in_a_conversation.set(isinstance(target, StorageDriverWorkflowInfo) and target.type == names.CONVERSATION)
+        return super()._with_contexts(serialization_ctx, store_ctx)
 
     async def _decode_reference_payload_sequence(self, payloads: Sequence[Payload]) -> list[Payload]:
         return await self._each_tried(super()._decode_reference_payload_sequence, payloads)
@@ -50,6 +68,8 @@ class GuardedConverter(DataConverter):
         return await self._each_tried(super()._decode_payload_sequence, payloads)
 
     async def _each_tried(self, decode: Decode, payloads: Sequence[Payload]) -> list[Payload]:
+        if not _in_a_conversation.get():
+            return await decode(payloads)
         given_up = [payload.metadata.get("encoding") == NOT_HAD for payload in payloads]
         if not any(given_up):
             with suppress(Exception):  # each by itself will say what it is
@@ -97,7 +117,9 @@ def _status(error: BaseException) -> int:
 
 def for_worker(client: Client) -> Client:
     """The client as a worker uses it."""
-    known = client.data_converter
+    if isinstance(client.data_converter, GuardedConverter):
+        return client
+    known = beside(client.data_converter)
     made = copy(client)
     # Not Client(**config): that would apply the user's plugins once more.
     made._config = client.config(active_config=True)

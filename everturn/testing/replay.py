@@ -58,20 +58,20 @@ async def replay_history(history: Path | str | WorkflowHistory, *, data_converte
     Diverged, and says where; NotFound if there is no such file, or no history in it; InvalidSetting if it was
     written by another data converter. `data_converter`: unless given, what EVERTURN_DATA_CONVERTER names.
     """
-    from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
+    from temporalio.worker import Replayer
 
     from everturn.history.reader import HistoryReader
+    from everturn.storage.beside import own
     from everturn.storage.data_converter import configured
     from everturn.workflows import ConversationWorkflow
 
     place = str(history) if isinstance(history, Path | str) else history.workflow_id
     loaded = _load(Path(history)) if isinstance(history, Path | str) else history
-    converter = data_converter or configured()
+    converter = own(data_converter or configured())
     if loaded.events:
         await HistoryReader(converter).read(loaded.events[0])  # what can't be read is no divergence
     replayer = Replayer(
         workflows=[ConversationWorkflow],
-        workflow_runner=UnsandboxedWorkflowRunner(),
         data_converter=converter,
     )
     try:

@@ -68,7 +68,6 @@ class Metrics(Interceptor):
         self._misses = meter.create_counter("everturn_prefix_cache_misses", "Turns that had to read the history.")
         self._bytes = meter.create_gauge("everturn_prefix_cache_bytes", "Memory for prefixes and results.")
         self._prefixes = prefixes
-        self._counted = (0, 0)
         for counter in (self._hits, self._misses):
             counter.add(0)  # so that a rate can be had from the first one on
 
@@ -98,10 +97,9 @@ class Metrics(Interceptor):
         self._count_prefixes()
 
     def _count_prefixes(self) -> None:
-        hits, misses = self._counted
-        self._counted = self._prefixes.hits, self._prefixes.misses
-        self._hits.add(self._prefixes.hits - hits)
-        self._misses.add(self._prefixes.misses - misses)
+        hits, misses = self._prefixes.uncounted()
+        self._hits.add(hits)
+        self._misses.add(misses)
         self._bytes.set(self._prefixes.bytes)
 
 

@@ -8,13 +8,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from temporalio import workflow
-from temporalio.worker import (
-    Interceptor,
-    StartActivityInput,
-    WorkflowInboundInterceptor,
-    WorkflowInterceptorClassInput,
-    WorkflowOutboundInterceptor,
-)
+from temporalio.worker import StartActivityInput, WorkflowInboundInterceptor, WorkflowOutboundInterceptor
 
 from everturn import names
 from everturn.plans import ActivityCall
@@ -32,12 +26,7 @@ def serving(call: ActivityCall) -> Iterator[None]:
         _served.set(None)
 
 
-class CallHeaders(Interceptor):
-    def workflow_interceptor_class(self, input: WorkflowInterceptorClassInput) -> type[WorkflowInboundInterceptor]:  # noqa: A002, ARG002
-        return _HeaderInbound
-
-
-class _HeaderInbound(WorkflowInboundInterceptor):
+class CallHeaders(WorkflowInboundInterceptor):
     def init(self, outbound: WorkflowOutboundInterceptor) -> None:
         super().init(_HeaderOutbound(outbound))
 

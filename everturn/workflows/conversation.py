@@ -36,11 +36,13 @@ from everturn.workflows.timeouts import model_options, turn_group
 from everturn.workflows.tool_calls import OpenCalls
 from everturn.workflows.tracing import Tracing
 from everturn.workflows.visibility import Visibility
+from everturn.workflows.wait_notices import WaitNotices
 
 OutcomeStatus = Literal["completed", "limit_reached", "cancelled", "failed"]
 
 
-@workflow.defn(name=names.CONVERSATION)
+# The sandbox guards user code from itself, and there is none in this workflow: test_determinism.py.
+@workflow.defn(name=names.CONVERSATION, sandboxed=False)
 class ConversationWorkflow:
     @workflow.init
     def __init__(self, *inputs: Any) -> None:
@@ -53,6 +55,7 @@ class ConversationWorkflow:
         self._state.earlier = continue_as_new.held(carry_over.earlier) if carry_over.earlier else None
         self._visibility = Visibility(self._state, self._recent, status=self._status)
         open_reply = carry_over.open or OpenReply()
+        self._notices = WaitNotices(self._state, told=(one.call_id for one in open_reply.waits))
         self._approvals = PendingApprovals(self._state, open_reply, on_change=self._show)
         chain = Chain(carry_over.chain_id, reset_run=carry_over.reset_run)
         self._tracing = Tracing(self._state, self._start_input.start, carry_over, chain_id=chain.id)
@@ -360,6 +363,7 @@ class ConversationWorkflow:
 
     def _show(self) -> None:
         self._visibility.show()
+        self._notices.look()
 
     @workflow.query(name=names.STATUS, description="What goes on, what waits for whom, tokens and cost.")
     def status(self, *_: Any) -> dict[str, Any]:

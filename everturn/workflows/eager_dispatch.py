@@ -11,13 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from temporalio.worker import (
-    Interceptor,
-    StartActivityInput,
-    WorkflowInboundInterceptor,
-    WorkflowInterceptorClassInput,
-    WorkflowOutboundInterceptor,
-)
+from temporalio.worker import StartActivityInput, WorkflowInboundInterceptor, WorkflowOutboundInterceptor
 
 _by_the_queue: ContextVar[bool] = ContextVar("by_the_queue", default=False)
 
@@ -32,12 +26,7 @@ def by_the_queue() -> Iterator[None]:
         _by_the_queue.set(False)  # a conversation that a worker forgets may end in another context
 
 
-class EagerDispatch(Interceptor):
-    def workflow_interceptor_class(self, input: WorkflowInterceptorClassInput) -> type[WorkflowInboundInterceptor]:  # noqa: A002, ARG002
-        return _Inbound
-
-
-class _Inbound(WorkflowInboundInterceptor):
+class EagerDispatch(WorkflowInboundInterceptor):
     def init(self, outbound: WorkflowOutboundInterceptor) -> None:
         super().init(_Outbound(outbound))
 

@@ -52,6 +52,7 @@ class SubAgents:
                     agent=plan.agent,
                     message=message,
                     tenant=self._state.start.tenant,
+                    notify=self._state.start.notify,
                     caller=Caller(
                         conversation_id=parent,
                         call_id=call.call_id,

@@ -16,7 +16,7 @@ from temporalio.api.enums.v1 import EventType, WorkflowTaskFailedCause
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import WorkflowHistory
 from temporalio.service import RPCError, RPCStatusCode
-from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
+from temporalio.worker import Replayer
 
 from everturn.records import Message
 from everturn.storage.data_converter import data_converter
@@ -112,7 +112,6 @@ async def gather(storm: Storm) -> list[Evidence]:
 async def _read_histories(storm: Storm, evidence: Evidence) -> None:
     replayer = Replayer(
         workflows=[ConversationWorkflow],
-        workflow_runner=UnsandboxedWorkflowRunner(),
         data_converter=data_converter,
     )
     temporal, conversation_id = storm.client.temporal, evidence.story.id

@@ -96,7 +96,7 @@ async def check(history: WorkflowHistory, converter: DataConverter) -> None:
     taken_in = _taken_in(history.events)
     runner = _Watching()
     # Without a limit on how long a step may take: the machine may be busy.
-    options: dict[str, Any] = {"workflow_runner": runner, "data_converter": converter, "debug_mode": True}
+    options: dict[str, Any] = {"unsandboxed_workflow_runner": runner, "data_converter": converter, "debug_mode": True}
     replayer = Replayer(workflows=[ConversationWorkflow], **options)
     await replayer.replay_workflow(history)
     if not taken_in:

@@ -19,6 +19,8 @@ class Block:
     text: str
     peer: str
     """The package that it runs with, where a comment `<!-- runs with: ... -->` before it says so."""
+    file: str = ""
+    """The file that it is, where a comment `<!-- file: ... -->` before it says so: the page's other code imports it."""
 
 
 def blocks_of(page: Path) -> Iterator[Block]:
@@ -30,7 +32,8 @@ def blocks_of(page: Path) -> Iterator[Block]:
             before = next((line for line in reversed(lines[:number]) if line.strip()), "")
             marked = re.fullmatch(r"<!-- runs with: (.+) -->", before)
             text = "\n".join(lines[number + 1 : end]) + "\n"
-            yield Block(page, number + 2, opened[1], text, marked[1] if marked else "")
+            saved = re.fullmatch(r"<!-- file: (\w+\.py) -->", before)
+            yield Block(page, number + 2, opened[1], text, marked[1] if marked else "", file=saved[1] if saved else "")
             number = end
         number += 1
 

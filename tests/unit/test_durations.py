@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from everturn import Agent, Client, Limits, Patience, Worker, tool
+from everturn import Agent, Limits, Patience, Worker, tool
 from everturn.durations import LONGEST
 from everturn.errors import InvalidSetting, InvalidTool
 from everturn.models import Approvals
 from everturn.payloads import Start
 from everturn.plans import RunTool
 from everturn.workflows.timeouts import local_options, tool_activity_options
+from tests.support.agents import nowhere
 
 WRONG = [30, 1.5, "30", "a minute", True, timedelta(), timedelta(seconds=-1)]
 
@@ -40,7 +41,7 @@ def test_a_setting_takes_no_other(made: Callable[[Any], Any], value: Any) -> Non
 
 @pytest.mark.parametrize("value", WRONG)
 async def test_a_conversation_is_kept_open_for_no_other(value: Any) -> None:
-    client = Client(None)  # type: ignore[arg-type] - it is refused before anything is sent
+    client = nowhere()
     for start in (client.start("clerk", "Hi", keep_open=value), client.send("clerk", "Hi", id="81", keep_open=value)):
         with pytest.raises(InvalidSetting, match=r"keep_open=.*[Ww]rite (a )?timedelta"):
             await start
@@ -48,7 +49,7 @@ async def test_a_conversation_is_kept_open_for_no_other(value: Any) -> None:
 
 @pytest.mark.parametrize("option", ["drain_timeout", "stream_every"])
 def test_a_worker_takes_no_other(option: str) -> None:
-    client = Client(None)  # type: ignore[arg-type]
+    client = nowhere()
     agents = [Agent("clerk", model="scripted:demo")]
     with pytest.raises(InvalidSetting, match=rf"{option}=30.*timedelta\(seconds=30\)"):
         Worker(client, agents=agents, **{option: 30})

@@ -17,6 +17,7 @@ from everturn import (
     Client,
     Compaction,
     Deployment,
+    EverturnPlugin,
     Limits,
     Model,
     ModelSettings,
@@ -33,12 +34,12 @@ from everturn import (
 from everturn.errors import ConfigError, InvalidAgent, InvalidModel, InvalidSetting, InvalidTool, Refused
 from everturn.models import PROVIDERS
 from everturn.providers import catalog
+from tests.support.agents import nowhere
 
 KEY = "sk-that-nobody-may-see"
 
 CLERK = Agent("clerk", model="scripted:demo")
-NOWHERE = Client(cast("Any", None))
-"""No server is asked: what is wrong is seen before."""
+NOWHERE = nowhere()
 
 
 def add(a: int, b: int) -> int:
@@ -73,6 +74,7 @@ CASES: list[tuple[Callable[..., Any], str, str, type[ConfigError]]] = [
     (XSearch, "from_day", "Did you mean 'from_date'?", InvalidTool),
     (Deployment, "build", "Did you mean 'build_id'?", InvalidSetting),
     (Traces, "contents", "Did you mean 'content'?", InvalidSetting),
+    (EverturnPlugin, "agent", "Did you mean 'agents'?", InvalidSetting),
     (ToolContext, "conversation", "Did you mean 'conversation_id'?", InvalidTool),
 ]
 
@@ -104,7 +106,7 @@ CONFIGURED = {
     "ModelSettings",
     "Patience",
 }
-CONFIGURED |= {"ToolOptions", "ToolContext", "Traces", "WebSearch", "Worker", "XSearch"}
+CONFIGURED |= {"EverturnPlugin", "ToolOptions", "ToolContext", "Traces", "WebSearch", "Worker", "XSearch"}
 NOT_CONFIGURED = {"Document", "Image", "Message", "Outcome", "Reply", "Text", "ToolCall", "ToolResult", "Usage"}
 """Records: they cross deploys, and pass over what they do not know."""
 NOT_CONFIGURED |= {"Conversation", "Tool"}
@@ -171,7 +173,7 @@ def test_an_agent_with_a_model_of_an_unknown_provider_is_refused(options: dict[s
 
 
 async def test_a_conversation_on_a_model_of_an_unknown_provider_is_refused_before_it_starts() -> None:
-    client = Client(cast("Any", None))
+    client = nowhere()
     with pytest.raises(InvalidModel, match="Did you mean 'openai'"):
         await client.start("clerk", "Hi", model="openia:gpt-5.5")
 

@@ -8,9 +8,10 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from everturn import Client, Worker, tool
+from everturn import Client, tool
 from everturn.activities.journal import Journal, _header
 from everturn.testing import ScriptedModel, call
+from everturn.worker.hosting import journal_scope
 from tests.support.agents import agent_on, hosting
 from tests.support.journals import DAMAGED, NAME
 from tests.support.waiting import eventually
@@ -48,7 +49,7 @@ async def test_a_planted_journal_does_not_run_a_tool_twice_at_once(
         return "worked"
 
     agent = agent_on(scripted([call("work"), "Done."]), tools=[work])
-    async with hosting(client, agent, journals=folder) as worker:
+    async with hosting(client, agent, journals=folder):
         conversation = await client.start(agent, "Go")
         await eventually(lambda: begun)
         (running_task,) = [
@@ -58,20 +59,20 @@ async def test_a_planted_journal_does_not_run_a_tool_twice_at_once(
             if json.loads(line).get("activity") == "work"
         ]
         # The worker itself finds the first one, and a neighbour of its the second.
-        await plant(folder, worker, running_task)
-        with Journal(folder, scope=worker._scope()) as neighbour:
+        await plant(folder, client, running_task)
+        with Journal(folder, scope=journal_scope(client.temporal, client.task_queue)) as neighbour:
             watch = asyncio.create_task(neighbour.watch(client.temporal))
-            await plant(folder, worker, running_task)
+            await plant(folder, client, running_task)
             watch.cancel()
         done.set()
         assert (await conversation.outcome()).text == "Done."
     assert (begun, most) == (1, 1)
 
 
-async def plant(folder: Path, worker: Worker, task: str) -> None:
+async def plant(folder: Path, client: Client, task: str) -> None:
     """A journal as a dead worker would have left it; returns when it was taken for one."""
     planted = folder / NAME
     with planted.open("x") as file:
-        header = _header(worker._scope(), os.fstat(file.fileno()).st_ino)
+        header = _header(journal_scope(client.temporal, client.task_queue), os.fstat(file.fileno()).st_ino)
         file.write(f"{json.dumps(header)}\n{task}\n")
     await eventually(lambda: not planted.exists(), what="it was found")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from temporalio.api.common.v1 import Payload
 from temporalio.converter import StorageDriverClaim, StorageDriverRetrieveContext, StorageDriverStoreContext
-from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
+from temporalio.worker import Replayer
 
 from everturn import Client, tool
 from everturn.devserver import DevServer
@@ -92,7 +92,6 @@ async def test_a_conversation_with_large_payloads_runs_and_is_read(
     assert max(event.ByteSize() for event in history.events) < 100_000
     replayer = Replayer(
         workflows=[ConversationWorkflow],
-        workflow_runner=UnsandboxedWorkflowRunner(),
         data_converter=stores.temporal.data_converter,
     )
     await replayer.replay_workflow(history)

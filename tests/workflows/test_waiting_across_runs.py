@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
+from temporalio.worker import Replayer
 
 from everturn import Client, Conversation, ToolCall, ToolContext, events, tool
 from everturn.errors import Refused
@@ -52,9 +52,7 @@ async def followed(client: Client) -> AsyncIterator[Callable[[Conversation], Any
         heard.append((conversation, asyncio.create_task(listen(conversation))))
 
     yield follow
-    replayer = Replayer(
-        workflows=[ConversationWorkflow], workflow_runner=UnsandboxedWorkflowRunner(), data_converter=data_converter
-    )
+    replayer = Replayer(workflows=[ConversationWorkflow], data_converter=data_converter)
     for conversation, told in heard:
         at_once = await asyncio.wait_for(told, 30)
         assert at_once == await listen(conversation)

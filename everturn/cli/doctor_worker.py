@@ -1,0 +1,49 @@
+"""`everturn doctor --worker`: what the settings of an application's own worker cost its conversations."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, Literal
+
+import temporalio.worker
+
+from everturn.errors import EverturnError, InvalidSetting
+from everturn.user_modules import load_object
+from everturn.worker.hosting import Hosting
+from everturn.worker.setting_costs import costs
+
+Told = tuple[Literal["ok", "wrong", "note"], str, str]
+"""As of a finding: its state, what there is to say, and the cure."""
+
+
+async def problems_of(spec: str) -> list[Told]:
+    """`spec`: `module:name` or `path.py:name` of a function that returns the Worker. It is made, and not run."""
+    try:
+        worker = await _made(spec)
+    except EverturnError as error:
+        return [("wrong", error.message, error.cure)]
+    if not any(isinstance(one, Hosting) for one in worker.config(active_config=True).get("interceptors", ())):
+        cure = "Make it with plugins=[EverturnPlugin(agents=[...])]."
+        return [("wrong", f"it hosts no agents on task queue {worker.task_queue!r}", cure)]
+    told: list[Told] = [("note", f"{cost.setting}: {cost.what}", cost.cure) for cost in costs(worker.config())]
+    return told or [
+        ("ok", f"hosts agents on task queue {worker.task_queue!r}, and none of its settings is in their way", "")
+    ]
+
+
+async def _made(spec: str) -> temporalio.worker.Worker:
+    """Raises EverturnError."""
+    made: Any = load_object(spec)
+    cure = "Name a function without arguments, async or not, that returns a temporalio Worker."
+    if callable(made):
+        try:
+            made = made()
+            if inspect.isawaitable(made):
+                made = await made
+        except EverturnError:
+            raise
+        except Exception as error:
+            raise InvalidSetting(f"The worker of {spec!r} can't be made: {error!r}.", cure=cure) from error
+    if not isinstance(made, temporalio.worker.Worker):
+        raise InvalidSetting(f"{spec!r} is a {type(made).__name__}, and no worker.", cure=cure)
+    return made

@@ -1,0 +1,178 @@
+"""everturn's payloads in an application that has a data converter of its own.
+
+Its codec, failure converter and external storage stay, and take everturn's payloads, too. Its payload converter goes on
+writing and reading the application's values; what is everturn's is written and read as everturn does it.
+"""
+
+from __future__ import annotations
+
+import copyreg
+from abc import ABCMeta
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from typing import Any, ClassVar, Self
+
+import temporalio.client
+from pydantic_core import to_json, to_jsonable_python
+from temporalio.api.common.v1 import Payload
+from temporalio.common import RawValue
+from temporalio.contrib.pydantic import PydanticPayloadConverter
+from temporalio.converter import (
+    CompositePayloadConverter,
+    DataConverter,
+    DefaultPayloadConverter,
+    PayloadConverter,
+    SerializationContext,
+    WithSerializationContext,
+)
+
+from everturn.records import Record
+from everturn.storage.data_converter import JSON, Payloads, StoredPayloads
+
+_SAME_JSON = (DefaultPayloadConverter, PydanticPayloadConverter)
+"""They write plain JSON as everturn does, so that nothing is lost if everturn does it itself."""
+
+
+def own(converter: DataConverter) -> DataConverter:
+    """The converter for what is everturn's alone: its client, its workflow, and whoever reads their histories."""
+    known = converter.payload_converter_class
+    made = _own(known, stores=converter.external_storage is not None)
+    return converter if made is known else replace(converter, payload_converter_class=made)
+
+
+def beside(converter: DataConverter) -> DataConverter:
+    """The converter for workers and clients that an application shares with everturn."""
+    known = converter.payload_converter_class
+    if isinstance(known, _Made) or issubclass(known, StoredPayloads):
+        return converter
+    made: Any = _made(_Beside, known, stores=converter.external_storage is not None)
+    return replace(converter, payload_converter_class=made)
+
+
+def own_client(client: temporalio.client.Client) -> temporalio.client.Client:
+    """The client with `own` as its converter: the same one if that is what it has."""
+    converter = own(client.data_converter)
+    return client if converter is client.data_converter else with_converter(client, converter)
+
+
+def with_converter(client: temporalio.client.Client, converter: DataConverter) -> temporalio.client.Client:
+    """The client on the same connection, with another data converter."""
+    # Without the plugins: they were asked already, and would change the client once more.
+    config = client.config(active_config=True)
+    config["data_converter"], config["plugins"] = converter, []
+    made = temporalio.client.Client(**config)
+    made._initial_config["plugins"] = client.config()["plugins"]  # a worker that is made with it asks them
+    return made
+
+
+def _own(theirs: type[PayloadConverter], *, stores: bool) -> type[PayloadConverter]:
+    theirs = getattr(theirs, "beside", theirs)
+    if issubclass(theirs, StoredPayloads):
+        return theirs
+    ours = StoredPayloads if stores else Payloads
+    return ours if theirs in _SAME_JSON else _through(theirs, ours)
+
+
+@cache
+def _through(theirs: type[PayloadConverter], ours: type[StoredPayloads]) -> type[StoredPayloads]:
+    made: type[StoredPayloads] = type(
+        f"{ours.__name__}Through{theirs.__name__}", (ours, _Through), {"theirs": theirs, "__module__": __name__}
+    )
+    return made
+
+
+class _Through(CompositePayloadConverter):
+    """Plain JSON values go through the application's own payload converter, which may encrypt them, say."""
+
+    theirs: ClassVar[type[PayloadConverter]]
+
+    def __init__(self, *converters: Any) -> None:
+        super().__init__(*converters)
+        self._theirs = self.theirs()
+
+    def to_payloads(self, values: Sequence[Any]) -> list[Payload]:
+        return [
+            value.payload if isinstance(value, RawValue) else self._theirs.to_payload(to_jsonable_python(value))
+            for value in values
+        ]
+
+    def from_payloads(self, payloads: Sequence[Payload], type_hints: list[type] | None = None) -> list[Any]:
+        hints: Sequence[Any] = type_hints or [None] * len(payloads)
+        return [self._read(payload, hint) for payload, hint in zip(payloads, hints, strict=True)]
+
+    def _read(self, payload: Payload, type_hint: type | None) -> Any:
+        if type_hint is RawValue:
+            return RawValue(payload)
+        try:
+            value = self._theirs.from_payload(payload)
+        except Exception:
+            if payload.metadata.get("encoding", b"") not in self.converters:
+                raise
+            # Plain JSON that another program wrote, such as the Temporal CLI, and theirs does not read.
+            return super().from_payloads([payload], [type_hint] if type_hint else None)[0]
+        return value if type_hint is None else JSON.from_payload(Payload(data=to_json(value)), type_hint)
+
+    def with_context(self, context: SerializationContext) -> Self:
+        made = super().with_context(context)
+        if isinstance(self._theirs, WithSerializationContext):
+            made = type(self)() if made is self else made
+            made._theirs = self._theirs.with_context(context)
+        return made
+
+
+class _Made(ABCMeta):
+    """The class of converters that are made for an application's own."""
+
+    beside: type[PayloadConverter]
+    """The application's own."""
+    stores: bool
+    """There is external storage."""
+
+
+@cache
+def _made(base: _Made, theirs: type[PayloadConverter], *, stores: bool) -> _Made:
+    return _Made(
+        f"{base.__name__}{theirs.__name__}", (base,), {"beside": theirs, "stores": stores, "__module__": __name__}
+    )
+
+
+def _again(theirs: type[PayloadConverter], stores: bool) -> _Made:
+    return _made(_Beside, theirs, stores=stores)
+
+
+# Activities in other processes get the converter's class, and pickle looks for it by its name.
+copyreg.pickle(_Made, lambda made: (_again, (made.beside, made.stores)))
+
+
+class _Beside(PayloadConverter, WithSerializationContext, metaclass=_Made):
+    """Each value goes by the converter of whoever it belongs to."""
+
+    def __init__(self) -> None:
+        made = type(self)
+        self._theirs = made.beside()
+        self._ours = _own(made.beside, stores=made.stores)()
+
+    def to_payloads(self, values: Sequence[Any]) -> list[Payload]:
+        if not any(isinstance(value, Record) for value in values):
+            return self._theirs.to_payloads(values)
+        return [(self._ours if isinstance(value, Record) else self._theirs).to_payload(value) for value in values]
+
+    def from_payloads(self, payloads: Sequence[Payload], type_hints: list[type] | None = None) -> list[Any]:
+        if not any(map(_is_ours, type_hints or ())):
+            return self._theirs.from_payloads(payloads, type_hints)
+        return [
+            (self._ours if _is_ours(type_hint) else self._theirs).from_payload(payload, type_hint)
+            for payload, type_hint in zip(payloads, type_hints or (), strict=True)
+        ]
+
+    def with_context(self, context: SerializationContext) -> Self:
+        made = type(self)()
+        for name, known in (("_theirs", self._theirs), ("_ours", self._ours)):
+            if isinstance(known, WithSerializationContext):
+                setattr(made, name, known.with_context(context))
+        return made
+
+
+def _is_ours(type_hint: object) -> bool:
+    return isinstance(type_hint, type) and issubclass(type_hint, Record)

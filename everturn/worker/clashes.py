@@ -1,0 +1,48 @@
+"""Names that an application's worker has already: refused, since the one would run in the other's place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from temporalio.activity import _Definition as ActivityDefinition
+from temporalio.workflow import _Definition as WorkflowDefinition
+
+from everturn import names
+from everturn.errors import InvalidSetting
+from everturn.worker.hosting import Hosting, names_of
+
+ELSEWHERE: Final = "host the agents on another task queue: everturn.Worker(client, agents=[...], task_queue=...)."
+
+
+def refuse(config: Mapping[str, Any], added: Sequence[Callable[..., Any]]) -> None:
+    """`config`: the worker's, without the activities that are `added`. Raises InvalidSetting."""
+    if any(isinstance(one, Hosting) for one in config.get("interceptors", ())):
+        raise InvalidSetting(
+            "Two EverturnPlugins host agents on one worker.",
+            cure="Give one of them all agents. A client's plugins go to its workers by themselves.",
+        )
+    workflows = [WorkflowDefinition.from_class(one) for one in config.get("workflows", ())]
+    if any(one is not None and one.name == names.CONVERSATION for one in workflows):
+        raise InvalidSetting(
+            f"The worker has a workflow called {names.CONVERSATION!r}, as everturn's is.",
+            cure=f"Give yours another name, @workflow.defn(name='My{names.CONVERSATION}'); or {ELSEWHERE}",
+        )
+    activities = config.get("activities", ())
+    if any(not ActivityDefinition.must_from_callable(one).name for one in activities):
+        raise InvalidSetting(
+            "The worker has an activity for whatever has no other (dynamic=True), and everturn needs that place: "
+            "a tool that this worker lacks is handed back to one that has it.",
+            cure=f"To keep yours, {ELSEWHERE}",
+        )
+    for name in sorted(names_of(activities) & names_of(added)):
+        if name in names.RESERVED_TOOL_NAMES:
+            raise InvalidSetting(
+                f"The worker has an activity called {name!r}, as one of everturn's is.",
+                cure=f"Give yours another name, @activity.defn(name='my_{name}'); or {ELSEWHERE}",
+            )
+        raise InvalidSetting(
+            f"The worker has an activity called {name!r}, and one of its agents has a tool of that name, which would "
+            "be an activity, too.",
+            cure=f"Put something before the tool's name, @tool(name='agent_{name}'); or {ELSEWHERE}",
+        )

@@ -1,0 +1,42 @@
+"""Conversations on a worker whose other workflows are the application's: what is set for those is not set here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from temporalio.converter import DataConverter
+from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails, WorkflowRunner
+from temporalio.workflow import _Definition
+
+from everturn import names
+from everturn.storage.beside import own
+from everturn.workflows.call_headers import CallHeaders
+from everturn.workflows.eager_dispatch import EagerDispatch
+
+
+class ConversationRunner(WorkflowRunner):
+    """Goes around the worker's runner of workflows without a sandbox."""
+
+    def __init__(self, theirs: WorkflowRunner, converter: DataConverter) -> None:
+        self._theirs = theirs
+        self._converter = own(converter)
+
+    def prepare_workflow(self, defn: _Definition) -> None:
+        self._theirs.prepare_workflow(defn)
+
+    def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
+        return self._theirs.create_instance(self._as_ours(det) if det.defn.name == names.CONVERSATION else det)
+
+    def _as_ours(self, details: WorkflowInstanceDetails) -> WorkflowInstanceDetails:
+        return replace(
+            details,
+            payload_converter_factory=lambda: replace(self._converter).payload_converter,
+            interceptor_classes=[*details.interceptor_classes, EagerDispatch, CallHeaders],
+            # A bug in the workflow's code waits for a deploy, whatever the application's workflows do about theirs.
+            worker_level_failure_exception_types=(),
+            patch_activation_callback=None,
+        )
+
+    def set_worker_level_failure_exception_types(self, types: Sequence[type[BaseException]]) -> None:
+        self._theirs.set_worker_level_failure_exception_types(types)

@@ -1,0 +1,194 @@
+"""What one worker has for the agents that it hosts: activities, journal, heartbeats, memory; as long as it runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from temporalio import activity
+from temporalio.client import Client
+from temporalio.worker import ActivityInboundInterceptor, Interceptor
+
+from everturn import names
+from everturn.activities.approvers import Approvers
+from everturn.activities.attempts import Attempts
+from everturn.activities.export_spans import export_spans
+from everturn.activities.heartbeat import Heartbeats
+from everturn.activities.journal import Journal
+from everturn.activities.keep_transcript import KeepTranscript
+from everturn.activities.lost_tries import LostTries
+from everturn.activities.mcp_toolsets import Toolsets, check_installed
+from everturn.activities.model_turns import ModelTurns
+from everturn.activities.prefixes import Prefixes
+from everturn.activities.tool_calls import ToolCalls
+from everturn.activities.user_activities import ActivityThreads, is_users_own
+from everturn.agent import Agent
+from everturn.logs import get_logger
+from everturn.namespace import Namespace
+from everturn.prices import unpriced
+from everturn.storage.artifacts import Artifacts
+from everturn.tools.user_code import MOST_THREADS
+from everturn.worker.gen_ai_metrics import GenAiMetrics, TemporalMeter
+from everturn.worker.heartbeat_throttle import ThrottledHeartbeats
+from everturn.worker.metrics import Metrics
+from everturn.worker.trace_activities import TraceActivities
+
+Work = Callable[[], Coroutine[Any, Any, None]]
+
+AGAIN_SECONDS: Final = 1.0
+"""A worker that was cancelled and has not ended by then is cancelled again."""
+
+_log = get_logger("everturn.worker")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hosted:
+    """What a plugin's workers have in common."""
+
+    agents: Mapping[str, Agent]
+    prefixes: Prefixes
+    journals: Path
+    artifacts: Artifacts | None
+    stream_seconds: float
+
+
+class Hosting(Interceptor):
+    """Of one worker, among whose interceptors it is: it has everturn's activities go through everturn's own."""
+
+    def __init__(
+        self,
+        hosted: Hosted,
+        client: Client,
+        *,
+        task_queue: str,
+        threads: int,
+        throttle_is_open: bool,
+        traces: TraceActivities | None,
+    ) -> None:
+        self._task_queue = task_queue
+        self._throttle_is_open = throttle_is_open
+        self._agents = hosted.agents
+        self._client = client
+        self.threads = ActivityThreads(threads + MOST_THREADS)
+        self._journal = Journal(hosted.journals, scope=journal_scope(client, task_queue))
+        self._heartbeats = Heartbeats(client, self._journal)
+        if any(agent.mcp_servers for agent in hosted.agents.values()):
+            check_installed()
+        self._toolsets = Toolsets(hosted.agents.values())
+        self.activities = self._activities(hosted)
+        self._traces = traces
+        meters = [TemporalMeter(client, task_queue=task_queue), *([self._traces.meter] if self._traces else [])]
+        self._interceptors: Sequence[Interceptor] = (
+            Attempts(),
+            LostTries(),
+            Metrics(client, task_queue=task_queue, prefixes=hosted.prefixes),
+            *([self._traces] if self._traces else []),
+            GenAiMetrics(hosted.agents, meters),
+        )
+
+    def _activities(self, hosted: Hosted) -> Sequence[Callable[..., Any]]:
+        agents, heartbeats = hosted.agents, self._heartbeats
+        turns = ModelTurns(
+            agents,
+            prefixes=hosted.prefixes,
+            heartbeats=heartbeats,
+            namespace=Namespace(self._client),
+            stream_seconds=hosted.stream_seconds,
+            artifacts=hosted.artifacts,
+            toolsets=self._toolsets,
+        )
+        calls = ToolCalls(
+            agents,
+            prefixes=hosted.prefixes,
+            heartbeats=heartbeats,
+            threads=self.threads,
+            artifacts=hosted.artifacts,
+            toolsets=self._toolsets,
+        )
+        return [
+            turns.call_model,
+            turns.extend_prefix,
+            Approvers(agents, heartbeats=heartbeats).check_decision,
+            KeepTranscript(heartbeats).keep_transcript,
+            export_spans,
+            *calls.activities(),
+        ]
+
+    def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002
+        if is_users_own() and self._throttle_is_open:
+            next = ThrottledHeartbeats(next)  # noqa: A001
+        if activity.info().workflow_type != names.CONVERSATION:
+            return next
+        for one in reversed(self._interceptors):
+            next = one.intercept_activity(next)  # noqa: A001
+        return next
+
+    async def run(self, work: Work, *, stop: Work) -> None:
+        """Has the worker work, in `work`; `stop` stops it."""
+        async with AsyncExitStack() as stack:
+            stack.enter_context(self.threads)
+            stack.enter_context(self._journal)
+            # Not awaited: so that what dead workers had in hand keeps no worker from starting.
+            watch = asyncio.create_task(self._journal.watch(self._client))
+            stack.callback(watch.cancel)
+            stack.enter_context(self._heartbeats)
+            if self._traces:
+                stack.push_async_callback(self._traces.close)
+            try:
+                await stack.enter_async_context(self._toolsets)
+            except BaseException:
+                # Whoever stops a worker waits until it has stopped; one that has never begun would never be done.
+                stopping = asyncio.create_task(stop())
+                await asyncio.wait({asyncio.create_task(work())})
+                stopping.cancel()
+                raise
+            for agent in self._agents.values():
+                _warn_of_unknown_cost(agent)
+            _log.info("worker.started", agents=sorted(self._agents), task_queue=self._task_queue)
+            await _with_its_loop(work)
+        _log.info("worker.stopped")
+
+
+def journal_scope(client: Client, task_queue: str) -> dict[str, str]:
+    """Whose journals are handed back by whom."""
+    server = client.service_client.config.target_host
+    return {"server": server, "namespace": client.namespace, "task_queue": task_queue}
+
+
+def names_of(activities: Sequence[Callable[..., Any]]) -> frozenset[str]:
+    """The names under which they are called; the one that takes all others has none."""
+    defined = (activity._Definition.must_from_callable(one) for one in activities)
+    return frozenset(one.name for one in defined if one.name)
+
+
+async def _with_its_loop(work: Work) -> None:
+    """A program that never leaves its worker ends all the same.
+
+    `asyncio.run` cancels every task then, and among them those that fetch the worker's tasks. The worker waits for what
+    was on its way to them: now and then for ever, if it is not cancelled again. Activities are tasks of their own: they
+    end as they do, and say so. A worker that is cancelled alone drains, as long as it is given.
+    """
+    running = asyncio.create_task(work())
+    try:
+        await asyncio.wait({running})
+    except asyncio.CancelledError:
+        loop_ends = running.cancelling() > 0
+        while not running.done():
+            running.cancel()
+            try:
+                await asyncio.wait({running}, timeout=AGAIN_SECONDS if loop_ends else None)
+            except asyncio.CancelledError:
+                loop_ends = True
+        raise
+    await running
+
+
+def _warn_of_unknown_cost(agent: Agent) -> None:
+    limit = agent.limits.max_cost_usd
+    if limit is not None and (models := unpriced([agent.model, *agent.fallback_models])):
+        cure = "Install everturn[prices], or set Limits(max_total_tokens=)."
+        _log.warning("cost.unknown", agent=agent.name, models=models, max_cost_usd=limit, effect="none", cure=cure)

@@ -1,0 +1,279 @@
+"""The plugin: puts everturn onto a Temporal worker, beside what the application has there."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final, cast
+
+import temporalio.client
+import temporalio.worker
+from temporalio.client import ClientConfig, WorkflowHistory
+from temporalio.common import VersioningBehavior
+from temporalio.converter import DataConverter
+from temporalio.service import ConnectConfig, ServiceClient
+from temporalio.worker import Replayer, ReplayerConfig, UnsandboxedWorkflowRunner, WorkerConfig, WorkflowReplayResult
+from temporalio.workflow import _Definition
+
+from everturn import durations
+from everturn.activities.journal import default_folder
+from everturn.activities.prefixes import Prefixes
+from everturn.agent import Agent, with_sub_agents
+from everturn.errors import InvalidAgent, InvalidSetting
+from everturn.logs import get_logger
+from everturn.settings import Settings
+from everturn.spelling import known_options
+from everturn.storage.artifacts import Artifacts
+from everturn.storage.beside import beside, own_client
+from everturn.storage.unreadable import for_worker
+from everturn.tools.read_result import read_result_tool
+from everturn.worker import clashes
+from everturn.worker.conversation_runner import ConversationRunner
+from everturn.worker.hosting import Hosted, Hosting
+from everturn.worker.setting_costs import DEFAULTS, costs
+from everturn.worker.trace_activities import TraceActivities
+from everturn.worker.traces import Traces, traces_of
+from everturn.workflows import ConversationWorkflow
+
+STICKY_TIMEOUT: Final = timedelta(seconds=2)
+"""How long a conversation's next step waits for the worker that had it before another one takes it."""
+
+BEAT_THROTTLE: Final = timedelta(milliseconds=20)
+"""Activities pace their beats themselves; the SDK need not."""
+
+ACTIVITIES_AT_ONCE: Final = 200
+"""Model turns and tool calls at the same time; temporalio's own default is 100."""
+
+MOST_THREADS_WITH_A_TUNER: Final = 10_000
+"""A tuner says itself how many activities run at the same time. Threads are made as they are needed."""
+
+_log = get_logger("everturn.worker")
+
+
+class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
+    """Hosts agents on the workers of an application: `Worker(client, plugins=[EverturnPlugin(agents=[clerk])], ...)`.
+
+    Their workflows, activities, interceptors, data converter and codec stay as they are; conversations go through the
+    interceptors and the codec, too. Of the worker's settings it sets those that are at temporalio's defaults, and logs
+    what the others cost.
+
+    On a client (`Client.connect(plugins=[...])`) it is on each worker that is made with that client, and the client can
+    start conversations as any workflow; without agents, it is for that alone. On a `Replayer`, conversations are
+    replayed with the application's workflows. `WorkflowEnvironment` takes it as a client does.
+
+    - `cached_conversations`: the worker's max_cached_workflows, which should exceed the workflows that run at the same
+      time. None: EVERTURN_CACHED_CONVERSATIONS, 1,000.
+    - `max_prefix_bytes`: the memory for transcripts; None: EVERTURN_MAX_PREFIX_MB, 256 MiB.
+    - `drain_timeout`: the worker's graceful_shutdown_timeout; None: EVERTURN_DRAIN_SECONDS, 100 s.
+    - `journals`: a folder that outlives the process, where other workers of the machine find what it had in hand when
+      it dies.
+    - `artifacts`: where tool results are kept whole that are too large for a transcript: a directory or a URL for
+      fsspec; None: where EVERTURN_ARTIFACTS says, if it does.
+    - `stream_every`: how often a turn that somebody follows as it is written says more; None: EVERTURN_STREAM_SECONDS,
+      0.2 s.
+    - `traces`: True, or Traces(...): answers, model turns, tool calls and approvals are spans of OpenTelemetry. None:
+      as EVERTURN_TRACES says.
+
+    Raises InvalidAgent and InvalidSetting; so does a worker that it can't be put on.
+    """
+
+    @known_options("EverturnPlugin", InvalidSetting)
+    def __init__(
+        self,
+        agents: Sequence[Agent] = (),
+        *,
+        cached_conversations: int | None = None,
+        max_prefix_bytes: int | None = None,
+        drain_timeout: timedelta | None = None,
+        journals: Path | None = None,
+        artifacts: Artifacts | Path | str | None = None,
+        stream_every: timedelta | None = None,
+        traces: Traces | bool | None = None,
+    ) -> None:
+        settings = Settings.load()
+        _check_duration("drain_timeout", drain_timeout, may_be_zero=True)
+        _check_duration("stream_every", stream_every)
+        self.drain_timeout = timedelta(seconds=settings.drain_seconds) if drain_timeout is None else drain_timeout
+        self.cached_conversations = (
+            settings.cached_conversations if cached_conversations is None else cached_conversations
+        )
+        self._versioning = settings.versioning
+        kept_at = artifacts or settings.artifacts
+        kept = Artifacts.at(kept_at) if isinstance(kept_at, str | Path) else kept_at
+        self.hosted = Hosted(
+            agents={name: _with_reader(agent, kept) for name, agent in _checked(agents).items()},
+            prefixes=Prefixes(settings.max_prefix_mb * 1024**2 if max_prefix_bytes is None else max_prefix_bytes),
+            journals=journals or default_folder(),
+            artifacts=kept,
+            stream_seconds=stream_every.total_seconds() if stream_every else settings.stream_seconds,
+        )
+        self._wanted_traces = traces_of(traces, settings)
+        self._traces = self._made_traces()
+        """For the next worker. Made here, so that what is wrong with them is said here."""
+
+    def _made_traces(self) -> TraceActivities | None:
+        return TraceActivities(self._wanted_traces, self.hosted.agents) if self._wanted_traces else None
+
+    def name(self) -> str:
+        return "everturn"
+
+    # ------------------------------------------------------------ clients
+
+    def configure_client(self, config: ClientConfig) -> ClientConfig:
+        config["data_converter"] = beside(config["data_converter"])
+        return config
+
+    async def connect_service_client(
+        self,
+        config: ConnectConfig,
+        next: Callable[[ConnectConfig], Awaitable[ServiceClient]],  # noqa: A002 - temporalio's name
+    ) -> ServiceClient:
+        return await next(config)
+
+    # ------------------------------------------------------------ workers
+
+    def configure_worker(self, config: WorkerConfig) -> WorkerConfig:
+        client = config["client"]
+        config["client"] = for_worker(client)
+        if not self.hosted.agents:
+            return config
+        given = dict(config)
+        for name, value in self._defaults(config).items():
+            if _unset(config, name):
+                cast("dict[str, Any]", config)[name] = value
+        hosting = Hosting(
+            self.hosted,
+            own_client(client),
+            task_queue=config["task_queue"],
+            threads=config.get("max_concurrent_activities") or MOST_THREADS_WITH_A_TUNER,
+            throttle_is_open=config["max_heartbeat_throttle_interval"] <= BEAT_THROTTLE,
+            traces=self._traces or self._made_traces(),
+        )
+        self._traces = None
+        theirs = config.get("activities", ())
+        # An activity of theirs may be a tool, too: it is there already.
+        added = [one for one in hosting.activities if one not in theirs]
+        clashes.refuse(given, added)
+        config["workflows"] = [*config.get("workflows", ()), self._workflow(config)]
+        config["activities"] = [*theirs, *added]
+        if config.get("activity_executor") is None:
+            config["activity_executor"] = hosting.threads
+        config["interceptors"] = [*config.get("interceptors", ()), hosting]
+        _run_conversations(cast("dict[str, Any]", config), client.data_converter)
+        for cost in costs(given):
+            _log.warning("worker.setting", setting=cost.setting, costs=cost.what, cure=cost.cure)
+        return config
+
+    def _defaults(self, config: WorkerConfig) -> dict[str, Any]:
+        """What the worker gets if it does not say otherwise."""
+        # An executor has as many threads as its application gave it: more activities would wait for one in silence.
+        counted = config.get("tuner") is not None or config.get("activity_executor") is not None
+        return {
+            "max_cached_workflows": self.cached_conversations,
+            "graceful_shutdown_timeout": self.drain_timeout,
+            "sticky_queue_schedule_to_start_timeout": STICKY_TIMEOUT,
+            "max_heartbeat_throttle_interval": BEAT_THROTTLE,
+            "default_heartbeat_throttle_interval": BEAT_THROTTLE,
+            "max_concurrent_activities": None if counted else ACTIVITIES_AT_ONCE,
+        }
+
+    def _workflow(self, config: WorkerConfig) -> type:
+        """As a worker with versioning needs it: if it has no behavior for all, each workflow says its own."""
+        deployment = config.get("deployment_config")
+        if (
+            deployment is None
+            or not deployment.use_worker_versioning
+            or deployment.default_versioning_behavior is not VersioningBehavior.UNSPECIFIED
+        ):
+            return ConversationWorkflow
+        made = type(ConversationWorkflow.__name__, (ConversationWorkflow,), {})
+        known = _Definition.must_from_class(ConversationWorkflow)
+        behavior = VersioningBehavior[self._versioning.upper()]
+        setattr(made, "__temporal_workflow_definition", replace(known, cls=made, versioning_behavior=behavior))
+        return made
+
+    async def run_worker(
+        self,
+        worker: temporalio.worker.Worker,
+        next: Callable[[temporalio.worker.Worker], Awaitable[None]],  # noqa: A002 - temporalio's name
+    ) -> None:
+        async def work() -> None:
+            await next(worker)
+
+        config = worker.config(active_config=True)
+        found = [one for one in config.get("interceptors", ()) if isinstance(one, Hosting)]
+        if self.hosted.agents:
+            if all(issubclass(one, ConversationWorkflow) for one in config.get("workflows", ())):
+                _let_take_its_time(worker)
+            await found[0].run(work, stop=worker.shutdown)
+        else:
+            await work()
+
+    # ------------------------------------------------------------ replays
+
+    def configure_replayer(self, config: ReplayerConfig) -> ReplayerConfig:
+        converter = config.get("data_converter") or DataConverter.default
+        config["data_converter"] = beside(converter)
+        workflows = config.get("workflows", ())
+        if ConversationWorkflow not in workflows:
+            config["workflows"] = [*workflows, ConversationWorkflow]
+        _run_conversations(cast("dict[str, Any]", config), converter)
+        return config
+
+    def run_replayer(
+        self,
+        replayer: Replayer,
+        histories: AsyncIterator[WorkflowHistory],
+        next: Callable[  # noqa: A002 - temporalio's name
+            [Replayer, AsyncIterator[WorkflowHistory]],
+            AbstractAsyncContextManager[AsyncIterator[WorkflowReplayResult]],
+        ],
+    ) -> AbstractAsyncContextManager[AsyncIterator[WorkflowReplayResult]]:
+        return next(replayer, histories)
+
+
+def _let_take_its_time(worker: temporalio.worker.Worker) -> None:
+    """The SDK takes a workflow task of 2 seconds for a deadlock of what a user wrote, and throws an exception into its
+    thread. This workflow runs nothing of a user's: it is slow on a machine that has no time for it, and an exception at
+    the wrong moment can keep the worker from ever letting go of the conversation. The server's timeout of the task
+    stays. `debug_mode` would run it on the event loop. Beside an application's workflows, the SDK's timeout stays."""
+    workflows: Any = worker._workflow_worker
+    assert hasattr(workflows, "_deadlock_timeout_seconds"), "temporalio has another name for it now: look it up"
+    workflows._deadlock_timeout_seconds = None
+
+
+def _run_conversations(config: dict[str, Any], converter: DataConverter) -> None:
+    runner = config.get("unsandboxed_workflow_runner") or UnsandboxedWorkflowRunner()
+    config["unsandboxed_workflow_runner"] = ConversationRunner(runner, converter)
+
+
+def _unset(config: WorkerConfig, name: str) -> bool:
+    return bool(cast("dict[str, Any]", config).get(name) == DEFAULTS[name])
+
+
+def _check_duration(option: str, value: object, *, may_be_zero: bool = False) -> None:
+    if value is not None and (why := durations.problem(value, may_be_zero=may_be_zero)):
+        raise InvalidSetting(f"The worker has {option}={value!r}.", cure=why)
+
+
+def _with_reader(agent: Agent, artifacts: Artifacts | None) -> Agent:
+    """The agent with the tool that reads what the store keeps, if there is one."""
+    if artifacts is None:
+        return agent
+    return agent.with_tools(read_result_tool(artifacts, max_result_chars=agent.limits.max_result_chars))
+
+
+def _checked(agents: Sequence[Agent]) -> dict[str, Agent]:
+    """By name, with those that are tools of others."""
+    if isinstance(agents, Agent | str) or not isinstance(agents, Iterable):
+        raise InvalidAgent(f"A worker was given agents={agents!r}, which is not a list.", cure="Write agents=[...].")
+    agents = list(agents)
+    for place, one in enumerate(agents):
+        if not isinstance(one, Agent):
+            raise InvalidAgent(
+                f"agents[{place}] of a worker is {one!r}, of type {type(one).__name__}.", cure="Give an Agent."
+            )
+    return with_sub_agents(agents)

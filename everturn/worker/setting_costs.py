@@ -1,0 +1,90 @@
+"""What a worker's settings cost its conversations, if they are other than everturn would have them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from inspect import signature
+from typing import Any, Final
+
+from temporalio.worker import Worker
+from temporalio.workflow import NondeterminismError
+
+DEFAULTS: Final = {name: parameter.default for name, parameter in signature(Worker).parameters.items()}
+"""Of a worker's settings: what it has if its application does not say. everturn sets some of these."""
+
+FEW_CACHED = 100
+FEW_ACTIVITIES = 20
+LONG_STICKY = timedelta(seconds=5)
+OPEN_THROTTLE = timedelta(seconds=1.5)
+SHORT_DRAIN = timedelta(seconds=10)
+
+
+@dataclass(frozen=True)
+class Cost:
+    setting: str
+    """As temporalio's Worker is given it."""
+    what: str
+    cure: str
+
+
+def costs(config: Mapping[str, Any]) -> Iterator[Cost]:
+    """`config`: as the application makes its worker."""
+
+    def given(name: str) -> Any:
+        """None if the application leaves it to others."""
+        value = config.get(name)
+        return None if value == DEFAULTS.get(name) else value
+
+    def cost(name: str, what: str, cure: str) -> Cost:
+        return Cost(f"{name}={config[name]}", what, cure)
+
+    leave = "Leave it out, and everturn sets it."
+    cached = given("max_cached_workflows")
+    if cached is not None and cached < FEW_CACHED:
+        what = "a conversation that is pushed out of memory is replayed from its start at each step"
+        yield cost("max_cached_workflows", what, "It should exceed the workflows that run at the same time.")
+    sticky = given("sticky_queue_schedule_to_start_timeout")
+    if sticky is not None and sticky > LONG_STICKY:
+        what = f"after a worker is lost, a conversation's next step waits {sticky.total_seconds():g} s for it"
+        yield cost("sticky_queue_schedule_to_start_timeout", what, leave)
+    throttle = given("max_heartbeat_throttle_interval")
+    if throttle is not None and throttle > OPEN_THROTTLE:
+        what = "text that is followed as it is written, and a cancellation, take up to 4 s"
+        yield cost("max_heartbeat_throttle_interval", what, f"{leave} Your own activities beat as often as before.")
+    drain = given("graceful_shutdown_timeout")
+    if drain is not None and drain < SHORT_DRAIN:
+        what = "a model turn that takes longer when the worker stops is asked, and paid for, once more"
+        yield cost("graceful_shutdown_timeout", what, leave)
+    activities = given("max_concurrent_activities")
+    if activities is not None and activities < FEW_ACTIVITIES:
+        what = "so many model turns and tool calls, and your own activities, run at the same time; others wait"
+        yield cost("max_concurrent_activities", what, leave)
+    for name in ("max_activities_per_second", "max_task_queue_activities_per_second"):
+        if given(name) is not None:
+            what = "model turns and tool calls count, and wait for each other and for your own activities"
+            yield cost(name, what, "A turn has one, and each of its tool calls one more.")
+    yield from _switches(config)
+
+
+def _switches(config: Mapping[str, Any]) -> Iterator[Cost]:
+    if config.get("disable_eager_activity_execution"):
+        yield Cost(
+            "disable_eager_activity_execution=True",
+            "each model turn goes through the server's queue, and often to a worker that has to read the transcript",
+            "Leave it out, if nothing else needs it.",
+        )
+    if config.get("no_remote_activities"):
+        yield Cost(
+            "no_remote_activities=True",
+            "this worker runs no model turn and no tool: conversations wait for one that does",
+            "Leave it out, or have another worker of the task queue host the agents.",
+        )
+    failures = config.get("workflow_failure_exception_types", ())
+    if any(issubclass(NondeterminismError, one) for one in failures):
+        yield Cost(
+            f"workflow_failure_exception_types={[one.__name__ for one in failures]}",
+            "a deploy that a conversation can't be replayed with ends it, and does not wait for a mended one",
+            "Name it in @workflow.defn(failure_exception_types=...) of your own workflows.",
+        )

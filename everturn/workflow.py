@@ -1,0 +1,238 @@
+"""Conversations in a workflow of your own, also in one that Temporal's sandbox runs.
+
+    import everturn
+
+    @workflow.defn
+    class Returns:
+        @workflow.run
+        async def run(self, order_id: str) -> str:
+            outcome = await everturn.workflow.ask("clerk", f"Order {order_id} arrived broken.")
+            return outcome.text
+
+Each conversation is a child workflow with a history and an id of its own, by which people decide on its calls. It is
+cancelled with the workflow that asked. Any worker of its task queue that hosts the agent takes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+from pydantic import JsonValue
+from temporalio import workflow
+from temporalio.exceptions import ApplicationError, ChildWorkflowError, is_cancelled_exception
+
+from everturn import names
+from everturn.agent import Agent
+from everturn.client.caller import current_context
+from everturn.client.messages import MessageLike, message_payload, start_payload
+from everturn.durations import problem
+from everturn.errors import EverturnError, InvalidAgent, InvalidSetting
+from everturn.markdown import code, first_line, inline
+from everturn.models import Limits, Model, check_provider
+from everturn.payloads import Notify, WaitNotice
+from everturn.priorities import priority_of
+from everturn.records import Outcome
+from everturn.sizes import id_problem
+
+__all__ = ["ChildConversation", "TypedOutcome", "WaitNotice", "ask", "start"]
+
+TASK_TIMEOUT = timedelta(seconds=5)
+"""As clients start conversations with: what a worker that is killed in a workflow task costs."""
+
+
+class TypedOutcome(Outcome):
+    """How a conversation ended. Ask with an Agent, not with its name, and `output` is of its `output` type."""
+
+    output: Any = None
+
+
+class ChildConversation:
+    """A conversation that this workflow has started. What it is told goes as a signal: nothing comes back."""
+
+    def __init__(self, handle: workflow.ChildWorkflowHandle[Any, Any], agent: Agent | None) -> None:
+        self._handle = handle
+        self._agent = agent
+
+    @property
+    def id(self) -> str:
+        return self._handle.id
+
+    async def outcome(self) -> TypedOutcome:
+        """How it ended; waits for the end, through stalls and approvals. Cancelling this cancels the conversation.
+        Raises ChildWorkflowError if it ended without an outcome: terminated, or started with what makes no sense."""
+        try:
+            ended = await self._handle
+        except ChildWorkflowError as error:
+            # As everything else that is cancelled: by it, asyncio.timeout() knows what it has done.
+            task = asyncio.current_task()
+            if is_cancelled_exception(error) and task is not None and task.cancelling():
+                raise asyncio.CancelledError from error
+            raise
+        with _failing():
+            return _typed(ended, self._agent)
+
+    async def send(self, message: MessageLike) -> None:
+        """The user's next message."""
+        with _failing():
+            payload = message_payload(message, message_id=str(workflow.uuid4()))
+        await self._handle.signal(names.MESSAGE, payload.model_dump(mode="json"))
+
+    async def approve(
+        self, call_id: str = names.EVERY_CALL, arguments: dict[str, JsonValue] | None = None, note: str | None = None
+    ) -> None:
+        """Lets a call run, with `arguments` in place of the model's if given."""
+        edited = {} if arguments is None else {"arguments": arguments}
+        await self._say(names.APPROVE, {"call_id": call_id, "note": note, **edited})
+
+    async def deny(self, call_id: str = names.EVERY_CALL, reason: str | None = None) -> None:
+        """Lets a call not run; the model is told, and why."""
+        await self._say(names.DENY, {"call_id": call_id, "reason": reason})
+
+    async def answer(self, call_id: str, content: JsonValue, *, is_error: bool = False) -> None:
+        """Gives the result in the tool's place: a text or JSON."""
+        await self._say(names.ANSWER, {"call_id": call_id, "content": content, "is_error": is_error})
+
+    async def pause(self, reason: str | None = None) -> None:
+        """Holds it before its next model turn."""
+        await self._say(names.PAUSE, {"reason": reason})
+
+    async def resume(self, *, model: str | None = None) -> None:
+        """Goes on after a pause or a stall, with another `model` if given."""
+        await self._say(names.RESUME, {"model": model})
+
+    async def cancel_turn(self, reason: str | None = None) -> None:
+        """Stops the model call and the tools that run."""
+        await self._say(names.CANCEL_TURN, {"reason": reason})
+
+    async def close(self, reason: str | None = None) -> None:
+        """Ends it: the reply at hand is finished, and what waits is denied."""
+        await self._say(names.CLOSE, {"reason": reason})
+
+    async def _say(self, signal: str, payload: dict[str, Any]) -> None:
+        info = workflow.info()
+        await self._handle.signal(signal, {**payload, "by": f"{info.workflow_type} {info.workflow_id}"})
+
+
+async def ask(
+    agent: Agent | str,
+    message: MessageLike,
+    *,
+    id: str | None = None,  # noqa: A002 - as clients have it
+    task_queue: str | None = None,
+    model: str | None = None,
+    limits: Limits | None = None,
+    tenant: str | None = None,
+    notify: str | None = None,
+    priority: int | None = None,
+    fairness_key: str | None = None,
+    fairness_weight: float | None = None,
+) -> TypedOutcome:
+    """Holds a conversation with the agent, and returns how it ended. Takes what `start` takes."""
+    conversation = await start(
+        agent,
+        message,
+        id=id,
+        task_queue=task_queue,
+        model=model,
+        limits=limits,
+        tenant=tenant,
+        notify=notify,
+        priority=priority,
+        fairness_key=fairness_key,
+        fairness_weight=fairness_weight,
+    )
+    return await conversation.outcome()
+
+
+async def start(
+    agent: Agent | str,
+    message: MessageLike,
+    *,
+    id: str | None = None,  # noqa: A002 - as clients have it
+    task_queue: str | None = None,
+    keep_open: timedelta | None = None,
+    model: str | None = None,
+    limits: Limits | None = None,
+    tenant: str | None = None,
+    notify: str | None = None,
+    parent_close_policy: workflow.ParentClosePolicy = workflow.ParentClosePolicy.REQUEST_CANCEL,
+    priority: int | None = None,
+    fairness_key: str | None = None,
+    fairness_weight: float | None = None,
+) -> ChildConversation:
+    """Starts a conversation with the agent.
+
+    - `id`: unless given, this workflow's with the agent's name and a random end.
+    - `task_queue`: where a worker hosts the agent; this workflow's unless given.
+    - `keep_open`, `model`, `limits`, `tenant`, `priority`, `fairness_key`, `fairness_weight`: as for `Client.start`.
+      What is not given of the last three is as for this workflow, but that a tenant is its own fairness key.
+    - `notify`: a signal of this workflow's, which is sent to it when calls begin to wait for a person, of this
+      conversation or of one that it asks: with a WaitNotice.
+    - `parent_close_policy`: what becomes of it if this workflow ends before it.
+
+    Raises ApplicationError for what can't be sent, so that this workflow fails and does not try for ever, and
+    WorkflowAlreadyStartedError if `id` runs.
+    """
+    with _failing():
+        name = _name(agent)
+        if keep_open is not None and (why := problem(keep_open)):
+            raise InvalidSetting(f"A conversation can't be kept open for keep_open={keep_open!r}.", cure=why)
+        own_id = workflow.info().workflow_id
+        payload = start_payload(
+            message,
+            may_be_empty=keep_open is not None,
+            agent=name,
+            keep_open=None if keep_open is None else keep_open.total_seconds(),
+            model=model and check_provider(Model(model)).name,
+            limits=limits,
+            tenant=tenant,
+            notify=Notify(workflow_id=own_id, signal=notify) if notify else None,
+            trace=current_context(),
+        )
+        child_id = id or f"{own_id}.{name}-{workflow.uuid4().hex[:8]}"
+        if why := id_problem(child_id):
+            raise InvalidSetting(why, cure="Give id= a shorter one.")
+        order = priority_of(priority, fairness_key, fairness_weight, tenant=tenant)
+    handle = await workflow.start_child_workflow(
+        names.CONVERSATION,
+        # Plain JSON, which any data converter writes: this workflow's worker need not know everturn's.
+        payload.model_dump(mode="json"),
+        id=child_id,
+        task_queue=task_queue,
+        task_timeout=TASK_TIMEOUT,
+        cancellation_type=workflow.ChildWorkflowCancellationType.TRY_CANCEL,
+        parent_close_policy=parent_close_policy,
+        static_summary=first_line(payload.as_message().text or name),
+        static_details=f"Agent **{inline(name)}**, asked by {code(own_id)}",
+        memo={"tenant": tenant} if tenant else None,
+        priority=order,
+    )
+    return ChildConversation(handle, agent if isinstance(agent, Agent) else None)
+
+
+def _name(agent: Agent | str) -> str:
+    if isinstance(agent, Agent):
+        return agent.name
+    if isinstance(agent, str):
+        return agent
+    raise InvalidAgent(f"{agent!r} is no agent.", cure="Give an Agent, or the name of one that a worker hosts.")
+
+
+def _typed(ended: Mapping[str, Any], agent: Agent | None) -> TypedOutcome:
+    outcome = TypedOutcome.model_validate(ended)
+    if agent is None or agent.output_adapter is None or outcome.status != "completed":
+        return outcome
+    return outcome.model_copy(update={"output": agent.output_adapter.validate_python(outcome.output)})
+
+
+@contextmanager
+def _failing() -> Iterator[None]:
+    """Any other exception would fail the workflow's task, which is then tried for ever."""
+    try:
+        yield
+    except (EverturnError, ValueError) as error:
+        raise ApplicationError(str(error), type=type(error).__name__, non_retryable=True) from error

@@ -1,0 +1,72 @@
+"""Tells another workflow, such as the one that asked, when calls begin to wait for a person."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Final
+
+from temporalio import workflow
+from temporalio.exceptions import TemporalError
+
+from everturn.cutting import shortened
+from everturn.payloads import Notify, WaitingCall, WaitNotice
+from everturn.sizes import size_of
+from everturn.state import State
+
+MAX_NOTICE_BYTES: Final = 64_000
+MAX_WHY_BYTES: Final = 200
+
+
+class WaitNotices:
+    """`told`: the calls that it was told of by the run before."""
+
+    def __init__(self, state: State, *, told: Iterable[str]) -> None:
+        self._state = state
+        self._told = set(told)
+        self._due = False
+        self._loop = asyncio.get_running_loop()
+        self._sending: set[asyncio.Task[None]] = set()
+
+    def look(self) -> None:
+        """To be called whenever something has changed."""
+        if self._state.start.notify is None or self._due or not self._runs:
+            return
+        # After everything that is ready to run now: the calls of one reply come in one notice.
+        self._due = True
+        self._loop.call_soon(self._tell, self._state.start.notify)
+
+    @property
+    def _runs(self) -> bool:
+        """As of Visibility."""
+        try:
+            return asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            return False
+
+    def _tell(self, notify: Notify) -> None:
+        self._due, pending = False, self._state.pending
+        self._told &= pending.keys()  # one that waits again is new again
+        new = [one.shown() for call_id, one in pending.items() if call_id not in self._told]
+        self._told.update(call.call_id for call in new)
+        if new:
+            sending = asyncio.create_task(self._send(notify, self._notice(new)))
+            self._sending.add(sending)
+            sending.add_done_callback(self._sending.discard)
+
+    def _notice(self, calls: list[WaitingCall]) -> WaitNotice:
+        whole = WaitNotice(
+            conversation_id=workflow.info().workflow_id, agent=self._state.start.agent, waiting=tuple(calls)
+        )
+        if size_of(whole) <= MAX_NOTICE_BYTES:
+            return whole
+        short = [
+            call.model_copy(update={"arguments": {}, "why": shortened(call.why, max_bytes=MAX_WHY_BYTES)})
+            for call in calls
+        ]
+        return whole.model_copy(update={"waiting": tuple(short)})
+
+    async def _send(self, notify: Notify, notice: WaitNotice) -> None:
+        with suppress(TemporalError):  # it is over by now, and nobody is to be told
+            await workflow.get_external_workflow_handle(notify.workflow_id).signal(notify.signal, notice)

@@ -1,0 +1,118 @@
+"""An application on Temporal as it is without everturn, in a file that Temporal's sandbox loads: a workflow, its
+activities, values of its own. Its second workflow asks agents."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from datetime import timedelta
+
+from temporalio import activity, workflow
+
+import everturn
+from everturn import Agent
+
+
+@dataclass
+class Order:
+    order_id: str
+    cents: int
+
+
+@dataclass
+class Invoice:
+    order_id: str
+    cents: int
+
+
+judge = Agent("judge", model="scripted:demo", output=Invoice)
+"""As the workflow knows it: what it is to say, in the end."""
+
+
+@activity.defn
+async def charge(order: Order) -> Order:
+    for _ in range(50):
+        activity.heartbeat("charging", order.cents)
+    return Order(order.order_id, order.cents + 1)
+
+
+@workflow.defn
+class Checkout:
+    @workflow.run
+    async def run(self, order: Order) -> Order:
+        charged = await workflow.execute_activity(
+            charge, order, start_to_close_timeout=timedelta(seconds=30), heartbeat_timeout=timedelta(seconds=20)
+        )
+        await workflow.sleep(timedelta(milliseconds=20))
+        return charged
+
+
+@workflow.defn
+class Returns:
+    """Asks the clerk, which may have to wait for a person, and decides itself where it is told to."""
+
+    def __init__(self) -> None:
+        self.notices: list[everturn.workflow.WaitNotice] = []
+
+    @workflow.signal
+    def agent_waits(self, notice: everturn.workflow.WaitNotice) -> None:
+        self.notices.append(notice)
+
+    @workflow.query
+    def told(self) -> list[str]:
+        return [f"{notice.conversation_id} {call.call_id}" for notice in self.notices for call in notice.waiting]
+
+    @workflow.run
+    async def run(self, order_id: str, decides: bool) -> str:
+        if not decides:
+            return (await everturn.workflow.ask("clerk", f"Return {order_id}", notify="agent_waits")).text
+        conversation = await everturn.workflow.start("clerk", f"Return {order_id}", notify="agent_waits")
+        await workflow.wait_condition(lambda: bool(self.notices))
+        await conversation.approve(self.notices[0].waiting[0].call_id, note="as always")
+        return (await conversation.outcome()).text
+
+
+@workflow.defn
+class Judged:
+    @workflow.run
+    async def run(self, order_id: str) -> str:
+        outcome = await everturn.workflow.ask(judge, f"What does {order_id} cost?")
+        invoice: Invoice = outcome.output
+        return f"{outcome.status} {type(invoice) is Invoice} {invoice.cents}"
+
+
+@workflow.defn
+class Says:
+    """Holds a conversation of several messages."""
+
+    @workflow.run
+    async def run(self, first: str, then: str) -> str:
+        conversation = await everturn.workflow.start(
+            "clerk", first, id=f"{workflow.info().workflow_id}-talk", keep_open=timedelta(minutes=5), tenant="acme"
+        )
+        await conversation.send(then)
+        await conversation.close()
+        outcome = await conversation.outcome()
+        return f"{outcome.status} {outcome.text}"
+
+
+@workflow.defn
+class Wrong:
+    """Says nothing, which is refused."""
+
+    @workflow.run
+    async def run(self) -> None:
+        await everturn.workflow.ask("clerk", "")
+
+
+@workflow.defn
+class GivesUp:
+    """Stops waiting after a while."""
+
+    @workflow.run
+    async def run(self, seconds: float) -> str:
+        try:
+            async with asyncio.timeout(seconds):
+                return (await everturn.workflow.ask("clerk", "Hi", id=f"{workflow.info().workflow_id}-talk")).text
+        except TimeoutError:
+            return "given up"

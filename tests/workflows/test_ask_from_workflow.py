@@ -1,0 +1,150 @@
+"""everturn.workflow.ask and start, in an application's own sandboxed workflow."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from temporalio.client import WorkflowFailureError
+from temporalio.worker import Replayer, Worker
+
+from everturn import Agent, Client, Conversation, EverturnPlugin, tool
+from everturn.testing import ScriptedModel, call, slow
+from tests.support.agents import agent_on
+from tests.support.histories import started
+from tests.support.waiting import eventually, waiting
+from tests.workflows import application
+
+Scripted = Callable[..., ScriptedModel]
+
+WORKFLOWS = [
+    application.Returns,
+    application.Judged,
+    application.Says,
+    application.Wrong,
+    application.GivesUp,
+]
+
+
+@asynccontextmanager
+async def working(client: Client, *agents: Agent, cached_conversations: int = 1000) -> AsyncIterator[None]:
+    plugin = EverturnPlugin(
+        agents=agents, cached_conversations=cached_conversations, drain_timeout=timedelta(seconds=20)
+    )
+    async with Worker(client.temporal, task_queue=client.task_queue, workflows=WORKFLOWS, plugins=[plugin]):
+        yield
+
+
+async def ended(client: Client, name: str, *args: Any) -> Any:
+    """The result of one of the application's workflows, whose history is replayed afterwards."""
+    handle = await client.temporal.start_workflow(
+        name, args=args, id=f"{client.task_queue}-own", task_queue=client.task_queue
+    )
+    try:
+        return await handle.result()
+    finally:
+        replayer = Replayer(workflows=WORKFLOWS, plugins=[EverturnPlugin()])
+        await replayer.replay_workflow(await handle.fetch_history())
+
+
+def child(client: Client, conversation_id: str) -> Conversation:
+    started.setdefault(client.task_queue, []).append(conversation_id)  # to be replayed, too
+    return client.conversation(conversation_id)
+
+
+async def child_ids(client: Client) -> list[str]:
+    history = await client.temporal.get_workflow_handle(f"{client.task_queue}-own").fetch_history()
+    return [
+        event.start_child_workflow_execution_initiated_event_attributes.workflow_id
+        for event in history.events
+        if event.HasField("start_child_workflow_execution_initiated_event_attributes")
+    ]
+
+
+def refunding(scripted: Scripted) -> Agent:
+    @tool(needs_approval=True)
+    def refund(order_id: str) -> str:
+        return f"refunded {order_id}"
+
+    return agent_on(scripted([call("refund", {"order_id": "81"}, id="c1"), "It is refunded."]), tools=[refund])
+
+
+async def test_a_workflow_asks_and_a_person_decides_under_the_conversations_own_id(
+    client: Client, scripted: Scripted, cached_conversations: int
+) -> None:
+    async with working(client, refunding(scripted), cached_conversations=cached_conversations):
+        handle = await client.temporal.start_workflow(
+            "Returns", args=["81", False], id=f"{client.task_queue}-own", task_queue=client.task_queue
+        )
+        (child_id,) = await eventually(lambda: child_ids(client))
+        assert child_id.startswith(f"{handle.id}.clerk-")
+        conversation = child(client, child_id)
+        (call_id,) = await waiting(conversation)
+        assert await eventually(lambda: handle.query("told")) == [f"{child_id} {call_id}"], "its parent was told, once"
+        await conversation.approve(call_id)
+        assert await handle.result() == "It is refunded."
+        described = await client.temporal.get_workflow_handle(child_id).describe()
+    assert described.parent_id == handle.id
+    await Replayer(workflows=WORKFLOWS).replay_workflow(await handle.fetch_history())
+
+
+async def test_a_workflow_may_decide_itself_once_it_is_told(client: Client, scripted: Scripted) -> None:
+    async with working(client, refunding(scripted)):
+        assert await ended(client, "Returns", "81", True) == "It is refunded."
+        (child_id,) = await child_ids(client)
+        (decided,) = [event async for event in child(client, child_id).events() if event.kind == "decided"]
+    assert decided.by == f"Returns {client.task_queue}-own"
+    assert decided.note == "as always"
+
+
+async def test_the_outcome_has_the_agents_output_type(client: Client, scripted: Scripted) -> None:
+    agent = agent_on(scripted(['{"order_id": "81", "cents": 3490}']), name="judge", output=application.Invoice)
+    async with working(client, agent):
+        assert await ended(client, "Judged", "81") == "completed True 3490"
+
+
+async def test_a_workflow_holds_a_conversation_of_several_messages(client: Client, scripted: Scripted) -> None:
+    model = scripted(["Hello.", "Bye."])
+    async with working(client, agent_on(model)):
+        assert await ended(client, "Says", "Hi", "Goodbye") in ("completed Bye.", "completed Hello.")
+        (child_id,) = await child_ids(client)
+        transcript = await child(client, child_id).transcript()
+        memo = await (await client.temporal.get_workflow_handle(child_id).describe()).memo()
+    assert [message.text for message in transcript if message.role == "user"] == ["Hi", "Goodbye"]
+    assert memo == {"tenant": "acme"}
+
+
+async def test_what_can_not_be_sent_fails_the_workflow_and_is_not_tried_for_ever(
+    client: Client, scripted: Scripted
+) -> None:
+    async with working(client, agent_on(scripted([]))):
+        with pytest.raises(WorkflowFailureError) as error:
+            await ended(client, "Wrong")
+    assert "The message has no parts" in str(error.value.cause)
+
+
+@pytest.mark.parametrize("by", ["a timeout", "its cancellation", "its end"])
+async def test_a_conversation_is_cancelled_with_the_workflow_that_asked(
+    client: Client, scripted: Scripted, by: str
+) -> None:
+    agent = agent_on(scripted([slow("Hello.", seconds=60)]))
+    async with working(client, agent):
+        own = f"{client.task_queue}-own"
+        handle = await client.temporal.start_workflow(
+            "GivesUp", 0.5 if by == "a timeout" else 300.0, id=own, task_queue=client.task_queue
+        )
+        conversation = child(client, f"{own}-talk")
+        await eventually(lambda: child_ids(client))
+        match by:
+            case "a timeout":
+                assert await handle.result() == "given up"
+            case "its cancellation":
+                await handle.cancel()
+                with pytest.raises(WorkflowFailureError):
+                    await handle.result()
+            case _:
+                await handle.terminate()
+        assert (await conversation.outcome()).status == "cancelled"

@@ -1,0 +1,71 @@
+"""`everturn doctor --worker`: what the settings of an application's own worker cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from everturn.cli.doctor_worker import problems_of
+from everturn.devserver import DevServer
+
+PROGRAM = """
+from temporalio.client import Client
+from temporalio.worker import Worker
+from everturn import Agent, EverturnPlugin
+
+async def made(**options):
+    client = await Client.connect({address!r})
+    return Worker(client, task_queue="shop", **options)
+
+def plugins():
+    return [EverturnPlugin(agents=[Agent("clerk", model="scripted:demo")])]
+
+async def good():
+    return await made(plugins=plugins())
+
+async def slow():
+    return await made(plugins=plugins(), max_cached_workflows=2, disable_eager_activity_execution=True)
+
+async def without():
+    return await made(workflows=[__import__("tests.workflows.application").workflows.application.Checkout])
+
+async def broken():
+    raise KeyError("DATABASE_URL")
+
+def other():
+    return 3
+"""
+
+
+@pytest.fixture
+def program(server: DevServer, tmp_path: Path) -> Path:
+    file = tmp_path / "shop_worker.py"
+    file.write_text(PROGRAM.format(address=server.address))
+    return file
+
+
+async def test_it_names_each_setting_that_costs_something(program: Path) -> None:
+    assert [state for state, _, _ in await problems_of(f"{program}:good")] == ["ok"]
+    told = await problems_of(f"{program}:slow")
+    assert [(state, text.partition(":")[0]) for state, text, _ in told] == [
+        ("note", "max_cached_workflows=2"),
+        ("note", "disable_eager_activity_execution=True"),
+    ]
+    assert all(cure for _, _, cure in told)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("without", "hosts no agents"),
+        ("broken", "KeyError('DATABASE_URL')"),
+        ("other", "is a int"),
+        ("nothing", "There is no 'nothing'"),
+    ],
+)
+async def test_it_says_what_is_wrong_with_what_is_no_such_worker(program: Path, name: str, said: str) -> None:
+    ((state, text, cure),) = await problems_of(f"{program}:{name}")
+    assert state == "wrong"
+    assert said in text
+    assert cure

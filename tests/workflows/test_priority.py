@@ -1,0 +1,111 @@
+"""Priority and fairness are Temporal's, of a conversation, its activities and its children."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from temporalio import activity
+from temporalio.common import Priority
+from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor, Worker
+
+from everturn import Client, EverturnPlugin, tool
+from everturn.errors import InvalidSetting
+from everturn.priorities import priority_of
+from everturn.testing import ScriptedModel, call
+from tests.support.agents import agent_on, hosting
+from tests.support.bounds import Bounds
+from tests.support.histories import runs_of, started
+
+Scripted = Callable[..., ScriptedModel]
+
+
+class Noting(Interceptor):
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, Priority]] = []
+
+    def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002
+        return _Noted(next, self)
+
+
+class _Noted(ActivityInboundInterceptor):
+    def __init__(self, next: ActivityInboundInterceptor, noting: Noting) -> None:  # noqa: A002
+        super().__init__(next)
+        self._noting = noting
+
+    async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002
+        self._noting.seen.append((activity.info().activity_type, activity.info().priority))
+        return await self.next.execute_activity(input)
+
+
+async def test_turns_tools_later_runs_and_asked_agents_have_the_conversations_priority(
+    client: Client, scripted: Scripted, bounds: Bounds
+) -> None:
+    bounds(events=30)
+
+    @tool
+    def look_up() -> str:
+        return "a lamp"
+
+    below = agent_on(scripted([call("look_up"), "A lamp."]), name="researcher", tools=[look_up])
+    script = [*(call("look_up", id=f"c{turn}") for turn in range(6)), call("researcher", {"message": "What?"}, id="r")]
+    agent, noting = agent_on(scripted([*script, "Done."]), tools=[look_up, below]), Noting()
+    worker = Worker(
+        client.temporal,
+        task_queue=client.task_queue,
+        plugins=[EverturnPlugin(agents=[agent], drain_timeout=timedelta(seconds=20))],
+        interceptors=[noting],
+        disable_eager_activity_execution=True,  # what goes from hand to hand waits in no queue, and has no priority
+    )
+    async with worker:
+        conversation = await client.start(agent, "Go", tenant="acme", priority=2, fairness_weight=3.0)
+        assert (await conversation.outcome()).text == "Done."
+        started.setdefault(client.task_queue, []).append(f"{conversation.id}.r")
+        assert len(await runs_of(client, conversation)) > 1
+        handles = [client.temporal.get_workflow_handle(one) for one in (conversation.id, f"{conversation.id}.r")]
+        described = [(await handle.describe()).raw_description.workflow_execution_info for handle in handles]
+    wanted = Priority(priority_key=2, fairness_key="acme", fairness_weight=3.0)
+    assert {Priority._from_proto(one.priority) for one in described} == {wanted}
+    assert {priority for _, priority in noting.seen} == {wanted}
+    assert {name for name, _ in noting.seen} == {"call_model", "look_up"}
+
+
+async def test_the_tenant_is_the_fairness_key_unless_another_is_given(client: Client, scripted: Scripted) -> None:
+    agent = agent_on(scripted(["Hello."]))
+    async with hosting(client, agent):
+        for options, key in (
+            ({"tenant": "acme"}, "acme"),
+            ({"tenant": "acme", "fairness_key": "others"}, "others"),
+            ({}, ""),
+        ):
+            conversation = await client.start(agent, "Hi", keep_open=timedelta(minutes=1), **options)
+            described = await client.temporal.get_workflow_handle(conversation.id).describe()
+            assert described.raw_description.workflow_execution_info.priority.fairness_key == key
+            await conversation.reply()
+            await conversation.close()
+
+
+def test_a_long_tenant_has_a_key_of_its_own() -> None:
+    one, other = (priority_of(None, None, None, tenant="t" * 200 + end).fairness_key for end in "ab")
+    assert one != other
+    assert one is not None
+    assert len(one) == 32
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"priority": 0}, "priority=0"),
+        ({"priority": True}, "priority=True"),
+        ({"fairness_weight": 0.0}, "fairness_weight=0.0"),
+        ({"fairness_weight": float("nan")}, "fairness_weight=nan"),
+        ({"fairness_key": "ü" * 33}, "66 bytes"),
+    ],
+)
+async def test_what_temporal_does_not_take_is_refused(
+    client: Client, scripted: Scripted, options: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(InvalidSetting, match=said):
+        await client.start("clerk", "Hi", **options)
