@@ -21,6 +21,9 @@ MAX_WAITS_BYTES = 30_000
 MAX_OVER = 8
 """Answers that ended with no reply to say so, since the last model turn. Of more, the latest."""
 
+TOOL_ERROR = "tool_error"
+"""The error.type of a call whose result tells the model of an error."""
+
 MAX_LINKS = 16
 """Messages of other traces that one answer is linked to."""
 
@@ -84,11 +87,11 @@ def or_none(context: Any) -> Any:
 
 
 class WaitSpan(Record):
-    """A call waited for a person."""
+    """A call waited for a person, or for an activity that is not ours and has no span of ours."""
 
     call_id: str
     tool: str
-    needs: Literal["approval", "answer"] = "approval"
+    needs: Literal["approval", "answer", "activity"] = "approval"
     reason: str = ""
     """A WaitReason."""
     answer: int = 0
@@ -99,6 +102,8 @@ class WaitSpan(Record):
     verdict: str = ""
     """Empty if nobody decided: the turn was cancelled."""
     by: str = ""
+    error: str = ""
+    """The type of the error that the activity ended with."""
 
 
 class AnswerSpan(Record):

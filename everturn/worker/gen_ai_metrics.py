@@ -26,6 +26,7 @@ from everturn import names
 from everturn.agent import Agent
 from everturn.payloads import ModelReply, ModelRequest, ToolRequest
 from everturn.records import ToolResult
+from everturn.tracing import TOOL_ERROR
 from everturn.worker.span_attributes import of_model
 
 DURATION: Final = "gen_ai.client.operation.duration"
@@ -38,9 +39,6 @@ BUCKETS: Final = {
     TOKENS: [float(4**power) for power in range(14)],
 }
 """As the conventions have them."""
-
-TOOL_ERROR: Final = "tool_error"
-"""The error.type of a call whose result tells the model of an error."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +111,7 @@ class _Measured(ActivityInboundInterceptor):
 
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002
         request, began = input.args[0] if input.args else None, time.monotonic()
-        if not isinstance(request, ModelRequest | ToolRequest) or activity.info().activity_type == names.EXTEND_PREFIX:
+        if not isinstance(request, ModelRequest | ToolRequest) or not is_operation(request):
             return await self.next.execute_activity(input)
         try:
             result = await self.next.execute_activity(input)
@@ -123,6 +121,14 @@ class _Measured(ActivityInboundInterceptor):
             raise
         self._metrics.record(request, result, seconds=time.monotonic() - began)
         return result
+
+
+def is_operation(request: object) -> bool:
+    """Whether the activity at hand is a model turn or a tool call, and not a look at one."""
+    kind = activity.info().activity_type
+    if isinstance(request, ModelRequest):
+        return kind == names.CALL_MODEL
+    return isinstance(request, ToolRequest) and kind not in names.RESERVED_TOOL_NAMES
 
 
 def began_to_run(error: BaseException) -> bool:

@@ -62,6 +62,8 @@ def call_name(tool: str) -> str:
 
 def wait_name(wait: WaitSpan) -> str:
     """The conventions have no name for a wait for a person."""
+    if wait.needs == "activity":
+        return call_name(wait.tool)
     return f"await_{wait.needs} {wait.tool}"
 
 
@@ -156,9 +158,11 @@ def of_wait(wait: WaitSpan, agent: str) -> Attributes:
         "gen_ai.tool.call.id": wait.call_id,
         "gen_ai.agent.name": agent,
         "gen_ai.conversation.id": activity.info().workflow_id or "",
-        "everturn.wait.reason": wait.reason,
-        "everturn.decision.verdict": wait.verdict or "none",
     }
+    if wait.needs == "activity":
+        failed = {"error.type": wait.error} if wait.error else {}
+        return {**said, "gen_ai.operation.name": "execute_tool", "gen_ai.tool.type": "function", **failed}
+    said |= {"everturn.wait.reason": wait.reason, "everturn.decision.verdict": wait.verdict or "none"}
     if wait.by:
         said["everturn.decision.by"] = wait.by
     return said

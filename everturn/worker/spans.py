@@ -140,6 +140,8 @@ class Spans:
             attributes=attributes.of_wait(wait, agent),
             start_time=_nanoseconds(wait.since),
         )
+        if wait.error:
+            span.set_status(Status(StatusCode.ERROR, wait.error))
         span.end(_nanoseconds(max(wait.since, wait.until)))
 
     def _say_answer(self, trace: Trace, answer: AnswerSpan, agent: str, model: str | None, *, stop: str = "") -> None:

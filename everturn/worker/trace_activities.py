@@ -8,15 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from temporalio import activity
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
-from everturn import names
 from everturn.agent import Agent
 from everturn.errors import InvalidSetting
 from everturn.payloads import ModelReply, ModelRequest, ToolRequest
 from everturn.tracing import ExportSpans
-from everturn.worker.gen_ai_metrics import Sink, began_to_run
+from everturn.worker.gen_ai_metrics import Sink, began_to_run, is_operation
 from everturn.worker.traces import Traces
 
 if TYPE_CHECKING:
@@ -57,9 +55,9 @@ class _Traced(ActivityInboundInterceptor):
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002
         request = input.args[0] if input.args else None
         match request:
-            case ModelRequest() if activity.info().activity_type == names.CALL_MODEL:
+            case ModelRequest() if is_operation(request):
                 return await self._turn(input, request)
-            case ToolRequest(trace=parent) if parent:
+            case ToolRequest(trace=parent) if parent and is_operation(request):
                 return await self._call(input, request)
             case ExportSpans():
                 self._spans.say_the_rest(request)

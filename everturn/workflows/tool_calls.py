@@ -308,7 +308,8 @@ class OpenCalls:
             if self._state.closing:
                 return ToolResult.cut_short(call, "the conversation was closed")
             if isinstance(plan, RunActivity):
-                return await self._activities.settle(call, request, plan, others=self._to_come)
+                settled = self._activities.settle(call, request, plan, others=self._to_come)
+                return await self._tracing.elsewhere(call, settled)
             room = await self._budget.share(request=size_of(request), others=self._to_come, local=plan.local)
             if room < MAX_RESULT_BYTES:
                 request = request.model_copy(update={"room": room})

@@ -5,18 +5,20 @@ Nothing is exported from here, so that a replay has nothing to repeat: the next 
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from contextlib import suppress
 from datetime import timedelta
+from typing import Any
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
-from temporalio.exceptions import FailureError
+from temporalio.exceptions import ActivityError, FailureError
 
-from everturn import names
+from everturn import causes, names
 from everturn.carryover import CarryOver
 from everturn.cutting import shortened
 from everturn.payloads import ModelReply, Start
-from everturn.records import Decision
+from everturn.records import Decision, ToolCall, ToolResult
 from everturn.sizes import size_of
 from everturn.state import State
 from everturn.tracing import (
@@ -24,6 +26,7 @@ from everturn.tracing import (
     MAX_NAME_CHARS,
     MAX_OVER,
     MAX_WAITS_BYTES,
+    TOOL_ERROR,
     AnswerSpan,
     CarriedTrace,
     ExportSpans,
@@ -80,20 +83,34 @@ class Tracing:
 
     def waited(self, pending: PendingCall, decision: Decision | None) -> None:
         """That call's wait is over: by a decision, or cut short."""
-        if self._told in ("dropped", "off"):
-            return
-        wait = WaitSpan(
+        self._note(
             call_id=pending.call.call_id,
             tool=pending.call.name,
             needs=pending.needs,
             reason=pending.asked.reason or "",
-            answer=self._answer.turn if self._answer else 0,
             since=pending.asked.since,
-            until=workflow.time(),
             verdict=decision.verdict if decision else "",
             by=shortened(decision.by, max_bytes=MAX_NAME_CHARS) if decision else "",
         )
-        self._waits.append(wait)
+
+    async def elsewhere(self, call: ToolCall, result: Awaitable[ToolResult]) -> ToolResult:
+        """What a call brings that an activity serves which is not ours, and so says nothing of itself to us."""
+        since, error = workflow.time(), "cancelled"
+        try:
+            given = await result
+            error = TOOL_ERROR if given.is_error else ""
+            return given
+        except ActivityError as failure:
+            error = causes.cause_of(failure).kind or "timeout"
+            raise
+        finally:
+            self._note(call_id=call.call_id, tool=call.name, needs="activity", since=since, error=error)
+
+    def _note(self, **facts: Any) -> None:
+        if self._told in ("dropped", "off"):
+            return
+        answer = self._answer.turn if self._answer else 0
+        self._waits.append(WaitSpan(answer=answer, until=workflow.time(), **facts))
         while len(self._waits) > 1 and size_of(self._waits) > MAX_WAITS_BYTES:
             self._waits.pop(0)
 

@@ -18,10 +18,13 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased
+from temporalio import activity
 from temporalio.client import Client as TemporalClient
 from temporalio.contrib.opentelemetry import TracingInterceptor
+from temporalio.exceptions import ApplicationError
+from temporalio.worker import Worker as TemporalWorker
 
-from everturn import Agent, Client, Limits, Traces, tool
+from everturn import Agent, Client, Limits, Traces, activity_tool, tool
 from everturn.devserver import DevServer
 from everturn.errors import InvalidSetting
 from everturn.testing import ScriptedModel, call, fail
@@ -228,6 +231,33 @@ async def test_an_answer_that_no_reply_ends_is_said_all_the_same(
     assert waits.keys() == ends.keys()
     assert waits[cut.id].attributes["everturn.decision.verdict"] == "none"
     assert waits[closed.id].attributes["everturn.decision.verdict"] == "deny"
+
+
+async def test_an_activity_of_the_users_own_is_a_call_as_any_other(
+    client: Client, scripted: Scripted, receiver: Receiver, provider: TracerProvider
+) -> None:
+    """Its worker need not trace, nor be in Python: how long it took, the conversation knows."""
+
+    @activity.defn(name="Shop.Refund")
+    async def shop_refund(order_id: str) -> str:
+        if order_id == "82":
+            raise ApplicationError("no such order", type="NoOrder", non_retryable=True)
+        return "refunded"
+
+    shop = activity_tool(shop_refund, name="shop_refund", task_queue=f"{client.task_queue}-shop", effect="idempotent")
+    agent = agent_on(
+        scripted([call("shop_refund", {"order_id": "81"}), call("shop_refund", {"order_id": "82"}), "Done."]),
+        tools=[shop],
+    )
+    elsewhere = TemporalWorker(client.temporal, task_queue=f"{client.task_queue}-shop", activities=[shop_refund])
+    async with hosting(client, agent, traces=Traces(provider=provider)), elsewhere:
+        assert await (await client.start(agent, "Refund them.")).reply() == "Done."
+    receiver.check()
+    first, second = sorted(receiver.named("execute_tool shop_refund"), key=lambda span: span.begin)
+    assert first.error == ""
+    assert second.attributes["error.type"] == second.error != ""
+    assert first.parent_id == second.parent_id == receiver.one("invoke_agent clerk").span_id
+    assert len(receiver.spans) == 6
 
 
 async def test_each_try_of_a_turn_is_a_span(
