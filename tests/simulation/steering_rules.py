@@ -81,6 +81,38 @@ def what_is_said_meanwhile_is_kept(one: Evidence) -> Iterator[str]:
                 yield f"{text!r} is in the history, and not in the transcript"
 
 
+def what_was_approved_is_what_runs(one: Evidence) -> Iterator[str]:
+    """With the arguments that a person put in, if one did; and what must not happen twice is not tried again."""
+    for step in one.steps:
+        if not isinstance(step, steps.ToolScheduled):
+            continue
+        edited = step.request.decision.arguments if step.request.decision else None
+        if edited is not None and step.request.arguments != edited:
+            yield f"{step.request.call_id} runs with {step.request.arguments}, not with {edited}"
+    for effect in one.effects:
+        if effect.tool in ONCE and effect.attempt > 1:
+            yield f"{effect.tool} {effect.call_id} took effect in try {effect.attempt}, by itself"
+
+
+def what_is_cancelled_ends_so(one: Evidence) -> Iterator[str]:
+    for run, taken in one.runs:
+        last = taken[-1] if taken else None
+        outcome = last.outcome if isinstance(last, steps.RunClosed) else None
+        if run.cancel_requested and outcome and outcome.status != "cancelled":
+            yield f"the workflow of run {run.id} was cancelled, and it ended as {outcome.status}"
+
+
+def what_is_completed_has_its_answer(one: Evidence) -> Iterator[str]:
+    last = [*one.steps][-1:]
+    completed = any(isinstance(step, steps.RunClosed) and _status(step) == "completed" for step in last)
+    if completed and not one.told.ended and one.transcript[-1].role != "assistant":
+        yield f"it is completed, and its transcript ends with what the {one.transcript[-1].role} has to say"
+
+
+def _status(closed: steps.RunClosed) -> str:
+    return closed.outcome.status if closed.outcome else ""
+
+
 def _came_to_something(step: steps.Step) -> bool:
     return isinstance(step, steps.RunClosed) and (isinstance(step.outcome, Outcome) or bool(step.next_run_id))
 
@@ -90,4 +122,7 @@ STEERING_RULES = (
     what_is_closed_asks_no_model,
     what_goes_on_needs_no_resume,
     what_is_said_meanwhile_is_kept,
+    what_was_approved_is_what_runs,
+    what_is_cancelled_ends_so,
+    what_is_completed_has_its_answer,
 )
