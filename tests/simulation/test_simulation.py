@@ -25,7 +25,7 @@ from tests.simulation.world import Result, bounds, run
 WORLDS = int(os.environ.get("SIMULATED_WORLDS", "200"))
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_every_invariant_holds_in_many_worlds() -> None:
     report = live_through(Batch(seed=1, count=WORLDS, jobs=2))
     assert not report.broken, str(report)
