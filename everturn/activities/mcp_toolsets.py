@@ -24,6 +24,11 @@ START_SECONDS = 10.0
 
 LIST_SECONDS = 30.0
 
+REFRESH_SECONDS = 5.0
+"""How long a turn waits for a list that is there already, in an older form."""
+AGAIN_SECONDS = 30.0
+"""How soon that is tried again."""
+
 _log = get_logger("everturn.mcp")
 
 
@@ -44,10 +49,13 @@ class _Toolset:
     """None until they were listed once."""
     listed_at: float = 0.0
     stale: bool = True
+    failed_at: float = -AGAIN_SECONDS
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
     def due(self) -> bool:
+        if self.tools is not None and time.monotonic() < self.failed_at + AGAIN_SECONDS:
+            return False
         return self.stale or time.monotonic() - self.listed_at > self.server.refresh.total_seconds()
 
 
@@ -102,6 +110,7 @@ class Toolsets:
             try:
                 await self._list(toolset)
             except NotListed as error:
+                toolset.failed_at = time.monotonic()
                 _log.warning("mcp.not_listed", server=toolset.server.label, why=str(error))
                 return error
         return None
@@ -116,16 +125,18 @@ class Toolsets:
 
         server, connection = toolset.server, self._connections.to(toolset.server)
         toolset.stale = False  # a change that is told of meanwhile makes it stale again
+        known = toolset.tools is not None
+        limit = REFRESH_SECONDS if known else LIST_SECONDS + server.start_timeout.total_seconds()
         try:
-            async with asyncio.timeout(LIST_SECONDS + server.start_timeout.total_seconds()):
+            async with asyncio.timeout(limit):
                 session = await connection.session()
                 found = await listed(session)
         except (MCPError, NotConnected, ConnectionLost, InvalidTool, TimeoutError, ValueError) as error:
             toolset.stale = True
-            if not isinstance(error, NotConnected):
+            if not (isinstance(error, NotConnected) or (known and isinstance(error, TimeoutError))):
                 with suppress(Exception):
                     await self._connections.renew(connection)
-            raise NotListed(server, str(error) or f"no list came within {LIST_SECONDS:g} s") from None
+            raise NotListed(server, str(error) or f"no list came within {limit:g} s") from None
 
         async def run(name: str, effect: Effect, context: ToolContext, arguments: dict[str, Any]) -> Any:
             from everturn.tools.mcp.calls import ServerCall

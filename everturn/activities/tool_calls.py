@@ -144,9 +144,10 @@ class ToolCalls:
     async def _tool(self, name: str, request: ToolRequest) -> Tool:
         """Raises NeverListed, and as `tool_of` does."""
         agent = agent_of(self._agents, request)
-        if agent.mcp_servers and not agent.tool(name):
-            with self._heartbeats.beating():  # its server may have to be started first
-                agent = await for_call(self._toolsets, agent, name)
+        if not agent.mcp_servers or agent.tool(name):
+            return tool_of(self._agents, name, request)
+        with self._heartbeats.beating():  # its server may have to be started first
+            agent = await for_call(self._toolsets, agent, name)
         return tool_of({**self._agents, agent.name: agent}, name, request)
 
     async def _outcome(self, tool: Tool, request: ToolRequest, beat: Heartbeat) -> tuple[Content, bool]:

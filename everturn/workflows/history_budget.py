@@ -54,7 +54,8 @@ class HistoryBudget:
             yield
         finally:
             del self._promised[call_id]
-            self._landed = (workflow.info().get_current_history_length(), self._just_landed + size)
+            if workflow.in_workflow():  # else its worker has stopped, and lets go of the conversation
+                self._landed = (workflow.info().get_current_history_length(), self._just_landed + size)
 
     async def share(self, *, request: int, others: int, most: int = MAX_RESULT_BYTES, local: bool = False) -> int:
         """How many bytes a call's result may have; `others` will want some too. Waits if there are too few now."""
