@@ -468,6 +468,7 @@ async def test_one_trace_through_a_killed_worker_an_approval_and_a_new_run(
             conversation = await client.start("clerk", "Order 81 arrived broken.")
         assert await asyncio.to_thread(workers[0].process.wait, 60) == -9
         workers.append(start())
+        await eventually(lambda: workers[-1].started)  # else nobody answers who waits
         await waiting(conversation)
         await conversation.approve()
         assert await conversation.reply() == "All done."
