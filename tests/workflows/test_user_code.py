@@ -65,7 +65,7 @@ async def test_a_predicate_that_raises_what_is_no_error_has_no_reply_paid_for_tw
 async def test_one_call_whose_predicate_hangs_is_no_delay_for_the_others_of_its_reply(
     client: Client, scripted: Scripted, stuck: Callable[[], Any], bounds: Bounds
 ) -> None:
-    bounds(quick_seconds=0.3)
+    bounds(quick_seconds=1.0)  # a busy machine takes a while for those that do not hang
 
     @tool(needs_approval=lambda arguments: stuck() if arguments["number"] < 40 else False)
     def refund(number: int) -> str:
