@@ -18,7 +18,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner, WorkflowInstanceDetails
 
 from everturn.storage.data_converter import data_converter
 from everturn.workflows import ConversationWorkflow
-from everturn.workflows.eager_dispatch import _Inbound
+from everturn.workflows.eager_dispatch import EagerDispatch
 from tests.simulation.history import attributes
 
 _RUNNER = UnsandboxedWorkflowRunner()
@@ -73,7 +73,7 @@ def create(event: HistoryEvent, run_id: str, task_started: Timestamp) -> Any:
     details = WorkflowInstanceDetails(
         payload_converter_factory=data_converter._new_payload_converter,
         failure_converter_class=data_converter.failure_converter_class,
-        interceptor_classes=[_Inbound],
+        interceptor_classes=[EagerDispatch],
         defn=_DEFINITION,
         info=info,
         randomness_seed=seed,
