@@ -146,6 +146,9 @@ EVERTURN_MODEL: Final = "EverturnModel"
 EVERTURN_TOKENS: Final = "EverturnTokens"
 EVERTURN_COST_USD: Final = "EverturnCostUsd"
 
+FORKED_FROM: Final = "forked_from"
+"""In a fork's memo: the id of the conversation that it shares its beginning with."""
+
 SEARCH_ATTRIBUTES: Final = {
     EVERTURN_STATUS: "Keyword",
     EVERTURN_AGENT: "Keyword",

@@ -20,7 +20,7 @@ import secrets
 import tempfile
 import time
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from io import FileIO
@@ -150,9 +150,10 @@ class Journal:
         if self._file is None:
             return
         try:
-            if self._size > self._max_bytes:
-                self._write_anew(self._file)
-            self._size += _written(self._file, [line])
+            if self._size > self._max_bytes or not self._held:
+                self._write_anew(self._file)  # also once nothing is in hand: what was is nobody's business any more
+            if self._held:
+                self._size += _written(self._file, [line])
         except OSError as error:
             # A full disk must not fail a tool, least of all one that has run.
             _log.warning("journal.off", folder=str(self._path), error=str(error))
@@ -237,6 +238,34 @@ class Journal:
         """The open tasks of a journal whose worker may live: what is here now."""
         with folder.reading(name) as descriptor:
             return _tasks_in(descriptor)
+
+
+def forget(conversations: Collection[str], folder: Path | None = None) -> tuple[int, int]:
+    """Removes the journals of dead workers in which nothing but these conversations is open; how many those were, and
+    how many others name one of them. They hold no more of it than its id and the names of activities."""
+    removed = left = 0
+    try:
+        opened = PrivateFolder(default_folder() if folder is None else folder)
+    except (NotPrivate, OSError):
+        return 0, 0
+    with opened:
+        for name in opened.names():
+            with suppress(OSError, NotPrivate, _NoJournal), opened.reading(name) as descriptor:
+                if not _NAME.fullmatch(name) or not _names(descriptor, conversations):
+                    continue
+                left += 1
+                if all(task["conversation"] in conversations for task in _tasks_in(descriptor)):
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    opened.remove(name, identity_of(os.fstat(descriptor)))
+                    removed, left = removed + 1, left - 1
+    return removed, left
+
+
+def _names(descriptor: int, conversations: Collection[str]) -> bool:
+    """Whether a line of the journal names one of these, be it open or done. Raises _NoJournal."""
+    _header_of(descriptor)
+    lines = os.pread(descriptor, MAX_READ_BYTES, 0).split(b"\n")
+    return any((_strings(line) or {}).get("conversation") in conversations for line in lines)
 
 
 def task_of(info: Any) -> Task:

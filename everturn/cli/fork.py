@@ -15,18 +15,25 @@ def fork(
     id: IdArgument,  # noqa: A002
     at_turn: Annotated[int, typer.Option("--at-turn", min=1, metavar="N", help="The last turn that both share.")],
     new_id: Annotated[str | None, typer.Option("--id", metavar="NEW", help="The fork's id; else made up.")] = None,
+    to_namespace: Annotated[
+        str | None, typer.Option("--to-namespace", metavar="NAME", help="Start it in another namespace of the server.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Start a conversation with the beginning of another one. That one stays as it is."""
-    forked = asyncio.run(_fork(id, at_turn, new_id))
+    forked = asyncio.run(_fork(id, at_turn, new_id, to_namespace))
     if as_json:
         tell_json({"id": forked, "forked_from": id, "at_turn": at_turn})
     else:
         tell(f"forked: {forked}")
 
 
-async def _fork(conversation_id: str, at_turn: int, new_id: str | None) -> str:
-    from everturn.cli.connect import remote_client
+async def _fork(conversation_id: str, at_turn: int, new_id: str | None, namespace: str | None) -> str:
+    from everturn.cli.connect import remote_client, require_namespace
+    from everturn.client.client import Client
 
     async with remote_client() as client:
-        return (await client.conversation(conversation_id).fork(at_turn, id=new_id)).id
+        to = await Client.connect(task_queue=client.task_queue, namespace=namespace) if namespace else None
+        if to:
+            await require_namespace(to)
+        return (await client.conversation(conversation_id).fork(at_turn, id=new_id, to=to)).id

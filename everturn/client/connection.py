@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import cached_property
+from typing import Any
 
 import temporalio.client
 from temporalio.common import (
@@ -13,6 +15,7 @@ from temporalio.common import (
     WorkflowIDConflictPolicy,
     WorkflowIDReusePolicy,
 )
+from temporalio.converter import JSONPlainPayloadConverter
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
@@ -24,6 +27,7 @@ from everturn.markdown import code, first_line, inline
 from everturn.namespace import Namespace
 from everturn.payloads import Start
 from everturn.priorities import priority_of
+from everturn.settings import Settings
 from everturn.sizes import MAX_ID_BYTES, id_problem, keyword
 from everturn.utf8 import check_utf8
 
@@ -53,6 +57,11 @@ class ClientConnection:
     def unreachable(self, error: RPCError) -> Unreachable:
         return temporal_errors.unreachable(self.temporal, error)
 
+    @cached_property
+    def _minimal(self) -> bool:
+        """EVERTURN_VISIBILITY=minimal: what is started here shows no more than it has to."""
+        return Settings.load().visibility == "minimal"
+
     async def _start(
         self,
         start: Start,
@@ -70,6 +79,9 @@ class ClientConnection:
         reuse = WorkflowIDReusePolicy.REJECT_DUPLICATE if new else WorkflowIDReusePolicy.ALLOW_DUPLICATE
         check_utf8("id", conversation_id)
         start = start.model_copy(update={"trace": current_context()})
+        if self._minimal:
+            start = start.model_copy(update={"visibility": "minimal"})
+        minimal = start.visibility == "minimal"
         try:
             await self.temporal.start_workflow(
                 names.CONVERSATION,
@@ -80,9 +92,9 @@ class ClientConnection:
                 id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
                 id_reuse_policy=reuse,
                 search_attributes=_first_attributes(start, agent) if await self.indexed() else None,
-                static_summary=first_line(message or _origin(start) or start.agent),
-                static_details=_details(start, agent),
-                memo={"tenant": start.tenant} if start.tenant else None,
+                static_summary=None if minimal else first_line(message or _origin(start) or start.agent),
+                static_details=None if minimal else _details(start, agent),
+                memo=_memo(start),
                 priority=priority or priority_of(None, None, None, tenant=start.tenant),
             )
         except WorkflowAlreadyStartedError:
@@ -97,6 +109,15 @@ class ClientConnection:
         return conversation_id
 
 
+def _memo(start: Start) -> dict[str, Any] | None:
+    """What is found out about a conversation without a look into its history."""
+    memo: dict[str, Any] = {"tenant": start.tenant} if start.tenant else {}
+    if start.carry and start.carry.origin and (origin := start.carry.origin.conversation_id):
+        # As a payload, which no codec goes over: ids are no secret, and deleting has to find forks without a key.
+        memo[names.FORKED_FROM] = JSONPlainPayloadConverter().to_payload(origin)
+    return memo or None
+
+
 def _origin(start: Start) -> str:
     """What a fork is one of; empty for what is none."""
     carry = start.carry
@@ -106,9 +127,11 @@ def _origin(start: Start) -> str:
 
 
 def _first_attributes(start: Start, agent: Agent | str) -> TypedSearchAttributes:
-    first = {names.EVERTURN_STATUS: "running", names.EVERTURN_AGENT: start.agent}
-    if model := _expected_model(start, agent):
-        first[names.EVERTURN_MODEL] = model
+    first = {names.EVERTURN_STATUS: "running"}
+    if start.visibility == "full":
+        first[names.EVERTURN_AGENT] = start.agent
+        if model := _expected_model(start, agent):
+            first[names.EVERTURN_MODEL] = model
     return TypedSearchAttributes(
         [SearchAttributePair(SearchAttributeKey.for_keyword(name), keyword(value)) for name, value in first.items()]
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractContextManager, aclosing
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -16,6 +17,7 @@ from everturn.agent import Agent
 from everturn.carryover import InRun
 from everturn.client import listing, updates
 from everturn.client.connection import ClientConnection
+from everturn.client.deletion import Deleted, delete_all
 from everturn.client.messages import MessageLike, check_room, message_payload, start_payload, user_message
 from everturn.client.runs import Runs
 from everturn.client.streaming import LiveActivities, interleaved
@@ -35,6 +37,7 @@ from everturn.payloads import Start, Status, WaitingCall
 from everturn.records import Message, Outcome, ResultPart, ToolCall, ToolResult
 from everturn.sizes import LONG_MESSAGE_BYTES, check_input, known_id, size_of
 from everturn.state import Stall
+from everturn.storage.artifacts import Artifacts
 from everturn.tools.results import parts_of_blocks
 
 _log = get_logger("everturn.conversation")
@@ -103,7 +106,7 @@ class Conversation:
                 carry = next_life(state, transcript, origin=InRun(run_id=before.run_id))
                 if await self.latest_run() != before.run_id:
                     continue  # somebody else was quicker: the transcript has become longer
-                kept = {name: getattr(state.start, name) for name in ("model", "limits", "tenant")}
+                kept = {name: getattr(state.start, name) for name in ("model", "limits", "tenant", "visibility")}
                 if stream is None:
                     kept["stream"] = state.start.stream
                 if anew is None:
@@ -231,7 +234,13 @@ class Conversation:
 
     # ------------------------------------------------------------ branching off
 
-    async def fork(self, at_turn: int, id: str | None = None) -> Conversation:  # noqa: A002 - the contract's name
+    async def fork(
+        self,
+        at_turn: int,
+        id: str | None = None,  # noqa: A002 - the contract's name
+        *,
+        to: ClientConnection | None = None,
+    ) -> Conversation:
         """A new conversation that has said and heard what this one had by the end of that turn, results included.
 
         It goes on from there by itself; after a final reply it idles for its next message, as long as this one would,
@@ -241,13 +250,29 @@ class Conversation:
 
         Turns count from 1, through all that was revived or forked before. Raises Refused for a turn that has no reply,
         or whose calls have no results yet, NotFound if its history is gone, AlreadyStarted if there is a
-        conversation `id`, over or not.
+        conversation `id`, over or not. `to`: a client of another namespace, for the fork to be there.
         """
         described = await self._describe()
+        client, there = to or self._client, to.temporal.data_converter if to else None
         with self._explained():
-            start = await start_of_fork(self._temporal, self.id, described.run_id, turn=at_turn)
+            start = await start_of_fork(self._temporal, self.id, described.run_id, turn=at_turn, there=there)
         name = id or f"{self.id}-turn-{at_turn}-{uuid4().hex[:8]}"
-        return Conversation(self._client, await self._client._start(start, name, new=True))
+        return Conversation(client, await client._start(start, name, new=True))
+
+    # ------------------------------------------------------------ deleting
+
+    async def delete(
+        self, *, forks: bool = False, terminate: bool = False, artifacts: Artifacts | Path | str | None = None
+    ) -> Deleted:
+        """Deletes every run's history, the conversations of the agents that it asked, artifacts and stored payloads.
+
+        Safe to repeat. `forks`: those go, too; else they stay, and keep a copy of the beginning that they share.
+        `terminate`: what still runs is terminated; a tool that runs may still take effect. `artifacts`: where they
+        are kept; None: EVERTURN_ARTIFACTS, if set. Raises Refused while it runs, if a fork can't be read without it,
+        and for an agent's conversation whose asker is still there.
+        """
+        with self._explained():
+            return await delete_all(self._temporal, self.id, forks=forks, terminate=terminate, artifacts=artifacts)
 
     # ------------------------------------------------------------ deciding
 

@@ -64,11 +64,11 @@ def query(*, status: str | None = None, agent: str | None = None) -> str:
     """In Temporal's list filter language."""
     wanted = [_CONVERSATIONS]
     if agent is not None:
-        wanted.append(f"{names.EVERTURN_AGENT} = {_quoted(agent)}")
+        wanted.append(f"{names.EVERTURN_AGENT} = {quoted(agent)}")
     if status == STUCK:
         wanted += ["ExecutionStatus = 'Running'", f"({_PROBLEMS.name} IS NOT NULL OR {_BEHAVIOR.name} = 'Pinned')"]
     elif status is not None:
-        wanted.append(f"{names.EVERTURN_STATUS} = {_quoted(status)}")
+        wanted.append(f"{names.EVERTURN_STATUS} = {quoted(status)}")
         if status != "done":
             # One that was terminated could not change its state any more.
             wanted.append("ExecutionStatus = 'Running'")
@@ -109,8 +109,8 @@ class Version:
     def pinned(self) -> str:
         """Finds what is pinned to it."""
         return (
-            f"({_BEHAVIOR.name} = 'Pinned' AND {_VERSION.name} = {_quoted(self.version)} "
-            f"AND TaskQueue = {_quoted(self.task_queue)})"
+            f"({_BEHAVIOR.name} = 'Pinned' AND {_VERSION.name} = {quoted(self.version)} "
+            f"AND TaskQueue = {quoted(self.task_queue)})"
         )
 
     @property
@@ -118,7 +118,7 @@ class Version:
         """Finds everything else; visibility has no NOT."""
         return (
             f"({_BEHAVIOR.name} IS NULL OR {_BEHAVIOR.name} != 'Pinned' OR {_VERSION.name} IS NULL "
-            f"OR {_VERSION.name} != {_quoted(self.version)} OR TaskQueue != {_quoted(self.task_queue)})"
+            f"OR {_VERSION.name} != {quoted(self.version)} OR TaskQueue != {quoted(self.task_queue)})"
         )
 
 
@@ -216,5 +216,5 @@ def _snake(name: str) -> str:
     return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")
 
 
-def _quoted(value: str) -> str:
+def quoted(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 from temporalio.client import Client
+from temporalio.converter import DataConverter
 from temporalio.service import RPCError, RPCStatusCode
 
-from everturn.carryover import InRun
+from everturn.carryover import InRun, Packed
 from everturn.errors import NotFound, Refused
 from everturn.history.reader import first_step, read_steps
 from everturn.history.state_by_history import StateByHistory, next_life
 from everturn.history.steps import RunStarted, Step, ToolCompleted, TranscriptKept, TurnCompleted
 from everturn.history.transcript import Transcript, read_transcript
+from everturn.packing import pack
 from everturn.payloads import ModelReply, Start
 from everturn.records import Outcome
+from everturn.sizes import MAX_PACKED_AT_START_BYTES
 from everturn.state import State
 
 IDLE_SECONDS = 7 * 24 * 3600.0
 """How long a fork waits for its first message, if the conversation itself would not have waited for another."""
 
 
-async def start_of_fork(client: Client, conversation_id: str, run_id: str, *, turn: int) -> Start:
+async def start_of_fork(
+    client: Client, conversation_id: str, run_id: str, *, turn: int, there: DataConverter | None = None
+) -> Start:
     """The input of a conversation that goes on after that turn. Raises Refused if nothing can go on from there,
-    and NotFound if its history is gone. `run_id` is of the latest run."""
+    and NotFound if its history is gone. `run_id` is of the latest run. `there`: that of another namespace, where the
+    history will not be: all of the transcript is brought along."""
     if not isinstance(turn, int) or turn < 1:
         raise Refused(f"Conversation {conversation_id!r} has no turn {turn!r}.", cure="Turns count from 1.")
     origin = await _run_of(client, InRun(run_id=run_id, conversation_id=conversation_id), turn)
@@ -36,7 +42,7 @@ async def start_of_fork(client: Client, conversation_id: str, run_id: str, *, tu
             here = getattr(step, "next_run_id", "")
         point.by_history.take_in(0.0)
         if point.reached:
-            return await _start(client, origin, point)
+            return await _start(client, origin, point, there=there)
     raise Refused(f"Conversation {conversation_id!r} can't be forked at turn {turn}: {point.missing}.", cure=point.cure)
 
 
@@ -150,7 +156,7 @@ async def _first_step(client: Client, run: InRun) -> RunStarted | None:
         ) from None
 
 
-async def _start(client: Client, origin: InRun, point: _ForkPoint) -> Start:
+async def _start(client: Client, origin: InRun, point: _ForkPoint, *, there: DataConverter | None) -> Start:
     assert point.reply is not None
     state, start, final = point.state, point.state.start, point.reply.final
     results = point.results() if point.reply.plan else None
@@ -159,6 +165,16 @@ async def _start(client: Client, origin: InRun, point: _ForkPoint) -> Start:
     # Who forks says what comes next: what people had said to the other conversation by then is not asked again.
     new = {"owed": not final, "inbox": (), "message_ids": ()}
     handed = next_life(state, transcript[:end], origin=origin).model_copy(update=new)
+    if there:
+        packed = Packed(data=pack(transcript[: handed.length]))
+        if len(packed.data) > MAX_PACKED_AT_START_BYTES and there.external_storage is None:
+            raise Refused(
+                f"The transcript of conversation {origin.conversation_id!r} can't be brought along: packed, it has "
+                f"{len(packed.data):,} bytes, and the limit is {MAX_PACKED_AT_START_BYTES:,}.",
+                cure="Set EVERTURN_STORAGE (or connect(storage=)) there, on clients and workers.",
+            )
+        # Which search attributes there are, and how long histories are kept, is another matter there.
+        handed = handed.model_copy(update={"earlier": packed, "origin": None, "keep_by": None, "facts": None})
     idle = IDLE_SECONDS if final and start.keep_open is None else start.keep_open
     return start.model_copy(
         update={"message": (), "message_id": None, "provider": "", "keep_open": idle, "carry": handed}

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Protocol
-from urllib.parse import quote, unquote, urlsplit
+from typing import TYPE_CHECKING, Any, Final, Protocol
+from urllib.parse import unquote, urlsplit
 
 from everturn.errors import InvalidSetting
 from everturn.records import Record, ToolResult
 from everturn.storage import directory
 
-SEGMENT_CHARS = 200
-"""File systems take names of 255 bytes."""
+if TYPE_CHECKING:
+    from temporalio.api.common.v1 import Payload
+    from temporalio.converter import PayloadCodec
 
 
 class KeptResult(Record):
@@ -26,47 +30,102 @@ class Place(Protocol):
 
     def write(self, name: str, data: bytes) -> None: ...
     def read(self, name: str) -> bytes: ...
+    def delete(self, folder: str) -> int:
+        """All that is named `folder/...`; how many files that was."""
+        ...
 
 
 class Artifacts:
-    """A store of whole results, found by conversation and call. Its methods block: call them from a thread."""
+    """A store of whole results, found by conversation and call. Its methods block: call them from a thread.
 
-    def __init__(self, place: Place) -> None:
+    `codec`: what a file's content goes through, such as everturn's `Encryption`; a worker takes its client's. What was
+    kept without one is read all the same.
+    """
+
+    def __init__(self, place: Place, *, codec: PayloadCodec | None = None) -> None:
         self._place = place
+        self._codec = codec
 
     @classmethod
-    def at(cls, place: str | Path) -> Artifacts:
+    def at(cls, place: str | Path, *, codec: PayloadCodec | None = None) -> Artifacts:
         """The store in a directory, or at any URL that fsspec opens. Raises InvalidSetting."""
         scheme = urlsplit(str(place)).scheme if "://" in str(place) else ""
         if scheme == "file":
-            return cls(directory.Directory(Path(unquote(urlsplit(str(place)).path)), holds="artifacts"))
-        return cls(Remote(str(place)) if scheme else directory.Directory(Path(place), holds="artifacts"))
+            return cls(directory.Directory(Path(unquote(urlsplit(str(place)).path)), holds="artifacts"), codec=codec)
+        opened = Remote(str(place)) if scheme else directory.Directory(Path(place), holds="artifacts")
+        return cls(opened, codec=codec)
+
+    def through(self, codec: PayloadCodec | None) -> Artifacts:
+        """The same store, through this codec; as it is if it has one of its own, or if there is none."""
+        return Artifacts(self._place, codec=self._codec or codec)
 
     def keep(self, conversation_id: str, result: ToolResult) -> str:
         """Writes a result, in the place of an earlier one of the same call; returns its name. Raises OSError and,
         with fsspec, whatever its file system raises."""
         name = name_of(conversation_id, result.call_id)
-        self._place.write(name, KeptResult(conversation_id=conversation_id, result=result).model_dump_json().encode())
+        data = KeptResult(conversation_id=conversation_id, result=result).model_dump_json().encode()
+        self._place.write(name, data if self._codec is None else _encoded(self._codec, data))
         return name
 
     def read(self, conversation_id: str, call_id: str) -> ToolResult | None:
         """The whole result; None if none was kept. Raises as `keep` does."""
         try:
-            kept = KeptResult.model_validate_json(self._place.read(name_of(conversation_id, call_id)))
+            data = self._place.read(name_of(conversation_id, call_id))
         except FileNotFoundError:
             return None
+        kept = KeptResult.model_validate_json(_decoded(self._codec, data))
         return kept.result if (kept.conversation_id, kept.result.call_id) == (conversation_id, call_id) else None
+
+    def delete(self, conversation_id: str) -> int:
+        """Deletes all that was kept for a conversation; how many files that was. Raises as `keep` does."""
+        return self._place.delete(directory.segments(conversation_id))
+
+
+def _encoded(codec: PayloadCodec, data: bytes) -> bytes:
+    from temporalio.api.common.v1 import Payload
+
+    plain = Payload(metadata={"encoding": b"json/plain"}, data=data)
+    (payload,) = _waited_for(codec.encode([plain]))
+    return _ENCODED + payload.SerializeToString()
+
+
+def _decoded(codec: PayloadCodec | None, data: bytes) -> bytes:
+    """Raises InvalidSetting if the codec lacks, or what it raises."""
+    if not data.startswith(_ENCODED):
+        return data
+    from temporalio.api.common.v1 import Payload
+
+    from everturn.storage.encryption import key_id_of, lacking_key
+
+    payload = Payload.FromString(data[len(_ENCODED) :])
+    if codec is None:
+        if key_id := key_id_of(payload):
+            raise lacking_key(key_id)
+        raise InvalidSetting(
+            "An artifact is encoded, and there is no codec to read it with.",
+            cure="Give Artifacts(codec=) what the workers have as their payload codec.",
+        )
+    (plain,) = _waited_for(codec.decode([payload]))
+    return plain.data
+
+
+def _waited_for(answer: Coroutine[Any, Any, list[Payload]]) -> list[Payload]:
+    """A codec is asynchronous, and a store's methods block."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(answer)
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, answer).result()
 
 
 def name_of(conversation_id: str, call_id: str) -> str:
     """`conversation/call`, quoted so that it is a safe path, and no other call's."""
-    return f"{_segments(conversation_id)}/{_segments(call_id)}"
+    return f"{directory.segments(conversation_id)}/{directory.segments(call_id)}"
 
 
-def _segments(text: str) -> str:
-    # A dot could make `..`; and + is never in what quote() gives, so it can say that a long name goes on.
-    quoted = quote(text, safe="").replace(".", "%2E")
-    return "+/".join(quoted[start : start + SEGMENT_CHARS] for start in range(0, len(quoted), SEGMENT_CHARS))
+_ENCODED: Final = b"everturn payload 1\n"
+"""How a file begins whose content went through a codec. JSON begins with a brace."""
 
 
 class Remote:
@@ -95,3 +154,13 @@ class Remote:
     def read(self, name: str) -> bytes:
         data: bytes = self._files.cat_file(f"{self._root}/{name}", end=directory.MAX_FILE_BYTES)
         return data
+
+    def delete(self, folder: str) -> int:
+        path = f"{self._root}/{folder}"
+        try:
+            count = len(self._files.find(path))
+            if count:
+                self._files.rm(path, recursive=True)
+        except FileNotFoundError:
+            return 0
+        return count

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 from everturn.errors import InvalidSetting
 from everturn.private_files import make_folder, read_bounded, write_atomically
 
 MAX_FILE_BYTES: Final = 256 * 1024 * 1024
 """More than any payload and any result; a larger file is none of ours."""
+
+
+SEGMENT_CHARS: Final = 200
+"""File systems take names of 255 bytes."""
+
+
+def segments(text: str) -> str:
+    """A text as a safe path, which no other text has."""
+    # A dot could make `..`; and + is never in what quote() gives, so it can say that a long name goes on.
+    quoted = quote(text, safe="").replace(".", "%2E")
+    return "+/".join(quoted[start : start + SEGMENT_CHARS] for start in range(0, len(quoted), SEGMENT_CHARS))
 
 
 class Directory:
@@ -31,3 +45,13 @@ class Directory:
     def read(self, name: str) -> bytes:
         """Raises OSError."""
         return read_bounded(self.root / name, most=MAX_FILE_BYTES)
+
+    def delete(self, folder: str) -> int:
+        """Deletes a folder with all that is in it; how many files that was. Raises OSError."""
+        path = self.root / folder
+        # Where names differ by case alone and the disk does not tell, it is another one's.
+        if not path.is_dir() or path.is_symlink() or path.name not in {one.name for one in path.parent.iterdir()}:
+            return 0
+        count = sum(len(files) for _, _, files in os.walk(path))
+        shutil.rmtree(path)
+        return count

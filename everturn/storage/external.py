@@ -21,10 +21,11 @@ from temporalio.converter import (
     StorageDriverClaim,
     StorageDriverRetrieveContext,
     StorageDriverStoreContext,
+    StorageDriverWorkflowInfo,
 )
 
 from everturn.errors import InvalidSetting
-from everturn.storage.directory import Directory
+from everturn.storage.directory import Directory, segments
 
 _DIGEST = re.compile("[0-9a-f]{64}")
 
@@ -56,7 +57,8 @@ def _driver(place: str) -> StorageDriver:
 
 
 class DirectoryDriver(StorageDriver):
-    """Files named by what is in them, in one directory: for one machine, or a file system that all workers share."""
+    """Files named by what is in them, in a folder for each conversation: for one machine, or a file system that all
+    workers share."""
 
     def __init__(self, root: Path) -> None:
         self._files = Directory(root, holds="payloads")
@@ -68,12 +70,11 @@ class DirectoryDriver(StorageDriver):
     def type(self) -> str:
         return "everturn.directory"
 
-    async def store(
-        self,
-        context: StorageDriverStoreContext,  # noqa: ARG002 - content is named by itself, whosever it is
-        payloads: Sequence[Payload],
-    ) -> list[StorageDriverClaim]:
-        return [await asyncio.to_thread(self._store, payload) for payload in payloads]
+    async def store(self, context: StorageDriverStoreContext, payloads: Sequence[Payload]) -> list[StorageDriverClaim]:
+        # Each conversation has a folder of its own, so that what is deleted with one is no other's.
+        target = context.target
+        owner = (target.id or "") if isinstance(target, StorageDriverWorkflowInfo) else ""
+        return [await asyncio.to_thread(self._store, payload, owner) for payload in payloads]
 
     async def retrieve(
         self,
@@ -82,16 +83,20 @@ class DirectoryDriver(StorageDriver):
     ) -> list[Payload]:
         return [await asyncio.to_thread(self._retrieve, claim) for claim in claims]
 
-    def _store(self, payload: Payload) -> StorageDriverClaim:
+    def delete(self, conversation_id: str) -> int:
+        """Deletes all that was stored for a conversation; how many payloads that was. Blocks. Raises OSError."""
+        return self._files.delete(_folder(conversation_id))
+
+    def _store(self, payload: Payload, owner: str) -> StorageDriverClaim:
         # Deterministic: the same payload is stored once, also when a workflow task is repeated.
         data = payload.SerializeToString(deterministic=True)
         digest = sha256(data).hexdigest()
-        name = _name(digest)
+        name = _name(digest, owner)
         try:
             os.utime(self._files.root / name)  # in use again, for whoever clears out by age
         except FileNotFoundError:
             self._files.write(name, data)
-        return StorageDriverClaim({"sha256": digest})
+        return StorageDriverClaim({"sha256": digest} | ({"conversation": owner} if owner else {}))
 
     def _retrieve(self, claim: StorageDriverClaim) -> Payload:
         digest = claim.claim_data.get("sha256", "")
@@ -99,7 +104,7 @@ class DirectoryDriver(StorageDriver):
         if not _DIGEST.fullmatch(digest):
             raise ValueError(f"{dict(claim.claim_data)!r:.200} is no claim of the storage in {self._place}")
         try:
-            data = self._files.read(_name(digest))
+            data = self._files.read(_name(digest, claim.claim_data.get("conversation", "")))
         except FileNotFoundError:
             raise FileNotFoundError(
                 f"The storage in {self._place} lacks the payload {digest}: it was deleted, or stored elsewhere"
@@ -109,8 +114,33 @@ class DirectoryDriver(StorageDriver):
         return Payload.FromString(data)
 
 
-def _name(digest: str) -> str:
-    return f"{digest[:2]}/{digest}"
+def _name(digest: str, owner: str) -> str:
+    return f"{_folder(owner) if owner else digest[:2]}/{digest}"
+
+
+def _folder(owner: str) -> str:
+    return f"of/{segments(owner)}"
+
+
+async def delete_stored(
+    driver: StorageDriver, claims: Sequence[StorageDriverClaim], *, owners: Sequence[str]
+) -> tuple[int, str]:
+    """Deletes what these conversations have there: how many payloads that was, and what is left, in words. Raises what
+    the storage raises."""
+    if isinstance(driver, DirectoryDriver):
+        return sum([await asyncio.to_thread(driver.delete, owner) for owner in owners]), ""
+    delete = getattr(getattr(driver, "_client", None), "delete", None)
+    if delete is None:
+        return 0, f"{len(claims)} payloads in the external storage {driver.name()!r}" if claims else ""
+    # If a name with its owner's id was too long, the object is named by its content alone: it may be others', too.
+    own = [claim for claim in claims if "/wi/" in _object_of(claim)]
+    await asyncio.gather(*(delete(claim.claim_data["bucket"], _object_of(claim)) for claim in own))
+    shared = len(claims) - len(own)
+    return len(own), f"{shared} payloads in {driver.name()!r} that others may share" if shared else ""
+
+
+def _object_of(claim: StorageDriverClaim) -> str:
+    return claim.claim_data.get("key") or claim.claim_data.get("object_name", "")
 
 
 # ---------------------------------------------------------------- buckets
@@ -134,6 +164,9 @@ class _OpenedLater:
     async def get_object(self, **of: Any) -> bytes:
         data: bytes = await (await self._client()).get_object(**of)
         return data
+
+    async def delete(self, bucket: str, name: str) -> None:
+        await (await self._client()).delete(bucket, name)
 
     async def _client(self) -> Any:
         if self._opening is None or self._opening.get_loop() is not asyncio.get_running_loop():
@@ -163,7 +196,9 @@ def _s3(bucket: str) -> StorageDriver:
 
     async def opened() -> AsyncGenerator[S3StorageDriverClient]:
         async with aioboto3.Session().client("s3") as client:
-            yield new_aioboto3_client(client)
+            made = new_aioboto3_client(client)
+            made.delete = lambda bucket, key: client.delete_object(Bucket=bucket, Key=key)  # type: ignore[attr-defined]
+            yield made
 
     return S3StorageDriver(Client(opened), bucket)
 
@@ -181,7 +216,9 @@ def _gcs(bucket: str) -> StorageDriver:
 
     async def opened() -> AsyncGenerator[GCSStorageDriverClient]:
         async with Storage() as client:
-            yield new_gcloud_aio_client(client)
+            made = new_gcloud_aio_client(client)
+            made.delete = client.delete  # type: ignore[attr-defined]
+            yield made
 
     return GCSStorageDriver(Client(opened), bucket)
 

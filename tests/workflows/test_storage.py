@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from temporalio.api.common.v1 import Payload
@@ -95,6 +96,22 @@ async def test_a_conversation_with_large_payloads_runs_and_is_read(
         data_converter=stores.temporal.data_converter,
     )
     await replayer.replay_workflow(history)
+
+
+async def test_what_is_stored_goes_with_its_conversation_and_no_other_ones(
+    server: DevServer, scripted: Scripted, storage: str
+) -> None:
+    stores = await Client.connect(server.address, task_queue=f"stored-{uuid4().hex[:8]}", storage=storage)
+    agent = agent_on(scripted(lambda _: "Done."))
+    async with hosting(stores, agent):
+        first, second = [await stores.start(agent, LARGE) for _ in range(2)]
+        for one in (first, second):
+            await one.outcome()
+    deleted = await first.delete()
+    assert (deleted.runs, deleted.left) == (1, ())
+    assert deleted.payloads >= 1
+    assert (await second.transcript())[0].text == LARGE  # the same text, and an object of its own
+    assert (await first.delete()).payloads == 0
 
 
 def cut_notice(transcript: Any) -> str:
