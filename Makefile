@@ -79,6 +79,6 @@ lock:
 	@tools=$$(mktemp -d) && trap 'rm -rf "$$tools"' EXIT && \
 	  $(PYTHON) -m venv "$$tools" && "$$tools/bin/pip" install --quiet uv && \
 	  "$$tools/bin/"$(LOCK) --group dev --extra server --output-file requirements.lock && \
-	  "$$tools/bin/"$(LOCK) --group build --extra fast --extra prices --output-file requirements-worker.lock && \
+	  "$$tools/bin/"$(LOCK) --group build --extra encryption --extra fast --extra prices --output-file requirements-worker.lock && \
 	  "$$tools/bin/"$(LOCK) --group build --extra server --constraints requirements.lock --output-file requirements-demo.lock && \
 	  "$$tools/bin/"$(LOCK) --group mutants --constraints requirements.lock --output-file requirements-mutants.lock

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from everturn.providers.generate import generate
     from everturn.records import Document, Image, Message, Outcome, Reply, Text, ToolCall, ToolResult, Usage
     from everturn.tools.activity_tool import activity_tool
+    from everturn.storage.encryption import Encryption
     from everturn.tools.ask_user import ask_user
     from everturn.tools.builtin import CodeExecution, UnsupportedParameter, WebSearch, XSearch
     from everturn.tools.context import ToolContext
@@ -38,6 +39,7 @@ _HOMES = {
     "Conversation": "client.conversation",
     "Deployment": "worker.deployment",
     "Document": "records",
+    "Encryption": "storage.encryption",
     "EverturnError": "errors",
     "EverturnPlugin": "worker.plugin",
     "Image": "records",
@@ -79,6 +81,7 @@ __all__ = [
     "Conversation",
     "Deployment",
     "Document",
+    "Encryption",
     "EverturnError",
     "EverturnPlugin",
     "Image",

@@ -12,9 +12,9 @@ from typing import Any
 
 from everturn.printable import printable, printable_line
 
-SUMMARY_BYTES = 360
-"""As JSON. Temporal takes 400 together with what says that it is JSON, and turns down the whole request or workflow
-task that brings more."""
+SUMMARY_BYTES = 240
+"""As JSON. Temporal takes 400 together with what says that it is JSON, and with what encryption adds to that
+(sizes.CODEC_BYTES): it turns down the whole request or workflow task that brings more."""
 
 FIRST_CHARS = 200
 

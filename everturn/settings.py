@@ -32,7 +32,19 @@ class Settings(BaseSettings):
     storage: str | None = None
     """Where large payloads go instead of the history: a directory, s3://bucket or gs://bucket."""
     data_converter: str | None = None
-    """`module:name` or `path.py:name` of a Temporal data converter or payload codec, such as one that encrypts."""
+    """`module:name` or `path.py:name` of a Temporal data converter or payload codec, such as one of your own that
+    encrypts."""
+    encryption_keys: SecretStr | None = None
+    """`id:key`, each key in base64, with commas between: the first encrypts, all decrypt. Switches encryption on."""
+    encryption_command: str | None = None
+    """A command that prints the keys, as in EVERTURN_ENCRYPTION_KEYS; it is run without a shell."""
+    encryption_compression: Literal["none", "zstd"] = "none"
+    """Whether payloads are made smaller before they are encrypted."""
+    visibility: Literal["full", "minimal"] = "full"
+    """What conversations that are started here show beside their payloads, in the Web UI and as search attributes.
+    `minimal`: their state, the number of the turn and the names of tools."""
+    codec_token: SecretStr | None = None
+    """What `everturn codec` knows its visitors by."""
     cached_conversations: Annotated[int, Field(ge=0)] = 1000
     """How many conversations a worker keeps in memory between their steps."""
     drain_seconds: Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)] = 100.0
@@ -77,7 +89,7 @@ class Settings(BaseSettings):
             return tuple(item.strip() for item in value.split(",") if item.strip())
         return value
 
-    @field_validator("log", "log_level", "traces", "versioning", mode="before")
+    @field_validator("log", "log_level", "traces", "versioning", "encryption_compression", "visibility", mode="before")
     @classmethod
     def _in_any_case(cls, value: object) -> object:
         return value.lower() if isinstance(value, str) else value

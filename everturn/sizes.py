@@ -33,6 +33,12 @@ TEMPORAL_RUN_BYTES = 50 * 1024 * 1024
 MAX_PAYLOAD_BYTES = 2_000_000
 """Temporal's 2 MiB, but for its metadata and what a codec adds."""
 
+MAX_KEY_ID_CHARS = 40
+"""Of the id of a key that encrypts: each payload says it."""
+
+CODEC_BYTES = 160
+"""What encryption adds to a payload, at most: a nonce, a tag, the key's id, and names for all of it."""
+
 MARGIN_BYTES = MAX_PAYLOAD_BYTES // 20
 """Of a payload, for all that is small in it: ids, names, counts, reasons."""
 

@@ -66,6 +66,7 @@ async def _examine(*, fix: bool, against: list[str], worker: str | None) -> list
     except EverturnError as error:
         return [*findings, _wrong("settings", error)]
     findings.append(Finding("settings", "ok", f"task queue {settings.task_queue!r}"))
+    findings.append(_encryption(settings))
     findings += [finding async for finding in _temporal(fix=fix)]
     agents, found = _agents(settings)
     if worker:
@@ -104,6 +105,21 @@ def _settings() -> Settings:
     settings = Settings.load()
     quiet_logs(None)
     return settings
+
+
+def _encryption(settings: Settings) -> Finding:
+    from everturn.storage.data_converter import configured, encryption_of
+
+    try:
+        converter = configured()
+    except EverturnError as error:
+        return _wrong("encryption", error)
+    if found := encryption_of(converter):
+        rest = f", {', '.join(map(repr, found.key_ids[1:]))} decrypt" if found.key_ids[1:] else ""
+        return Finding("encryption", "ok", f"AES-GCM; key {found.key_id!r} encrypts{rest}")
+    if converter.payload_codec:
+        return Finding("encryption", "note", f"by EVERTURN_DATA_CONVERTER={settings.data_converter}")
+    return Finding("encryption", "note", "off: the server keeps plain JSON")
 
 
 def _versions() -> Finding:

@@ -10,6 +10,7 @@ from typing import Any
 from temporalio.api.enums.v1 import TimeoutType
 
 from everturn import events, names, temporal_errors
+from everturn.causes import read_cause
 from everturn.cli.approval_prompt import ApprovalPrompt
 from everturn.cli.narration import LiveEvent, Narration
 from everturn.cli.render import folded, marked
@@ -121,7 +122,8 @@ class Follower:
                 for pending in described.raw_description.pending_activities:
                     failure = pending.last_failure
                     lost = failure.timeout_failure_info.timeout_type == LOST
-                    why = "its worker was lost" if lost else folded(failure.message, 300)
+                    told = await read_cause(self._temporal.data_converter, failure) if failure.message else None
+                    why = "its worker was lost" if lost else folded(told.cause if told else "", 300)
                     line = f"{pending.activity_type.name}, try {pending.attempt}: {why}"
                     if why and line not in shown:
                         shown.add(line)

@@ -35,7 +35,8 @@ from everturn.records import Outcome
 from everturn.settings import Settings, connect_options
 from everturn.spelling import known_options, options_of
 from everturn.storage.beside import own_client
-from everturn.storage.data_converter import configured, stored
+from everturn.storage.data_converter import configured, encrypted, stored
+from everturn.storage.encryption import Encryption
 from everturn.utf8 import check_utf8, mend
 
 
@@ -64,16 +65,22 @@ class Client(ClientConnection):
         task_queue: str | None = None,
         by: str | None = None,
         storage: ExternalStorage | Path | str | None = None,
+        encryption: Encryption | None = None,
         **options: Any,
     ) -> Self:
         """Connects to the Temporal server that the environment names (TEMPORAL_ADDRESS and its like; else
         localhost:7233), or to `address`. `storage`: where large payloads go (None: EVERTURN_STORAGE, if set), the same
-        for all that share conversations; so is a `data_converter` (else EVERTURN_DATA_CONVERTER). `options` are
-        temporalio's own. Raises Unreachable and InvalidSetting."""
+        for all that share conversations; so is a `data_converter` (else EVERTURN_DATA_CONVERTER), and the `encryption`
+        around it (None: EVERTURN_ENCRYPTION_KEYS or EVERTURN_ENCRYPTION_COMMAND, if set). `options` are temporalio's
+        own. Raises Unreachable and InvalidSetting."""
         merged: dict[str, Any] = {**connect_options(), **options}
-        if "data_converter" not in merged:
-            merged["data_converter"] = configured()
-        if stores := storage or Settings.load().storage:
+        settings = Settings.load()
+        if "data_converter" in merged:
+            encryption = encryption or Encryption.of_settings(settings)
+            merged["data_converter"] = encrypted(merged["data_converter"], encryption)
+        else:
+            merged["data_converter"] = configured(encryption)
+        if stores := storage or settings.storage:
             merged["data_converter"] = stored(merged["data_converter"], stores)
         if address:
             merged["target_host"] = check_utf8("address", address)
@@ -85,7 +92,7 @@ class Client(ClientConnection):
                 f"No Temporal server answers at {merged['target_host']}.",
                 cure="Start one with `everturn up`, without TEMPORAL_ADDRESS; or set that to one that runs.",
             ) from error
-        return cls(temporal, task_queue=task_queue or Settings.load().task_queue, by=by)
+        return cls(temporal, task_queue=task_queue or settings.task_queue, by=by)
 
     # ------------------------------------------------------------ conversations
 

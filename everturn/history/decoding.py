@@ -11,6 +11,7 @@ from temporalio.exceptions import ApplicationError
 from everturn.errors import InvalidSetting
 from everturn.payloads import MessageIn
 from everturn.records import why_unreadable
+from everturn.storage.encryption import key_id_of, lacking_key
 
 R = TypeVar("R")
 
@@ -50,7 +51,7 @@ class Decoder:
             return []
         try:
             return await self._converter.decode(payloads.payloads, types)
-        except ApplicationError:
+        except (ApplicationError, InvalidSetting):
             raise
         except Exception as error:
             if not any(payload.external_payloads for payload in payloads.payloads):
@@ -66,6 +67,8 @@ def _check_encoding(payloads: Payloads, error: Exception) -> None:
     """Raises InvalidSetting for what was written by a data converter that this process lacks, or with another key."""
     for payload in payloads.payloads:
         encoding = payload.metadata.get("encoding", b"")
+        if key_id := key_id_of(payload):
+            raise lacking_key(key_id) from error
         if encoding not in _PLAIN:
             raise InvalidSetting(
                 f"Payloads of this conversation can't be read: they are {encoding.decode(errors='replace')!r} "

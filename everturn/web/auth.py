@@ -48,17 +48,17 @@ def is_loopback(host: str) -> bool:
         return host.lower() == "localhost"
 
 
-def check_token(token: str | None, *, host: str) -> None:
+def check_token(token: str | None, *, host: str, what: str = "inbox", variable: str = "EVERTURN_WEB_TOKEN") -> None:
     """Raises InvalidSetting for a token that is too short, and for none if others can reach `host`."""
     if token is None and not is_loopback(host):
         raise InvalidSetting(
-            f"Others can reach an inbox at {host!r}, and it has no token to know them by.",
-            cure=f"Set EVERTURN_WEB_TOKEN to a secret of at least {MIN_TOKEN_CHARS} characters, such as "
+            f"Others can reach this {what} at {host!r}, and it has no token to know them by.",
+            cure=f"Set {variable} to a secret of at least {MIN_TOKEN_CHARS} characters, such as "
             "`openssl rand -hex 24` prints; or leave --host at 127.0.0.1.",
         )
     if token is not None and (len(token) < MIN_TOKEN_CHARS or not token.isascii() or not token.isprintable()):
         raise InvalidSetting(
-            f"The inbox's token has {len(token)} characters, or some that are not plain ASCII.",
+            f"The {what}'s token has {len(token)} characters, or some that are not plain ASCII.",
             cure=f"Take at least {MIN_TOKEN_CHARS} letters and digits, such as `openssl rand -hex 24` prints.",
         )
 
@@ -95,7 +95,7 @@ class Auth:
     def _stranger(self, request: Request) -> Response | None:
         """The answer to a request that another site's page made; None for all others."""
         host = request.headers.get("host", "")
-        if self._token is None and not is_loopback(_name_of(host)):
+        if self._token is None and not is_loopback(host_name(host)):
             return _refused(400, f"This inbox is at localhost, and not at {host[:100]!r}.")
         if not request.url.path.startswith("/api/"):
             return None
@@ -108,12 +108,12 @@ class Auth:
 
     def _unknown(self, request: Request) -> Response | None:
         """The answer to one who has no token, or just brings it; None for those who are known."""
-        if self._token is None or _same(request.cookies.get(self._cookie, ""), self._pass):
+        if self._token is None or is_same(request.cookies.get(self._cookie, ""), self._pass):
             return None
         scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer" and _same(bearer.strip(), self._token):
+        if scheme.lower() == "bearer" and is_same(bearer.strip(), self._token):
             return None
-        if request.url.path == "/" and _same(request.query_params.get("token", ""), self._token):
+        if request.url.path == "/" and is_same(request.query_params.get("token", ""), self._token):
             welcome = HTMLResponse(_WELCOME)
             welcome.set_cookie(
                 self._cookie,
@@ -145,7 +145,7 @@ def _place_of(origin: str) -> str | None:
         return None
 
 
-def _name_of(host: str) -> str:
+def host_name(host: str) -> str:
     """A Host header without its port."""
     return host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
 
@@ -154,6 +154,6 @@ def _digest(token: str, purpose: str) -> str:
     return hmac.new(token.encode(), f"everturn inbox {purpose}".encode(), sha256).hexdigest()
 
 
-def _same(given: str, wanted: str) -> bool:
+def is_same(given: str, wanted: str) -> bool:
     # Bytes: compare_digest refuses texts beyond ASCII, which anybody may send.
     return hmac.compare_digest(given.encode(errors="replace"), wanted.encode())

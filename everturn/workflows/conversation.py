@@ -237,7 +237,7 @@ class ConversationWorkflow:
             calls_left=state.calls_left(),
             trace=self._tracing.of_turn(),
         )
-        summary = web_ui.turn_summary(state.turn, state.model or self._visibility.model, summarise=summarise)
+        summary = web_ui.turn_summary(state.turn, self._visibility.turn_model, summarise=summarise)
 
         async def start(hand_back_for: float | None) -> ModelReply:
             handle = workflow.start_activity(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 from temporalio import workflow
 from temporalio.common import RawValue
@@ -53,6 +54,7 @@ class SubAgents:
                     message=message,
                     tenant=self._state.start.tenant,
                     notify=self._state.start.notify,
+                    visibility=self._state.start.visibility,
                     caller=Caller(
                         conversation_id=parent,
                         call_id=call.call_id,
@@ -63,8 +65,7 @@ class SubAgents:
                 ),
                 id=child.conversation_id,
                 result_type=RawValue,
-                static_summary=first_line(message) or inline(plan.agent),
-                static_details=f"Agent **{inline(plan.agent)}**, asked by {code(parent)}",
+                **self._shown(plan.agent, message, parent),
                 **sub_agent_options(),
             )
             stop_if_cancelled()
@@ -77,6 +78,14 @@ class SubAgents:
                 closing.cancel()
         finally:
             del self.running[call.call_id]
+
+    def _shown(self, agent: str, message: str, parent: str) -> dict[str, Any]:
+        if self._state.start.visibility == "minimal":
+            return {}
+        return {
+            "static_summary": first_line(message) or inline(agent),
+            "static_details": f"Agent **{inline(agent)}**, asked by {code(parent)}",
+        }
 
     async def _pass_on_close(self, handle: workflow.ChildWorkflowHandle[object, RawValue]) -> None:
         await workflow.wait_condition(lambda: self._state.closing)

@@ -259,7 +259,8 @@ class OpenCalls:
     async def _refusal(self, call: ToolCall, decision: Decision) -> str:
         """Why this person may not decide, as the agent's own policy says; empty if they may."""
         check = DecisionCheck(agent=self._state.start.agent, turn=self._state.turn, call=call, decision=decision)
-        summary = web_ui.summary(f"may {web_ui.shortened(decision.by, 40)} decide?")
+        by = "they" if self._state.start.visibility == "minimal" else web_ui.shortened(decision.by, 40)
+        summary = web_ui.summary(f"may {by} decide?")
 
         async def ask(hand_back_for: float | None) -> str:
             asked = check.model_copy(update={"hand_back_for": hand_back_for})
@@ -349,7 +350,8 @@ class OpenCalls:
     async def _begun(self, call: ToolCall, request: ToolRequest, plan: RunTool, *, local: bool) -> ToolResult:
         start = workflow.start_local_activity if local else workflow.start_activity
         options = local_options(plan) if local else tool_activity_options(plan)
-        summary = web_ui.call_summary(call.name, request.arguments, request.decision)
+        shown = self._state.start.visibility
+        summary = web_ui.call_summary(call.name, request.arguments, request.decision, visibility=shown)
         handle = start(call.name, request, result_type=RawValue, summary=summary, **options)
         self._running.add(call.call_id)
         try:

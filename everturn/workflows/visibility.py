@@ -11,7 +11,7 @@ from temporalio import workflow
 from temporalio.common import SearchAttributeKey, SearchAttributeUpdate
 
 from everturn import names
-from everturn.payloads import StateName, Status
+from everturn.payloads import Status
 from everturn.sizes import MAX_KEYWORD_INT, keyword
 from everturn.state import State
 from everturn.workflows import web_ui
@@ -44,6 +44,15 @@ class Visibility:
         """The agent's, as far as anybody has said."""
         return self._state.asked_model or self._expected_model
 
+    @property
+    def turn_model(self) -> str:
+        """The one that the next turn asks, as far as that is known and to be shown."""
+        return "" if self._minimal else self._state.model or self.model
+
+    @property
+    def _minimal(self) -> bool:
+        return self._state.start.visibility == "minimal"
+
     def show(self) -> None:
         if not self._runs:
             return
@@ -51,7 +60,10 @@ class Visibility:
         if self._indexed and name != self._indexed_state:
             # An upsert is a history event: one for each change of the state, none for a turn.
             self._indexed_state = name
-            workflow.upsert_search_attributes(_attributes(name, self._state, self.model))
+            status = STATUS.value_set(name)
+            workflow.upsert_search_attributes(
+                [status] if self._minimal else [status, *_attributes(self._state, self.model)]
+            )
         if not self._due:
             # After everything that is ready to run now: if 300 calls begin to wait, each would write down all of them.
             self._due = True
@@ -73,20 +85,25 @@ class Visibility:
 
     def _redraw(self) -> None:
         self._due = False
-        details = web_ui.current_details(
-            self._status(),
-            conversation_id=workflow.info().workflow_id,
-            agent=self._state.start.agent,
-            model=self.model,
-            latest=self._recent.lines(self._state.unseen),
-        )
+        this = workflow.info().workflow_id
+        if self._minimal:
+            details = web_ui.current_details(
+                web_ui.without_content(self._status()), conversation_id=this, agent="A conversation"
+            )
+        else:
+            details = web_ui.current_details(
+                self._status(),
+                conversation_id=this,
+                agent=self._state.start.agent,
+                model=self.model,
+                latest=self._recent.lines(self._state.unseen),
+            )
         # In memory until somebody looks: no event of the history is spent on it.
         workflow.set_current_details(details)
 
 
-def _attributes(name: StateName, state: State, model: str) -> list[SearchAttributeUpdate[Any]]:
+def _attributes(state: State, model: str) -> list[SearchAttributeUpdate[Any]]:
     attributes: list[SearchAttributeUpdate[Any]] = [
-        STATUS.value_set(name),
         # What the server does not take as an attribute fails the workflow task, again and again.
         AGENT.value_set(keyword(state.start.agent)),
         MODEL.value_set(keyword(model)),

@@ -13,7 +13,7 @@ from pydantic import JsonValue
 
 from everturn import names
 from everturn.markdown import SUMMARY_BYTES, block, code, inline, summary_bytes, written
-from everturn.payloads import Status, WaitingCall
+from everturn.payloads import Status, Visibility, WaitingCall
 from everturn.printable import printable_line
 from everturn.records import Decision, Message
 
@@ -55,8 +55,16 @@ def summary(text: str) -> str:
     return f"{line}…"
 
 
-def call_summary(tool: str, arguments: Mapping[str, JsonValue], decision: Decision | None = None) -> str:
+def call_summary(
+    tool: str,
+    arguments: Mapping[str, JsonValue],
+    decision: Decision | None = None,
+    *,
+    visibility: Visibility = "full",
+) -> str:
     """A call as one would write it, and who allowed it: `refund(order_id="81", cents=1200) · approved by ada`."""
+    if visibility == "minimal":
+        return summary(shortened(tool))
     written = ", ".join(f"{name}={_shown(value)}" for name, value in arguments.items())
     call = shortened(f"{tool}({written})")
     return summary(f"{call} · {_decided(decision)}" if decision else call)
@@ -110,6 +118,13 @@ def current_details(
     return "\n\n".join(blocks)
 
 
+def without_content(status: Status) -> Status:
+    """What goes on, without what anybody said or wrote."""
+    waiting = tuple(one.model_copy(update={"arguments": {}, "why": ""}) for one in status.waiting)
+    cause = "its status says what" if status.cause else None
+    return status.model_copy(update={"waiting": waiting, "cause": cause, "cure": None})
+
+
 def _facts(status: Status, model: str) -> str:
     usage = status.usage
     facts = [f"Turn {status.turn}"] + ([code(model)] if model else [])
@@ -123,7 +138,8 @@ def _waiting(call: WaitingCall) -> Iterator[str]:
     until = f", until {call.expires_at}" if call.expires_at else ""
     why = call.why or f"for an {call.needs}"
     yield f"### {code(shortened(call.tool))} waits{until}: {inline(shortened(why, CAUSE_CHARS))}"
-    yield block("json", _beginning(call.arguments))
+    if call.arguments:
+        yield block("json", _beginning(call.arguments))
     for why, name, payload in _decisions(call):
         yield _signal(why, name, payload)
 

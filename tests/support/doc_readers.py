@@ -169,10 +169,10 @@ async def stream_to_a_web_page(page: Page) -> None:
     assert rest[-1][2]["outcome"]["text"] == "It is 21 degrees in Paris."
 
 
-async def run_in_production(page: Page) -> None:
+async def encrypt_conversations(page: Page) -> None:
     # All workers of a queue share the key.
     os.environ["EVERTURN_TASK_QUEUE"] = "encrypted"
-    client = await page["connect"](b"a key of 16 byte")
+    client = await page["connect"]()
     clerk = Agent("secretive", model="scripted:docs", tools=[refund])
     async with Worker(client, agents=[clerk]):
         conversation = await client.start(clerk, "Order 81 arrived broken.", id="encrypted")
@@ -211,6 +211,6 @@ async def _read(browser: httpx.AsyncClient, *, until: str, since: str = "") -> l
 READERS: dict[str, Callable[[Page], Awaitable[None]]] = {
     "approve-from-slack": approve_from_slack,
     "approve-from-a-web-app": approve_from_a_web_app,
-    "run-in-production": run_in_production,
+    "encrypt-conversations": encrypt_conversations,
     "stream-to-a-web-page": stream_to_a_web_page,
 }

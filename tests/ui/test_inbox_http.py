@@ -396,7 +396,7 @@ def test_the_command_refuses_to_open_to_others_without_a_token(server: DevServer
     with everturn_web(server, "--host", "0.0.0.0") as web:
         _, err = web.communicate(timeout=20)
     assert web.returncode == 1
-    assert err.startswith("everturn: Others can reach an inbox at '0.0.0.0'")
+    assert err.startswith("everturn: Others can reach this inbox at '0.0.0.0'")
     assert len(err.splitlines()) == 1
 
 

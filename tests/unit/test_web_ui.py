@@ -231,3 +231,15 @@ def test_a_first_message_shows_as_it_was_written(text: str, expected: str) -> No
 def test_whom_a_conversation_is_for_shows_as_it_was_written() -> None:
     details = _details_of_start(Start(agent="# a", message="Hi", model="m`x", tenant="**b**\n\n## c"), "# a")
     assert details == r"Agent **\# a**, model **m\`x**, for **\*\*b\*\* \#\# c**"
+
+
+def test_with_minimal_visibility_nothing_that_was_said_is_shown() -> None:
+    assert web_ui.call_summary("refund", {"order_id": "81"}, visibility="minimal") == "refund"
+    stalled = Status(state="stalled", turn=3, waiting=(REFUND,), cause="the model said: secret", cure="secret")
+    shown = web_ui.current_details(web_ui.without_content(stalled), conversation_id="c", agent="A conversation")
+    assert "secret" not in shown
+    assert "3490" not in shown
+    assert "costs money" not in shown
+    assert "`refund` waits" in shown
+    assert "resume" in shown
+    assert '{"call_id": "c1"}' in shown

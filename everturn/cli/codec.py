@@ -1,0 +1,67 @@
+"""`everturn codec`: a codec server, so that Temporal's Web UI and command line read what is encrypted."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from everturn.errors import EverturnError
+
+
+def codec(
+    host: Annotated[str, typer.Option("--host", help="Where to listen. Beyond this machine it needs a token.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any that is free.")] = 8089,
+    origin: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--origin", metavar="URL", help="Of a Web UI that may ask; may be repeated. Else the dev server's own."
+        ),
+    ] = None,
+    token: Annotated[
+        str | None,
+        typer.Option("--token", help="In place of EVERTURN_CODEC_TOKEN, which other users of this machine can't see."),
+    ] = None,
+) -> None:
+    """Serve a codec server for Temporal's Web UI and command line, with this environment's keys. Until Ctrl-C."""
+    asyncio.run(_codec(host, port, origin or [], token))
+
+
+async def _codec(host: str, port: int, origins: list[str], token: str | None) -> None:
+    try:
+        from everturn.web.auth import check_token
+        from everturn.web.codec_server import ORIGINS, CodecServer
+        from everturn.web.server import listen, serve
+    except ImportError as error:
+        raise EverturnError(
+            f"The codec server needs {error.name}, which is not installed.", cure="pip install 'everturn[codec]'"
+        ) from None
+    from everturn.cli.connect import quiet_logs
+    from everturn.cli.terminal import Screen
+    from everturn.settings import Settings
+    from everturn.storage.data_converter import configured, stored
+
+    settings = Settings.load()
+    quiet_logs(None)
+    if token is None and settings.codec_token:
+        token = settings.codec_token.get_secret_value()
+    check_token(token, host=host, what="codec server", variable="EVERTURN_CODEC_TOKEN")
+    converter = configured()
+    if settings.storage:
+        converter = stored(converter, settings.storage)
+    server = CodecServer(converter, origins=origins or ORIGINS, token=token)
+    screen = Screen()
+    with listen(host, port, what="codec server") as bound:
+        address = f"http://{f'[{host}]' if ':' in host else host}:{bound.getsockname()[1]}"
+
+        def tell() -> None:
+            screen.line(f"Codec server   {address}")
+            screen.line(f"Web UI         {', '.join(origins or ORIGINS)}: name it there, in the codec server settings")
+            if token:  # never the token itself: what is on a terminal ends up in logs
+                screen.line(f"Sign in first  {address}/?token=$EVERTURN_CODEC_TOKEN")
+            screen.line("Ctrl-C ends it.", style="dim")
+
+        await serve(server, bound, started=tell)

@@ -1,0 +1,276 @@
+"""Encrypts payloads with AES-GCM before they leave a process: the server keeps what it can't read.
+
+What is written is what Temporal's own samples write in Go, TypeScript and Python (encoding `binary/encrypted`, the
+key's id beside it, 12 bytes of nonce before the text), so that a worker in another language reads it with that codec.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shlex
+import subprocess
+import threading
+import time
+from base64 import b64decode, urlsafe_b64decode
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
+
+from temporalio.api.common.v1 import Payload
+from temporalio.converter import PayloadCodec
+
+from everturn.errors import InvalidSetting
+from everturn.sizes import MAX_KEY_ID_CHARS
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    from everturn.settings import Settings
+
+Compression = Literal["none", "zstd"]
+
+ENCRYPTED: Final = b"binary/encrypted"
+ZSTD: Final = b"binary/zstd"
+KEY_ID: Final = "encryption-key-id"
+
+NONCE_BYTES: Final = 12
+KEY_BYTES: Final = (16, 24, 32)
+
+SMALL_BYTES: Final = 512
+"""What is smaller is not compressed: it would be no smaller for it."""
+
+MAX_DECOMPRESSED_BYTES: Final = 256 * 1024 * 1024
+"""Somebody who has the key, and no more, could make a small payload that is a thousand times as large."""
+
+COMMAND_SECONDS: Final = 30.0
+ASK_AGAIN_SECONDS: Final = 30.0
+"""The command is asked for an unknown key no more often than that."""
+
+_ID: Final = re.compile(rf"[A-Za-z0-9._-]{{1,{MAX_KEY_ID_CHARS}}}")
+_CURE: Final = "Write id:key, with commas between: the key as `openssl rand -base64 32` prints it. The first encrypts."
+
+KeySource = Callable[[], Mapping[str, bytes]]
+
+
+class Encryption(PayloadCodec):
+    """A payload codec: AES-GCM, with as many keys as are in use. The first of `keys` encrypts; all of them decrypt.
+
+    `keys`: by their ids, 16, 24 or 32 bytes each, such as `{"2026-11": key, "2026-05": the one before}`; or a function
+    that gives them, which is asked again for a key that is not known yet. `compression="zstd"`: payloads are made
+    smaller first (their sizes then say a little more of what is in them). What is not encrypted is read as it is: the
+    conversations of before, and what people send by Temporal's Web UI. Raises InvalidSetting.
+    """
+
+    def __init__(self, keys: Mapping[str, bytes] | KeySource, *, compression: Compression = "none") -> None:
+        if compression not in ("none", "zstd"):
+            raise InvalidSetting(f"There is no compression {compression!r}.", cure="Take 'none' or 'zstd'.")
+        self._compression = compression
+        if compression == "zstd":
+            _zstd()  # what lacks is said now, and not with the first large payload
+        self._source = keys if callable(keys) else None
+        self._asked_at = time.monotonic()
+        self._asking = threading.Lock()
+        self._ciphers: dict[str, AESGCM] = {}
+        self.key_id = ""
+        """Of the key that encrypts."""
+        self._take(keys() if callable(keys) else keys)
+
+    @classmethod
+    def of_settings(cls, settings: Settings) -> Self | None:
+        """What EVERTURN_ENCRYPTION_KEYS or EVERTURN_ENCRYPTION_COMMAND says; None if neither is set."""
+        command = settings.encryption_command
+        if settings.encryption_keys is not None and command:
+            raise InvalidSetting(
+                "EVERTURN_ENCRYPTION_KEYS and EVERTURN_ENCRYPTION_COMMAND are both set.", cure="Set one of them."
+            )
+        if settings.encryption_keys is not None:
+            keys = read_keys(settings.encryption_keys.get_secret_value(), source="EVERTURN_ENCRYPTION_KEYS")
+            return cls(keys, compression=settings.encryption_compression)
+        if command:
+            return cls(lambda: keys_of_command(command), compression=settings.encryption_compression)
+        return None
+
+    @property
+    def key_ids(self) -> tuple[str, ...]:
+        """Of the keys that decrypt; the first one encrypts."""
+        return tuple(self._ciphers)
+
+    async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        return [self._encrypted(payload) for payload in payloads]
+
+    async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        """Raises InvalidSetting for a key that is not among ours, and for what was changed on its way."""
+        for key_id in {_key_id(payload) for payload in payloads if is_encrypted(payload)} - self._ciphers.keys():
+            await asyncio.to_thread(self._ask_for, key_id)
+        return [self._decrypted(payload) if is_encrypted(payload) else payload for payload in payloads]
+
+    # ------------------------------------------------------------ one payload
+
+    def _encrypted(self, payload: Payload) -> Payload:
+        nonce = os.urandom(NONCE_BYTES)
+        data = self._compressed(payload).SerializeToString()
+        metadata = {"encoding": ENCRYPTED, KEY_ID: self.key_id.encode()}
+        return Payload(metadata=metadata, data=nonce + self._ciphers[self.key_id].encrypt(nonce, data, None))
+
+    def _decrypted(self, payload: Payload) -> Payload:
+        from cryptography.exceptions import InvalidTag
+
+        key_id = _key_id(payload)
+        nonce, data = payload.data[:NONCE_BYTES], payload.data[NONCE_BYTES:]
+        try:
+            inside = Payload.FromString(self._ciphers[key_id].decrypt(nonce, data, None))
+        except (InvalidTag, ValueError) as error:
+            raise InvalidSetting(
+                f"A payload can't be decrypted with the key {key_id!r}: it was changed, or was encrypted with another "
+                "key of that name.",
+                cure="Give each key an id of its own, and no id a second key.",
+            ) from error
+        return _decompressed(inside)
+
+    def _compressed(self, payload: Payload) -> Payload:
+        if self._compression == "none" or payload.ByteSize() < SMALL_BYTES:
+            return payload
+        small = Payload(
+            metadata={"encoding": ZSTD}, data=_zstd().ZstdCompressor().compress(payload.SerializeToString())
+        )
+        return small if small.ByteSize() < payload.ByteSize() else payload
+
+    # ------------------------------------------------------------ keys
+
+    def _take(self, keys: Mapping[str, bytes]) -> None:
+        aesgcm = _aesgcm()
+        if not keys:
+            raise InvalidSetting("There is no key to encrypt with.", cure=_CURE)
+        ciphers: dict[str, AESGCM] = {}
+        for key_id, key in keys.items():
+            if not isinstance(key_id, str) or not _ID.fullmatch(key_id):
+                raise InvalidSetting(
+                    f"{str(key_id)[:MAX_KEY_ID_CHARS]!r} is no id of a key.",
+                    cure=f"Take 1 to {MAX_KEY_ID_CHARS} letters, digits, dots, dashes and underscores.",
+                )
+            if not isinstance(key, bytes) or len(key) not in KEY_BYTES:
+                raise InvalidSetting(f"The key {key_id!r} has {len(key)} bytes; AES takes 16, 24 or 32.", cure=_CURE)
+            ciphers[key_id] = aesgcm(key)
+        self._ciphers, self.key_id = ciphers, next(iter(ciphers))
+
+    def _ask_for(self, key_id: str) -> None:
+        """Blocks. Raises InvalidSetting if the key can't be had."""
+        failed: InvalidSetting | None = None
+        with self._asking:
+            due = time.monotonic() - self._asked_at >= ASK_AGAIN_SECONDS
+            if self._source is not None and key_id not in self._ciphers and due:
+                self._asked_at = time.monotonic()
+                try:
+                    self._take(self._source())
+                except InvalidSetting as error:
+                    failed = error
+        if key_id not in self._ciphers:
+            why = f", and could not be asked for: {failed.message}" if failed else ""
+            # An OSError as the cause: the command may answer later, and a worker tries it again as long as it takes.
+            raise lacking_key(key_id, known=self.key_ids, why=why) from (OSError(failed.message) if failed else None)
+
+
+def is_encrypted(payload: Payload) -> bool:
+    return payload.metadata.get("encoding") == ENCRYPTED
+
+
+def lacking_key(key_id: str, *, known: Iterable[str] = (), why: str = "") -> InvalidSetting:
+    has = ", ".join(map(repr, known))
+    return InvalidSetting(
+        f"What this conversation holds is encrypted with the key {key_id!r}, which this process does not have{why}.",
+        cure=f"It has {has}: add that one, behind them, in EVERTURN_ENCRYPTION_KEYS (or what gives the keys)."
+        if has
+        else "Set EVERTURN_ENCRYPTION_KEYS (or EVERTURN_ENCRYPTION_COMMAND) as it is set where it is written.",
+    )
+
+
+def key_id_of(payload: Payload) -> str:
+    """Of the key that the payload is encrypted with; empty if it isn't, or if it does not say."""
+    return _key_id(payload) if is_encrypted(payload) and KEY_ID in payload.metadata else ""
+
+
+def _key_id(payload: Payload) -> str:
+    # Anybody may have written it: it is shown, so it is short.
+    return payload.metadata.get(KEY_ID, b"").decode("utf-8", "replace")[:MAX_KEY_ID_CHARS]
+
+
+def _decompressed(payload: Payload) -> Payload:
+    if payload.metadata.get("encoding") != ZSTD:
+        return payload
+    zstd = _zstd()
+    try:
+        if zstd.frame_content_size(payload.data) > MAX_DECOMPRESSED_BYTES:
+            raise ValueError("it says that it is larger than any payload")
+        return Payload.FromString(
+            zstd.ZstdDecompressor().decompress(payload.data, max_output_size=MAX_DECOMPRESSED_BYTES)
+        )
+    except (zstd.ZstdError, ValueError) as error:
+        raise ValueError(f"A payload can't be decompressed: {error}") from error
+
+
+# ---------------------------------------------------------------- where keys come from
+
+
+def read_keys(text: str, *, source: str) -> dict[str, bytes]:
+    """Keys by their ids, of `id:key, id:key`: with commas or line ends between, and each key in base64. Raises
+    InvalidSetting, which never shows a key; `source` is for that."""
+    keys: dict[str, bytes] = {}
+    for number, item in enumerate(filter(None, re.split(r"[,\s]+", text)), start=1):
+        key_id, colon, written = item.partition(":")
+        if not colon or not _ID.fullmatch(key_id):
+            raise InvalidSetting(f"Item {number} of {source} is no id with a key.", cure=_CURE)
+        if key_id in keys:
+            raise InvalidSetting(f"{source} has two keys with the id {key_id!r}.", cure="Give each an id of its own.")
+        try:
+            key = urlsafe_b64decode(written) if {*"-_"} & {*written} else b64decode(written, validate=True)
+        except ValueError:
+            raise InvalidSetting(f"The key {key_id!r} in {source} is no base64.", cure=_CURE) from None
+        if len(key) not in KEY_BYTES:
+            raise InvalidSetting(
+                f"The key {key_id!r} in {source} has {len(key)} bytes; AES takes 16, 24 or 32.", cure=_CURE
+            )
+        keys[key_id] = key
+    if not keys:
+        raise InvalidSetting(f"{source} holds no key.", cure=_CURE)
+    return keys
+
+
+def keys_of_command(command: str) -> dict[str, bytes]:
+    """The keys that it prints, as in EVERTURN_ENCRYPTION_KEYS. Raises InvalidSetting."""
+    source = "what EVERTURN_ENCRYPTION_COMMAND prints"
+    try:
+        words = shlex.split(command)
+        done = subprocess.run(words, capture_output=True, timeout=COMMAND_SECONDS, check=False)
+        printed = done.stdout.decode()
+    except (OSError, ValueError, IndexError, subprocess.SubprocessError) as error:
+        why = getattr(error, "strerror", None) or type(error).__name__
+        raise InvalidSetting(
+            f"EVERTURN_ENCRYPTION_COMMAND can't be run: {why}.", cure="Run it by hand: it is to print id:key."
+        ) from None
+    if done.returncode:  # what it said may hold a key
+        raise InvalidSetting(
+            f"EVERTURN_ENCRYPTION_COMMAND failed, with exit status {done.returncode}.",
+            cure="Run it by hand: it says why.",
+        )
+    return read_keys(printed, source=source)
+
+
+def _aesgcm() -> type[AESGCM]:
+    try:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+    except ImportError:
+        raise InvalidSetting(
+            "Encryption needs cryptography, which is not installed.", cure="pip install 'everturn[encryption]'"
+        ) from None
+    return AESGCM
+
+
+def _zstd() -> Any:
+    try:
+        import zstandard
+    except ImportError:
+        raise InvalidSetting(
+            "Compression by zstd needs zstandard, which is not installed.", cure="pip install 'everturn[encryption]'"
+        ) from None
+    return zstandard

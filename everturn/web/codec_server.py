@@ -1,0 +1,197 @@
+"""A codec server: what Temporal's Web UI and its command line ask to read what is encrypted, and to encrypt.
+
+Temporal's protocol: POST to .../encode or .../decode, with Payloads as JSON in and out; .../download is a decode that
+fetches from external storage, too. The keys stay here; what is decoded goes to whoever asks, so that has to be known.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import Any, Final
+
+from google.protobuf import json_format
+from pydantic_core import from_json
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from temporalio.api.common.v1 import Payload, Payloads
+from temporalio.converter import DataConverter
+
+from everturn.errors import InvalidSetting
+from everturn.logs import get_logger
+from everturn.web.auth import COOKIE_SECONDS, host_name, is_loopback, is_same
+
+MAX_BODY_BYTES: Final = 128 * 1024 * 1024
+"""The Web UI sends the payloads of a whole page of a history."""
+
+ORIGINS: Final = ("http://localhost:8233", "http://127.0.0.1:8233")
+"""The Web UI of the dev server."""
+
+_ENDPOINTS: Final = ("encode", "decode", "download")
+
+_CORS: Final = {
+    "access-control-allow-credentials": "true",
+    "access-control-allow-headers": "authorization, authorization-extras, content-type, x-namespace",
+    "access-control-allow-methods": "POST",
+    "access-control-allow-private-network": "true",
+    "access-control-max-age": "600",
+}
+
+_log = get_logger("everturn.codec")
+
+
+class CodecServer:
+    """`app` is what a server serves. `origins`: of the Web UIs whose pages may ask. `token`: what all who ask have to
+    bring; without it, only this machine is answered. Raises InvalidSetting if the converter has no codec."""
+
+    def __init__(self, converter: DataConverter, *, origins: Sequence[str] = ORIGINS, token: str | None = None) -> None:
+        if converter.payload_codec is None:
+            raise InvalidSetting(
+                "There is nothing to decode with: no codec is set.",
+                cure="Set EVERTURN_ENCRYPTION_KEYS, EVERTURN_ENCRYPTION_COMMAND or EVERTURN_DATA_CONVERTER, as it is "
+                "set on the workers.",
+            )
+        self._converter = converter
+        self._codec = converter.payload_codec
+        self._origins = frozenset(origin.rstrip("/") for origin in origins)
+        self._token = token
+        # Cookies know no ports: with the token in its name, two servers on one machine keep theirs apart.
+        self._cookie = f"everturn_codec_{_digest(token, 'name')[:8]}" if token else ""
+        self._pass = _digest(token, "pass") if token else ""
+        self.app: ASGIApp = self
+
+    def end_streams(self) -> None:
+        """Nothing is held open here."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return  # uvicorn does without a lifespan, and answers for us otherwise
+        request = Request(scope, receive)
+        origin = request.headers.get("origin", "")
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers.update({"cache-control": "no-store", "x-content-type-options": "nosniff", "vary": "Origin"})
+                if origin in self._origins:
+                    headers["access-control-allow-origin"] = origin
+                    headers.update(_CORS)
+            await send(message)
+
+        await (await self._answer(request, origin))(scope, receive, with_headers)
+
+    async def _answer(self, request: Request, origin: str) -> Response:
+        if self._token is None and not is_loopback(host_name(request.headers.get("host", ""))):
+            return _refused(400, "This codec server is at localhost, and not at another name.")
+        if origin and origin not in self._origins:
+            return _refused(403, f"The page at {origin[:200]!r} may not ask: `everturn codec --origin` lets it.")
+        if request.method == "OPTIONS":
+            return Response(status_code=204)
+        if request.method == "GET" and request.url.path == "/":
+            return self._front_page(request)
+        endpoint = request.url.path.rpartition("/")[2]
+        if request.method != "POST" or endpoint not in _ENDPOINTS:
+            return _refused(404, "Post to /encode, /decode or /download.")
+        if not self._known(request):
+            return _refused(401, "Send the token, as `Authorization: Bearer ...`; or open this server with /?token=...")
+        try:
+            payloads = await _payloads_of(request)
+        except ValueError as error:
+            return _refused(400, f"The body is no JSON of Payloads: {str(error)[:200]}")
+        try:
+            if endpoint == "encode":
+                return _answered(await self._codec.encode(payloads))
+            keep = endpoint == "decode" and request.query_params.get("preserveStorageRefs") == "true"
+            return _answered(await self._decoded(payloads, keep_references=keep))
+        except Exception as error:  # noqa: BLE001 - codecs and storages raise all kinds
+            _log.warning("codec.failed", endpoint=endpoint, error=str(error))
+            return _refused(400, str(error)[:1000])
+
+    # ------------------------------------------------------------ decoding
+
+    async def _decoded(self, payloads: Sequence[Payload], *, keep_references: bool) -> list[Payload]:
+        """What can't be decoded stays as it is, or one payload would hide a whole page. Raises if nothing can be."""
+        decoded: list[Payload] = []
+        first: Exception | None = None
+        failed = 0
+        for payload in payloads:
+            try:
+                decoded.append(payload if keep_references and _is_stored(payload) else await self._one(payload))
+            except Exception as error:  # noqa: BLE001 - as above
+                first, failed = first or error, failed + 1
+                decoded.append(payload)
+        if first and failed == len(payloads):
+            raise first
+        if first:
+            _log.warning("codec.not_decoded", payloads=failed, error=str(first))
+        return decoded
+
+    async def _one(self, payload: Payload) -> Payload:
+        converter, one = self._converter, [payload]
+        if _is_stored(payload):
+            one = await converter._decode_reference_payload_sequence(one)
+            one = await converter._external_retrieve_payload_sequence(one)
+        return (await converter._decode_payload_sequence(one))[0]
+
+    # ------------------------------------------------------------ who asks
+
+    def _known(self, request: Request) -> bool:
+        if self._token is None or is_same(request.cookies.get(self._cookie, ""), self._pass):
+            return True
+        scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
+        return scheme.lower() == "bearer" and is_same(bearer.strip(), self._token)
+
+    def _front_page(self, request: Request) -> Response:
+        """Signs a browser in, whose Web UI then asks with a cookie: Temporal's own has no token to send over HTTP."""
+        if self._token is None:
+            return PlainTextResponse("A codec server for Temporal: post to /decode and /encode.\n")
+        if not is_same(request.query_params.get("token", ""), self._token):
+            return PlainTextResponse("This codec server asks for a token. Open it with /?token=...\n", status_code=401)
+        secure = request.url.scheme == "https"
+        welcome = HTMLResponse("<!doctype html><title>everturn codec</title>Signed in: the Web UI may ask now.")
+        welcome.set_cookie(
+            self._cookie,
+            self._pass,
+            max_age=COOKIE_SECONDS,
+            httponly=True,
+            # Two ports of one name are one site. On another one, the Web UI's requests come from elsewhere.
+            samesite="none" if secure else "lax",
+            secure=secure,
+        )
+        return welcome
+
+
+def _is_stored(payload: Payload) -> bool:
+    return bool(payload.external_payloads)
+
+
+async def _payloads_of(request: Request) -> list[Payload]:
+    """Raises ValueError."""
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > MAX_BODY_BYTES:
+            raise ValueError(f"it has more than {MAX_BODY_BYTES:,} bytes")
+    value = from_json(bytes(body))
+    if not isinstance(value, dict):
+        raise ValueError(f"it is a {type(value).__name__}")
+    try:
+        return [*json_format.ParseDict(value, Payloads(), ignore_unknown_fields=True).payloads]
+    except json_format.ParseError as error:
+        raise ValueError(str(error)) from None
+
+
+def _answered(payloads: Sequence[Payload]) -> Response:
+    written: dict[str, Any] = json_format.MessageToDict(Payloads(payloads=payloads))
+    return JSONResponse(written)
+
+
+def _refused(status: int, why: str) -> Response:
+    return JSONResponse({"error": why, "message": why}, status_code=status)
+
+
+def _digest(token: str, purpose: str) -> str:
+    return hmac.new(token.encode(), f"everturn codec {purpose}".encode(), sha256).hexdigest()
