@@ -97,7 +97,8 @@ def _temporal_options(path: tuple[str, ...]) -> set[str]:
     program = str(Path(sys.executable).parent / "temporal")
     shown = subprocess.run([program, *path, "--help"], capture_output=True, text=True, check=True).stdout
     assert f"temporal {' '.join(path)} [" in shown
-    return set(re.findall(r"--[a-z-]+", shown))
+    everywhere = subprocess.run([program, "options"], capture_output=True, text=True, check=True)
+    return set(re.findall(r"--[a-z-]+", shown + everywhere.stdout + everywhere.stderr))
 
 
 @pytest.mark.parametrize(("block", "line"), LINES, ids=lambda value: value if isinstance(value, str) else "")

@@ -108,7 +108,8 @@ def _settings() -> Settings:
 
 
 def _encryption(settings: Settings) -> Finding:
-    from everturn.storage.data_converter import configured, encryption_of
+    from everturn.storage.codecs import encryption_of
+    from everturn.storage.data_converter import configured
 
     try:
         converter = configured()

@@ -35,7 +35,8 @@ from everturn.records import Outcome
 from everturn.settings import Settings, connect_options
 from everturn.spelling import known_options, options_of
 from everturn.storage.beside import own_client
-from everturn.storage.data_converter import configured, encrypted, stored
+from everturn.storage.codecs import encrypted
+from everturn.storage.data_converter import configured, stored
 from everturn.storage.encryption import Encryption
 from everturn.utf8 import check_utf8, mend
 

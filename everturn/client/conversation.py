@@ -232,7 +232,7 @@ class Conversation:
         described = await self._describe()
         return f"{described.run_id}/{described.history_length}"
 
-    # ------------------------------------------------------------ branching off
+    # ------------------------------------------------------------ branching off, deleting
 
     async def fork(
         self,
@@ -248,28 +248,24 @@ class Conversation:
         Effects that the calls of later turns had are not undone, and the fork's model knows nothing of them: it may
         ask for the same again. Turns, tokens and cost go on counting from there; the time starts anew.
 
-        Turns count from 1, through all that was revived or forked before. Raises Refused for a turn that has no reply,
-        or whose calls have no results yet, NotFound if its history is gone, AlreadyStarted if there is a
-        conversation `id`, over or not. `to`: a client of another namespace, for the fork to be there.
+        Turns count from 1, through all that was revived or forked before. `to`: a client of another namespace, where
+        the fork is to be. Raises Refused for a turn that has no reply, or whose calls have no results yet, NotFound if
+        its history is gone, AlreadyStarted if there is a conversation `id`, over or not.
         """
-        described = await self._describe()
         client, there = to or self._client, to.temporal.data_converter if to else None
         with self._explained():
-            start = await start_of_fork(self._temporal, self.id, described.run_id, turn=at_turn, there=there)
-        name = id or f"{self.id}-turn-{at_turn}-{uuid4().hex[:8]}"
-        return Conversation(client, await client._start(start, name, new=True))
-
-    # ------------------------------------------------------------ deleting
+            start = await start_of_fork(self._temporal, self.id, await self.latest_run(), turn=at_turn, there=there)
+        fork_id = await client._start(start, id or f"{self.id}-turn-{at_turn}-{uuid4().hex[:8]}", new=True)
+        return Conversation(client, fork_id)
 
     async def delete(
         self, *, forks: bool = False, terminate: bool = False, artifacts: Artifacts | Path | str | None = None
     ) -> Deleted:
         """Deletes every run's history, the conversations of the agents that it asked, artifacts and stored payloads.
 
-        Safe to repeat. `forks`: those go, too; else they stay, and keep a copy of the beginning that they share.
-        `terminate`: what still runs is terminated; a tool that runs may still take effect. `artifacts`: where they
-        are kept; None: EVERTURN_ARTIFACTS, if set. Raises Refused while it runs, if a fork can't be read without it,
-        and for an agent's conversation whose asker is still there.
+        Safe to repeat. `forks`: those go, too; else they keep a copy of the beginning. `terminate`: ends what still
+        runs, though a tool may yet take effect. `artifacts`: where they are; None: EVERTURN_ARTIFACTS, if set. Raises
+        Refused while it runs, if a fork can't be read without it, and for an agent's whose asker is still there.
         """
         with self._explained():
             return await delete_all(self._temporal, self.id, forks=forks, terminate=terminate, artifacts=artifacts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from temporalio.api.common.v1 import Payload
 from temporalio.common import RawValue
@@ -13,14 +13,11 @@ from temporalio.contrib.pydantic import PydanticJSONPlainPayloadConverter
 from temporalio.converter import (
     CompositePayloadConverter,
     DataConverter,
-    DefaultFailureConverter,
     DefaultFailureConverterWithEncodedAttributes,
     DefaultPayloadConverter,
     ExternalStorage,
     JSONPlainPayloadConverter,
     PayloadCodec,
-    SerializationContext,
-    WithSerializationContext,
 )
 from temporalio.exceptions import ApplicationError, FailureError
 
@@ -28,7 +25,9 @@ from everturn import names
 from everturn.errors import InvalidSetting
 from everturn.records import explain
 from everturn.sizes import MAX_PAYLOAD_BYTES
-from everturn.storage.encryption import Encryption
+
+if TYPE_CHECKING:
+    from everturn.storage.encryption import Encryption
 
 CURE: Final = (
     "Set EVERTURN_STORAGE, EVERTURN_DATA_CONVERTER and EVERTURN_ENCRYPTION_KEYS alike on all workers and clients; then "
@@ -144,66 +143,20 @@ def stored(converter: DataConverter, storage: ExternalStorage | Path | str) -> D
     )
 
 
-class Codecs(PayloadCodec, WithSerializationContext):
-    """Several codecs as one: the first is the first to encode, and the last to decode."""
-
-    def __init__(self, *codecs: PayloadCodec) -> None:
-        self.codecs = codecs
-
-    async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
-        for codec in self.codecs:
-            payloads = await codec.encode(payloads)
-        return [*payloads]
-
-    async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
-        for codec in reversed(self.codecs):
-            payloads = await codec.decode(payloads)
-        return [*payloads]
-
-    def with_context(self, context: SerializationContext) -> Codecs:
-        codecs = [
-            one.with_context(context) if isinstance(one, WithSerializationContext) else one for one in self.codecs
-        ]
-        unchanged = all(made is known for made, known in zip(codecs, self.codecs, strict=True))
-        return self if unchanged else Codecs(*codecs)
-
-
-def encryption_of(converter: DataConverter) -> Encryption | None:
-    """What encrypts the converter's payloads; None if nothing of ours does."""
-    codec = converter.payload_codec
-    return next(
-        (one for one in (codec.codecs if isinstance(codec, Codecs) else (codec,)) if isinstance(one, Encryption)), None
-    )
-
-
-def encrypted(converter: DataConverter, encryption: Encryption | None) -> DataConverter:
-    """The converter with the encryption around its own codec, if it has one; the same for None, and for one that is
-    encrypted already. What failures say (messages and stack traces) is encrypted, too, unless the converter has a
-    failure converter of its own."""
-    if encryption is None or encryption_of(converter):
-        return converter
-    known, failures = converter.payload_codec, converter.failure_converter_class
-    return replace(
-        converter,
-        payload_codec=Codecs(known, encryption) if known else encryption,
-        failure_converter_class=DefaultFailureConverterWithEncodedAttributes
-        if failures is DefaultFailureConverter
-        else failures,
-    )
-
-
 def configured(encryption: Encryption | None = None) -> DataConverter:
     """The one that EVERTURN_DATA_CONVERTER names, or else everturn's own; encrypted, if that is given or if
-    EVERTURN_ENCRYPTION_KEYS or _COMMAND says so. Raises InvalidSetting and InvalidFile."""
+    EVERTURN_ENCRYPTION_KEYS or EVERTURN_ENCRYPTION_COMMAND says so. Raises InvalidSetting and InvalidFile."""
     from everturn.settings import Settings
+    from everturn.storage.codecs import encrypted
+    from everturn.storage.encryption import Encryption as Ours
 
     settings = Settings.load()
-    return encrypted(_named(settings.data_converter), encryption or Encryption.of_settings(settings))
+    converter = named(settings.data_converter) if settings.data_converter else data_converter
+    return encrypted(converter, encryption or Ours.of_settings(settings))
 
 
-def _named(spec: str | None) -> DataConverter:
-    if not spec:
-        return data_converter
+def named(spec: str) -> DataConverter:
+    """The converter, or one of everturn's own around the codec, of this name. Raises InvalidSetting and InvalidFile."""
     from everturn.user_modules import load_object
 
     found = load_object(spec)

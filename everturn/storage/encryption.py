@@ -101,8 +101,9 @@ class Encryption(PayloadCodec):
 
     async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
         """Raises InvalidSetting for a key that is not among ours, and for what was changed on its way."""
-        for key_id in {_key_id(payload) for payload in payloads if is_encrypted(payload)} - self._ciphers.keys():
-            await asyncio.to_thread(self._ask_for, key_id)
+        for payload in payloads:
+            if is_encrypted(payload) and _key_id(payload) not in self._ciphers:
+                await asyncio.to_thread(self._ask_for, _key_id(payload))
         return [self._decrypted(payload) if is_encrypted(payload) else payload for payload in payloads]
 
     # ------------------------------------------------------------ one payload

@@ -18,9 +18,9 @@ from everturn.activities import heartbeat, hosted_agents, lost_tries, model_turn
 from everturn.client import connection, messages
 from everturn.history import fork, state_by_history
 from everturn.providers import http, json_values
-from everturn.storage import directory, unreadable
+from everturn.storage import directory, encryption, unreadable
 from everturn.tools import results, user_code
-from everturn.web import app
+from everturn.web import app, codec_server
 from everturn.workflows import (
     activity_calls,
     awaited_worker,
@@ -71,6 +71,9 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     # How much of what is stored is read.
     "packed_objects": (packing, "MAX_OBJECTS"),
     "file_bytes": (directory, "MAX_FILE_BYTES"),
+    "decompressed_bytes": (encryption, "MAX_DECOMPRESSED_BYTES"),
+    "ask_again_seconds": (encryption, "ASK_AGAIN_SECONDS"),
+    "codec_body_bytes": (codec_server, "MAX_BODY_BYTES"),
     "output_bytes": (model_turns, "MAX_BESIDE_REPLY_BYTES"),
     # How long what users wrote may take.
     "quick_seconds": (user_code, "QUICK_SECONDS"),

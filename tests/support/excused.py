@@ -13,6 +13,7 @@ NOT_CALLED = {
     "everturn.logs:get_logger": "only by workflow_log",
     "everturn.records:ToolCall.parse": "makes up ids, when a vendor's reply is read: by activities and formats",
     "everturn.storage.data_converter:configured": "by clients, before there is a worker",
+    "everturn.storage.data_converter:named": "only by configured",
     "everturn.storage.data_converter:stored": "by clients, before there is a worker",
 }
 """Functions that workflow code has beside it and never calls (and none is called in any replay)."""

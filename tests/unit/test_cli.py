@@ -185,6 +185,7 @@ def test_doctor_has_a_line_for_each_part(capsys: pytest.CaptureFixture[str], mon
     assert {part: one["state"] for part, one in findings.items()} == {
         "versions": "ok",
         "settings": "ok",
+        "encryption": "note",
         "Temporal": "wrong",
         "agents": "wrong",
         "keys": "note",

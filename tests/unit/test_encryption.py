@@ -24,10 +24,11 @@ from everturn.markdown import SUMMARY_BYTES
 from everturn.records import ToolResult
 from everturn.settings import Settings
 from everturn.sizes import CODEC_BYTES, MAX_KEY_ID_CHARS, MAX_PAYLOAD_BYTES, TEMPORAL_PAYLOAD_BYTES
-from everturn.storage import encryption as module
 from everturn.storage.artifacts import Artifacts, name_of
-from everturn.storage.data_converter import Codecs, configured, data_converter, encrypted, encryption_of
+from everturn.storage.codecs import Codecs, encrypted, encryption_of
+from everturn.storage.data_converter import configured, data_converter
 from everturn.storage.encryption import key_id_of, read_keys
+from tests.support.bounds import Bounds
 
 OLD, NEW = b"o" * 32, b"n" * 32
 SUMMARY_LIMIT = 400
@@ -131,8 +132,8 @@ async def test_zstd_makes_large_payloads_small_and_is_read_by_whoever_has_the_ke
     assert await decoded(Encryption({"k": NEW}), made) == large
 
 
-async def test_a_payload_that_grows_beyond_any_bound_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_DECOMPRESSED_BYTES", 10_000)
+async def test_a_payload_that_grows_beyond_any_bound_is_refused(bounds: Bounds) -> None:
+    bounds(decompressed_bytes=10_000)
     made = await encoded(Encryption({"k": NEW}, compression="zstd"), plain(b"0" * 100_000))
     with pytest.raises(ValueError, match="can't be decompressed"):
         await decoded(Encryption({"k": NEW}), made)
@@ -214,19 +215,19 @@ def test_a_command_that_gives_none_is_refused(monkeypatch: pytest.MonkeyPatch, c
     assert "hush" not in str(refused.value)
 
 
-async def test_a_key_that_is_not_known_yet_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_key_that_is_not_known_yet_is_asked_for(bounds: Bounds) -> None:
     keys = {"old": OLD}
     encryption = Encryption(lambda: keys)
     made = await encoded(Encryption({"new": NEW}), plain())
     keys = {"new": NEW, "old": OLD}
     with pytest.raises(InvalidSetting, match="the key 'new'"):  # it has just asked
         await decoded(encryption, made)
-    monkeypatch.setattr(module, "ASK_AGAIN_SECONDS", 0.0)
+    bounds(ask_again_seconds=0.0)
     assert await decoded(encryption, made) == plain()
     assert encryption.key_id == "new"
 
 
-async def test_an_outage_of_the_command_is_no_key_that_nobody_has(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_outage_of_the_command_is_no_key_that_nobody_has(bounds: Bounds) -> None:
     """A worker tries again for as long as it takes: see storage/unreadable.py."""
 
     def away() -> dict[str, bytes]:
@@ -236,7 +237,7 @@ async def test_an_outage_of_the_command_is_no_key_that_nobody_has(monkeypatch: p
         return {"old": OLD}
 
     asked: list[bool] = []
-    monkeypatch.setattr(module, "ASK_AGAIN_SECONDS", 0.0)
+    bounds(ask_again_seconds=0.0)
     encryption = Encryption(away)
     with pytest.raises(InvalidSetting, match="could not be asked for: It is away") as refused:
         await decoded(encryption, await encoded(Encryption({"new": NEW}), plain()))

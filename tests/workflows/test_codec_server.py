@@ -23,10 +23,12 @@ from temporalio.api.common.v1 import Payload, Payloads
 from everturn import Client, Encryption
 from everturn.devserver import DevServer
 from everturn.errors import InvalidSetting
-from everturn.storage.data_converter import data_converter, encrypted, stored
+from everturn.storage.codecs import encrypted
+from everturn.storage.data_converter import data_converter, stored
 from everturn.testing import ScriptedModel
 from everturn.web.codec_server import MAX_BODY_BYTES, CodecServer
 from tests.support.agents import agent_on, hosting
+from tests.support.bounds import Bounds
 
 KEY = b"k" * 32
 KEYS = f"key-1:{b64encode(KEY).decode()}"
@@ -104,8 +106,8 @@ async def test_a_body_that_is_none_is_refused(content: bytes, status: int) -> No
         assert (await client.post("/decode", content=content)).status_code == status
 
 
-async def test_a_body_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("everturn.web.codec_server.MAX_BODY_BYTES", 1000)
+async def test_a_body_without_an_end_is_refused(bounds: Bounds) -> None:
+    bounds(codec_body_bytes=1000)
     assert MAX_BODY_BYTES > 100_000_000
     async with asking(server_of()) as client:
         refused = await client.post("/decode", content=b" " * 2000)

@@ -1,0 +1,66 @@
+"""Payload codecs put together: everturn's encryption around whatever codec a converter has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from temporalio.api.common.v1 import Payload
+from temporalio.converter import (
+    DataConverter,
+    DefaultFailureConverter,
+    DefaultFailureConverterWithEncodedAttributes,
+    PayloadCodec,
+    SerializationContext,
+    WithSerializationContext,
+)
+
+from everturn.storage.encryption import Encryption
+
+
+class Codecs(PayloadCodec, WithSerializationContext):
+    """Several codecs as one: the first is the first to encode, and the last to decode."""
+
+    def __init__(self, *codecs: PayloadCodec) -> None:
+        self.codecs = codecs
+
+    async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        for codec in self.codecs:
+            payloads = await codec.encode(payloads)
+        return [*payloads]
+
+    async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        for codec in reversed(self.codecs):
+            payloads = await codec.decode(payloads)
+        return [*payloads]
+
+    def with_context(self, context: SerializationContext) -> Codecs:
+        codecs = [
+            one.with_context(context) if isinstance(one, WithSerializationContext) else one for one in self.codecs
+        ]
+        unchanged = all(made is known for made, known in zip(codecs, self.codecs, strict=True))
+        return self if unchanged else Codecs(*codecs)
+
+
+def encryption_of(converter: DataConverter) -> Encryption | None:
+    """What encrypts the converter's payloads; None if nothing of ours does."""
+    codec = converter.payload_codec
+    return next(
+        (one for one in (codec.codecs if isinstance(codec, Codecs) else (codec,)) if isinstance(one, Encryption)), None
+    )
+
+
+def encrypted(converter: DataConverter, encryption: Encryption | None) -> DataConverter:
+    """The converter with the encryption around its own codec, if it has one; the same for None, and for one that is
+    encrypted already. What failures say (messages and stack traces) is encrypted, too, unless the converter has a
+    failure converter of its own."""
+    if encryption is None or encryption_of(converter):
+        return converter
+    known, failures = converter.payload_codec, converter.failure_converter_class
+    return replace(
+        converter,
+        payload_codec=Codecs(known, encryption) if known else encryption,
+        failure_converter_class=DefaultFailureConverterWithEncodedAttributes
+        if failures is DefaultFailureConverter
+        else failures,
+    )
