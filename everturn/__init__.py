@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from everturn.models import Approvals, Compaction, Limits, Model, ModelSettings, Patience
     from everturn.providers.generate import generate
     from everturn.records import Document, Image, Message, Outcome, Reply, Text, ToolCall, ToolResult, Usage
-    from everturn.tools.activity_tool import activity_tool
     from everturn.storage.encryption import Encryption
+    from everturn.tools.activity_tool import activity_tool
     from everturn.tools.ask_user import ask_user
     from everturn.tools.builtin import CodeExecution, UnsupportedParameter, WebSearch, XSearch
     from everturn.tools.context import ToolContext

@@ -50,9 +50,6 @@ async def server() -> AsyncIterator[DevServer]:
     settings = {
         # A run that continues as new within a second is held back until that is over: for tests, that is a long time.
         "history.workflowIdReuseMinimalInterval": '"0s"',
-        # What has just ended could not be deleted for half a minute.
-        "history.transferProcessorUpdateAckInterval": '"1s"',
-        "history.visibilityProcessorUpdateAckInterval": '"1s"',
         # Five failures of a workflow task take 20 seconds.
         "system.numConsecutiveWorkflowTaskProblemsToTriggerSearchAttribute": "2",
         # A run is deleted once the queues of its shard say how far they are, which they do each half minute.

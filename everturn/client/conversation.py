@@ -176,7 +176,7 @@ class Conversation:
         """What goes on and what waits for whom. Asks a worker, unless the conversation is over."""
         described = await self._describe()
         if described.status is not WorkflowExecutionStatus.RUNNING:
-            return await self._final_status()
+            return (await self.by_history()).final_status()
         try:
             timeout = timedelta(seconds=temporal_errors.WORKER_TIMEOUT_SECONDS)
             with self._explained("status query"):
@@ -372,16 +372,6 @@ class Conversation:
             async for step in read_steps(self._temporal, self.id, run_id=by_history.run_id):
                 by_history.take(step)
         return by_history
-
-    async def _final_status(self) -> Status:
-        by_history = await self.by_history()
-        turn, finished = by_history.state.turn, by_history.finished
-        outcome = finished.outcome if finished else None
-        if outcome is None:
-            return Status(state="done", turn=turn, cause=finished.why if finished else None)
-        return Status(
-            state="done", turn=outcome.turns, usage=outcome.usage, cost_usd=outcome.cost_usd, cause=outcome.reason
-        )
 
     def _outcome(self, finished: RunClosed | None) -> Outcome:
         if finished is None:

@@ -15,7 +15,7 @@ from everturn.cutting import cut
 from everturn.history import steps
 from everturn.history.transcript import Transcript, user_messages
 from everturn.packing import pack
-from everturn.payloads import Approve, Control, ModelReply, ModelRequest, Start
+from everturn.payloads import Approve, Control, ModelReply, ModelRequest, Start, Status
 from everturn.plans import PlannedCall, RefuseCall
 from everturn.records import Message, Outcome, ToolCall, ToolResult, results_in
 from everturn.sizes import MAX_INBOX_BYTES, MAX_PACKED_AT_START_BYTES, MAX_UNSEEN_BYTES, size_of
@@ -103,6 +103,14 @@ class StateByHistory:
     def open_calls(self) -> list[tuple[ToolCall, PlannedCall]]:
         """The calls of the reply at hand that have no result yet, with their plans."""
         return [planned for call_id, planned in self._calls.items() if call_id not in self._results]
+
+    def final_status(self) -> Status:
+        """Of a conversation that is over."""
+        finished, outcome = self.finished, self.finished.outcome if self.finished else None
+        if outcome is None:
+            return Status(state="done", turn=self.state.turn, cause=finished.why if finished else None)
+        turn, usage, cost_usd = outcome.turns, outcome.usage, outcome.cost_usd
+        return Status(state="done", turn=turn, usage=usage, cost_usd=cost_usd, cause=outcome.reason)
 
     def final_reply(self, step: steps.Step) -> str | None:
         """The text of the final reply to all that was said, if this step is it; the conversation may not know of it
