@@ -211,6 +211,7 @@ async def test_conversations_of_before_go_on_and_stay_readable(
         assert await conversation.reply() == "Second."
         assert worker.prefixes.misses == 1  # it read what came before
         await old.send("Three")  # by a client that does not encrypt yet
+        await eventually(lambda: _has_turns(conversation, 3))
         assert await conversation.reply() == "Third."
         assert [message.text for message in await conversation.transcript()] == [
             *("One", "First.", "Two", "Second.", "Three", "Third."),
@@ -222,6 +223,10 @@ async def test_conversations_of_before_go_on_and_stay_readable(
             await rotated.conversation(old.id).transcript()
         await conversation.close()
         await conversation.outcome()
+
+
+async def _has_turns(conversation: Any, turns: int) -> bool:
+    return bool((await conversation.status()).turn == turns)
 
 
 async def test_a_worker_without_the_key_says_which_and_one_that_has_it_goes_on(
