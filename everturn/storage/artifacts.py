@@ -55,9 +55,9 @@ class Artifacts:
         opened = Remote(str(place)) if scheme else directory.Directory(Path(place), holds="artifacts")
         return cls(opened, codec=codec)
 
-    def through(self, codec: PayloadCodec | None) -> Artifacts:
-        """The same store, through this codec; as it is if it has one of its own, or if there is none."""
-        return Artifacts(self._place, codec=self._codec or codec)
+    def encode_with(self, codec: PayloadCodec | None) -> None:
+        """For a worker: what it keeps from now on goes through this codec, unless the store has one of its own."""
+        self._codec = self._codec or codec
 
     def keep(self, conversation_id: str, result: ToolResult) -> str:
         """Writes a result, in the place of an earlier one of the same call; returns its name. Raises OSError and,

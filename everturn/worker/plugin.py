@@ -28,6 +28,8 @@ from everturn.settings import Settings
 from everturn.spelling import known_options
 from everturn.storage.artifacts import Artifacts
 from everturn.storage.beside import beside, own_client
+from everturn.storage.codecs import encrypted
+from everturn.storage.encryption import Encryption
 from everturn.storage.unreadable import for_worker
 from everturn.tools.read_result import read_result_tool
 from everturn.worker import clashes
@@ -123,7 +125,8 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
     # ------------------------------------------------------------ clients
 
     def configure_client(self, config: ClientConfig) -> ClientConfig:
-        config["data_converter"] = beside(config["data_converter"])
+        encryption = Encryption.of_settings(Settings.load())
+        config["data_converter"] = encrypted(beside(config["data_converter"]), encryption)
         return config
 
     async def connect_service_client(
@@ -140,6 +143,8 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         config["client"] = for_worker(client)
         if not self.hosted.agents:
             return config
+        if self.hosted.artifacts:  # what is too large for a history is no less secret
+            self.hosted.artifacts.encode_with(client.data_converter.payload_codec)
         given = dict(config)
         for name, value in self._defaults(config).items():
             if _unset(config, name):
