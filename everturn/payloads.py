@@ -21,9 +21,6 @@ from everturn.tracing import Trace, TraceContext, or_none
 # ---------------------------------------------------------------- the conversation
 
 
-Visibility = Literal["full", "minimal"]
-
-
 class Caller(Record):
     """A call of another conversation."""
 
@@ -57,9 +54,8 @@ class Start(Record):
     stream: bool = False
     """Somebody follows the text as it is written: see Streamed."""
     tenant: str | None = Field(default=None, max_length=MAX_NAME_CHARS)
-    visibility: Visibility = "full"
-    """What it shows beside its payloads, in summaries, details and search attributes. `minimal`: its state, the number
-    of the turn and the names of tools."""
+    visibility: Literal["full", "minimal"] = "full"
+    """What it shows beside its payloads. `minimal`: its state, the number of the turn and the names of tools."""
     caller: Caller | None = None
     """What this conversation answers, if its agent is another agent's tool."""
     trace: TraceContext | None = None

@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Literal
 
 from pydantic import JsonValue
 
 from everturn import names
 from everturn.markdown import SUMMARY_BYTES, block, code, inline, summary_bytes, written
-from everturn.payloads import Status, Visibility, WaitingCall
+from everturn.payloads import Status, WaitingCall
 from everturn.printable import printable_line
 from everturn.records import Decision, Message
 
@@ -60,7 +61,7 @@ def call_summary(
     arguments: Mapping[str, JsonValue],
     decision: Decision | None = None,
     *,
-    visibility: Visibility = "full",
+    visibility: Literal["full", "minimal"] = "full",
 ) -> str:
     """A call as one would write it, and who allowed it: `refund(order_id="81", cents=1200) · approved by ada`."""
     if visibility == "minimal":
