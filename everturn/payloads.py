@@ -15,7 +15,7 @@ from everturn.carryover import CarryOver, View, WorkerFacts
 from everturn.models import Limits
 from everturn.plans import PlannedCall, WaitReason
 from everturn.records import Decision, Message, Part, Record, ResultPart, Stop, Text, ToolCall, Usage
-from everturn.sizes import MAX_INPUT_PARTS, MAX_NAME_CHARS, flat
+from everturn.sizes import MAX_ID_BYTES, MAX_INPUT_PARTS, MAX_NAME_CHARS, flat
 from everturn.tracing import Trace, TraceContext, or_none
 
 # ---------------------------------------------------------------- the conversation
@@ -34,8 +34,8 @@ class Caller(Record):
 class Notify(Record):
     """Who is told when a call begins to wait for a person: a workflow, by this signal. Its input is a WaitNotice."""
 
-    workflow_id: str = Field(min_length=1)
-    signal: str = Field(min_length=1)
+    workflow_id: str = Field(min_length=1, max_length=MAX_ID_BYTES)
+    signal: str = Field(min_length=1, max_length=MAX_NAME_CHARS)
 
 
 class Start(Record):

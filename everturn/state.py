@@ -16,7 +16,7 @@ from everturn.carryover import REMEMBERED_IDS, CarryOver, Earlier, InRun, OpenRe
 from everturn.cutting import shortened
 from everturn.models import Limits
 from everturn.payloads import Control, MessageIn, ModelReply, Start, StateName
-from everturn.records import Message, ToolResult, Usage, cost_with, results_in
+from everturn.records import Decision, Message, ToolResult, Usage, cost_with, results_in
 from everturn.sizes import (
     MAX_INBOX_BYTES,
     MAX_INPUT_BYTES,
@@ -383,3 +383,9 @@ class State:
 def shortened_reason(text: str) -> str:
     """What somebody gave as their name or their reason, as it is told on."""
     return shortened(text, max_bytes=MAX_REASON_BYTES)
+
+
+def with_short_words(decision: Decision) -> Decision:
+    """A decision that goes along with something large."""
+    note = None if decision.note is None else shortened_reason(decision.note)
+    return decision.model_copy(update={"by": shortened_reason(decision.by), "note": note})

@@ -18,7 +18,7 @@ from everturn.testing import ScriptedModel
 # Their assertions say as much as those of a test.
 pytest.register_assert_rewrite("tests.support", "tests.providers", "tests.ui")
 
-from tests.support.bounds import Bounds, changed, settable  # noqa: E402
+from tests.support.bounds import Bounds, put_back, settable  # noqa: E402
 from tests.support.histories import replay_all, started  # noqa: E402
 
 # How long an example takes is the machine's business.
@@ -37,7 +37,7 @@ def _no_settings_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 def _bounds_are_as_they_were() -> Iterator[None]:
     # It needs no other fixture: so it begins first, and looks when all the others have ended.
     yield
-    assert not changed(), f"a test has to put back what it changes: {changed()}"
+    assert not (left := put_back()), f"a test has to put back what it changes: {left}"
 
 
 @pytest.fixture

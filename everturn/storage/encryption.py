@@ -22,6 +22,7 @@ from temporalio.converter import PayloadCodec
 
 from everturn.errors import InvalidSetting
 from everturn.sizes import MAX_KEY_ID_CHARS
+from everturn.spelling import known_options
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -62,6 +63,7 @@ class Encryption(PayloadCodec):
     conversations of before, and what people send by Temporal's Web UI. Raises InvalidSetting.
     """
 
+    @known_options("Encryption", InvalidSetting)
     def __init__(self, keys: Mapping[str, bytes] | KeySource, *, compression: Compression = "none") -> None:
         if compression not in ("none", "zstd"):
             raise InvalidSetting(f"There is no compression {compression!r}.", cure="Take 'none' or 'zstd'.")

@@ -16,7 +16,7 @@ from everturn.payloads import PersonsAnswer
 from everturn.plans import Expiry
 from everturn.records import Decision, ResultPart, Text
 from everturn.sizes import MAX_REASON_BYTES
-from everturn.state import State
+from everturn.state import State, shortened_reason
 from everturn.waiting import LONGEST_SECONDS, PendingCall, iso
 from everturn.workflows.early_decisions import EarlyDecisions
 from everturn.workflows.handlers import Later
@@ -43,7 +43,7 @@ class AppliedDecision:
 
     def to(self, asked: Asked) -> PersonsAnswer:
         """What its tool is told, which asked."""
-        by, left = self.decision.by, asked.left or {}
+        by, left = shortened_reason(self.decision.by), asked.left or {}
         if self.decision.verdict != "answer":
             return PersonsAnswer(action="decline", by=by, left=left)
         text = "".join(part.text for part in self.content if isinstance(part, Text))

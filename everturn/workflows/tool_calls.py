@@ -23,7 +23,7 @@ from everturn.payloads import DecisionCheck, ModelReply, PersonsAnswer, ToolRequ
 from everturn.plans import AwaitAnswer, PlannedCall, RefuseCall, RunActivity, RunAgent, RunTool
 from everturn.records import Decision, Outcome, ToolCall, ToolResult
 from everturn.sizes import MAX_OUTCOME_BYTES, MAX_RESULT_BYTES, size_of
-from everturn.state import State
+from everturn.state import State, with_short_words
 from everturn.waiting import PendingCall
 from everturn.workflows import tool_results, web_ui
 from everturn.workflows.activity_calls import ActivityCalls
@@ -293,6 +293,8 @@ class OpenCalls:
     ) -> ToolResult:
         edited = decision.arguments if decision else None
         arguments = call.arguments if edited is None else edited
+        if decision and answer:  # beside an answer there is no room for a long note
+            decision = with_short_words(decision)
         request = ToolRequest(
             agent=self._state.start.agent,
             turn=self._state.turn,

@@ -51,22 +51,23 @@ class WaitNotices:
         new = [one.shown() for call_id, one in pending.items() if call_id not in self._told]
         self._told.update(call.call_id for call in new)
         if new:
-            sending = asyncio.create_task(self._send(notify, self._notice(new)))
+            notice = notice_of(new, conversation_id=workflow.info().workflow_id, agent=self._state.start.agent)
+            sending = asyncio.create_task(self._send(notify, notice))
             self._sending.add(sending)
             sending.add_done_callback(self._sending.discard)
-
-    def _notice(self, calls: list[WaitingCall]) -> WaitNotice:
-        whole = WaitNotice(
-            conversation_id=workflow.info().workflow_id, agent=self._state.start.agent, waiting=tuple(calls)
-        )
-        if size_of(whole) <= MAX_NOTICE_BYTES:
-            return whole
-        short = [
-            call.model_copy(update={"arguments": {}, "why": shortened(call.why, max_bytes=MAX_WHY_BYTES)})
-            for call in calls
-        ]
-        return whole.model_copy(update={"waiting": tuple(short)})
 
     async def _send(self, notify: Notify, notice: WaitNotice) -> None:
         with suppress(TemporalError):  # it is over by now, and nobody is to be told
             await workflow.get_external_workflow_handle(notify.workflow_id).signal(notify.signal, notice)
+
+
+def notice_of(calls: Iterable[WaitingCall], *, conversation_id: str, agent: str) -> WaitNotice:
+    """Without arguments, and with short reasons, if the whole is large."""
+    whole = WaitNotice(conversation_id=conversation_id, agent=agent, waiting=tuple(calls))
+    if size_of(whole) <= MAX_NOTICE_BYTES:
+        return whole
+    short = [
+        call.model_copy(update={"arguments": {}, "why": shortened(call.why, max_bytes=MAX_WHY_BYTES)})
+        for call in whole.waiting
+    ]
+    return whole.model_copy(update={"waiting": tuple(short)})

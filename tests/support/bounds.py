@@ -96,9 +96,13 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
 AS_THEY_ARE = {name: getattr(*where) for name, where in CONSTANTS.items()}
 
 
-def changed() -> list[str]:
-    """Those that a test left as it had set them: all that come after it in the same process would have them."""
-    return [name for name, where in CONSTANTS.items() if getattr(*where) != AS_THEY_ARE[name]]
+def put_back() -> list[str]:
+    """Puts back those that a test left as it had set them, and names them: all that come after it in the same process
+    would have them."""
+    left = [name for name, where in CONSTANTS.items() if getattr(*where) != AS_THEY_ARE[name]]
+    for name in left:
+        setattr(*CONSTANTS[name], AS_THEY_ARE[name])
+    return left
 
 
 def settable(monkeypatch: pytest.MonkeyPatch) -> Bounds:

@@ -27,7 +27,12 @@ class Server:
     async def run(self, try_: str) -> int:
         """One more try: how many were lost before it."""
         self.attempt += 1
-        info = replace(ActivityEnvironment.default_info(), attempt=self.attempt, heartbeat_details=list(self.details))
+        info = replace(
+            ActivityEnvironment.default_info(),
+            workflow_type=names.CONVERSATION,
+            attempt=self.attempt,
+            heartbeat_details=list(self.details),
+        )
         environment, seen = ActivityEnvironment(), []
         environment.info = info
         environment.on_heartbeat = lambda *details: self._keep(details)

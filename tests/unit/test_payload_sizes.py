@@ -27,16 +27,20 @@ from everturn.payloads import (
     MessageIn,
     ModelReply,
     ModelRequest,
+    Notify,
+    PersonsAnswer,
     Start,
     Status,
     ToolRequest,
     TranscriptPage,
     WaitingCall,
+    WaitNotice,
 )
 from everturn.plans import ActivityCall, AwaitAnswer, CheckedCall, Expiry, PlannedCall, RefuseCall, RunTool
 from everturn.providers.reading import MAX_CALLS
 from everturn.records import Decision, Document, Message, Outcome, Record, Text, ToolCall, ToolResult, Usage
 from everturn.sizes import (
+    MARGIN_BYTES,
     MAX_BESIDE_REPLY_BYTES,
     MAX_CAUSE_BYTES,
     MAX_DELTA_BYTES,
@@ -65,12 +69,14 @@ from everturn.sizes import (
     known_id,
     size_of,
 )
-from everturn.state import State
+from everturn.state import State, with_short_words
+from everturn.tools.asking import MAX_LEFT_BYTES
 from everturn.tracing import MAX_LINKS, MAX_OVER, AnswerSpan, CarriedTrace, Trace, TraceContext
 from everturn.waiting import PendingCall
 from everturn.workflows import sent_messages
 from everturn.workflows.recent_messages import RecentMessages
 from everturn.workflows.tracing import Tracing
+from everturn.workflows.wait_notices import notice_of
 
 ZERO = "\x00"
 NAME = ZERO * MAX_NAME_CHARS
@@ -267,12 +273,16 @@ def test_what_a_call_is_run_and_checked_with_fits(arguments: str, decision: Deci
         again=True,
         trace=PLACE,
     )
+    answer = PersonsAnswer(
+        action="accept", text=full(MAX_INPUT_BYTES), by=full(MAX_REASON_BYTES), left={"asked": full(MAX_LEFT_BYTES)}
+    )
+    told = run.model_copy(update={"answer": answer, "decision": with_short_words(decision)})
     call = ToolCall(call_id=call_id(1), name="save", arguments={"x": full(MAX_REPLY_BYTES)})
     check = DecisionCheck(agent=NAME, call=call, decision=decision, turn=10**9, hand_back_for=1e18)
     result = ToolResult(
         call_id=call_id(1), name=NAME, content=(Text(text=full(MAX_RESULT_BYTES)),), is_error=True, decision=decision
     )
-    assert max(map(size_of, (run, check, result))) < MAX_PAYLOAD_BYTES
+    assert max(map(size_of, (run, told, check, result))) < MAX_PAYLOAD_BYTES
 
 
 def test_what_another_agent_is_asked_and_answers_fits() -> None:
@@ -425,6 +435,18 @@ def test_a_status_fits(count: int) -> None:
     assert [one.arguments for one in short.waiting] == [one.arguments for one in status.waiting]
     assert short.cause
     assert short.cause.endswith("characters are shown.]")
+
+
+def test_what_another_workflow_is_told_of_calls_that_wait_fits() -> None:
+    waiting = (
+        WaitingCall(call_id=one.call_id, tool="t" * 64, arguments=one.arguments, why=full(60_000), since=NAME[:30])
+        for one in calls(MAX_CALLS, MAX_REPLY_BYTES)
+    )
+    notify = Notify(workflow_id=CONVERSATION_ID, signal=NAME)
+    notice = notice_of(waiting, conversation_id=CONVERSATION_ID, agent=NAME)
+    assert isinstance(notice, WaitNotice)
+    assert size_of(notice) < MAX_PAYLOAD_BYTES
+    assert size_of(Start(agent=NAME, notify=notify)) < MARGIN_BYTES
 
 
 @pytest.mark.parametrize("unseen", DELTAS.values(), ids=DELTAS)

@@ -99,6 +99,7 @@ CONFIGURED = {
     "CodeExecution",
     "Compaction",
     "Deployment",
+    "Encryption",
     "Limits",
     "McpServer",
     "McpTool",
