@@ -20,12 +20,19 @@ def set_bounds(run_events: int) -> None:
     continue_as_new.MAX_EVENTS, sent_messages.MAX_INBOX_BYTES = run_events, TURN_CHARS
 
 
+_AS_THEY_ARE = continue_as_new.MAX_EVENTS, sent_messages.MAX_INBOX_BYTES
+_inside = 0
+
+
 @contextmanager
 def short_runs(run_events: int) -> Iterator[None]:
-    """In a process that does other things, too."""
-    before = continue_as_new.MAX_EVENTS, sent_messages.MAX_INBOX_BYTES
+    """In a process that does other things, too. Several may be inside at a time: the last one out puts all back."""
+    global _inside  # noqa: PLW0603 - as the bounds are
+    _inside += 1
     set_bounds(run_events)
     try:
         yield
     finally:
-        continue_as_new.MAX_EVENTS, sent_messages.MAX_INBOX_BYTES = before
+        _inside -= 1
+        if not _inside:
+            continue_as_new.MAX_EVENTS, sent_messages.MAX_INBOX_BYTES = _AS_THEY_ARE

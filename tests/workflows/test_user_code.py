@@ -197,7 +197,7 @@ async def test_a_reply_that_can_not_be_planned_stalls_and_is_not_paid_for_again(
 async def test_a_call_for_which_no_thread_is_left_has_not_begun(
     client: Client, scripted: Scripted, stuck: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("everturn.worker.worker.Threads", lambda _: Threads(most=2))
+    monkeypatch.setattr("everturn.worker.hosting.Threads", lambda _: Threads(most=2))
 
     @tool(timeout=SHORT, patience=SHORT)
     def hang() -> Any:
