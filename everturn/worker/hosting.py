@@ -54,6 +54,8 @@ class Hosted:
     journals: Path
     artifacts: Artifacts | None
     stream_seconds: float
+    namespace: Namespace | None = None
+    """What a client knows of it already; None: it is asked."""
 
 
 class Hosting(Interceptor):
@@ -96,7 +98,7 @@ class Hosting(Interceptor):
             agents,
             prefixes=hosted.prefixes,
             heartbeats=heartbeats,
-            namespace=Namespace(self._client),
+            namespace=hosted.namespace or Namespace(self._client),
             stream_seconds=hosted.stream_seconds,
             artifacts=hosted.artifacts,
             toolsets=self._toolsets,

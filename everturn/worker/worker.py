@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from importlib.metadata import version
 from pathlib import Path
@@ -105,6 +106,7 @@ class Worker:
             stream_every=stream_every,
             traces=traces,
         )
+        self._plugin.hosted = replace(self._plugin.hosted, namespace=client.namespace)
         if not self._plugin.hosted.agents:
             raise InvalidAgent("A worker needs at least one agent.", cure="Write Worker(client, agents=[...]).")
         settings = Settings.load()

@@ -21,10 +21,11 @@ from pydantic import BaseModel, field_validator
 
 from everturn import Client, Conversation, ToolContext, tool
 from everturn.activities import lost_tries
+from everturn.activities.user_activities import ActivityThreads
 from everturn.errors import Stalled
 from everturn.state import MAX_REPAIRS
 from everturn.testing import ScriptedModel, call, fail
-from everturn.tools.user_code import Threads
+from everturn.tools.user_code import MOST_THREADS
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
 from tests.support.transcripts import results_of
@@ -197,7 +198,9 @@ async def test_a_reply_that_can_not_be_planned_stalls_and_is_not_paid_for_again(
 async def test_a_call_for_which_no_thread_is_left_has_not_begun(
     client: Client, scripted: Scripted, stuck: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("everturn.worker.hosting.Threads", lambda _: Threads(most=2))
+    threads = ActivityThreads(MOST_THREADS)
+    threads._most = 2
+    monkeypatch.setattr("everturn.worker.hosting.ActivityThreads", lambda _: threads)
 
     @tool(timeout=SHORT, patience=SHORT)
     def hang() -> Any:
