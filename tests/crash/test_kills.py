@@ -240,7 +240,7 @@ async def test_a_worker_that_is_started_again_hands_back_at_once_what_it_had_in_
     worker.kill()
     (folder / "may-end").touch()
     successor = await started(start())
-    assert "worker.handed_back" in successor.log.read_text()
+    await eventually(lambda: "worker.handed_back" in successor.log.read_text())
     assert await waiting(conversation) == ("p",), "an outcome that is unknown is asked for, not tried again"
     await conversation.answer("p", "paid")
     assert await conversation.reply() == "Done."
