@@ -2,7 +2,8 @@
 
 A try that fails says so, and leaves word in the first heartbeat detail, which Temporal keeps for the next try; one that
 is lost says nothing. A call that only shared the worker with one that kills is lost together with it: from the second
-loss on, those that were lost run one at a time on each worker, and none counts as lost while it waits for its turn.
+loss on, those that were lost run one at a time on each worker. From then on, a tool call is to blame only for the tries
+that were lost when it ran alone: others, on their way there or waiting, may have had no time to say anything.
 """
 
 from __future__ import annotations
@@ -56,8 +57,9 @@ BACK_IN = timedelta(seconds=1)
 SETTLE_SECONDS = 0.25
 """A pause before it begins, so that the calls that came with it can first leave word that they wait."""
 
-LOST, AT, RAN = "everturn_lost", "everturn_at", "everturn_ran"
-"""What a try leaves: how many tries were lost before try AT, and whether AT is lost too if it ends without a word."""
+LOST, AT, RAN, ALONE = "everturn_lost", "everturn_at", "everturn_ran", "everturn_alone"
+"""What a try leaves: how many tries were lost before try AT, whether AT is lost too if it ends without a word, and how
+many were lost before it when they ran alone."""
 
 _left: ContextVar[dict[str, Any] | None] = ContextVar("left")
 
@@ -98,6 +100,19 @@ def lost() -> int:
     return int(found.get(LOST, 0)) + bool(found.get(RAN)) + info.attempt - 1 - at
 
 
+def blamed() -> int:
+    """How many of the lost tries a call is to blame for: the first, for which nobody knows, and those alone."""
+    return min(lost(), IN_COMPANY) + _lost_alone()
+
+
+def _lost_alone() -> int:
+    found = left()
+    if activity.info().is_local or int(found.get(AT, 0)) > activity.info().attempt:
+        return 0
+    ended = int(found.get(AT, 0)) < activity.info().attempt
+    return int(found.get(ALONE, 0)) + (ended and bool(found.get(RAN)))
+
+
 class LostTries(Interceptor):
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002
         return _Try(next)
@@ -113,7 +128,7 @@ class _Try(ActivityInboundInterceptor):
             return await self.next.execute_activity(input)
         details = next(iter(info.heartbeat_details), None)
         _left.set(dict(details) if isinstance(details, dict) else {})
-        before = lost()
+        before, alone = lost(), _lost_alone()
         if before >= MOST:
             raise ApplicationError(
                 f"The worker of {info.activity_type} was lost {before} times while it ran.",
@@ -124,7 +139,7 @@ class _Try(ActivityInboundInterceptor):
         try:
             return await self.next.execute_activity(input)
         except BaseException:
-            leave(**{LOST: before, AT: info.attempt, RAN: False})
+            leave(**{LOST: before, AT: info.attempt, RAN: False, ALONE: alone})
             raise
 
 
@@ -137,11 +152,11 @@ class Alone:
     @asynccontextmanager
     async def if_lost_before(self) -> AsyncIterator[None]:
         """If this call was lost before, no other such call begins here until the block ends, or for ALONE_SECONDS."""
-        before = lost()
+        before, alone = lost(), _lost_alone()
         if before < IN_COMPANY:
             yield
             return
-        await _leave_for_certain(before, ran=False)
+        await _leave_for_certain(before, alone, ran=False)
         try:
             async with asyncio.timeout(LONGEST_WAIT_SECONDS):
                 await self._turn.acquire()
@@ -163,7 +178,7 @@ class Alone:
         clock = asyncio.get_running_loop().call_later(ALONE_SECONDS, give_up)
         try:
             await asyncio.sleep(SETTLE_SECONDS)
-            await _leave_for_certain(before, ran=True)
+            await _leave_for_certain(before, alone, ran=True)
             yield
         finally:
             clock.cancel()
@@ -194,10 +209,10 @@ class LocalTries:
         return max(0, described.raw_description.pending_workflow_task.attempt - 1)
 
 
-async def _leave_for_certain(before: int, *, ran: bool) -> None:
+async def _leave_for_certain(before: int, alone: int, *, ran: bool) -> None:
     """As `leave`, but waits until the server has it. Raises RPCError if it can't."""
     info = activity.info()
-    left().update({LOST: before, AT: info.attempt, RAN: ran})
+    left().update({LOST: before, AT: info.attempt, RAN: ran, ALONE: alone})
     handle = activity.client().get_async_activity_handle(task_token=info.task_token)
     with suppress(AsyncActivityCancelledError):  # the cancellation comes in by itself
         await asyncio.wait_for(handle.heartbeat(left()), RPC_TIMEOUT.total_seconds())

@@ -125,7 +125,7 @@ class ToolCalls:
             return _result(name, request, (Text(text=f"The tool {name} is no longer available."),), is_error=True)
         with self._heartbeats.beating() as beat:
             await take_over()
-            lost = await self._local_tries.lost() if activity.info().is_local else lost_tries.lost()
+            lost = await self._local_tries.lost() if activity.info().is_local else lost_tries.blamed()
             if lost >= lost_tries.MOST_OF_A_TOOL:
                 told = _result(name, request, _lost(tool, lost), is_error=True)
                 return told.model_copy(update={"extra": {WORKERS_LOST: lost}})

@@ -131,9 +131,11 @@ def order(what: str, size: Annotated[Size, Resolve(ask_size)], colour: Annotated
 
 
 @shop.tool()
-async def wrap(what: str, ctx: Context[Any, Any]) -> str:
-    """Wraps a thing; asks in the middle, as servers did before 2026."""
+async def wrap(what: str, ctx: Context[Any, Any], beside: str = "") -> str:
+    """Wraps a thing; asks in the middle, as servers did before 2026: once the one beside it has begun."""
     note(f"wrap {what}")
+    while beside and f"wrap {beside}\n" not in (FOLDER / "log").read_text():  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
     answer = await ctx.elicit("Which paper?", Colour)
     return f"{answer.action}: {answer.data.colour if answer.action == 'accept' else 'none'}"
 

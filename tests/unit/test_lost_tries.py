@@ -13,16 +13,17 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
 from everturn import names
 from everturn.activities import lost_tries
-from everturn.activities.lost_tries import AT, LOST, RAN, LostTries
+from everturn.activities.lost_tries import ALONE, AT, LOST, RAN, LostTries
 from everturn.activities.patience import SPENT
 
 
 class Server:
     """One activity, as Temporal keeps it: the attempt, and the last details that came."""
 
-    def __init__(self) -> None:
+    def __init__(self, count: str = "lost") -> None:
         self.attempt = 0
         self.details: tuple[Any, ...] = ()
+        self._count = count
 
     async def run(self, try_: str) -> int:
         """One more try: how many were lost before it."""
@@ -33,7 +34,7 @@ class Server:
             attempt=self.attempt,
             heartbeat_details=list(self.details),
         )
-        environment, seen = ActivityEnvironment(), []
+        environment, seen, count = ActivityEnvironment(), [], self._count
         environment.info = info
         environment.on_heartbeat = lambda *details: self._keep(details)
 
@@ -41,7 +42,7 @@ class Server:
             def __init__(self) -> None: ...
 
             async def execute_activity(self, _: ExecuteActivityInput) -> Any:
-                seen.append(lost_tries.lost())
+                seen.append(getattr(lost_tries, count)())
                 if try_ == "fails":
                     raise ApplicationError("it failed")
                 if try_ == "fails and has spent":
@@ -49,7 +50,8 @@ class Server:
                     raise ApplicationError("it failed")
                 if try_.startswith("alone"):
                     ran = try_ == "alone, lost while it ran"
-                    lost_tries.leave(**{LOST: seen[-1], AT: activity.info().attempt, RAN: ran})
+                    facts = {LOST: lost_tries.lost(), ALONE: lost_tries._lost_alone()}
+                    lost_tries.leave(**facts, **{AT: activity.info().attempt, RAN: ran})
 
         request = ExecuteActivityInput(fn=lambda: None, args=[], executor=None, headers={})
         try:
@@ -85,6 +87,28 @@ async def test_lost_tries_are_those_that_left_no_word(tries: list[str], lost: in
     for one in tries:
         await server.run(one)
     assert await server.run("looks") == lost
+
+
+@pytest.mark.parametrize(
+    ("tries", "blamed"),
+    [
+        (["lost"], 1),
+        (["lost", "lost"], 2),
+        (["lost", "lost", "lost", "lost"], 2),
+        (["lost", "lost", "alone, lost while it waited", "lost"], 2),
+        (["lost", "lost", "alone, lost while it ran"], 3),
+        (["lost", "lost", "alone, lost while it ran", "lost", "alone, lost while it ran"], 4),
+        (["lost", "lost", "alone, lost while it ran", "fails", "alone, lost while it ran"], 4),
+        (["lost", "lost", "alone, fails"], 2),
+    ],
+)
+async def test_a_call_is_blamed_for_its_first_losses_and_for_those_when_it_ran_alone(
+    tries: list[str], blamed: int
+) -> None:
+    server = Server("blamed")
+    for one in tries:
+        await server.run(one)
+    assert await server.run("looks") == blamed
 
 
 async def test_what_was_spent_is_kept_beside_it() -> None:

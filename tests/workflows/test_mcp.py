@@ -186,7 +186,7 @@ async def _asked(conversation: Conversation, words: str) -> str:
 async def test_two_calls_that_ask_in_the_old_way_are_told_apart_or_refused(
     client: Client, scripted: Scripted, shop: Shop
 ) -> None:
-    both = [call("wrap", {"what": "a"}), call("wrap", {"what": "b"})]
+    both = [call("wrap", {"what": "a", "beside": "b"}), call("wrap", {"what": "b", "beside": "a"})]
     model = scripted([[call("wrap", {"what": "lamp"}), call("slow")], both, "Done."])
     agent = agent_on(model, tools=[shop.stdio(protocol="legacy")])
     async with hosting(client, agent):
@@ -194,16 +194,17 @@ async def test_two_calls_that_ask_in_the_old_way_are_told_apart_or_refused(
         await eventually(lambda: shop.lines("wrap") and shop.lines("slow"))
         shop.go()
         for _ in range(2):
-            await conversation.deny((await waiting(conversation))[0], "No paper")
-            await eventually(lambda: _none_waits(conversation))
+            [asking] = await waiting(conversation)
+            await conversation.deny(asking, "No paper")
+            await eventually(lambda: _has_gone_on(conversation, after=asking))  # noqa: B023 - awaited right here
         assert (await conversation.outcome()).text == "Done."
     lamp, packed, *two = results_of(await conversation.transcript())
     assert (lamp.text, packed.text) == ("decline: none", "packed")
     assert sorted(one.is_error for one in two) == [False, True], "it does not say which of them asks"
 
 
-async def _none_waits(conversation: Conversation) -> bool:
-    return not (await conversation.status()).waiting
+async def _has_gone_on(conversation: Conversation, *, after: str) -> bool:
+    return after not in [one.call_id for one in (await conversation.status()).waiting]
 
 
 async def test_a_server_that_dies_in_the_middle_is_started_again_and_the_call_runs_again(
