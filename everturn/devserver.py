@@ -36,6 +36,10 @@ _PRAGMAS: Final = ("journal_mode=WAL", "synchronous=NORMAL")
 # Not PR_SET_PDEATHSIG, which is Linux only and fires when the *thread* that started the server ends.
 _GUARD: Final = ("/bin/sh", "-c", "read -r _; kill -KILL 0")
 
+# Below those that the kernel gives to outgoing connections: from among those, a client that knocks on a killed server's
+# port can end up connected to itself, and holds it.
+_PORTS = range(20_000, 30_000)
+
 READY_SECONDS: Final = 30.0
 _STOP_SECONDS: Final = 5.0
 
@@ -322,11 +326,7 @@ def _environment() -> dict[str, str]:
 
 
 def _free_port() -> int:
-    """A free port below those that the kernel gives to outgoing connections.
-
-    From among those, a client that knocks on a killed server's port can end up connected to itself, and holds it.
-    """
-    while not _is_free(port := random.randrange(20_000, 30_000)):
+    while not _is_free(port := random.choice(_PORTS)):
         pass
     return port
 

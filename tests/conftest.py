@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from hypothesis import settings
 
-from everturn import Client
+from everturn import Client, devserver
 from everturn.devserver import DevServer
 from everturn.testing import ScriptedModel
 
@@ -20,6 +21,9 @@ pytest.register_assert_rewrite("tests.support", "tests.providers", "tests.ui")
 
 from tests.support.bounds import Bounds, put_back, settable  # noqa: E402
 from tests.support.histories import replay_all, started  # noqa: E402
+from tests.support.ports import ports_of_this_process  # noqa: E402
+
+devserver._PORTS = ports_of_this_process()
 
 # How long an example takes is the machine's business.
 settings.register_profile("any machine", deadline=None)
@@ -38,6 +42,13 @@ def _bounds_are_as_they_were() -> Iterator[None]:
     # It needs no other fixture: so it begins first, and looks when all the others have ended.
     yield
     assert not (left := put_back()), f"a test has to put back what it changes: {left}"
+
+
+@pytest.fixture(autouse=True)
+def _silence_is_no_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker of this process that a full machine leaves no time is not taken for lost: a second try is legal, and no
+    test that counts could allow it. Worker processes, which tests do kill, have the bound as it is."""
+    settable(monkeypatch)(heartbeat_timeout=timedelta(seconds=20))
 
 
 @pytest.fixture

@@ -168,7 +168,7 @@ async def test_what_a_tool_raises_that_is_no_error_becomes_a_result(
     async with hosting(client, agent, drain_timeout=timedelta(seconds=1)):
         conversation = await client.start(agent, "Go")
         try:
-            assert await asyncio.wait_for(conversation.reply(), 4) == "Done."
+            assert await asyncio.wait_for(conversation.reply(), CASE_SECONDS) == "Done."
         finally:
             with suppress(RPCError):  # over already, where all went well
                 await client.temporal.get_workflow_handle(conversation.id).terminate()
@@ -254,7 +254,7 @@ async def test_bad_updates_are_refused_with_the_reason(client: Client, scripted:
             if isinstance(value, dict) and name in ("pause", "resume", "cancel_turn", "close"):
                 continue  # unknown fields are ignored: these are taken
             with pytest.raises(WorkflowUpdateFailedError) as refused:
-                await asyncio.wait_for(handle.execute_update(name, value), 10)
+                await asyncio.wait_for(handle.execute_update(name, value), CASE_SECONDS)
             why = str(refused.value.__cause__)
             assert len(why) > 10, case
             assert "Traceback" not in why, case
@@ -289,7 +289,7 @@ async def _ends_with_a_reason(
         )
         try:
             with pytest.raises(expected) as ended:
-                await asyncio.wait_for(client.conversation(conversation_id).outcome(), 10)
+                await asyncio.wait_for(client.conversation(conversation_id).outcome(), CASE_SECONDS)
             assert len(str(ended.value)) > 60
             assert await failed_tasks(client, conversation_id) == []
         finally:

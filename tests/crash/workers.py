@@ -62,7 +62,7 @@ class WorkerProcess:
     def stop(self) -> int:
         """SIGTERM; returns the exit status."""
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(timeout=40)
+        return self.process.wait(timeout=60)
 
 
 @contextmanager

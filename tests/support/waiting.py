@@ -14,10 +14,11 @@ import pytest
 from everturn import Client, Conversation
 from everturn.payloads import Status
 
-WAIT_SECONDS = 30.0
+WAIT_SECONDS = 60.0
+"""What a test waits for comes within a second; a process that has to start on a full machine takes a while."""
 
 BUSY_SECONDS = 1.2
-"""Longer than what is sent meanwhile takes."""
+"""Longer than what is sent meanwhile takes; shorter than the time-out of a workflow task."""
 
 
 async def eventually(
@@ -68,7 +69,12 @@ async def nothing_runs(client: Client, conversation: Conversation) -> None:
 
 
 def busy_in(
-    monkeypatch: pytest.MonkeyPatch, owner: type, name: str, *, when: Callable[..., bool] = lambda *_: True
+    monkeypatch: pytest.MonkeyPatch,
+    owner: type,
+    name: str,
+    *,
+    when: Callable[..., bool] = lambda *_: True,
+    seconds: float = BUSY_SECONDS,
 ) -> threading.Event:
     """Keeps the worker busy in that method of a workflow, once: what comes in meanwhile, the next workflow task brings
     together. Set as soon as the worker is in it."""
@@ -77,7 +83,7 @@ def busy_in(
     def slowly(self: Any, *args: Any, **options: Any) -> Any:
         if not busy.is_set() and when(*args):
             busy.set()
-            time.sleep(BUSY_SECONDS)
+            time.sleep(seconds)
         return method(self, *args, **options)
 
     monkeypatch.setattr(owner, name, slowly)

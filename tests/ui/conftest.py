@@ -9,12 +9,13 @@ import pytest
 from playwright.async_api import Browser, Page, async_playwright, expect
 
 from everturn import Client
+from tests.support.waiting import WAIT_SECONDS
 from tests.ui.inbox import looking, served
 
 CHROMIUM = Path("/usr/bin/chromium")
 
 # On a busy machine, a page takes its time.
-expect.set_options(timeout=20_000)
+expect.set_options(timeout=WAIT_SECONDS * 1000)
 
 
 @pytest.fixture(scope="session")

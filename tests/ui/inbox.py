@@ -13,6 +13,7 @@ from playwright.async_api import Browser, Page
 from everturn import Client
 from everturn.web.app import Inbox
 from everturn.web.server import listen
+from tests.support.waiting import WAIT_SECONDS
 
 
 @asynccontextmanager
@@ -37,7 +38,7 @@ async def looking(browser: Browser, address: str) -> AsyncIterator[Page]:
     """A page of the inbox, in a browser profile of its own; whatever it complains about fails the test."""
     context = await browser.new_context(locale="en-GB")
     page = await context.new_page()
-    page.set_default_timeout(20_000)
+    page.set_default_timeout(WAIT_SECONDS * 1000)
     complaints: list[str] = []
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.on("console", lambda line: complaints.append(line.text) if "Content Security" in line.text else None)

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,11 @@ def which_colour(of: str) -> str:
 SAID = "The lamp of order 81 arrived broken, so its price was given back to whoever had paid for it."
 ASKED = "approve? [y]es, [n]o, [e]dit:"
 REFUND = call("refund", {"order": "81", "cents": 3490})
+
+
+def half_told(told: threading.Event) -> Any:
+    """Its beginning, and then nothing until somebody has seen that."""
+    return slow(SAID, after=2, until=told)  # the first event says only who speaks
 
 
 @pytest.fixture
@@ -107,7 +113,8 @@ def test_a_question_a_tool_an_approval_and_back_again(
     clerk: Callable[[], None],
     name: str,
 ) -> None:
-    model([call("look_up", {"order": "81"}), REFUND, slow(SAID, per_chunk=0.15), slow("It was.", seconds=3)])
+    told, left = threading.Event(), threading.Event()
+    model([call("look_up", {"order": "81"}), REFUND, half_told(told), slow("It was.", until=left)])
     clerk()
     with Terminal(tmp_path, environment) as terminal:
         terminal.until(lambda _: "clerk" in (tmp_path / "worker.log").read_text())
@@ -118,6 +125,7 @@ def test_a_question_a_tool_an_approval_and_back_again(
         terminal.type("y")
         terminal.until('✓ refund(order="81", cents=3490)  refunded 3490 of 81')
         terminal.until("● The lamp", gone="paid for it")  # it streams
+        told.set()
         shown = terminal.until(lambda shown: shown.rstrip().endswith("▸"))
         assert SAID in " ".join(shown.split())
         assert shown.count("● The") == 1
@@ -129,6 +137,7 @@ def test_a_question_a_tool_an_approval_and_back_again(
         assert "Traceback" not in terminal.shown()
         terminal.press("C-l")
         terminal.run("everturn", "chat", "--id", name)
+        left.set()
         shown = terminal.until("● It was.", lambda shown: shown.rstrip().endswith("▸"))
         assert "▸ Was it?" in shown
         terminal.type("/quit")
@@ -182,7 +191,8 @@ def test_a_question_goes_away_when_somebody_else_decides(
 def test_a_call_for_a_person_is_answered_in_its_place_while_somebody_watches(
     environment: dict[str, str], tmp_path: Path, model: Callable[[Any], None], name: str
 ) -> None:
-    model([call("which_colour", {"of": "lamp"}), slow(SAID, per_chunk=0.25)])
+    told = threading.Event()
+    model([call("which_colour", {"of": "lamp"}), half_told(told)])
     watching = tmp_path / "watching"
     watching.mkdir()
     with Terminal(tmp_path, environment) as terminal, Terminal(watching, environment) as watcher:
@@ -193,6 +203,7 @@ def test_a_call_for_a_person_is_answered_in_its_place_while_somebody_watches(
         terminal.type("green")
         terminal.until("answered by", 'which_colour(of="lamp")')
         watcher.until("● The lamp", gone="paid for it")
+        told.set()
         shown = watcher.until("■ completed · 2 turns")
         assert SAID in " ".join(shown.split())
         assert shown.count("● The lamp") == 1

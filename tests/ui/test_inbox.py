@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import threading
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -160,7 +161,7 @@ async def test_a_decision_that_is_refused_says_why(page: Page, client: Client, s
 
 async def test_text_streams_while_the_model_writes_it(page: Page, client: Client, scripted: Scripted) -> None:
     words = [f"word{number}" for number in range(500)]
-    agent = agent_on(scripted([slow(say(" ".join(words)), per_chunk=0.1)]))
+    agent = agent_on(scripted([slow(say(" ".join(words)), after=20, until=threading.Event())]))
     async with hosting(client, agent):
         conversation = await client.start(agent, "Talk", stream=True)
         await choose(page, conversation)

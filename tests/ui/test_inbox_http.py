@@ -39,13 +39,13 @@ REFUND = [call("refund", {"order_id": "81", "cents": 5}, id="a"), "It is done."]
 
 @pytest.fixture
 async def web(client: Client) -> AsyncIterator[httpx.AsyncClient]:
-    async with served(client) as address, httpx.AsyncClient(base_url=address, timeout=20) as web:
+    async with served(client) as address, httpx.AsyncClient(base_url=address, timeout=60) as web:
         yield web
 
 
 @pytest.fixture
 async def guarded(client: Client) -> AsyncIterator[httpx.AsyncClient]:
-    async with served(client, token=TOKEN) as address, httpx.AsyncClient(base_url=address, timeout=20) as web:
+    async with served(client, token=TOKEN) as address, httpx.AsyncClient(base_url=address, timeout=60) as web:
         yield web
 
 
@@ -387,14 +387,14 @@ async def test_the_command_serves_keeps_the_token_to_itself_and_stops_with_pages
             async with browser.stream("GET", "/api/stream") as stream:
                 assert (await anext(stream.aiter_lines())).startswith("retry:")
                 web.send_signal(signal.SIGTERM)
-                out, err = await asyncio.to_thread(web.communicate, timeout=20)
+                out, err = await asyncio.to_thread(web.communicate, timeout=60)
     assert web.returncode in (0, -signal.SIGTERM)
     assert TOKEN not in said + out + err
 
 
 def test_the_command_refuses_to_open_to_others_without_a_token(server: DevServer) -> None:
     with everturn_web(server, "--host", "0.0.0.0") as web:
-        _, err = web.communicate(timeout=20)
+        _, err = web.communicate(timeout=60)
     assert web.returncode == 1
     assert err.startswith("everturn: Others can reach this inbox at '0.0.0.0'")
     assert len(err.splitlines()) == 1
@@ -404,6 +404,6 @@ def test_without_the_extra_it_says_what_to_install(server: DevServer) -> None:
     blocked = (
         "import sys; sys.modules['uvicorn'] = None; import everturn.cli; sys.exit(everturn.cli.run_command(['web']))"
     )
-    ran = subprocess.run([sys.executable, "-c", blocked], capture_output=True, text=True, timeout=30, check=False)
+    ran = subprocess.run([sys.executable, "-c", blocked], capture_output=True, text=True, timeout=60, check=False)
     assert ran.returncode == 1
     assert ran.stderr == "everturn: The inbox needs uvicorn, which is not installed. pip install 'everturn[web]'\n"

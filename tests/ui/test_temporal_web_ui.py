@@ -22,8 +22,6 @@ SCRIPT = [
     "The 34.90 EUR are on their way.",
 ]
 
-expect.set_options(timeout=WAIT_SECONDS * 1000)
-
 
 @pytest.fixture
 async def page(browser: Browser) -> AsyncIterator[Page]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import socket
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.doc_pages import ROOT, blocks_of
+from tests.support.ports import free_port
 from tests.ui.tmux import Terminal
 
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
@@ -25,11 +25,10 @@ COMMANDS = [block.text for block in BLOCKS if block.language == "sh"]
 @pytest.fixture
 def ports() -> tuple[int, ...]:
     """In place of the tutorial's, which somebody may use here: the model's, Temporal's, the Web UI's."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(3)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return tuple(one.getsockname()[1] for one in sockets)
+    found: set[int] = set()
+    while len(found) < 3:
+        found.add(free_port())
+    return tuple(found)
 
 
 @pytest.fixture
@@ -83,7 +82,7 @@ def _killed_once_asked(host: Terminal) -> Callable[[str], bool]:
     return killed
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(400)
 def test_the_tutorial_goes_as_it_says(terminals: list[Terminal], tmp_path: Path, ports: tuple[int, ...]) -> None:
     model, host, user = terminals
     model_port, port, ui_port = ports

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
-WAIT_SECONDS = 30.0
+from tests.support.waiting import WAIT_SECONDS
 
 
 class Terminal:
@@ -81,6 +81,6 @@ class Terminal:
             capture_output=True,
             text=True,
             check=True,
-            timeout=30,
+            timeout=WAIT_SECONDS,
         )
         return done.stdout

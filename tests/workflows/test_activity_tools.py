@@ -275,7 +275,7 @@ def _silent_at_first(effect: Any) -> tuple[list[str], Any]:
             await asyncio.sleep(30)
         return "booked"
 
-    return tries, activity_tool(book, effect=effect, heartbeat_timeout=timedelta(seconds=0.5))
+    return tries, activity_tool(book, effect=effect, heartbeat_timeout=timedelta(seconds=3))
 
 
 async def test_one_that_is_lost_with_its_worker_is_tried_again_under_the_same_id(

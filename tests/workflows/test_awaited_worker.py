@@ -137,7 +137,7 @@ def _versions(
 async def test_an_approved_call_whose_tool_is_gone_stalls_and_runs_once_it_is_back(
     client: Client, scripted: Scripted, soon_told: None, cached_conversations: int
 ) -> None:
-    planned = {"needs_approval": True, "patience": timedelta(seconds=1), "timeout": timedelta(seconds=1)}
+    planned = {"needs_approval": True, "patience": timedelta(seconds=3), "timeout": timedelta(seconds=3)}
     old, new, booked = _versions(scripted, planned=planned, now=None)
     async with hosting(client, old, cached_conversations=cached_conversations):
         conversation = await client.start(old, "Book it")

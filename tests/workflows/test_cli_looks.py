@@ -81,7 +81,7 @@ def test_a_watch_that_is_left_says_how_to_go_on(shell: Shell, model: Callable[[A
             assert watch.stdout.readline() == "▸ Refund order 81\n"
             until(lambda: "waits" in watch.stdout.readline())
             watch.send_signal(signal.SIGINT)
-            _, err = watch.communicate(timeout=30)
+            _, err = watch.communicate(timeout=60)
         process.kill()
     assert watch.returncode == 130
     assert f"To go on: everturn watch {name} --since " in err

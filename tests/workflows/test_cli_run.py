@@ -68,7 +68,7 @@ def test_without_a_terminal_it_says_how_to_approve_and_waits(
 
     approved = shell.run("approve", name, "call_0_0", "--arguments", '{"order": "81", "cents": 4}', "--note", "less")
     assert (approved.returncode, approved.stdout) == (0, "approved: call_0_0\n")
-    out, err = waiting_run.communicate(timeout=30)
+    out, err = waiting_run.communicate(timeout=60)
     assert (waiting_run.returncode, out) == (0, "It is done.\n")
     assert f"everturn approve {name} call_0_0" in err
     assert "refunded 4 of 81" in err
@@ -84,7 +84,7 @@ def test_without_a_terminal_it_says_how_to_approve_and_waits(
 def test_denied_and_answered_from_outside(shell: Shell, waiting_run: subprocess.Popen[str], name: str) -> None:
     until(lambda: name in [one["id"] for one in shell.json("list", "--status", "awaiting_approval")["conversations"]])
     assert shell.json("deny", name, "--reason", "not today") == {"call_ids": ["call_0_0"]}
-    waiting_run.communicate(timeout=30)
+    waiting_run.communicate(timeout=60)
     assert waiting_run.returncode == 0
     (result,) = [part for message in shell.json("show", name)["messages"] for part in message["parts"][:1]][2:3]
     assert "not today" in result["content"][0]["text"]
@@ -92,7 +92,7 @@ def test_denied_and_answered_from_outside(shell: Shell, waiting_run: subprocess.
 
 def test_ctrl_c_says_how_to_go_on(shell: Shell, waiting_run: subprocess.Popen[str], name: str) -> None:
     waiting_run.send_signal(signal.SIGINT)
-    _, err = waiting_run.communicate(timeout=30)
+    _, err = waiting_run.communicate(timeout=60)
     assert waiting_run.returncode == 130
     assert f"everturn chat --id {name} -m scripted:x --tool tools.py" in err
     assert "Traceback" not in err
@@ -162,7 +162,7 @@ def test_hosted_elsewhere(shell: Shell, clerk: subprocess.Popen[str]) -> None:
         wrong.kill()
     assert "has the agent 'clark'" in told
     clerk.terminate()
-    assert clerk.wait(30) == 0
+    assert clerk.wait(60) == 0
 
 
 def test_steering_a_conversation(shell: Shell, model: Callable[[Any], None], name: str) -> None:
@@ -179,7 +179,7 @@ def test_steering_a_conversation(shell: Shell, model: Callable[[Any], None], nam
         assert shell.run("resume", name).returncode == 0
         until(lambda: shell.json("show", name)["messages"][-1]["parts"][0]["text"] == "Two.")
         chat.stdin.close()  # the end of the input closes it politely
-        assert chat.wait(30) == 0
+        assert chat.wait(60) == 0
     assert shell.json("show", name)["status"]["state"] == "done"
     assert [one["status"] for one in shell.json("list")["conversations"] if one["id"] == name] == ["done"]
     over = shell.run("chat", "-m", "scripted:x", "--id", name, says="/resume\n/quit\n")
@@ -195,7 +195,7 @@ def test_a_chat_outlives_its_server(alone: Shell, model: Callable[[Any], None], 
         chat.stdin.flush()
         assert chat.stdout.readline() == "One.\n"
         chat.send_signal(signal.SIGINT)
-        _, err = chat.communicate(timeout=30)
+        _, err = chat.communicate(timeout=60)
     assert chat.returncode == 130
     assert f"everturn chat --id {name}" in err
     back = alone.run("chat", "--id", name, says="and?\n/quit\n")

@@ -88,7 +88,7 @@ async def test_somebody_else_may_answer_first(client: Client, scripted: Scripted
 
     def look_long(screen: int) -> str:
         begun.set()
-        may_end.wait(20)
+        may_end.wait(60)
         return "too late"
 
     agent = agent_on(scripted([call("look", {"screen": 1}, id="l"), "Done."]), tools=[LOOK])
@@ -113,7 +113,7 @@ async def test_a_client_serves_its_tools_until_the_reply(
     client: Client, scripted: Scripted, cached_conversations: int
 ) -> None:
     """Two calls at once, one that waited before, and one that a worker runs."""
-    together = threading.Barrier(2, timeout=20)
+    together = threading.Barrier(2, timeout=60)
     names: list[str] = []
 
     @tool(runs_on="client")
@@ -167,7 +167,6 @@ async def test_a_call_that_nobody_answers_times_out_and_the_model_is_told(
     agent = agent_on(scripted([call("look", {"screen": 1}, id="l"), "Done."]), tools=[mine], approvals=approvals)
     async with hosting(client, agent, cached_conversations=cached_conversations):
         conversation = await client.start(agent, "Look")
-        assert (await the_waiting_call(conversation)).expires_at
         assert await conversation.reply() == "Done."
         (result,) = results_of(await conversation.transcript())
         assert await conversation.call_tool(ToolCall(call_id="l", name="look"), look) is None

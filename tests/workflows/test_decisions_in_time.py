@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import timedelta
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 from temporalio.client import Interceptor, OutboundInterceptor, WorkflowHandle
 from temporalio.service import RPCError, RPCStatusCode
 
-from everturn import Client, Conversation, ToolCall, events, tool
+from everturn import Client, Conversation, ToolCall, events, temporal_errors, tool
 from everturn.errors import Refused, Unreachable
 from everturn.records import Decision
 from everturn.testing import ScriptedModel, call, fail
@@ -24,7 +24,7 @@ from tests.support.operators import reset_to_the_last_workflow_task, signal
 from tests.support.scripts import ONE
 from tests.support.tools import refund
 from tests.support.transcripts import results_of
-from tests.support.waiting import busy_in, eventually, reaches, waiting
+from tests.support.waiting import WAIT_SECONDS, busy_in, eventually, reaches, waiting
 
 Scripted = Callable[..., ScriptedModel]
 
@@ -143,7 +143,7 @@ async def test_a_decision_by_signal_waits_while_another_persons_is_checked(
 
     async def approvers(call: ToolCall, decision: Decision) -> bool:
         asked.set()
-        await asyncio.wait_for(go.wait(), 15)
+        await asyncio.wait_for(go.wait(), WAIT_SECONDS)
         return decision.by == "boss"
 
     agent = agent_on(scripted(ONE), tools=[refund], approvers=approvers)
@@ -153,7 +153,7 @@ async def test_a_decision_by_signal_waits_while_another_persons_is_checked(
         await signal(conversation, "approve", {"call_id": "a", "by": "clerk"})
         for by in ("intern", "boss"):  # the first may come before the check begins, too
             await signal(conversation, "approve", {"call_id": "a", "by": by})
-        await asyncio.wait_for(asked.wait(), 30)
+        await asyncio.wait_for(asked.wait(), WAIT_SECONDS)
         await signal(conversation, "deny", {"call_id": "a", "by": "boss", "reason": "late"})
         go.set()
         assert await conversation.reply() == "Done."
@@ -180,7 +180,7 @@ async def test_an_approval_from_before_does_not_run_again_what_may_have_run(
         conversation = await client.start(agent, "Pay")
         await waiting(conversation)
         await signal(conversation, "approve", {"call_id": "a"})
-        await asyncio.wait_for(begun.wait(), 30)
+        await asyncio.wait_for(begun.wait(), WAIT_SECONDS)
         await signal(conversation, "approve", {"call_id": "a"})
         await waiting(conversation)
         (call_waiting,) = (await conversation.status()).waiting
@@ -203,20 +203,29 @@ COMMANDS: dict[str, Callable[[Conversation], Any]] = {
 
 
 @pytest.fixture
-def impatient(bounds: Bounds) -> None:
-    bounds(answer_seconds=0.5)
+def impatient(bounds: Bounds) -> Callable[[], AbstractContextManager[None]]:
+    """Whoever asks within it waits for no worker. Outside of it, one that is there has its time."""
+    seconds = temporal_errors.WORKER_TIMEOUT_SECONDS
+
+    @contextmanager
+    def impatiently() -> Iterator[None]:
+        bounds(answer_seconds=0.5)
+        yield
+        bounds(answer_seconds=seconds)
+
+    return impatiently
 
 
-@pytest.mark.usefixtures("impatient")
 async def test_what_was_reported_as_not_taken_is_not_carried_out_when_a_worker_comes(
-    client: Client, scripted: Scripted, cached_conversations: int
+    client: Client, scripted: Scripted, cached_conversations: int, impatient: Callable[[], AbstractContextManager[None]]
 ) -> None:
     agent = agent_on(scripted([*ONE, fail(401), "Never."]), tools=[refund])
     async with hosting(client, agent, cached_conversations=cached_conversations):
         conversation = await client.start(agent, "Refund 81", keep_open=timedelta(minutes=5))
         await waiting(conversation)
         before = await conversation.status()
-    told = await asyncio.gather(*(given_up(conversation, name) for name in COMMANDS))
+    with impatient():
+        told = await asyncio.gather(*(given_up(conversation, name) for name in COMMANDS))
     assert all(f"The {name} was withdrawn: it will not be carried out later." in why for name, why in told)
     async with hosting(client, agent, cached_conversations=cached_conversations):
         assert await status_of(conversation) == before
@@ -227,7 +236,8 @@ async def test_what_was_reported_as_not_taken_is_not_carried_out_when_a_worker_c
     (result,) = results_of(await conversation.transcript())
     assert result.decision is not None
     assert result.decision.note == "again"
-    _, why = await given_up(conversation, "resume", lambda it: it.resume())
+    with impatient():
+        _, why = await given_up(conversation, "resume", lambda it: it.resume())
     assert "The resume was withdrawn" in why
     async with hosting(client, agent, cached_conversations=cached_conversations):
         assert (await status_of(conversation)).state == "stalled"
@@ -246,6 +256,8 @@ async def given_up(
 
 
 async def status_of(conversation: Conversation) -> Any:
+    """As soon as the worker that has just come says it."""
+
     async def answered() -> Any:
         with suppress(Unreachable):
             return await conversation.status()
@@ -253,23 +265,29 @@ async def status_of(conversation: Conversation) -> Any:
     return await eventually(answered)
 
 
-@pytest.mark.usefixtures("impatient")
 async def test_what_a_slow_worker_has_taken_already_is_reported_as_taken(
-    client: Client, scripted: Scripted, cached_conversations: int, monkeypatch: pytest.MonkeyPatch
+    client: Client,
+    scripted: Scripted,
+    cached_conversations: int,
+    monkeypatch: pytest.MonkeyPatch,
+    impatient: Callable[[], AbstractContextManager[None]],
 ) -> None:
     busy = busy_in(monkeypatch, Commands, "_take_approval")
     agent = agent_on(scripted(ONE), tools=[refund])
     async with hosting(client, agent, cached_conversations=cached_conversations):
         conversation = await client.start(agent, "Refund 81")
         await waiting(conversation)
-        assert await conversation.approve("a") == ("a",)
+        with impatient():
+            assert await conversation.approve("a") == ("a",)
         assert busy.is_set()
         assert await conversation.reply() == "Done."
 
 
-@pytest.mark.usefixtures("impatient")
 async def test_what_can_not_be_withdrawn_may_still_be_carried_out_and_the_error_says_so(
-    client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+    client: Client,
+    scripted: Scripted,
+    monkeypatch: pytest.MonkeyPatch,
+    impatient: Callable[[], AbstractContextManager[None]],
 ) -> None:
     async def away(*_: Any, **__: Any) -> None:
         raise RPCError("the server is away", RPCStatusCode.UNAVAILABLE, b"")
@@ -280,7 +298,7 @@ async def test_what_can_not_be_withdrawn_may_still_be_carried_out_and_the_error_
         await waiting(conversation)
     with monkeypatch.context() as patched:
         patched.setattr(WorkflowHandle, "signal", away)
-        with pytest.raises(Unreachable, match="may still be under way, and be carried out later"):
+        with impatient(), pytest.raises(Unreachable, match="may still be under way, and be carried out later"):
             await conversation.approve("a")
     async with hosting(client, agent):
         assert await conversation.reply() == "Done."

@@ -19,7 +19,7 @@ from everturn.testing import ScriptedModel, call
 from everturn.worker.deployment import Versioning
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
-from tests.support.waiting import eventually, waiting
+from tests.support.waiting import WAIT_SECONDS, eventually, waiting
 
 
 @tool(needs_approval=True)
@@ -75,7 +75,7 @@ async def test_a_pinned_conversation_goes_on_on_the_old_worker_and_others_move(
                 await waiting(conversation)
         await eventually(lambda: answered_by(client, "new"), what="conversations begin on the new version")
         await conversation.approve()
-        assert await asyncio.wait_for(conversation.reply(), 30) == f"The {who} one."
+        assert await asyncio.wait_for(conversation.reply(), WAIT_SECONDS) == f"The {who} one."
         described = await client.temporal.get_workflow_handle(conversation.id).describe()
         assert described.raw_description.workflow_execution_info.first_run_id != described.run_id
 

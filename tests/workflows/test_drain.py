@@ -26,7 +26,7 @@ async def test_a_model_turn_that_runs_is_finished_in_the_time_that_the_setting_g
     may_answer = threading.Event()
 
     def script(messages: list[dict[str, Any]]) -> Any:
-        may_answer.wait(30)
+        may_answer.wait(60)
         return say("There.")
 
     model = scripted(script, order="arrival")

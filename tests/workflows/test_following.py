@@ -24,7 +24,7 @@ from everturn.workflows.commands import Commands
 from everturn.workflows.conversation import ConversationWorkflow
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
-from tests.support.waiting import busy_in, eventually, waiting
+from tests.support.waiting import WAIT_SECONDS, busy_in, eventually, waiting
 
 Scripted = Callable[..., ScriptedModel]
 
@@ -83,7 +83,7 @@ async def test_a_close_whose_workflow_task_the_server_turns_down_is_sent_again(
     client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A message comes in while the worker ends the conversation: Temporal takes neither the end nor the update."""
-    closing = busy_in(monkeypatch, Commands, "_close")
+    closing = busy_in(monkeypatch, Commands, "_close", seconds=3.0)
     agent = agent_on(scripted(["1", "2"]))
     async with hosting(client, agent):
         conversation = await client.start(agent, "Go", keep_open=timedelta(minutes=1))
@@ -91,7 +91,7 @@ async def test_a_close_whose_workflow_task_the_server_turns_down_is_sent_again(
         ending = asyncio.create_task(conversation.close())
         await eventually(closing.is_set)
         await conversation.send("Wait.")
-        await asyncio.wait_for(ending, 30)
+        await asyncio.wait_for(ending, WAIT_SECONDS)
         assert (await conversation.outcome()).text == "2"
     handle = client.temporal.get_workflow_handle(conversation.id)
     events = (await handle.fetch_history()).events
@@ -109,7 +109,7 @@ async def test_a_command_that_comes_while_the_conversation_ends_is_told_so(
         conversation = await client.start(agent, "Go")
         await eventually(ending.is_set)
         with pytest.raises(Ended):
-            await asyncio.wait_for(conversation.pause(), 20)
+            await asyncio.wait_for(conversation.pause(), WAIT_SECONDS)
 
 
 async def attempts(handle: WorkflowHandle[Any, Any], count: int) -> bool:
@@ -377,9 +377,9 @@ async def test_a_signal_that_was_refused_is_not_believed(client: Client, scripte
         await handle.signal("close", {"by": 7})
         with pytest.raises(Refused):
             await conversation.approve()  # answered when all of them have been handled
-        assert await asyncio.wait_for(conversation.reply(), 10) == "One."
+        assert await asyncio.wait_for(conversation.reply(), WAIT_SECONDS) == "One."
         await conversation.send("2")
-        assert await asyncio.wait_for(conversation.reply(), 10) == "Two."
+        assert await asyncio.wait_for(conversation.reply(), WAIT_SECONDS) == "Two."
 
 
 async def test_what_is_no_cursor_is_refused(client: Client) -> None:
@@ -403,7 +403,7 @@ async def test_who_writes_to_a_conversation_that_is_over_takes_it_up_again_from_
         command = [sys.executable, "-m", "everturn", "send", conversation.id, "Two", "--message-id", "2"]
         for happened in (", which was over and goes on", ""):  # safe to repeat: the second is the same message
             done = await asyncio.to_thread(
-                subprocess.run, command, env=environment, capture_output=True, text=True, timeout=30, check=False
+                subprocess.run, command, env=environment, capture_output=True, text=True, timeout=60, check=False
             )
             assert (done.returncode, done.stdout) == (0, f"sent: {conversation.id}{happened}\n")
             await conversation.outcome()

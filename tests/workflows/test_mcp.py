@@ -20,6 +20,7 @@ from everturn.errors import InvalidTool
 from everturn.events import AnswerRequested
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
+from tests.support.ports import free_port
 from tests.support.transcripts import results_of, told
 from tests.support.waiting import eventually, reaches, until, waiting
 
@@ -67,13 +68,6 @@ class Shop:
 def listens(port: int) -> bool:
     with socket.socket() as one:
         return one.connect_ex(("127.0.0.1", port)) == 0
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
 
 
 @pytest.fixture

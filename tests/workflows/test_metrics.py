@@ -20,6 +20,7 @@ from everturn.errors import InvalidSetting
 from everturn.settings import Settings
 from everturn.testing import ScriptedModel, call, fail
 from everturn.worker.metrics import expose
+from tests.support.ports import free_port
 
 AGENTS = """
 from everturn import Agent, Model, tool
@@ -62,12 +63,6 @@ def gen_ai(metrics: str, name: str) -> dict[str, float]:
     return found
 
 
-def free_port() -> int:
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        return int(bound.getsockname()[1])
-
-
 def read(metrics: str) -> dict[str, float]:
     """Ours, by name and the labels that tell them apart."""
     found = {}
@@ -94,7 +89,7 @@ async def test_a_worker_shows_what_it_does(server: DevServer, client: Client, tm
             try:
                 conversation = await client.start("clerk", "Add")
                 assert await conversation.reply() == "Done."
-                async with httpx.AsyncClient() as http:
+                async with httpx.AsyncClient(timeout=60) as http:
                     metrics = (await http.get(f"http://{address}/metrics")).text
             finally:
                 worker.terminate()

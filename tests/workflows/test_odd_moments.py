@@ -22,7 +22,7 @@ from tests.support.operators import signal
 from tests.support.scripts import ONE
 from tests.support.tools import refund
 from tests.support.transcripts import results_of
-from tests.support.waiting import eventually, reaches, waiting
+from tests.support.waiting import WAIT_SECONDS, eventually, reaches, waiting
 
 Scripted = Callable[..., ScriptedModel]
 
@@ -68,7 +68,7 @@ async def test_no_policy_is_asked_about_the_clock_and_about_closing(client: Clie
         scripted([*ONE, *ONE]),
         tools=[refund],
         approvers=approvers,
-        approvals=Approvals(expire_after=timedelta(seconds=2)),
+        approvals=Approvals(expire_after=timedelta(seconds=6)),
     )
     async with hosting(client, agent):
         expiring = await client.start(agent, "Go")
@@ -115,7 +115,7 @@ async def test_who_decides_while_another_decision_is_checked_is_told_so(client: 
         conversation = await client.start(agent, "Go")
         await waiting(conversation)
         await conversation.approve("a")
-        await asyncio.wait_for(asked.wait(), 30)
+        await asyncio.wait_for(asked.wait(), WAIT_SECONDS)
         with pytest.raises(Refused, match="by tester counts is being checked"):
             await conversation.approve("a")
         asked.clear()  # it does not count
@@ -160,7 +160,7 @@ async def test_a_call_that_is_cut_short_while_it_runs_leaves_a_doubt(client: Cli
     async with hosting(client, agent):
         conversation = await client.start(agent, "Go")
         await waiting(conversation)
-        await asyncio.wait_for(begun.wait(), 30)
+        await asyncio.wait_for(begun.wait(), WAIT_SECONDS)
         await conversation.cancel_turn()
         await conversation.outcome()
     running, waited = (result.text for result in results_of(await conversation.transcript()))

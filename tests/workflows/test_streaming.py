@@ -29,7 +29,7 @@ from everturn.testing import ScriptedModel, call, cut, fail, say, slow
 from tests.crash.workers import workers
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
-from tests.support.waiting import eventually
+from tests.support.waiting import WAIT_SECONDS, eventually
 
 Scripted = Callable[..., ScriptedModel]
 
@@ -51,7 +51,7 @@ def half_told(go_on: threading.Event) -> Any:
 
 
 async def told(events: AsyncIterator[Event]) -> list[Event]:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(WAIT_SECONDS):
         return [event async for event in events]
 
 
@@ -62,7 +62,7 @@ def joined(events: Sequence[Event], kind: type[TextDelta | ThinkingDelta] = Text
 async def until_told(events: AsyncIterator[Event], text: str) -> list[Event]:
     """The events up to the delta that completes this text."""
     seen: list[Event] = []
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(WAIT_SECONDS):
         async for event in events:
             seen.append(event)
             if joined(seen) == text:
@@ -83,14 +83,20 @@ async def streamed_turns(client: Client, conversation: Conversation) -> list[boo
 
 
 async def test_text_is_told_while_it_is_written_and_all_of_it_before_the_reply(
-    client: Client, scripted: Scripted, cached_conversations: int
+    client: Client, scripted: Scripted, cached_conversations: int, go_on: threading.Event
 ) -> None:
-    agent = agent_on(scripted([slow(say(STORY, thinking="Hm. " * 20), per_chunk=0.02)]))
+    agent = agent_on(scripted([slow(say(STORY, thinking="Hm. " * 20), per_chunk=0.02, after=14, until=go_on)]))
     async with hosting(client, agent, cached_conversations=cached_conversations):
         conversation = await client.start(agent, "Tell me a story", stream=True)
-        events = await told(conversation.events())
+        following = conversation.events()
+        events = [await anext(following)]
+        async with asyncio.timeout(WAIT_SECONDS):
+            while events[-1].kind != "text_delta":
+                events.append(await anext(following))
+        go_on.set()
+        events += await told(following)
         kinds = [event.kind for event in events]
-        assert kinds.count("text_delta") >= 3
+        assert kinds.count("text_delta") >= 2
         assert (kinds[:2], kinds[-2:]) == (["message_received", "turn_started"], ["replied", "done"])
         replied = next(event for event in events if isinstance(event, Replied))
         assert joined(events) == replied.message.text == STORY
@@ -116,7 +122,9 @@ async def test_without_asking_for_it_text_comes_with_the_ordinary_beats(
         seen = await until_told(events, HALF)
         go_on.set()
         seen += await told(events)
-    assert [event.kind for event in seen][2:] == ["text_delta", "text_delta", "replied", "done"]
+    *deltas, replied, done = [event.kind for event in seen][2:]
+    assert ({*deltas}, replied, done) == ({"text_delta"}, "replied", "done")
+    assert 2 <= len(deltas) <= 6, "one for each half, if the machine is quick"
     assert joined(seen) == STORY
 
 
@@ -296,7 +304,7 @@ async def test_a_tool_that_says_how_far_it_is_is_heard(client: Client, scripted:
     async with hosting(client, agent):
         conversation = await client.start(agent, "Copy", stream=stream)
         events: list[Event] = []
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(WAIT_SECONDS):
             async for event in conversation.events():
                 events.append(event)
                 if isinstance(event, ToolProgress):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -280,14 +279,14 @@ async def _is_idle(conversation: Conversation) -> bool:
 
 
 async def test_agents_count_among_the_calls_that_run_at_once(client: Client, scripted: Scripted) -> None:
-    running, most = 0, 0
+    begun, running, most = 0, 0, 0
 
     @tool
     async def work() -> str:
-        nonlocal running, most
-        running += 1
-        most = max(most, running)
-        await asyncio.sleep(0.05)
+        nonlocal begun, running, most
+        begun, running = begun + 1, running + 1
+        most, mine = max(most, running), begun
+        await eventually(lambda: begun > mine or begun == 5)  # so that the next one begins while this one runs
         running -= 1
         return "worked"
 

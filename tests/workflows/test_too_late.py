@@ -16,6 +16,7 @@ from temporalio import activity
 from temporalio.client import WorkflowHandle
 
 from everturn import Client, Conversation, tool
+from everturn.activities import heartbeat
 from everturn.activities.model_turns import ModelTurns
 from everturn.activities.prefixes import digest_of
 from everturn.errors import Ended, Refused
@@ -30,22 +31,38 @@ from tests.support.bounds import Bounds
 from tests.support.histories import completed_activities
 from tests.support.tools import ask_somebody, look
 from tests.support.transcripts import results_of, results_told, told
-from tests.support.waiting import busy_in, eventually, nothing_runs, reaches, waiting
+from tests.support.waiting import WAIT_SECONDS, busy_in, eventually, nothing_runs, reaches, waiting
 
 Scripted = Callable[..., ScriptedModel]
 
 KEEP_OPEN = timedelta(minutes=1)
-WORKER_NOTICES_SECONDS = 1.5
-"""By its next heartbeat, a worker hears that what it runs was cancelled. What is done before is reported as done."""
 
 
+@pytest.fixture
+def unheard(monkeypatch: pytest.MonkeyPatch, bounds: Bounds) -> None:
+    """No worker beats, and so none hears that what it runs was cancelled: what it has done is reported as done."""
+    monkeypatch.setattr(heartbeat, "INTERVAL_SECONDS", 3600.0)
+    bounds(heartbeat_timeout=timedelta(hours=1))
+
+
+async def reported(client: Client, conversation: Conversation, count: int) -> None:
+    """Returns once so many activities have brought a result."""
+
+    async def so_many() -> bool:
+        return await completed_activities(client, conversation) >= count
+
+    await eventually(so_many, what=f"{count} activities have brought a result")
+
+
+@pytest.mark.usefixtures("unheard")
 async def test_a_reply_that_comes_behind_the_next_question_is_no_part_of_the_transcript(
     client: Client, scripted: Scripted, cached_conversations: int
 ) -> None:
+    may_come, came = threading.Event(), threading.Event()
+
     def script(messages: list[dict[str, Any]]) -> Any:
         said = [message["content"] for message in messages if message["role"] == "user"]
-        late = slow("Old.", seconds=WORKER_NOTICES_SECONDS / 2)
-        return late if len(said) == 1 else slow(f"To {len(messages)} messages.", seconds=2 * WORKER_NOTICES_SECONDS)
+        return slow("Old.", until=may_come) if len(said) == 1 else slow(f"To {len(messages)} messages.", until=came)
 
     model = scripted(script)
     agent = agent_on(model)
@@ -54,6 +71,10 @@ async def test_a_reply_that_comes_behind_the_next_question_is_no_part_of_the_tra
         await eventually(lambda: model.requests)
         await conversation.cancel_turn()
         await conversation.send("2")
+        await eventually(lambda: len(model.requests) == 2)
+        may_come.set()
+        await reported(client, conversation, 1)
+        came.set()
         assert await conversation.reply() == "To 2 messages."
         assert [one.text for one in await conversation.transcript()] == ["1", "2", "To 2 messages."]
         worker.prefixes.clear()
@@ -66,24 +87,29 @@ async def test_a_reply_that_comes_behind_the_next_question_is_no_part_of_the_tra
     assert await completed_activities(client, conversation) == 3, "the late one came, and was passed over"
 
 
+@pytest.mark.usefixtures("unheard")
 async def test_a_result_that_comes_behind_the_next_question_is_not_told(
     client: Client, scripted: Scripted, cached_conversations: int
 ) -> None:
-    begun = asyncio.Event()
+    begun, may_come, came = asyncio.Event(), asyncio.Event(), threading.Event()
 
     @tool
     async def work() -> str:
         begun.set()
-        await asyncio.sleep(WORKER_NOTICES_SECONDS / 2)
+        await may_come.wait()
         return "worked"
 
-    model = scripted([call("work"), slow("Done.", seconds=2 * WORKER_NOTICES_SECONDS)])
+    model = scripted([call("work"), slow("Done.", until=came)])
     agent = agent_on(model, tools=[work])
     async with hosting(client, agent, cached_conversations=cached_conversations):
         conversation = await client.start(agent, "1", keep_open=KEEP_OPEN)
-        await asyncio.wait_for(begun.wait(), 30)
+        await asyncio.wait_for(begun.wait(), WAIT_SECONDS)
         await conversation.cancel_turn()
         await conversation.send("2")
+        await eventually(lambda: len(model.requests) == 2)
+        may_come.set()
+        await reported(client, conversation, 2)  # the first reply, and the result
+        came.set()
         assert await conversation.reply() == "Done."
         await conversation.close()
         await conversation.outcome()
@@ -115,7 +141,7 @@ async def test_results_that_come_together_with_a_cancellation_count_beside_a_cal
 
     @tool
     async def wait_for_it(number: int) -> str:
-        await asyncio.wait_for(go.wait(), 30)
+        await asyncio.wait_for(go.wait(), WAIT_SECONDS)
         return f"worked {number}"
 
     @tool(runs_on="client")

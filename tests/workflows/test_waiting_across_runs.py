@@ -28,7 +28,7 @@ from tests.support.operators import move_on, signal
 from tests.support.scripts import ONE
 from tests.support.tools import refund
 from tests.support.transcripts import results_of
-from tests.support.waiting import busy_in, eventually, waiting
+from tests.support.waiting import WAIT_SECONDS, busy_in, eventually, waiting
 
 Scripted = Callable[..., ScriptedModel]
 
@@ -54,7 +54,7 @@ async def followed(client: Client) -> AsyncIterator[Callable[[Conversation], Any
     yield follow
     replayer = Replayer(workflows=[ConversationWorkflow], data_converter=data_converter)
     for conversation, told in heard:
-        at_once = await asyncio.wait_for(told, 30)
+        at_once = await asyncio.wait_for(told, WAIT_SECONDS)
         assert at_once == await listen(conversation)
         asks = [e for e in at_once if isinstance(e, events.ApprovalRequested | events.AnswerRequested)]
         lost = [e for e in at_once if isinstance(e, events.ToolLost)]
@@ -218,20 +218,21 @@ async def test_what_a_reply_has_come_to_goes_along_to_the_next_run(
 async def test_a_call_expires_when_it_would_have_in_the_run_that_asked(
     client: Client, scripted: Scripted, cached_conversations: int, followed: Callable[[Conversation], None]
 ) -> None:
-    approvals = Approvals(expire_after=timedelta(seconds=5), remind_before=timedelta(seconds=2))
+    approvals = Approvals(expire_after=timedelta(seconds=10), remind_before=timedelta(seconds=5))
     agent = agent_on(scripted(ONE), tools=[refund], approvals=approvals)
     async with hosting(client, agent, cached_conversations=cached_conversations):
         conversation = await client.start(agent, "Refund 81")
         followed(conversation)
         await waiting(conversation)
         before = (await conversation.status()).waiting
+        assert before[0].expires_at
         for _ in range(2):
             await move_on(conversation)
         assert (await conversation.status()).waiting == before
         assert (await conversation.outcome()).text == "Done."
     (result,) = results_of(await conversation.transcript())
     assert result.decision is not None
-    assert (result.decision.by, result.decision.note) == ("the clock", "Nobody decided within 0:00:05.")
+    assert (result.decision.by, result.decision.note) == ("the clock", "Nobody decided within 0:00:10.")
     assert [event.kind async for event in conversation.events()].count("approval_reminder") == 1
 
 

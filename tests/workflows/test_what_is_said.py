@@ -16,7 +16,7 @@ from everturn.errors import Refused, Stalled
 from everturn.records import Document, Thinking, ToolResult
 from everturn.testing import ScriptedModel, call, fail
 from tests.support.agents import agent_on, hosting
-from tests.support.waiting import eventually
+from tests.support.waiting import WAIT_SECONDS, eventually
 
 Scripted = Callable[..., ScriptedModel]
 
@@ -111,7 +111,7 @@ async def test_what_is_said_while_a_conversation_closes_takes_it_up_again(
 
     @tool
     async def look() -> str:
-        await asyncio.wait_for(go.wait(), 30)
+        await asyncio.wait_for(go.wait(), WAIT_SECONDS)
         return "seen"
 
     agent = agent_on(scripted([call("look"), "Here again."]), tools=[look])

@@ -34,7 +34,7 @@ async def temporal(server: DevServer, *arguments: str, check: bool = True) -> st
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
-    output = (await asyncio.wait_for(process.communicate(), 30))[0].decode()
+    output = (await asyncio.wait_for(process.communicate(), 60))[0].decode()
     assert process.returncode == 0 or not check, output
     return output
 

@@ -46,7 +46,7 @@ def test_it_works_until_sigterm_and_says_whether_it_is_well(environment: dict[st
         until(lambda: worker.poll() is not None or not run("--check", environment=environment).returncode)
         assert worker.poll() is None
         worker.send_signal(signal.SIGTERM)
-        _, logged = worker.communicate(timeout=30)
+        _, logged = worker.communicate(timeout=60)
 
     assert worker.returncode == 0, logged
     assert '"event": "worker.stopped"' in logged
