@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from everturn.tools.activity_tool import activity_tool
     from everturn.tools.ask_user import ask_user
     from everturn.tools.builtin import CodeExecution, UnsupportedParameter, WebSearch, XSearch
-    from everturn.tools.context import ToolContext
+    from everturn.tools.context import ToolContext, TurnContext
     from everturn.tools.mcp.config import McpServer, McpTool
     from everturn.tools.options import ToolOptions
     from everturn.tools.tool import Tool, tool
@@ -61,6 +61,7 @@ _HOMES = {
     "ToolOptions": "tools.options",
     "ToolResult": "records",
     "Traces": "worker.traces",
+    "TurnContext": "tools.context",
     "UnsupportedParameter": "tools.builtin",
     "Usage": "records",
     "WebSearch": "tools.builtin",
@@ -103,6 +104,7 @@ __all__ = [
     "ToolOptions",
     "ToolResult",
     "Traces",
+    "TurnContext",
     "UnsupportedParameter",
     "Usage",
     "WebSearch",

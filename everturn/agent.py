@@ -15,6 +15,7 @@ from everturn.models import Approvals, Compaction, Limits, Model, ModelSettings,
 from everturn.records import Decision, ToolCall
 from everturn.spelling import known_options
 from everturn.tools.builtin import ServerTool
+from everturn.tools.context import ToolContext
 from everturn.tools.given_schema import given_arguments
 from everturn.tools.mcp.config import McpServer
 from everturn.tools.options import ToolOptions
@@ -38,8 +39,10 @@ class _Ask(BaseModel):
 
 _ASK = ModelArguments(_Ask)
 
-Approvers = Callable[[ToolCall, Decision], bool | str | Awaitable[bool | str]]
-"""Whether the person of a decision may take it (`decision.by`); False, or why not in words. Runs on a worker."""
+Verdict = bool | str | Awaitable[bool | str]
+Approvers = Callable[[ToolCall, Decision], Verdict] | Callable[[ToolCall, Decision, ToolContext], Verdict]
+"""Whether the person of a decision may take it (`decision.by`); False, or why not in words. Runs on a worker. If it
+takes a third one, that is the call's context."""
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, JsonValue, field_serializer, field_validator, model_validator
 
 from everturn.carryover import CarryOver, View, WorkerFacts
+from everturn.metadata import Labelled
 from everturn.models import Limits
 from everturn.plans import PlannedCall, WaitReason
 from everturn.records import Decision, Message, Part, Record, ResultPart, Stop, Text, ToolCall, Usage
@@ -38,7 +39,7 @@ class Notify(Record):
     signal: str = Field(min_length=1, max_length=MAX_NAME_CHARS)
 
 
-class Start(Record):
+class Start(Labelled):
     """The workflow's input."""
 
     agent: str = Field(min_length=1, max_length=MAX_NAME_CHARS)
@@ -53,7 +54,6 @@ class Start(Record):
     """What is set here goes before the agent's own limits."""
     stream: bool = False
     """Somebody follows the text as it is written: see Streamed."""
-    tenant: str | None = Field(default=None, max_length=MAX_NAME_CHARS)
     visibility: Literal["full", "minimal"] = "full"
     """What it shows beside its payloads. `minimal`: its state, the number of the turn and the names of tools."""
     caller: Caller | None = None
@@ -242,7 +242,7 @@ class Withdrawal(Record):
 # ---------------------------------------------------------------- a model turn
 
 
-class ModelRequest(Record):
+class ModelRequest(Labelled):
     """The input of `call_model`. The transcript is: the prefix of `position` messages, then `delta`."""
 
     agent: str
@@ -350,7 +350,7 @@ class PersonsAnswer(Record):
     """What the tool left when it asked, to go on with."""
 
 
-class ToolRequest(Record):
+class ToolRequest(Labelled):
     """The input of a tool's activity; its output is a ToolResult."""
 
     agent: str
@@ -377,7 +377,7 @@ class ToolRequest(Record):
     """Its name, for `check_call`; a tool's own activity has it."""
 
 
-class DecisionCheck(Record):
+class DecisionCheck(Labelled):
     """The input of `check_decision`; its output is why the person may not decide, or an empty text."""
 
     agent: str

@@ -159,6 +159,9 @@ MAX_KEYWORD_INT = 2**63 - 1
 MAX_NAME_CHARS = 500
 """Of a model's or a tenant's name."""
 
+MAX_METADATA_BYTES = 4_096
+"""What a conversation is started with beside its message: it is in the input of each model turn and each tool call."""
+
 MAX_DEPTH = 100
 """Levels of objects and lists. JSON of 200 levels can't be read, and payloads add some levels of their own."""
 

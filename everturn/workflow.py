@@ -126,6 +126,7 @@ async def ask(
     model: str | None = None,
     limits: Limits | None = None,
     tenant: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
     notify: str | None = None,
     priority: int | None = None,
     fairness_key: str | None = None,
@@ -140,6 +141,7 @@ async def ask(
         model=model,
         limits=limits,
         tenant=tenant,
+        metadata=metadata,
         notify=notify,
         priority=priority,
         fairness_key=fairness_key,
@@ -158,6 +160,7 @@ async def start(
     model: str | None = None,
     limits: Limits | None = None,
     tenant: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
     notify: str | None = None,
     parent_close_policy: workflow.ParentClosePolicy = workflow.ParentClosePolicy.REQUEST_CANCEL,
     priority: int | None = None,
@@ -168,8 +171,9 @@ async def start(
 
     - `id`: unless given, this workflow's with the agent's name and a random end.
     - `task_queue`: where a worker hosts the agent; this workflow's unless given.
-    - `keep_open`, `model`, `limits`, `tenant`, `priority`, `fairness_key`, `fairness_weight`: as for `Client.start`.
-      What is not given of the last three is as for this workflow, but that a tenant is its own fairness key.
+    - `keep_open`, `model`, `limits`, `tenant`, `metadata`, `priority`, `fairness_key`, `fairness_weight`: as for
+      `Client.start`. What is not given of the last three is as for this workflow, but that a tenant is its own
+      fairness key.
     - `notify`: a signal of this workflow's, which is sent to it when calls begin to wait for a person, of this
       conversation or of one that it asks: with a WaitNotice.
     - `parent_close_policy`: what becomes of it if this workflow ends before it.
@@ -190,6 +194,7 @@ async def start(
             model=model and check_provider(Model(model)).name,
             limits=limits,
             tenant=tenant,
+            metadata=metadata or {},
             notify=Notify(workflow_id=own_id, signal=notify) if notify else None,
             trace=current_context(),
         )
@@ -208,7 +213,7 @@ async def start(
         parent_close_policy=parent_close_policy,
         static_summary=first_line(payload.as_message().text or name),
         static_details=f"Agent **{inline(name)}**, asked by {code(own_id)}",
-        memo={"tenant": tenant} if tenant else None,
+        memo=payload.memo or None,
         priority=order,
     )
     return ChildConversation(handle, agent if isinstance(agent, Agent) else None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 from temporalio import activity
@@ -15,7 +14,9 @@ from everturn.agent import Agent
 from everturn.logs import get_logger
 from everturn.payloads import DecisionCheck
 from everturn.tools import user_code
+from everturn.tools.context import ToolContext
 from everturn.tools.results import safe_error_text
+from everturn.tools.with_context import with_context
 
 LONGEST_CHARS = 2_000
 """Of its words."""
@@ -36,12 +37,25 @@ class Approvers:
             return ""
         try:
             with self._heartbeats.beating():
-                policy = partial(agent.approvers, check.call, check.decision)
+                policy = with_context(agent.approvers, check.call, check.decision, context=_context(check))
                 verdict: str = await user_code.call(policy, seconds=user_code.QUICK_SECONDS, finish=_in_words)
         except Exception as error:  # noqa: BLE001 - the policy's own, whatever it is
             _log.error("approvers.failed", agent=agent.name, error=await safe_error_text(error))
             return f"the policy failed with {type(error).__name__}"
         return verdict
+
+
+def _context(check: DecisionCheck) -> ToolContext:
+    info = activity.info()
+    return ToolContext(
+        conversation_id=info.workflow_id or "",
+        call_id=check.call.call_id,
+        agent=check.agent,
+        **check.labels,
+        attempt=info.attempt,
+        turn=check.turn,
+        log=get_logger("everturn.decision"),
+    )
 
 
 def _in_words(verdict: Any) -> str:

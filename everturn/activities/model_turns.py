@@ -43,10 +43,11 @@ from everturn.payloads import ModelReply, ModelRequest
 from everturn.plans import PlannedCall
 from everturn.prices import cost_usd
 from everturn.providers import Request, ToolSpec, ask
-from everturn.records import Message, Reply, ToolResult, Usage
+from everturn.records import Message, Reply, ToolCall, ToolResult, Usage
 from everturn.sizes import MAX_BESIDE_REPLY_BYTES, MAX_CAUSE_BYTES, MAX_DEPTH, size_of, too_deep
 from everturn.storage.artifacts import Artifacts
 from everturn.tools import user_code
+from everturn.tools.context import ToolContext
 from everturn.tools.output import InvalidOutput
 from everturn.tools.results import safe_error_text
 
@@ -127,6 +128,7 @@ class ModelTurns:
                 calls_left=request.calls_left,
                 careful=careful,
                 given_up=given_up,
+                context=partial(_call_context, request),
             )
             return plan, *await _output(agent, reply)
         except Exception as error:
@@ -350,6 +352,19 @@ def _instructions(agent: Agent, request: ModelRequest) -> str:
         return agent.instructions
     note = f"You have reached {request.conclude}: conclude now, in words, without calling tools."
     return f"{agent.instructions}\n\n{note}".strip()
+
+
+def _call_context(request: ModelRequest, call: ToolCall) -> ToolContext:
+    """What the predicates and validators of a call are given, before it is planned."""
+    info = activity.info()
+    return ToolContext(
+        conversation_id=info.workflow_id or "",
+        call_id=call.call_id,
+        agent=request.agent,
+        **request.labels,
+        attempt=info.attempt,
+        turn=request.turn,
+    )
 
 
 def _line(reply: Reply) -> dict[str, object]:

@@ -6,7 +6,8 @@ User code (schemas, predicates) runs here, in an activity, and never in the work
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from everturn.agent import Agent
@@ -16,6 +17,7 @@ from everturn.providers.json_values import TooDeep, parse
 from everturn.records import ToolCall
 from everturn.sizes import MAX_BESIDE_REPLY_BYTES, MAX_DEPTH, size_of
 from everturn.tools.ask_user import question_of
+from everturn.tools.context import ToolContext
 from everturn.tools.schema import InvalidArguments
 from everturn.tools.tool import Tool
 from everturn.tools.user_activity import UserActivity
@@ -31,6 +33,14 @@ TEXT_CHARS = (4_000, 120, 20)
 """Of what a call is told: so many, unless the plan is too large to go to the workflow together with the reply."""
 
 
+CallContexts = Callable[[ToolCall], ToolContext]
+"""Makes a call's context."""
+
+
+def _no_context(call: ToolCall) -> ToolContext:
+    return ToolContext(call_id=call.call_id)
+
+
 INPUTS_TO_TEXT = 10
 """So many times as many bytes as a text may have characters, of arguments that were converted for an activity."""
 
@@ -43,9 +53,11 @@ async def plan_calls(
     calls_left: int | None = None,
     careful: bool = False,
     given_up: Collection[str] = (),
+    context: CallContexts = _no_context,
 ) -> tuple[PlannedCall, ...]:
     """`given_up`: tools that are not run again. `careful`: nothing of the user's runs, since workers were lost with
-    this reply. What a predicate would have decided, a person does; and arguments are checked when the tool runs."""
+    this reply. What a predicate would have decided, a person does; and arguments are checked when the tool runs.
+    `context`: what the predicates and validators of a call are given."""
     if conclude:
         return _fitted(_refused(calls, f"No more tool calls: the conversation has reached {conclude}."))
     left = agent.limits.max_tool_calls if calls_left is None else calls_left
@@ -63,7 +75,7 @@ async def plan_calls(
             if call.name in given_up:
                 text = f"{call.name} is not run again, for its workers were lost. Go on without it."
                 return RefuseCall(call_id=call.call_id, text=text)
-            return await _plan(agent, call, careful=careful)
+            return await _plan(agent, call, context(call), careful=careful)
 
     planned = await asyncio.gather(*map(plan, taken))
     return _fitted((*planned, *_refused(surplus, too_many)))
@@ -94,7 +106,7 @@ def _refused(calls: Iterable[ToolCall], text: str) -> tuple[PlannedCall, ...]:
     return tuple(RefuseCall(call_id=call.call_id, text=text) for call in calls)
 
 
-async def _plan(agent: Agent, call: ToolCall, *, careful: bool) -> PlannedCall:
+async def _plan(agent: Agent, call: ToolCall, context: ToolContext, *, careful: bool) -> PlannedCall:
     tool = agent.tool(call.name)
     if agent.loop == "manual":
         why = f"the loop is manual: send {call.name}'s result as the answer"
@@ -112,7 +124,7 @@ async def _plan(agent: Agent, call: ToolCall, *, careful: bool) -> PlannedCall:
         return RefuseCall(call_id=call.call_id, text=_unreadable(call.name, call.unparsed))
     try:
         if not careful:
-            await tool.checked(call.arguments)
+            await tool.checked(call.arguments, context)
     except InvalidArguments as error:
         return RefuseCall(call_id=call.call_id, text=f"The arguments of {call.name} do not fit its schema:\n{error}")
     if tool.runs_on == "client":
@@ -125,7 +137,7 @@ async def _plan(agent: Agent, call: ToolCall, *, careful: bool) -> PlannedCall:
         )
     if tool.agent:
         return RunAgent(call_id=call.call_id, agent=tool.agent)
-    asked = tool.needs_approval is not False if careful else await _asked(tool, call)
+    asked = tool.needs_approval is not False if careful else await _asked(tool, call, context)
     # A once tool may have to ask a person later, when its worker is lost.
     may_wait = asked or tool.effect == "once"
     run: dict[str, Any] = {
@@ -139,14 +151,20 @@ async def _plan(agent: Agent, call: ToolCall, *, careful: bool) -> PlannedCall:
     }
     if tool.activity is None:
         return RunTool(**run, local=tool.local)
-    return await _plan_activity(agent, tool, tool.activity, call, run, careful=careful)
+    inputs = None if careful else partial(tool.inputs, call.arguments, context)
+    return await _plan_activity(agent, tool.activity, call, run, inputs)
 
 
 async def _plan_activity(
-    agent: Agent, tool: Tool, runs: UserActivity, call: ToolCall, run: dict[str, Any], *, careful: bool
+    agent: Agent,
+    runs: UserActivity,
+    call: ToolCall,
+    run: dict[str, Any],
+    read: Callable[[], Awaitable[dict[str, Any]]] | None,
 ) -> PlannedCall:
+    """`read`: its arguments as its types want them; None if they are not looked at."""
     try:
-        inputs = None if careful else await tool.inputs(call.arguments)
+        inputs = await read() if read else None
     except InvalidArguments as error:
         return RefuseCall(call_id=call.call_id, text=f"The arguments of {call.name} can't be used:\n{error}")
     return RunActivity(
@@ -161,9 +179,9 @@ async def _plan_activity(
     )
 
 
-async def _asked(tool: Tool, call: ToolCall) -> bool:
+async def _asked(tool: Tool, call: ToolCall, context: ToolContext) -> bool:
     try:
-        return await tool.needs_decision(call.arguments)
+        return await tool.needs_decision(call.arguments, context)
     except InvalidArguments:  # of a validator that accepted them a moment ago
         return True
 

@@ -80,7 +80,7 @@ class ToolCalls:
         """Before an activity of the user's own runs: do the arguments fit, and has it run before a reset?"""
         agent = agent_of(self._agents, request)
         tool = agent.tool(request.tool)
-        with self._heartbeats.beating():
+        with self._heartbeats.beating() as beat:
             if tool is None or tool.effect == "once":
                 await before_reset.check(request.tool, request)
             checked = CheckedCall(run_id=activity.info().workflow_run_id or "")
@@ -89,7 +89,7 @@ class ToolCalls:
             arguments = request.arguments
             if tool is not None:  # else it is gone with a deploy, and runs as it was planned
                 try:
-                    arguments = await tool.inputs(arguments)
+                    arguments = await tool.inputs(arguments, self._context(tool, request, beat))
                     if (size := size_of(arguments)) > MAX_REPLY_BYTES:  # a type can make much of a short text
                         raise InvalidArguments(f"they have {size:,} bytes as JSON; the limit is {MAX_REPLY_BYTES:,}")
                 except InvalidArguments as error:
@@ -231,6 +231,8 @@ class ToolCalls:
             conversation_id=info.workflow_id or "",
             call_id=request.call_id,
             chain_id=request.chain_id,
+            agent=request.agent,
+            **request.labels,
             attempt=info.attempt,
             turn=request.turn,
             heartbeat=beat.report,

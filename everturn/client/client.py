@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
@@ -109,6 +109,7 @@ class Client(ClientConnection):
         limits: Limits | None = None,
         message_id: str | None = None,
         tenant: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
         stream: bool = False,
         priority: int | None = None,
         fairness_key: str | None = None,
@@ -118,7 +119,9 @@ class Client(ClientConnection):
 
         Without `keep_open` it is done with its final reply; with it, it idles that long for the next message. With
         `stream`, its text reaches those who follow its events 0.2 s after it is written; else in steps of 1.5 s.
-        `tenant`: for whom it is; kept in the workflow's memo, and shown in the Web UI.
+        `tenant`: for whom it is; `metadata`: what else its tools have to know, such as the user's id, as JSON of 4,096
+        bytes at most. Tools, predicates, approvers and instructions are given both, the agents that it asks as well; no
+        model sees them. Both are kept in the workflow's memo, and shown with the conversation.
 
         If workers have more to do than they can: `priority` 1 goes before 2, down to 5 (3 unless given). Among equals,
         each `fairness_key` (the tenant unless given, 64 bytes) gets a share of `fairness_weight` (1 unless given).
@@ -134,6 +137,7 @@ class Client(ClientConnection):
             model=model and check_provider(Model(model)).name,
             limits=limits,
             tenant=tenant,
+            metadata=metadata or {},
             stream=stream,
         )
         order = priority_of(priority, fairness_key, fairness_weight, tenant=tenant)
@@ -149,14 +153,23 @@ class Client(ClientConnection):
         id: str,  # noqa: A002 - the contract's name
         keep_open: timedelta | None = None,
         message_id: str | None = None,
+        tenant: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
         stream: bool | None = None,
     ) -> Conversation:
         """Delivers a message to the conversation `id`: starts it if there is none, and revives it with its
-        transcript, model and limits if it is done. With a `message_id`, it is safe to repeat. `stream`: as in
-        `start`, from now on; None leaves it as it is."""
+        transcript, model, limits, tenant and metadata if it is done. With a `message_id`, it is safe to repeat.
+        `tenant`, `metadata`: as in `start`, if there is none. `stream`: as there, from now on; None leaves it as it
+        is."""
         conversation, said = self.conversation(id), user_message(message)
         anew = start_payload(
-            said, agent=_name(agent), message_id=message_id, keep_open=_seconds(keep_open), stream=bool(stream)
+            said,
+            agent=_name(agent),
+            message_id=message_id,
+            keep_open=_seconds(keep_open),
+            tenant=tenant,
+            metadata=metadata or {},
+            stream=bool(stream),
         )
         await conversation._deliver(said, anew=anew, agent=agent, message_id=message_id, stream=stream)
         return conversation
@@ -170,11 +183,15 @@ class Client(ClientConnection):
         id: str | None = None,  # noqa: A002 - the contract's name
         model: str | None = None,
         limits: Limits | None = None,
+        tenant: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
     ) -> Outcome:
         """Starts a conversation and waits for its outcome. Raises Stalled if a person has to help first, and
         Unreachable if the server is away when the waiting begins; the conversation stays, and its id is in the
         message."""
-        conversation = await self.start(agent, message, id=id, model=model, limits=limits)
+        conversation = await self.start(
+            agent, message, id=id, model=model, limits=limits, tenant=tenant, metadata=metadata
+        )
         try:
             with suppress(Ended):  # outcome() says how
                 await conversation.reply()

@@ -24,6 +24,7 @@ from everturn.agent import Agent
 from everturn.client.caller import current_context
 from everturn.errors import AlreadyStarted, Refused, Unreachable
 from everturn.markdown import code, first_line, inline
+from everturn.metadata import in_words
 from everturn.namespace import Namespace
 from everturn.payloads import Start
 from everturn.priorities import priority_of
@@ -111,7 +112,7 @@ class ClientConnection:
 
 def _memo(start: Start) -> dict[str, Any] | None:
     """What is found out about a conversation without a look into its history."""
-    memo: dict[str, Any] = {"tenant": start.tenant} if start.tenant else {}
+    memo = start.memo
     if start.carry and start.carry.origin and (origin := start.carry.origin.conversation_id):
         # As a payload, which no codec goes over: ids are no secret, and deleting has to find forks without a key.
         memo[names.FORKED_FROM] = JSONPlainPayloadConverter().to_payload(origin)
@@ -148,6 +149,7 @@ def _details(start: Start, agent: Agent | str) -> str:
     facts = [f"Agent **{inline(start.agent[:MAX_NAME_SHOWN])}**"]
     facts += [f"model **{inline(model[:MAX_NAME_SHOWN])}**"] if model else []
     facts += [f"for **{inline(start.tenant[:MAX_NAME_SHOWN])}**"] if start.tenant else []
+    facts += [f"with {code(in_words(start.metadata)[:MAX_NAME_SHOWN])}"] if start.metadata else []
     tools, servers = (agent.tools, agent.mcp_servers) if isinstance(agent, Agent) else ((), ())
     listed = [f"- {code(tool.name)}{', after an approval' if tool.needs_approval is True else ''}" for tool in tools]
     listed += [f"- those of {code(server.label)}, by MCP" for server in servers]

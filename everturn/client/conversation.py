@@ -98,7 +98,7 @@ class Conversation:
                 await self.send(said, message_id=message_id, stream=stream)
             except Ended:
                 before = await self.by_history()
-                state = before.state
+                state, told = before.state, before.state.start
                 if message_id is not None and known_id(message_id) in state.message_ids:
                     return False
                 with self._explained():
@@ -106,7 +106,7 @@ class Conversation:
                 carry = next_life(state, transcript, origin=InRun(run_id=before.run_id))
                 if await self.latest_run() != before.run_id:
                     continue  # somebody else was quicker: the transcript has become longer
-                kept = {name: getattr(state.start, name) for name in ("model", "limits", "tenant", "visibility")}
+                kept = {name: getattr(told, name) for name in (*told.labels, "model", "limits", "visibility")}
                 if stream is None:
                     kept["stream"] = state.start.stream
                 if anew is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Callable
 from functools import partial
@@ -10,7 +9,9 @@ from typing import Any
 
 from everturn import durations, names
 from everturn.errors import InvalidTool
+from everturn.tools.context import ToolContext
 from everturn.tools.schema import describe
+from everturn.tools.with_context import check_takes
 
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
 
@@ -45,13 +46,14 @@ def check_approval(made: Any) -> None:
     if isinstance(predicate, bool):
         return
     try:
-        inspect.signature(predicate).bind({})
+        check_takes(predicate, {}, context=ToolContext())
     except ValueError:  # a builtin without a readable signature; callable all the same
         return
     except TypeError:
         raise InvalidTool(
             f"Tool {made.name!r} has needs_approval={predicate!r}.",
-            cure="Write True, False, or a function of one parameter, which gets the dict of arguments.",
+            cure="Write True, False, or a function of one parameter, which gets the dict of arguments, "
+            "or of two, of which the second gets the ToolContext.",
         ) from None
 
 

@@ -1,15 +1,21 @@
-"""What a tool may know of the call that it serves."""
+"""What a tool may know of the call that it serves, and code that runs before a model turn of that turn."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import Any, Generic, cast
+
+from typing_extensions import TypeVar
 
 from everturn.errors import InvalidTool
 from everturn.logs import get_logger
 from everturn.spelling import known_options
+
+D = TypeVar("D", default=Any)
+"""Of what the worker's `deps=` opens."""
 
 
 def _never() -> bool:
@@ -19,17 +25,35 @@ def _never() -> bool:
 def _no_heartbeat(progress: Any = None) -> None: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolContext:
+def _no_deps() -> Any:
+    return None
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolContext(Generic[D]):
     """What a tool may know of the call it serves. Annotate a parameter with it; the model does not see that one.
 
-    Every field has a default, so that a test of a tool can make one: `refund("81", context=ToolContext())`.
+    `ToolContext[Shop]` says what `deps` is, for type checkers: then the worker has to have `deps=`. Predicates
+    (`needs_approval=`) and approvers are given one, too, and so is pydantic's validation (`info.context`). Every field
+    has a default, so that a test of a tool can make one: `refund("81", context=ToolContext(deps=Shop()))`.
     """
 
     conversation_id: str = "conversation"
     call_id: str = "call"
     chain_id: str = ""
     """The conversation's first run: it tells this one from others that had its id. A reset makes it another."""
+    agent: str = "agent"
+    """The name of the agent whose conversation it is."""
+    tenant: str | None = None
+    """For whom the conversation is, as it was started: `start(tenant=)`."""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    """What it was started with beside its message: `start(metadata=)`. No model sees it."""
+    deps: D = field(default_factory=_no_deps, repr=False)
+    """What the worker's `deps=` opened; None if it has none."""
     attempt: int = 1
     """1 for the first try."""
     turn: int = 1
@@ -54,4 +78,33 @@ class ToolContext:
         return ":".join(part for part in (self.conversation_id, self.chain_id, self.call_id) if part)
 
 
-ToolContext.__init__ = known_options("ToolContext", InvalidTool)(ToolContext.__init__)  # type: ignore[method-assign]
+@dataclass(frozen=True, kw_only=True)
+class TurnContext(Generic[D]):
+    """What code may know of the model turn that it is run before: `Agent(instructions=function)` and
+    `Agent(prepare_tools=function)` are given one. Every field has a default, for tests."""
+
+    conversation_id: str = "conversation"
+    agent: str = "agent"
+    """The name of the agent that is asked."""
+    tenant: str | None = None
+    """For whom the conversation is, as it was started: `start(tenant=)`."""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    """What it was started with beside its message: `start(metadata=)`. No model sees it."""
+    deps: D = field(default_factory=_no_deps, repr=False)
+    """What the worker's `deps=` opened; None if it has none."""
+    turn: int = 1
+    now: datetime = field(default_factory=_now)
+    """When the turn was begun, in UTC: the same for every try."""
+    attempt: int = 1
+    """1 for the first try."""
+    log: Any = field(default_factory=partial(get_logger, "everturn.turn"), repr=False)
+    """A structlog logger, with conversation, turn and attempt bound."""
+
+    def __post_init__(self) -> None:
+        bound = self.log.bind(conversation=self.conversation_id, turn=self.turn, attempt=self.attempt)
+        object.__setattr__(self, "log", bound)
+
+
+for _context in (ToolContext, TurnContext):
+    _checked = known_options(_context.__name__, InvalidTool)(_context.__init__)
+    cast("Any", _context).__init__ = _checked

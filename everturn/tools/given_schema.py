@@ -37,7 +37,7 @@ def given_signature(function: Callable[..., Any], given: Any, *, context_type: t
     """What is known of a function whose arguments are described so: it gets them by name. Raises InvalidTool."""
     label = describe(function)
     arguments = given_arguments(given, place=f"Tool {label}", option="parameters")
-    hidden = _hidden_parameters(function, context_type=context_type)
+    hidden = hidden_parameters(function, context_type=context_type)
     try:
         parameters = tuple(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):  # a builtin's: it will say itself what it can't take
@@ -61,7 +61,7 @@ def given_signature(function: Callable[..., Any], given: Any, *, context_type: t
     return Signature(arguments=arguments, context_parameters=hidden, description=str(described))
 
 
-def _hidden_parameters(function: Callable[..., Any], *, context_type: type) -> tuple[str, ...]:
+def hidden_parameters(function: Callable[..., Any], *, context_type: type) -> tuple[str, ...]:
     """Those that are annotated with `context_type`, of a function whose other annotations do not matter."""
     target = unwrap(function)
     namespace = {context_type.__name__: context_type, **namespace_of(target)}

@@ -63,7 +63,7 @@ class _Checked(SchemaArguments):
         self._check = check
         self.runs_user_code = True
 
-    def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def validate(self, arguments: Mapping[str, Any], context: Any = None) -> dict[str, Any]:  # noqa: ARG002
         """The arguments as they are: their library converts them. Raises InvalidArguments."""
         given = super().validate(arguments)
         try:

@@ -54,19 +54,20 @@ class ModelArguments:
         self._by_name = names is not None
         self._whole = whole
 
-    def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments as Python values, defaults filled in; raises InvalidArguments."""
-        return self._values(self._parse(arguments))
+    def validate(self, arguments: Mapping[str, Any], context: Any = None) -> dict[str, Any]:
+        """The arguments as Python values, defaults filled in; raises InvalidArguments. `context`: what validators find
+        as `info.context`."""
+        return self._values(self._parse(arguments, context))
 
-    def keywords(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def keywords(self, arguments: Mapping[str, Any], context: Any = None) -> dict[str, Any]:
         """What to call the function with; raises InvalidArguments."""
-        parsed = self._parse(arguments)
+        parsed = self._parse(arguments, context)
         return {self._whole: parsed} if self._whole is not None else self._values(parsed)
 
-    def as_json(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def as_json(self, arguments: Mapping[str, Any], context: Any = None) -> dict[str, Any]:
         """The arguments as JSON of the types that they are checked against, by the function's own names. Defaults are
         filled in, but for parameters at the end: those have them anyway. Raises InvalidArguments."""
-        parsed = self._parse(arguments)
+        parsed = self._parse(arguments, context)
         written = parsed.model_dump(mode="json", by_alias=True)
         if self.order is None:
             return written
@@ -88,13 +89,13 @@ class ModelArguments:
             parsed.model_extra or {}
         )
 
-    def _parse(self, arguments: Mapping[str, Any]) -> BaseModel:
+    def _parse(self, arguments: Mapping[str, Any], context: Any) -> BaseModel:
         unknown = [] if self.schema["additionalProperties"] else _unknown(arguments, self.schema)
         try:
             # As JSON, which they are: strict models then still take a date from a string. Encoded with "replace",
             # for half an emoji (a lone surrogate) is no reason to refuse the rest.
             text = json.dumps(arguments, ensure_ascii=False).encode("utf-8", "replace")
-            parsed = self._model.model_validate_json(text)
+            parsed = self._model.model_validate_json(text, context=context)
         except ValidationError as error:
             raise InvalidArguments(problems_in(error, unknown)) from None
         except Exception as error:
@@ -115,7 +116,7 @@ class SchemaArguments:
         self.schema: dict[str, Any] = {"type": "object", "properties": {}, **schema}
         self.runs_user_code = False
 
-    def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def validate(self, arguments: Mapping[str, Any], context: Any = None) -> dict[str, Any]:  # noqa: ARG002
         """The arguments as they are; raises InvalidArguments for a missing or an unknown name."""
         problems = [f"{name}: Field required" for name in self.schema.get("required", ()) if name not in arguments]
         if not self.schema.get("additionalProperties", True):
@@ -298,7 +299,7 @@ def _resolve(parameter: inspect.Parameter, *, target: Any, namespace: dict[str, 
 
 
 def mentions(annotation: Any, wanted: type) -> bool:
-    if annotation is wanted:
+    if annotation is wanted or get_origin(annotation) is wanted:
         return True
     if get_origin(annotation) is Annotated:
         return mentions(get_args(annotation)[0], wanted)

@@ -36,6 +36,7 @@ from everturn.tools.schema import (
     unwrap,
 )
 from everturn.tools.user_activity import UserActivity
+from everturn.tools.with_context import with_context
 
 __all__ = ["Effect", "InvalidArguments", "Predicate", "RunsOn", "Tool", "tool"]
 
@@ -45,8 +46,10 @@ Effect = Literal["idempotent", "read", "once"]
 RunsOn = Literal["worker", "client"]
 """Who runs the tool: a worker, or whoever answers the call."""
 
-Predicate = Callable[[dict[str, Any]], bool | Awaitable[bool]]
-"""Whether a call needs a decision: given the arguments by name, after validation, with defaults filled in."""
+YesOrNo = bool | Awaitable[bool]
+Predicate = Callable[[dict[str, Any]], YesOrNo] | Callable[[dict[str, Any], ToolContext], YesOrNo]
+"""Whether a call needs a decision: given the arguments by name, after validation, with defaults filled in; and, if it
+takes a second one, the call's context."""
 
 DEFAULT_TIMEOUT = timedelta(minutes=10)
 NO_TIMEOUT = timedelta.max
@@ -143,32 +146,34 @@ class Tool(Generic[P, R]):
         """Whether it has a time-out."""
         return self.timeout < NO_TIMEOUT
 
-    def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments by name, as Python values; raises InvalidArguments with a message for the model."""
-        return self.arguments.validate(arguments)
+    def check(self, arguments: Mapping[str, Any], context: ToolContext | None = None) -> dict[str, Any]:
+        """The arguments by name, as Python values; raises InvalidArguments with a message for the model. `context`:
+        what pydantic's validators find as `info.context`."""
+        return self.arguments.validate(arguments, context)
 
-    async def checked(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    async def checked(self, arguments: Mapping[str, Any], context: ToolContext | None = None) -> dict[str, Any]:
         """As `check`; in a thread if there are validators of the user's own, which may block, or never end."""
         try:
             if not self.arguments.runs_user_code:
-                return self.check(arguments)
-            return await user_code.in_thread(partial(self.check, arguments))
+                return self.check(arguments, context)
+            return await user_code.in_thread(partial(self.check, arguments, context))
         except InvalidArguments:
             raise
         except Exception as error:
             raise InvalidArguments(f"they could not be checked ({await safe_error_text(error)})") from error
 
-    async def inputs(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    async def inputs(self, arguments: Mapping[str, Any], context: ToolContext | None = None) -> dict[str, Any]:
         """The arguments as an activity of the user's own takes them, in JSON. Raises InvalidArguments."""
         try:
-            made: dict[str, Any] = await user_code.in_thread(partial(self.arguments.as_json, arguments))
+            as_json = partial(self.arguments.as_json, arguments, context)
+            made: dict[str, Any] = await user_code.in_thread(as_json)
         except InvalidArguments:
             raise
         except Exception as error:
             raise InvalidArguments(f"they could not be written as JSON ({await safe_error_text(error)})") from error
         return made
 
-    async def needs_decision(self, arguments: Mapping[str, Any]) -> bool:
+    async def needs_decision(self, arguments: Mapping[str, Any], context: ToolContext | None = None) -> bool:
         """Whether a human has to decide on a call with these arguments; raises InvalidArguments.
 
         A predicate that fails, or takes longer than 20 s, is logged and counts as yes: nobody has said that the call
@@ -176,7 +181,8 @@ class Tool(Generic[P, R]):
         """
         if isinstance(self.needs_approval, bool):
             return self.needs_approval
-        predicate = partial(self.needs_approval, await self.checked(arguments))
+        context = context or ToolContext()
+        predicate = with_context(self.needs_approval, await self.checked(arguments, context), context=context)
         try:
             return bool(await user_code.call(predicate, seconds=user_code.QUICK_SECONDS, finish=bool))
         except Exception as error:  # noqa: BLE001 - the predicate's own, whatever it is
@@ -196,7 +202,7 @@ class Tool(Generic[P, R]):
         seconds = self.timeout.total_seconds()
 
         def keywords() -> dict[str, Any]:
-            return self.arguments.keywords(arguments) | dict.fromkeys(self.context_parameters, context)
+            return self.arguments.keywords(arguments, context) | dict.fromkeys(self.context_parameters, context)
 
         if user_code.is_async(function) and not self.arguments.runs_user_code:
             begun = partial(function, **keywords())
@@ -264,7 +270,8 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     - `name`, `description`: if the function's own name and docstring won't do.
     - `parameters`: a JSON schema of type object, or a pydantic model, in place of the signature. The function gets the
       arguments by name: of a schema as they came, with only their names checked; of a model as its fields are.
-    - `needs_approval`: True, or a predicate, sync or async, that gets the dict of validated arguments.
+    - `needs_approval`: True, or a predicate, sync or async, that gets the dict of validated arguments, and the call's
+      ToolContext if it takes a second one.
     - `effect`: what running it twice would mean: nothing (`read`), the same as once (`idempotent`), or harm (`once`).
     - `timeout`: of one try, 10 minutes unless given; with `runs_on="client"`, of the answer, and none unless given.
     - `patience`: of all tries together, 30 minutes or, if that is longer, one timeout.

@@ -102,6 +102,7 @@ async def extend_prefix(state: State, activity_results: ActivityResults) -> None
         digest=state.digest,
         delta=delta,
         named=named,
+        **state.start.labels,
     )
     handle = workflow.start_activity(
         names.EXTEND_PREFIX, request, result_type=RawValue, summary="results too large to hand on", **model_options()

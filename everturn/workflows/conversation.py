@@ -236,6 +236,7 @@ class ConversationWorkflow:
             stream=self._commands.stream,
             calls_left=state.calls_left(),
             trace=self._tracing.of_turn(),
+            **state.start.labels,
         )
         summary = web_ui.turn_summary(state.turn, self._visibility.turn_model, summarise=summarise)
 

@@ -52,7 +52,7 @@ class SubAgents:
                 Start(
                     agent=plan.agent,
                     message=message,
-                    tenant=self._state.start.tenant,
+                    **self._state.start.labels,
                     notify=self._state.start.notify,
                     visibility=self._state.start.visibility,
                     caller=Caller(
@@ -65,6 +65,7 @@ class SubAgents:
                 ),
                 id=child.conversation_id,
                 result_type=RawValue,
+                memo=self._state.start.memo or None,
                 **self._shown(plan.agent, message, parent),
                 **sub_agent_options(),
             )

@@ -258,7 +258,8 @@ class OpenCalls:
 
     async def _refusal(self, call: ToolCall, decision: Decision) -> str:
         """Why this person may not decide, as the agent's own policy says; empty if they may."""
-        check = DecisionCheck(agent=self._state.start.agent, turn=self._state.turn, call=call, decision=decision)
+        start = self._state.start
+        check = DecisionCheck(agent=start.agent, turn=self._state.turn, call=call, decision=decision, **start.labels)
         by = "they" if self._state.start.visibility == "minimal" else web_ui.shortened(decision.by, 40)
         summary = web_ui.summary(f"may {by} decide?")
 
@@ -306,6 +307,7 @@ class OpenCalls:
             again=again,
             answer=answer,
             trace=self._tracing.of_call(),
+            **self._state.start.labels,
         )
         async with self._slots:
             if self._state.closing:

@@ -18,6 +18,7 @@ from everturn.carryover import REMEMBERED_IDS, Asked, CarryOver, InRun, OpenRepl
 from everturn.cutting import short_status, shortened
 from everturn.history.state_by_history import StateByHistory, next_life
 from everturn.history.steps import MessageSent, RunStarted
+from everturn.metadata import Labelled
 from everturn.payloads import (
     Approve,
     AskedAgent,
@@ -51,6 +52,7 @@ from everturn.sizes import (
     MAX_INPUT_BYTES,
     MAX_KNOWN_ID_BYTES,
     MAX_LAST_TEXT_BYTES,
+    MAX_METADATA_BYTES,
     MAX_NAME_CHARS,
     MAX_OUTCOME_BYTES,
     MAX_PACKED_ALONE_BYTES,
@@ -112,6 +114,7 @@ def results(count: int, size: int, **more: Any) -> Message:
     return Message(role="tool", parts=tuple(parts))
 
 
+LABELS = Labelled(tenant=NAME, metadata={"x": full(MAX_METADATA_BYTES - 8)}).labels
 LIMITS: dict[str, Any] = {"max_turns": 10**18, "max_cost_usd": 1.23456789e300, "max_duration": 1e18}
 FACTS = WorkerFacts(model=NAME, limits={"max_turns": 10**18}, indexed=True, retention=1e18)
 IDS = tuple(known_id(f"{number:04}" + "🔥" * 496) for number in range(REMEMBERED_IDS))
@@ -213,6 +216,7 @@ def request(delta: Sequence[Message], named: Sequence[str]) -> ModelRequest:
         view=View(trim_before=10**9, summary_at=10**9, keep_from=10**9),
         stream=True,
         calls_left=10**18,
+        **LABELS,
         hand_back_for=1e18,
         trace=traced(),
     )
@@ -272,13 +276,14 @@ def test_what_a_call_is_run_and_checked_with_fits(arguments: str, decision: Deci
         hand_back_for=1e18,
         again=True,
         trace=PLACE,
+        **LABELS,
     )
     answer = PersonsAnswer(
         action="accept", text=full(MAX_INPUT_BYTES), by=full(MAX_REASON_BYTES), left={"asked": full(MAX_LEFT_BYTES)}
     )
     told = run.model_copy(update={"answer": answer, "decision": with_short_words(decision)})
     call = ToolCall(call_id=call_id(1), name="save", arguments={"x": full(MAX_REPLY_BYTES)})
-    check = DecisionCheck(agent=NAME, call=call, decision=decision, turn=10**9, hand_back_for=1e18)
+    check = DecisionCheck(agent=NAME, call=call, decision=decision, turn=10**9, hand_back_for=1e18, **LABELS)
     result = ToolResult(
         call_id=call_id(1), name=NAME, content=(Text(text=full(MAX_RESULT_BYTES)),), is_error=True, decision=decision
     )
@@ -287,7 +292,7 @@ def test_what_a_call_is_run_and_checked_with_fits(arguments: str, decision: Deci
 
 def test_what_another_agent_is_asked_and_answers_fits() -> None:
     caller = Caller(conversation_id=CONVERSATION_ID, call_id=call_id(1), turn=10**9, room=MAX_OUTCOME_BYTES)
-    asked = Start(agent=NAME, message=full(MAX_REPLY_BYTES), tenant=NAME, caller=caller, trace=PLACE)
+    asked = Start(agent=NAME, message=full(MAX_REPLY_BYTES), **LABELS, caller=caller, trace=PLACE)
     assert size_of(asked) < MAX_PAYLOAD_BYTES
     assert size_of(Control(reason="the conversation that asked was closed")) < MAX_PAYLOAD_BYTES
 
@@ -304,7 +309,7 @@ def start(carry: CarryOver, text: str = "") -> Start:
         keep_open=1e18,
         model=NAME,
         stream=True,
-        tenant=NAME,
+        **LABELS,
         caller=Caller(conversation_id=CONVERSATION_ID, call_id=call_id(1), turn=10**9, room=MAX_OUTCOME_BYTES),
         trace=PLACE,
         carry=carry,
@@ -468,4 +473,5 @@ def test_the_records_that_cross_are_those_above() -> None:
     mine = {name for name, one in vars(payloads).items() if isinstance(one, type) and issubclass(one, Record)}
     seen = {name for name in mine if name in globals()}
     # Sent by people, and measured as they come; and a running activity's own word.
+    assert Labelled in ModelRequest.mro()
     assert mine - seen == {"Answer", "Deny", "Withdrawal", "Streamed"}

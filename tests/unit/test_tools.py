@@ -286,7 +286,7 @@ def test_names_that_providers_take_are_taken(name: str) -> None:
         ({"patience": -timedelta(1)}, "above zero"),
         ({"needs_approval": "yes"}, "True, False, or a function"),
         ({"needs_approval": lambda: True}, "one parameter"),
-        ({"needs_approval": isinstance}, "one parameter"),
+        ({"needs_approval": lambda one, two, three: True}, "one parameter"),
     ],
 )
 def test_options_that_mean_nothing_are_refused(options: dict[str, Any], cure: str) -> None:

@@ -1,0 +1,52 @@
+"""For whom a conversation is, and what whoever started it said of it: tools and predicates are given both."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import Field, JsonValue, field_validator
+
+from everturn.records import Record
+from everturn.sizes import MAX_METADATA_BYTES, MAX_NAME_CHARS, flat, size_of
+
+
+class Labelled(Record):
+    """What has a tenant and metadata: the start of a conversation, and the input of each activity that runs code of the
+    user's."""
+
+    tenant: str | None = Field(default=None, max_length=MAX_NAME_CHARS)
+    metadata: dict[str, JsonValue] = Field(default_factory=dict)
+    """4,096 bytes of JSON at most: it is in the input of each turn and of each call."""
+
+    _flat_metadata = field_validator("metadata", mode="before")(flat)
+
+    @field_validator("metadata")
+    @classmethod
+    def _small(cls, metadata: dict[str, JsonValue]) -> dict[str, JsonValue]:
+        if (size := size_of(metadata)) > MAX_METADATA_BYTES:
+            raise ValueError(
+                f"it has {size:,} bytes of JSON, and the limit is {MAX_METADATA_BYTES:,}: keep what is large where "
+                "tools can read it, and its id in here"
+            )
+        return metadata
+
+    @property
+    def labels(self) -> dict[str, Any]:
+        """Both, as other such records take them."""
+        return {"tenant": self.tenant, "metadata": self.metadata}
+
+    @property
+    def memo(self) -> dict[str, Any]:
+        """As they stand in a workflow's memo: those that there are."""
+        return {name: value for name, value in self.labels.items() if value}
+
+
+def in_words(metadata: Mapping[str, JsonValue]) -> str:
+    """`order: 81, vip: true`."""
+    return ", ".join(f"{key}: {_written(value)}" for key, value in metadata.items())
+
+
+def _written(value: JsonValue) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,45 @@
+"""Functions of the user's that are given a context if they take one: predicates, approvers, instructions.
+
+A parameter that is annotated with the context's type gets it; else the next one by position, if it has no default:
+`lambda arguments, context: ...` is given it, `lambda arguments, limit=20: ...` is not.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from everturn.tools.given_schema import hidden_parameters
+
+
+def with_context(function: Callable[..., Any], *given: Any, context: Any) -> Callable[[], Any]:
+    """The function with what it is given, and the context if it takes it."""
+    by_name = _annotated(function, type(context))
+    if by_name is not None:
+        return partial(function, *given, **{by_name: context})
+    return partial(function, *given, *((context,) if _takes_one_more(function, len(given)) else ()))
+
+
+def check_takes(function: Callable[..., Any], *given: Any, context: Any) -> None:
+    """Raises TypeError if it can't be called so, and ValueError if nobody can say."""
+    made = with_context(function, *given, context=context)
+    assert isinstance(made, partial)
+    inspect.signature(function).bind(*made.args, **made.keywords)
+
+
+def _annotated(function: Callable[..., Any], context_type: type) -> str | None:
+    """The parameter that is annotated with the context's type."""
+    bound = function.keywords if isinstance(function, partial) else {}
+    return next((name for name in hidden_parameters(function, context_type=context_type) if name not in bound), None)
+
+
+def _takes_one_more(function: Callable[..., Any], count: int) -> bool:
+    """Whether it can't do without one more."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # a builtin's
+        return False
+    positional = [one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    return len(positional) > count and positional[count].default is inspect.Parameter.empty
