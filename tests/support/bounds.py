@@ -82,6 +82,7 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     "stand_in_seconds": (heartbeat, "LONGEST_STAND_IN_SECONDS"),
     # How long a worker is silent until it is lost, and how often what it was lost in is tried.
     "heartbeat_timeout": (timeouts, "HEARTBEAT_TIMEOUT"),
+    "beat_seconds": (heartbeat, "INTERVAL_SECONDS"),
     "lost_tries": (lost_tries, "MOST"),
     "lost_tries_of_a_tool": (lost_tries, "MOST_OF_A_TOOL"),
     "unreadable_tries": (unreadable, "TRIES"),

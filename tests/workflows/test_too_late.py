@@ -16,7 +16,6 @@ from temporalio import activity
 from temporalio.client import WorkflowHandle
 
 from everturn import Client, Conversation, tool
-from everturn.activities import heartbeat
 from everturn.activities.model_turns import ModelTurns
 from everturn.activities.prefixes import digest_of
 from everturn.errors import Ended, Refused
@@ -39,10 +38,9 @@ KEEP_OPEN = timedelta(minutes=1)
 
 
 @pytest.fixture
-def unheard(monkeypatch: pytest.MonkeyPatch, bounds: Bounds) -> None:
+def unheard(bounds: Bounds) -> None:
     """No worker beats, and so none hears that what it runs was cancelled: what it has done is reported as done."""
-    monkeypatch.setattr(heartbeat, "INTERVAL_SECONDS", 3600.0)
-    bounds(heartbeat_timeout=timedelta(hours=1))
+    bounds(beat_seconds=3600.0, heartbeat_timeout=timedelta(hours=1))
 
 
 async def reported(client: Client, conversation: Conversation, count: int) -> None:
