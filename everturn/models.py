@@ -133,7 +133,11 @@ class ModelSettings(Setting):
     reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
     """If the provider has other levels, the nearest one; if it has none, left out with a warning."""
     tool_choice: str | None = None
-    """'auto', 'none', 'required', or a tool's name."""
+    """'auto', 'none', 'required', or a tool's name. In a conversation, 'required' and a name hold for the first turn
+    after a user's message: see `reset_tool_choice`."""
+    reset_tool_choice: bool = True
+    """A forced call is forced once: once a turn has answered the user's message, tools are the model's own choice.
+    False: every turn is forced, and only a limit ends the answer."""
     parallel_calls: bool | None = None
     """Whether one reply may have several tool calls."""
     stop: tuple[str, ...] = ()

@@ -19,6 +19,7 @@ from everturn.activities.mcp_tools import for_turn
 from everturn.activities.mcp_toolsets import Toolsets
 from everturn.activities.planning import plan_calls
 from everturn.activities.prefixes import Prefixes, digest_of
+from everturn.activities.question import question_of
 from everturn.activities.streaming import ReplyStream
 from everturn.activities.takeover import take_over
 from everturn.agent import Agent
@@ -42,7 +43,7 @@ from everturn.namespace import Namespace
 from everturn.payloads import ModelReply, ModelRequest
 from everturn.plans import PlannedCall
 from everturn.prices import cost_usd
-from everturn.providers import Request, ToolSpec, ask
+from everturn.providers import ToolSpec, ask
 from everturn.records import Message, Reply, ToolCall, ToolResult, Usage
 from everturn.sizes import MAX_BESIDE_REPLY_BYTES, MAX_CAUSE_BYTES, MAX_DEPTH, size_of, too_deep
 from everturn.storage.artifacts import Artifacts
@@ -187,23 +188,11 @@ class ModelTurns:
         *,
         reply_stream: ReplyStream | None = None,
     ) -> Reply:
-        info = activity.info()
         try:
             model = _model(agent, request)
         except ConfigError as error:
             raise activity_errors.final(error) from None
-        question = Request(
-            model=model,
-            messages=messages if request.summarise else compaction.shown(messages, request.view),
-            instructions=_instructions(agent, request),
-            tools=self._specs_of(agent),
-            server_tools=agent.server_tools,
-            raw_tools=agent.raw_tools,
-            settings=agent.settings,
-            conversation_id=info.workflow_id,
-            output_schema=None if request.summarise else agent.output_schema,
-            conclude=request.conclude is not None or request.summarise,
-        )
+        question = question_of(agent, request, messages, model=model, tools=self._specs_of(agent))
         limit, fallback = agent.patience.turn_timeout, _fallback(agent, question.model)
         try:
             async with asyncio.timeout(limit.total_seconds()):
@@ -345,13 +334,6 @@ def _next_view(
     if view := compaction.trimmed_view(messages, request.view, wanted):
         return view, False
     return None, bool(compaction.to_summarise(messages, request.view, wanted)[0])
-
-
-def _instructions(agent: Agent, request: ModelRequest) -> str:
-    if request.conclude is None:
-        return agent.instructions
-    note = f"You have reached {request.conclude}: conclude now, in words, without calling tools."
-    return f"{agent.instructions}\n\n{note}".strip()
 
 
 def _call_context(request: ModelRequest, call: ToolCall) -> ToolContext:

@@ -1,0 +1,51 @@
+"""What a model turn asks: the agent, its tools and the messages, as one request to a model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from temporalio import activity
+
+from everturn.activities import compaction
+from everturn.agent import Agent
+from everturn.models import Model, ModelSettings
+from everturn.payloads import ModelRequest
+from everturn.providers import Request, ToolSpec
+from everturn.records import Message
+
+_NOT_FORCED = frozenset({None, "auto", "none"})
+
+
+def question_of(
+    agent: Agent, request: ModelRequest, messages: Sequence[Message], *, model: Model, tools: Sequence[ToolSpec]
+) -> Request:
+    return Request(
+        model=model,
+        messages=messages if request.summarise else compaction.shown(messages, request.view),
+        instructions=_instructions(agent, request),
+        tools=tools,
+        server_tools=agent.server_tools,
+        raw_tools=agent.raw_tools,
+        settings=settings_for(agent.settings, messages),
+        conversation_id=activity.info().workflow_id,
+        output_schema=None if request.summarise else agent.output_schema,
+        conclude=request.conclude is not None or request.summarise,
+    )
+
+
+def settings_for(settings: ModelSettings, messages: Sequence[Message]) -> ModelSettings:
+    """The settings of a turn that is asked with these messages: a call is forced by what a user said, and not by a
+    result, a pause or a repair, or the model would never come to its answer."""
+    if settings.tool_choice in _NOT_FORCED or not settings.reset_tool_choice:
+        return settings
+    latest = messages[-1] if messages else None
+    if latest is None or (latest.role == "user" and not latest.author):
+        return settings
+    return settings.model_copy(update={"tool_choice": None})
+
+
+def _instructions(agent: Agent, request: ModelRequest) -> str:
+    if request.conclude is None:
+        return agent.instructions
+    note = f"You have reached {request.conclude}: conclude now, in words, without calling tools."
+    return f"{agent.instructions}\n\n{note}".strip()
