@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Union, get_args
 
 from pydantic import BaseModel, Field, JsonValue, PydanticUserError, TypeAdapter
@@ -21,6 +21,7 @@ from everturn.tools.mcp.config import McpServer
 from everturn.tools.options import ToolOptions
 from everturn.tools.other_libraries import adopted
 from everturn.tools.output import Output
+from everturn.tools.provider_tools import Handler, check_handlers, handled, handler_keys, tools_of
 from everturn.tools.schema import ModelArguments
 from everturn.tools.tool import NO_TIMEOUT, Tool, tool
 
@@ -52,7 +53,9 @@ class Agent:
     `tools` takes functions, `@tool` objects, tools that the provider runs (`WebSearch()`), dicts with a name
     (`{"name", "description", "parameters"}`, run by the client), other agents (each call is a conversation of its own,
     begun with the call's `message`), MCP servers, whose tools the worker lists, and raw provider dicts, which are
-    passed through. Raises InvalidAgent, InvalidTool or InvalidModel.
+    passed through. If the provider has its caller run such a tool (a shell, a computer, an editor, a custom tool), its
+    calls go to the function of `handlers` that has its name, as in `handlers={"bash": run_bash}`, or wait for an
+    answer; so do those of a dict with a name. Raises InvalidAgent, InvalidTool or InvalidModel.
     """
 
     name: str
@@ -111,6 +114,7 @@ class Agent:
         approvers: Approvers | None = None,
         output: Any = None,
         loop: Loop = "auto",
+        handlers: Mapping[str, Handler] = {},
     ) -> None:
         _check_name(name)
         _check_type(name, "instructions", instructions, str)
@@ -127,7 +131,7 @@ class Agent:
             )
         if loop not in get_args(Loop):
             raise InvalidAgent(f"Agent {name!r} has loop={loop!r}.", cure="Write loop='auto' or loop='manual'.")
-        made, served, raw = _sort_tools(name, tools)
+        made, served, raw = _sort_tools(name, tools, handlers)
         agents = tuple(item for item in tools if isinstance(item, Agent))
         with_sub_agents(agents, of=name)
         wanted = _output(name, output)
@@ -246,39 +250,51 @@ def _output(name: str, output: Any) -> Output | None:
 
 
 def _sort_tools(
-    agent: str, items: Any
+    agent: str, items: Any, handlers: Any
 ) -> tuple[tuple[Tool, ...], tuple[ServerTool, ...], tuple[Mapping[str, Any], ...]]:
     """What runs by name, what the provider runs, and the raw provider dicts."""
     if isinstance(items, str | Mapping | Tool | ServerTool | McpServer | Agent) or not isinstance(items, Iterable):
         raise InvalidTool(f"Agent {agent!r} has tools={items!r}, which is not a list.", cure="Write tools=[...].")
+    items = list(items)
     made: dict[str, Tool] = {}
     served: dict[type[ServerTool], ServerTool] = {}
-    raw: list[Mapping[str, Any]] = []
+    raw = [item for item in items if isinstance(item, Mapping) and _is_raw(item)]
+    own = [str(item.get("name")) for item in items if isinstance(item, Mapping) and not _is_raw(item)]
+    handlers = check_handlers(agent, handlers, [*own, *(key for item in raw for key in handler_keys(item))])
     for index, item in enumerate(items):
         place = f"tools[{index}] of Agent {agent!r}"
-        if isinstance(item, Mapping) and _is_raw(item):
-            raw.append(item)
-        elif isinstance(item, McpServer):
-            pass  # the worker lists what it has
+        if isinstance(item, McpServer) or item in raw:
+            pass  # the worker lists what it has; the provider knows what it is
         elif isinstance(item, ServerTool):
             if type(item) in served:
                 raise InvalidTool(f"{place} is a second {type(item).__name__}.", cure="Put all settings into one.")
             served[type(item)] = item
         else:
-            one = _client_tool(item, place=place) if isinstance(item, Mapping) else _function_tool(item, place=place)
-            if one.name in made:
-                raise InvalidTool(
-                    f"{place} is called {one.name!r}, as is one before it.",
-                    cure="Give one another name: tool(name='...').",
-                )
-            made[one.name] = one
+            own_tool = isinstance(item, Mapping)
+            one = _client_tool(item, handlers, place=place) if own_tool else _function_tool(item, place=place)
+            _add(made, one, place=place)
+    for one in tools_of(raw, handlers):
+        _add(made, one, place=f"One of the provider's own tools of Agent {agent!r}")
     return tuple(made.values()), tuple(served.values()), tuple(raw)
+
+
+def _add(made: dict[str, Tool], one: Tool, *, place: str) -> None:
+    if one.name in made:
+        raise InvalidTool(
+            f"{place} is called {one.name!r}, as is one before it.", cure="Give one another name: tool(name='...')."
+        )
+    made[one.name] = one
 
 
 def _is_raw(item: Mapping[str, Any]) -> bool:
     # Some providers name their own tools: {"type": "web_search_20250305", "name": "web_search"} is not for us to run.
-    own_type = item.get("type", "function") not in ("function", "custom")
-    return "function" not in item and (own_type or "name" not in item)
+    match item.get("type", "function"):
+        case "function":
+            return "function" not in item and "name" not in item
+        case "custom":  # with a schema of ours, it is as good as a function
+            return "parameters" not in item or "name" not in item
+        case _:
+            return True
 
 
 def _function_tool(item: Any, *, place: str) -> Tool:
@@ -308,8 +324,8 @@ def _agent_tool(item: Agent, *, place: str) -> Tool:
         raise InvalidTool(f"{place}: {error.message}", cure="Give the agent such a name.") from error
 
 
-def _client_tool(item: Mapping[str, Any], *, place: str) -> Tool:
-    """A tool that the client runs, from a dict with a name."""
+def _client_tool(item: Mapping[str, Any], handlers: Mapping[str, Handler], *, place: str) -> Tool:
+    """A tool that the client runs, or a handler, from a dict with a name."""
     unknown = sorted(map(str, item.keys() - _DICT_KEYS))
     if unknown or not isinstance(item.get("description", ""), str):
         what = f"the key {unknown[0]!r}" if unknown else f"description={item['description']!r}"
@@ -317,17 +333,16 @@ def _client_tool(item: Mapping[str, Any], *, place: str) -> Tool:
             f"{place} has {what}.", cure="Write {'name': '...', 'description': '...', 'parameters': a JSON schema}."
         )
     arguments = given_arguments(item.get("parameters", {}), place=place, option="parameters")
-    description = item.get("description") or arguments.schema.get("description", "")
+    described: dict[str, Any] = {
+        "description": item.get("description") or arguments.schema.get("description", ""),
+        "arguments": arguments,
+        "options": ToolOptions(**{key: value for key, value in item.items() if key in ToolOptions.model_fields}),
+    }
+    if isinstance(item["name"], str) and (handler := handlers.get(item["name"])) is not None:
+        made = handled(handler, item["name"], parameters=item.get("parameters", {}))
+        return replace(made, **described, provider_tool=False)
     try:
-        return Tool(
-            name=item["name"],
-            description=description,
-            arguments=arguments,
-            runs_on="client",
-            timeout=NO_TIMEOUT,
-            patience=NO_TIMEOUT,
-            options=ToolOptions(**{key: value for key, value in item.items() if key in ToolOptions.model_fields}),
-        )
+        return Tool(name=item["name"], runs_on="client", timeout=NO_TIMEOUT, patience=NO_TIMEOUT, **described)
     except InvalidTool as error:
         raise InvalidTool(f"{place}: {error.message}", cure="Change the dict's 'name'.") from error
 

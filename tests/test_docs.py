@@ -38,6 +38,7 @@ ARGUMENTS = {
     "get_weather": {"city": "Paris"},
     "look_up": {"order_id": "81"},
     "refund": {"order_id": "81", "cents": 3490},
+    "bash": {"command": "ls"},
     "ask_user": {"question": "Which lamp?", "choices": ["the red one", "the blue one"]},
     "researcher": {"message": "What is order 81?"},
 }
@@ -56,7 +57,7 @@ WITH_PYTHON = [page for page in PAGES if any(b.page == page and b.language == "p
 
 
 def replies(messages: list[dict[str, Any]], body: dict[str, Any]) -> Any:
-    offered = {one["function"]["name"] for one in body.get("tools", ())}
+    offered = {(one.get("function") or one)["name"] for one in body.get("tools", ())}
     called = {one["function"]["name"] for message in messages for one in message.get("tool_calls") or ()}
     for name, arguments in ARGUMENTS.items():
         if name in offered - called:

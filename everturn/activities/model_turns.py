@@ -43,7 +43,7 @@ from everturn.namespace import Namespace
 from everturn.payloads import ModelReply, ModelRequest
 from everturn.plans import PlannedCall
 from everturn.prices import cost_usd
-from everturn.providers import ToolSpec, ask
+from everturn.providers import ToolSpec, ask, specs_of
 from everturn.records import Message, Reply, ToolCall, ToolResult, Usage
 from everturn.sizes import MAX_BESIDE_REPLY_BYTES, MAX_CAUSE_BYTES, MAX_DEPTH, size_of, too_deep
 from everturn.storage.artifacts import Artifacts
@@ -75,7 +75,7 @@ class ModelTurns:
         self._prefixes = prefixes
         self._heartbeats = heartbeats
         self._stream_seconds = stream_seconds
-        self._specs = {agent.name: (agent, _specs(agent)) for agent in agents.values()}
+        self._specs = {agent.name: (agent, specs_of(agent.tools)) for agent in agents.values()}
         self._namespace = namespace
         self._half_told: dict[str, None] = {}
         """Conversations that were told of a namespace that had not said all of itself."""
@@ -226,7 +226,7 @@ class ModelTurns:
         """Made once, and again when the tools of an MCP server have changed."""
         made_of, specs = self._specs[agent.name]
         if made_of is not agent:
-            specs = _specs(agent)
+            specs = specs_of(agent.tools)
             self._specs[agent.name] = agent, specs
         return specs
 
@@ -282,10 +282,6 @@ class ModelTurns:
             _log.warning("prefix.digest_differed", messages=len(prefix))
             request = request.model_copy(update={"digest": found})
         return request, prefix, results
-
-
-def _specs(agent: Agent) -> tuple[ToolSpec, ...]:
-    return tuple(map(ToolSpec.of, agent.tools))
 
 
 def _model(agent: Agent, request: ModelRequest) -> Model:

@@ -132,12 +132,13 @@ async def _plan(agent: Agent, call: ToolCall, context: ToolContext, *, careful: 
         return AwaitAnswer(
             call_id=call.call_id,
             reason="runs_outside" if question is None else "asks_user",
-            why=question or f"{tool.name} runs outside: send its result as the answer",
+            why=question or _doubts(call) or f"{tool.name} runs outside: send its result as the answer",
             expiry=_answer_expiry(agent, tool),
         )
     if tool.agent:
         return RunAgent(call_id=call.call_id, agent=tool.agent)
-    asked = tool.needs_approval is not False if careful else await _asked(tool, call, context)
+    doubts = _doubts(call) if tool.provider_tool else ""
+    asked = bool(doubts) or (tool.needs_approval is not False if careful else await _asked(tool, call, context))
     # A once tool may have to ask a person later, when its worker is lost.
     may_wait = asked or tool.effect == "once"
     run: dict[str, Any] = {
@@ -145,7 +146,7 @@ async def _plan(agent: Agent, call: ToolCall, context: ToolContext, *, careful: 
         "effect": tool.effect,
         "timeout": tool.timeout.total_seconds(),
         "patience": tool.patience.total_seconds(),
-        "approval": f"{tool.name} needs approval" if asked else None,
+        "approval": (doubts or f"{tool.name} needs approval") if asked else None,
         "expiry": _expiry(agent) if asked else None,
         "policy": may_wait and agent.approvers is not None,
     }
@@ -153,6 +154,19 @@ async def _plan(agent: Agent, call: ToolCall, context: ToolContext, *, careful: 
         return RunTool(**run, local=tool.local)
     inputs = None if careful else partial(tool.inputs, call.arguments, context)
     return await _plan_activity(agent, tool.activity, call, run, inputs)
+
+
+def _doubts(call: ToolCall) -> str:
+    """What the provider wants a person to look at before its tool runs; empty if there is nothing."""
+    checks = call.extra.get("pending_safety_checks")
+    listed = checks if isinstance(checks, list) else []
+    told = [one.get("message") or one.get("code") for one in listed if isinstance(one, dict)]
+    decision = call.arguments.get("safety_decision")  # as Gemini has it
+    if isinstance(decision, dict) and decision.get("decision") == "require_confirmation":
+        told.append(decision.get("explanation"))
+    if not (listed or told):
+        return ""
+    return f"{call.name} needs approval: {'; '.join(str(one) for one in told if one) or 'its provider says so'}"
 
 
 async def _plan_activity(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from everturn.providers.base import Delta, Request, ToolSpec
+from everturn.providers.base import Delta, Request, ToolSpec, specs_of
 from everturn.providers.generate import generate
 
 if TYPE_CHECKING:
     from everturn.providers.http import ask
 
-__all__ = ["Delta", "Request", "ToolSpec", "ask", "generate"]
+__all__ = ["Delta", "Request", "ToolSpec", "ask", "generate", "specs_of"]
 
 
 def __getattr__(name: str) -> Any:

@@ -49,6 +49,11 @@ class ToolSpec:
         return cls(tool.name, tool.description, tool.parameters, tool.options)
 
 
+def specs_of(tools: Iterable[Tool]) -> tuple[ToolSpec, ...]:
+    """The tools as the model sees them. What a provider defines itself is among the raw tools."""
+    return tuple(ToolSpec.of(tool) for tool in tools if not tool.provider_tool)
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """One question to a model: a transcript, tools and settings, independent of any protocol."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from everturn.errors import InvalidSetting, InvalidTool
 from everturn.models import Model, ModelSettings
-from everturn.providers.base import Request, ToolSpec
+from everturn.providers.base import Request, specs_of
 from everturn.records import Message, Reply
 from everturn.spelling import known_options
 
@@ -52,7 +52,7 @@ async def generate(
         model=agent.model,
         messages=_transcript(messages),
         instructions=agent.instructions,
-        tools=[*map(ToolSpec.of, agent.tools)],
+        tools=specs_of(agent.tools),
         server_tools=agent.server_tools,
         raw_tools=agent.raw_tools,
         settings=agent.settings,

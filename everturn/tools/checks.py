@@ -14,10 +14,12 @@ from everturn.tools.schema import describe
 from everturn.tools.with_context import check_takes
 
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
+_PROVIDERS_NAME = re.compile(r"[a-zA-Z0-9_$.:-]{1,128}")
+"""What providers call their own tools, such as Moonshot's $web_search."""
 
 
-def check_name(name: object) -> None:
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
+def check_name(name: object, *, by_provider: bool = False) -> None:
+    if not isinstance(name, str) or not (_PROVIDERS_NAME if by_provider else _NAME).fullmatch(name):
         raise InvalidTool(
             f"{name!r} is no name for a tool: 1 to 64 of a-z, A-Z, 0-9, _ and -, not starting with a digit or -.",
             cure="Give it one with tool(name='...').",

@@ -61,6 +61,20 @@ def given_signature(function: Callable[..., Any], given: Any, *, context_type: t
     return Signature(arguments=arguments, context_parameters=hidden, description=str(described))
 
 
+def whatever_it_takes(function: Callable[..., Any], *, context_type: type) -> dict[str, Any] | None:
+    """The schema for a function of any names (`**arguments`), with what it needs; None for others."""
+    try:
+        parameters = tuple(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return None
+    if not any(one.kind is one.VAR_KEYWORD for one in parameters):
+        return None
+    hidden = hidden_parameters(function, context_type=context_type)
+    by_name = [one for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
+    needed = [one.name for one in by_name if one.default is one.empty and one.name not in hidden]
+    return {"type": "object", "properties": {}, "required": needed}
+
+
 def hidden_parameters(function: Callable[..., Any], *, context_type: type) -> tuple[str, ...]:
     """Those that are annotated with `context_type`, of a function whose other annotations do not matter."""
     target = unwrap(function)

@@ -101,9 +101,11 @@ class Tool(Generic[P, R]):
     """The name of the agent that answers the calls, if it is one."""
     activity: UserActivity | None = None
     """What runs in its place, if it is an activity of the user's own: see activity_tool."""
+    provider_tool: bool = False
+    """The provider knows it: its definition is among the agent's raw tools, and no other goes to the model."""
 
     def __post_init__(self) -> None:
-        check_name(self.name)
+        check_name(self.name, by_provider=self.provider_tool)
         check_choice(self, "effect", get_args(Effect))
         check_choice(self, "runs_on", get_args(RunsOn))
         check_duration(self, "timeout")

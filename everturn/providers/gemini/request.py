@@ -25,6 +25,7 @@ from everturn.providers.base import (
 from everturn.providers.efforts import nearest_effort
 from everturn.providers.gemini.calls import wire_name
 from everturn.providers.gemini.reply import BESIDE
+from everturn.providers.json_values import a_dict, object_in
 from everturn.providers.media import GEMINI, PICTURES, SCHEMES, in_words, medium_of, takes
 from everturn.providers.pairing import Pairing
 from everturn.records import (
@@ -40,6 +41,7 @@ from everturn.records import (
     ToolResult,
 )
 from everturn.tools.builtin import CodeExecution, ServerTool, WebSearch
+from everturn.tools.provider_tools import in_a_browser
 
 _NOTHING: Final = {"text": ""}
 """A user's message without content, as a content has to have a part, and the first one has to be a user's."""
@@ -210,7 +212,8 @@ def _contents(request: Request) -> list[Json]:
     pairing = Pairing(request)
     told = (message for message in request.messages if message.provider == request.model.provider)
     ours = {result.call_id: result.extra for message in told for result in message.tool_results}
-    is_3 = _is_3(request)
+    browses = any(raw.keys() & {"computerUse", "computer_use"} for raw in request.raw_tools)
+    is_3 = _is_3(request) or browses  # whose screenshots are in the results, whatever the model's version
     contents: list[Json] = []
     for message in request.messages:
         own = message.provider == request.model.provider
@@ -225,7 +228,7 @@ def _contents(request: Request) -> list[Json]:
                 contents[-1]["parts"] += parts  # a call has to come right after a user's content
             else:
                 contents.append({"role": "model", "parts": parts})
-        contents += _results(pairing.after(message), pairing.results, ours, is_3=is_3)
+        contents += _results(pairing.after(message), pairing.results, ours, is_3=is_3, browses=browses)
     if request.as_given:
         return contents
     if not contents or contents[0]["role"] == "model":
@@ -282,7 +285,12 @@ def _wire_id(call: ToolCall) -> str:
 
 
 def _results(
-    calls: Sequence[ToolCall], results: Mapping[str, ToolResult], extras: Mapping[str, Json], *, is_3: bool
+    calls: Sequence[ToolCall],
+    results: Mapping[str, ToolResult],
+    extras: Mapping[str, Json],
+    *,
+    is_3: bool,
+    browses: bool,
 ) -> Iterator[Json]:
     """The results of one reply's calls, all in one content and in order; then what no result can carry. `extras`: what
     stood beside results that are this provider's own, by their calls."""
@@ -302,6 +310,8 @@ def _results(
         # Always a text under one key: Gemini reads "$ref" in an object as the name of a file.
         text = _result_text(result, inside, outside)
         response["response"] = {"error" if result.is_error else "output": text}
+        if browses and in_a_browser(call.name):
+            response["response"] = _of_browser(call, result) or response["response"]
         if inside:
             response["parts"] = [_media(part) for part in inside]
         responses.append({"functionResponse": response | extra})
@@ -311,6 +321,15 @@ def _results(
         yield {"role": "user", "parts": responses}
     if following:
         yield {"role": "user", "parts": following}
+
+
+def _of_browser(call: ToolCall, result: ToolResult) -> Json:
+    """Of computer use, the object that the browser is described by: its `url` has to be there. Empty if there is
+    none."""
+    found = next((a_dict(object_in(part.text)) for part in result.content if isinstance(part, Text)), {})
+    if result.is_error or "url" not in found:
+        return {}
+    return found | ({"safety_acknowledgement": "true"} if call.arguments.get("safety_decision") else {})
 
 
 def _result_text(result: ToolResult, inside: Sequence[Image | Document], outside: Sequence[Image | Document]) -> str:

@@ -18,6 +18,9 @@ _SIGNS = re.compile(r'\\.|["{}]', re.DOTALL)
 _OF_A_CALL = frozenset({"index", "id", "type", "function", "custom"})
 """What we read of a call. Anything else beside it is kept and sent back, such as Gemini's signatures."""
 
+_USUAL = (None, "", "function", "custom")
+"""Types of calls that need not be kept."""
+
 
 @dataclass(slots=True)
 class _Braces:
@@ -55,7 +58,7 @@ class PartialCall:
     index: int | None
     id: str
     custom: bool = False
-    """A custom tool's, which takes a text. Nobody here declares such tools, so it is kept and never dispatched."""
+    """A custom tool's, which takes a text. One that nobody declared is kept, and never dispatched."""
     name: str = ""
     pieces: list[str] = field(default_factory=list)
     extra: dict[str, Any] = field(default_factory=dict)
@@ -105,6 +108,8 @@ class PartialCalls:
         call.name += name if name != call.name else ""
         if arguments is not None:
             call.pieces.append(arguments if isinstance(arguments, str) else write(arguments).decode())
+        if entry.get("type") not in _USUAL:  # Moonshot's own tools
+            call.extra["type"] = entry["type"]
         if not entry.keys() <= _OF_A_CALL:
             call.extra |= {name: value for name, value in entry.items() if name not in _OF_A_CALL and value is not None}
 
@@ -130,6 +135,15 @@ class PartialCalls:
 
 def tool_call(call: PartialCall, *, call_id: str, provider_id: str | None, cut_off: bool) -> ToolCall:
     text = mend(call.text)
+    if call.custom:
+        return ToolCall(
+            call_id=call_id,
+            name=mend(call.name)[:MAX_NAME_CHARS],
+            arguments={} if cut_off else {"input": text},
+            provider_id=provider_id,
+            unparsed=text if cut_off else None,
+            extra={**mended(call.extra), "type": "custom"},
+        )
     # No arguments at all are {}, unless the reply was cut off before they came. Groq says "null" for none.
     arguments = {} if text.strip() == "null" or not (text.strip() or cut_off) else object_in(text)
     return ToolCall(

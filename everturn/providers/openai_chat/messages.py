@@ -18,7 +18,7 @@ from everturn.providers.pairing import Pairing
 from everturn.records import Document, Image, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 
 NOT_OURS = "Error: nobody here runs this tool."
-"""What it reads for a call of a custom tool, which we never declare and never dispatch."""
+"""What it reads for a call of a custom tool, which nobody declared."""
 
 CAME_IN = "came_in"
 """In a thought's `extra`: the field that it came in, of a server whose dialect names none."""
@@ -94,7 +94,8 @@ def _answers(calls: Iterable[ToolCall], results: Mapping[str, ToolResult], diale
     for call in calls:
         result = results.get(call.call_id)
         content = _result_text(result, dialect) if result else NO_RESULT
-        yield {"role": "tool", "tool_call_id": _wire_id(call, dialect), "content": content}
+        named = {"name": call.name} if _is_servers(call) else {}
+        yield {"role": "tool", "tool_call_id": _wire_id(call, dialect), **named, "content": content}
 
 
 def _pictures_of(calls: Iterable[ToolCall], results: Mapping[str, ToolResult], dialect: Dialect) -> Iterator[Encoded]:
@@ -148,13 +149,21 @@ def _customs(message: Message) -> list[Encoded]:
 def _call(call: ToolCall, dialect: Dialect, *, own: bool) -> Encoded:
     call_id = _wire_id(call, dialect)
     # Models make up names that servers then refuse to read back.
-    name = _NOT_IN_NAMES.sub("_", call.name)[:64] or "unknown"
+    name = call.name if own and _is_servers(call) else _NOT_IN_NAMES.sub("_", call.name)[:64] or "unknown"
     if own and call.extra.get("type") == "custom":
-        return {"id": call_id, "type": "custom", "custom": {"name": name, "input": call.arguments.get("input", "")}}
+        said = call.arguments.get("input", "") if call.unparsed is None else call.unparsed
+        return {"id": call_id, "type": "custom", "custom": {"name": name, "input": said}}
     arguments = call.arguments if call.unparsed is None else {UNPARSED: call.unparsed}
     function = {"name": name, "arguments": write(arguments).decode()}
     entry: Encoded = {"id": call_id, "type": "function", "function": function}
-    return (call.extra | entry) if own and call.extra else entry
+    if not (own and call.extra):
+        return entry
+    return call.extra | entry | ({"type": call.extra["type"]} if "type" in call.extra else {})
+
+
+def _is_servers(call: ToolCall) -> bool:
+    """A tool of the server's own, which it runs once it has its arguments back: $web_search, of Moonshot."""
+    return call.name.startswith("$")
 
 
 def _wire_id(call: ToolCall, dialect: Dialect) -> str:

@@ -17,12 +17,13 @@ from everturn.providers.catalog import row_of
 from everturn.providers.details import details_of
 from everturn.providers.failures import ErrorInReply
 from everturn.providers.json_values import a_count, a_dict, a_list, a_str, mended
-from everturn.providers.openai_chat.calls import PartialCalls, tool_call
+from everturn.providers.openai_chat.calls import PartialCall, PartialCalls, tool_call
 from everturn.providers.openai_chat.media import Media
 from everturn.providers.openai_chat.messages import CAME_IN
 from everturn.providers.reading import MAX_NAME_CHARS, object_of, unusable
 from everturn.providers.sse import Event
 from everturn.records import Opaque, Part, Reply, ServerToolUse, Stop, Text, Thinking, Usage
+from everturn.tools.provider_tools import custom_names
 from everturn.utf8 import mend
 
 _STOPS: dict[str, Stop] = {
@@ -261,20 +262,25 @@ class Assembler:
 
     def _called(self) -> Iterator[Part]:
         """The calls, each with an id that is new in the conversation, and the same however often this is read."""
-        functions = [call for call in self._calls.found if not call.custom]
-        ids = iter(call_ids([call.id for call in functions], self.request.messages, response_id=self._id))
+        ours = self._ours()
+        ids = iter(call_ids([call.id for call in ours], self.request.messages, response_id=self._id))
         for call in self._calls.found:
-            if call.custom:
+            if call not in ours:
                 custom = {"name": mend(call.name)[:MAX_NAME_CHARS], "input": mend(call.text)}
                 yield Opaque(data={**mended(call.extra), "id": mend(call.id), "type": "custom", "custom": custom})
                 continue
             call_id, provider_id = next(ids)
-            cut_off = self._finish in _STOPS and call is functions[-1]
+            cut_off = self._finish in _STOPS and call is ours[-1]
             yield tool_call(call, call_id=call_id, provider_id=provider_id, cut_off=cut_off)
+
+    def _ours(self) -> list[PartialCall]:
+        """The calls that are ours to settle: of functions, and of the custom tools that we declared."""
+        declared = custom_names(self.request.raw_tools)
+        return [call for call in self._calls.found if not call.custom or mend(call.name) in declared]
 
     def _stop(self) -> Stop:
         stop = _STOPS.get(self._finish, "end")
-        if stop != "length" and any(not call.custom for call in self._calls.found):
+        if stop != "length" and self._ours():
             return "tool_calls"
         return "refused" if self._refused and stop == "end" else stop
 

@@ -13,21 +13,26 @@ from typing import Any
 
 from everturn.providers.base import UNPARSED
 from everturn.providers.json_values import a_dict, a_list, a_str, mended, object_in, write
+from everturn.providers.openai_responses import caller_run
+from everturn.providers.openai_responses.caller_run import Declared, Item
 from everturn.providers.reading import MAX_NAME_CHARS
 from everturn.records import Message, Opaque, Part, ServerToolUse, Text, Thinking, ToolCall
-
-Item = dict[str, Any]
 
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 _BLOCK_OF = {"summary": "summary_text", "content": "reasoning_text"}
 _RUN_BY_SERVER = re.compile(r"_call(_output)?$|^mcp_|^tool_search_|^program(_output)?$")
 
 
-def is_call(item: Item, custom: frozenset[str]) -> bool:
+def is_call(item: Item, declared: Declared) -> bool:
     """Whether the item is a call for us. xAI streams its own searches as calls of custom tools: what we did not
-    declare as such, in `custom`, was run by the server."""
-    kind = item.get("type")
-    return kind == "function_call" or (kind == "custom_tool_call" and a_str(item.get("name")) in custom)
+    declare as such was run by the server."""
+    match item.get("type"):
+        case "function_call":
+            return True
+        case "custom_tool_call":
+            return a_str(item.get("name")) in declared.custom
+        case kind:
+            return kind in declared.kinds
 
 
 def parts_of(item: Item, *, logprobs: bool) -> list[Part]:
@@ -48,6 +53,8 @@ def parts_of(item: Item, *, logprobs: bool) -> list[Part]:
 def call_of(item: Item, *, call_id: str, provider_id: str | None, cut_off: bool) -> ToolCall:
     """The call in an item. Arguments that may have been `cut_off` are not taken for whole."""
     item = mended(item)
+    if item["type"] in caller_run.NAMES:
+        return caller_run.call_of(item, call_id=call_id, provider_id=provider_id, cut_off=cut_off)
     name = a_str(item.get("name"))[:MAX_NAME_CHARS]
     found: dict[str, Any] | None
     if item["type"] == "custom_tool_call":
@@ -96,8 +103,11 @@ def own_items(message: Message, *, wire_id: Callable[[ToolCall], str]) -> list[I
 
 
 def own_call(call: ToolCall, *, wire_id: str) -> Item:
+    if caller_run.kind_of(call):
+        return caller_run.item_of(call, wire_id=wire_id)
     # Its id is left out: servers look up what an id says, and a call is paired by its call_id alone.
-    item: Item = {"type": "function_call", **_without(call.extra, "id", "status", "arguments"), "call_id": wire_id}
+    extra = {} if call.extra.get("type") in caller_run.NAMES else _without(call.extra, "id", "status", "arguments")
+    item: Item = {"type": "function_call", **extra, "call_id": wire_id}
     item["name"] = wire_name(call.name)
     if item["type"] == "custom_tool_call":
         return item | {"input": a_str(call.arguments.get("input")) if call.unparsed is None else call.unparsed}

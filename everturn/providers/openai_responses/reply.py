@@ -17,8 +17,8 @@ from everturn.providers.call_ids import call_ids
 from everturn.providers.details import details_of
 from everturn.providers.failures import ErrorInReply
 from everturn.providers.json_values import a_count, a_dict, a_list, a_str
-from everturn.providers.openai_responses.items import Item, call_of, is_call, parts_of
-from everturn.providers.openai_responses.tools import custom_names
+from everturn.providers.openai_responses.caller_run import Item, declared, given_id
+from everturn.providers.openai_responses.items import call_of, is_call, parts_of
 from everturn.providers.reading import MAX_CALLS, object_of, unusable
 from everturn.providers.sse import Event
 from everturn.records import Part, Reply, Stop, Usage
@@ -169,15 +169,15 @@ class Assembler:
 
     def _parts(self, items: Sequence[Item]) -> list[Part]:
         """The parts, in the order of the items: a reasoning stays before what it led to."""
-        custom = custom_names(self.request)
-        calls = [item for item in items if is_call(item, custom)]
+        ours = declared(self.request)
+        calls = [item for item in items if is_call(item, ours)]
         if len(calls) > MAX_CALLS:
             raise self._invalid(f"it holds more than {MAX_CALLS} tool calls")
-        given = [str(item.get("call_id") or "") for item in calls]
+        given = [given_id(item) for item in calls]
         ids = iter(call_ids(given, self.request.messages, response_id=a_str(self._response.get("id"))))
         parts: list[Part] = []
         for item in items:
-            if is_call(item, custom):
+            if is_call(item, ours):
                 call_id, provider_id = next(ids)
                 whole = item.get("status") == "completed" or not (self._cut_short and item is items[-1])
                 cut_off = item.get("status") == "incomplete" or not whole
@@ -188,7 +188,8 @@ class Assembler:
 
     def _stop(self, items: Sequence[Item]) -> Stop:
         reason = a_str(a_dict(self._response.get("incomplete_details")).get("reason"))
-        calls = [item for item in items if is_call(item, custom_names(self.request))]
+        ours = declared(self.request)
+        calls = [item for item in items if is_call(item, ours)]
         # Calls that came whole are answered, whatever else was left unsaid.
         if calls and not (self._cut_short and (reason in _NO_ROOM or calls[-1].get("status") != "completed")):
             return "tool_calls"

@@ -16,7 +16,9 @@ from everturn.providers.base import NO_RESULT, Memo, Request, cache_key, warn_un
 from everturn.providers.catalog import row_of
 from everturn.providers.efforts import nearest_effort
 from everturn.providers.media import OFFICE, PICTURES, TEXTS, file_name, in_words, is_picture, medium_of, takes, url_of
-from everturn.providers.openai_responses.items import Item, others_items, own_items
+from everturn.providers.openai_responses import caller_run
+from everturn.providers.openai_responses.caller_run import Item
+from everturn.providers.openai_responses.items import others_items, own_items
 from everturn.providers.openai_responses.tools import choice, includes, tools
 from everturn.providers.pairing import Pairing
 from everturn.providers.schema_strict import fits_strict
@@ -117,6 +119,10 @@ def _outputs(
 ) -> Iterator[Item]:
     for call in calls:
         result, told = pairing.results.get(call.call_id), call.call_id in ours
+        if own and caller_run.kind_of(call):
+            for item in caller_run.result_items(call, result, wire_id=wire_ids[call.call_id]):
+                yield _with_caller(item, call)
+            continue
         yield _output(call, result, wire_id=wire_ids[call.call_id], own=own, told=told)
 
 
@@ -173,9 +179,15 @@ def _output(call: ToolCall, result: ToolResult | None, *, wire_id: str, own: boo
     custom = own and call.extra.get("type") == "custom_tool_call"
     item: Item = {"type": "custom_tool_call_output" if custom else "function_call_output", "call_id": wire_id}
     item["output"] = _result_content(result, own=told) if result else NO_RESULT
-    if own and call.extra.get("caller") is not None:
-        item["caller"] = call.extra["caller"]  # a program's call: the result goes to the program
+    if own:
+        item = _with_caller(item, call)
     return item | result.extra if result and told and result.extra else item
+
+
+def _with_caller(item: Item, call: ToolCall) -> Item:
+    """A program's call: the result goes to the program."""
+    caller = call.extra.get("caller")
+    return item if caller is None or "call_id" not in item else item | {"caller": caller}
 
 
 def _result_content(result: ToolResult, *, own: bool) -> str | list[dict[str, Any]]:

@@ -10,6 +10,7 @@ from everturn.providers.base import Request, ToolSpec, refuse_server_tool, tool_
 from everturn.providers.catalog import row_of
 from everturn.providers.schema_strict import only_fitting
 from everturn.tools.builtin import CodeExecution, ServerTool, WebSearch, XSearch
+from everturn.tools.provider_tools import called_as
 
 Made = dict[str, Any]
 
@@ -33,22 +34,26 @@ def choice(request: Request) -> Made:
     if wanted in {"auto", "none", "required"}:
         fields["tool_choice"] = wanted
     elif wanted:
-        fields["tool_choice"] = {"type": "function", "name": wanted}
+        fields["tool_choice"] = _named(wanted, request)
     if request.settings.parallel_calls is not None:
         fields["parallel_tool_calls"] = request.settings.parallel_calls
     return fields
+
+
+def _named(name: str, request: Request) -> Made:
+    """One tool by name: a function, a custom tool, or one of the provider's own, which goes by its type."""
+    if any(tool.name == name for tool in request.tools):
+        return {"type": "function", "name": name}
+    for item in request.raw_tools:
+        if name in called_as(item):
+            return {"type": "custom", "name": name} if item.get("type") == "custom" else {"type": item.get("type")}
+    return {"type": "function", "name": name}
 
 
 def includes(request: Request) -> list[str]:
     family = row_of(request.model.provider).responses.server_tools
     wanted = (_INCLUDES.get((family, type(tool))) for tool in request.server_tools)
     return [*dict.fromkeys(filter(None, wanted))]
-
-
-def custom_names(request: Request) -> frozenset[str]:
-    """The custom tools that we declared, and whose calls are therefore ours to answer."""
-    named = (tool.get("name") for tool in request.raw_tools if tool.get("type") == "custom")
-    return frozenset(name for name in named if isinstance(name, str))
 
 
 def _function(tool: ToolSpec, model: Model) -> Made:

@@ -1,0 +1,201 @@
+"""Responses: the provider's own tools that its caller runs, such as a shell. Their calls are items of their own kinds,
+and so are the results.
+
+A call's arguments are what it asks for (a shell's `action`, a patch's `operation`), and the rest of its item is beside
+it, so that it goes back as it came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from everturn.providers.base import NO_RESULT, Request
+from everturn.providers.json_values import a_dict, a_list, a_str, object_in, parse, write
+from everturn.providers.media import in_words, url_of
+from everturn.records import Document, Image, Text, ToolCall, ToolResult
+from everturn.tools.provider_tools import MCP_APPROVAL, called_as, custom_names
+
+Item = dict[str, Any]
+
+NAMES: Final[Mapping[str, str]] = {
+    "shell_call": "shell",
+    "local_shell_call": "local_shell",
+    "apply_patch_call": "apply_patch",
+    "computer_call": "computer",
+    "mcp_approval_request": MCP_APPROVAL,
+}
+"""By the item's type, the name of its call."""
+
+_ASKS_IN: Final[Mapping[str, tuple[str, ...]]] = {
+    "shell_call": ("action",),
+    "local_shell_call": ("action",),
+    "apply_patch_call": ("operation",),
+}
+"""The field whose object is the call's arguments. A computer's are in one of two, and keep their names."""
+
+_ACTIONS: Final = ("action", "actions")
+_ASKED_FOR: Final = ("server_label", "name")
+_NEEDS_ID: Final = frozenset({"computer_call", "local_shell_call"})
+
+_NO_SCREENSHOT: Final = (
+    "data:image/png;base64,"
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
+)
+"""One pixel. A computer's result has to be a picture, and a call that failed has none; why is said after it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What a request has its caller run, beside functions."""
+
+    custom: frozenset[str]
+    """The names of custom tools."""
+    kinds: frozenset[str]
+    """The types of other items that are calls."""
+
+
+def declared(request: Request) -> Declared:
+    names = {name for item in request.raw_tools for name in called_as(item)}
+    return Declared(custom_names(request.raw_tools), frozenset(kind for kind, name in NAMES.items() if name in names))
+
+
+def kind_of(call: ToolCall) -> str | None:
+    """The type of the item that the call came as, if it is one of these and came whole."""
+    kind = call.extra.get("type")
+    return kind if isinstance(kind, str) and kind in NAMES and call.unparsed is None else None
+
+
+def given_id(item: Item) -> str:
+    """What the item calls itself, for its result."""
+    return a_str(item.get("id") if item.get("type") == "mcp_approval_request" else item.get("call_id"))
+
+
+def call_of(item: Item, *, call_id: str, provider_id: str | None, cut_off: bool) -> ToolCall:
+    kind = a_str(item["type"])
+    extra = {name: value for name, value in item.items() if name != "call_id"}
+    arguments: dict[str, Any]
+    if kind in _ASKS_IN:
+        arguments = a_dict(extra.pop(_ASKS_IN[kind][0], None))
+    elif kind == "computer_call":
+        arguments = {name: extra.pop(name) for name in _ACTIONS if extra.get(name) is not None}
+    else:
+        arguments = {name: a_str(extra.pop(name, None)) for name in _ASKED_FOR}
+        text = a_str(extra.pop("arguments", None))
+        found = object_in(text)
+        arguments["arguments"] = text if found is None else found
+        if found is not None and write(found).decode() != text:
+            extra["arguments"] = text
+        extra.pop("id", None)
+    return ToolCall(
+        call_id=call_id,
+        name=NAMES[kind],
+        arguments={} if cut_off else arguments,
+        provider_id=provider_id,
+        unparsed=write(arguments).decode() if cut_off else None,
+        extra=extra,
+    )
+
+
+def item_of(call: ToolCall, *, wire_id: str) -> Item:
+    """The item again, as it came."""
+    kind = a_str(call.extra.get("type"))
+    if kind == "mcp_approval_request":
+        asked = call.arguments.get("arguments")
+        text = call.extra.get("arguments", asked if isinstance(asked, str) else write(asked).decode())
+        names = {name: call.arguments.get(name) for name in _ASKED_FOR}
+        return {**call.extra, **names, "arguments": text, "id": wire_id}
+    # If it need not have an id it goes without: servers look up what an id says.
+    extra = {name: value for name, value in call.extra.items() if name != "id" or kind in _NEEDS_ID}
+    asks = {_ASKS_IN[kind][0]: call.arguments} if kind in _ASKS_IN else call.arguments
+    return {**extra, "call_id": wire_id, **asks}
+
+
+def result_items(call: ToolCall, result: ToolResult | None, *, wire_id: str) -> Iterator[Item]:
+    """The item of the result, in the shape that this kind of call wants; and what has no room in it."""
+    result = result or ToolResult(call_id=call.call_id, content=(Text(text=NO_RESULT),), is_error=True)
+    notice, content = _parted(result)
+    text = "\n".join(_words(content))
+    value = _value(text)
+    match call.extra.get("type"):
+        case "shell_call":
+            output = [_chunk({"stdout": notice})] if notice else []
+            output += _chunks(text, value, failed=result.is_error)
+            item: Item = {"type": "shell_call_output", "call_id": wire_id, "output": output}
+            if (longest := call.arguments.get("max_output_length")) is not None:
+                item["max_output_length"] = longest
+            yield item
+        case "apply_patch_call":
+            said = a_dict(value)
+            status = said.get("status") if said.get("status") in {"completed", "failed"} else None
+            output_text = a_str(said.get("output")) if status else text
+            yield {
+                "type": "apply_patch_call_output",
+                "call_id": wire_id,
+                "status": "failed" if result.is_error else status or "completed",
+                "output": f"{notice}\n{output_text}".strip(),
+            }
+        case "computer_call":
+            yield from _screenshot(call, result, wire_id=wire_id)
+        case "mcp_approval_request":
+            approved = not result.is_error and value is not False and a_dict(value).get("approve") is not False
+            response: Item = {"type": "mcp_approval_response", "approval_request_id": wire_id, "approve": approved}
+            reason = a_str(a_dict(value).get("reason")) or (text if result.is_error else "")
+            yield response | ({"reason": reason} if reason and not approved else {})
+        case _:
+            yield {"type": "local_shell_call_output", "call_id": wire_id, "output": f"{notice}\n{text}".lstrip("\n")}
+
+
+def _parted(result: ToolResult) -> tuple[str, tuple[Text | Image | Document, ...]]:
+    """What the model is told of a person's word, and what the tool said."""
+    if result.decision and result.decision.is_told and len(result.content) > 1:
+        first, *rest = result.content
+        if isinstance(first, Text):
+            return first.text, tuple(rest)
+    return "", result.content
+
+
+def _words(content: Iterable[Text | Image | Document]) -> list[str]:
+    return [part.text if isinstance(part, Text) else in_words(part) for part in content]
+
+
+def _value(text: str) -> Any:
+    """What a function returned, if it was no text."""
+    try:
+        return parse(text)
+    except ValueError:
+        return None
+
+
+def _chunks(text: str, value: Any, *, failed: bool) -> list[Item]:
+    """A shell's output: as its function gave it (`stdout`, `stderr`, `exit_code`; of several commands a list), or the
+    text as what it printed."""
+    listed = a_dict(value).get("output", value)
+    found: Sequence[Any] = listed if isinstance(listed, list) else [value]
+    if found and all(isinstance(one, dict) and one.keys() & {"stdout", "stderr", "outcome"} for one in found):
+        return [_chunk(one) for one in found]
+    return [_chunk({"stderr": text, "exit_code": 1} if failed else {"stdout": text})]
+
+
+def _chunk(given: Mapping[str, Any]) -> Item:
+    code = given.get("exit_code")
+    ended: Item = {"type": "exit", "exit_code": code if isinstance(code, int) else 0}
+    outcome = a_dict(given.get("outcome")) or ({"type": "timeout"} if given.get("timed_out") is True else ended)
+    return {"stdout": a_str(given.get("stdout")), "stderr": a_str(given.get("stderr")), "outcome": outcome}
+
+
+def _screenshot(call: ToolCall, result: ToolResult, *, wire_id: str) -> Iterator[Item]:
+    pictures = [part for part in result.content if isinstance(part, Image)]
+    shown = _NO_SCREENSHOT if result.is_error or not pictures else url_of(pictures[-1])
+    item: Item = {
+        "type": "computer_call_output",
+        "call_id": wire_id,
+        "output": {"type": "computer_screenshot", "image_url": shown},
+    }
+    checks = a_list(call.extra.get("pending_safety_checks"))
+    if checks and not result.is_error:  # it ran, as a person has let it
+        item["acknowledged_safety_checks"] = checks
+    yield item
+    if said := "\n".join(part.text for part in result.content if isinstance(part, Text)):
+        yield {"role": "user", "content": f"[Of the computer] {said}"}

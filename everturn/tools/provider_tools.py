@@ -1,0 +1,187 @@
+"""Tools that a provider defines and that its caller runs: a shell, a computer, an editor, an approval.
+
+Their definitions are raw dicts among an agent's tools. What is here says under which names a model calls them, and
+makes the tools that settle these calls: by a function of `handlers=`, else by whoever answers them.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from typing import Any, Final
+
+from everturn.errors import InvalidAgent, InvalidTool
+from everturn.spelling import nearest
+from everturn.tools.context import ToolContext
+from everturn.tools.given_schema import given_arguments, whatever_it_takes
+from everturn.tools.schema import UntypedParameter
+from everturn.tools.tool import NO_TIMEOUT, Tool, tool
+
+MCP_APPROVAL: Final = "mcp_approval_request"
+
+_ANTHROPIC = re.compile(r"(bash|text_editor|computer|memory)_\d{8}")
+_DATED = re.compile(r"_\d{8}$")
+_OPENAI: Mapping[str, str] = {
+    "shell": "shell",
+    "local_shell": "local_shell",
+    "apply_patch": "apply_patch",
+    "computer": "computer",
+    "computer_use_preview": "computer",
+}
+"""By the type of the definition, the name that its calls go by here."""
+
+_IN_A_BROWSER: Final = (
+    *("open_web_browser", "wait_5_seconds", "go_back", "go_forward", "search", "navigate", "click_at", "hover_at"),
+    *("type_text_at", "key_combination", "scroll_document", "scroll_at", "drag_and_drop"),
+)
+"""The functions of Gemini's computer use."""
+
+_ANY: Final[Mapping[str, Any]] = {"type": "object", "properties": {}}
+_QUICK = timedelta(seconds=10)
+
+Handler = Callable[..., Any]
+"""A function, sync or async, or a `@tool`: it gets a call's arguments by name, as the provider names them."""
+
+
+def called_as(item: Mapping[str, Any]) -> tuple[str, ...]:
+    """The names under which a model calls what this definition has its caller run; none, if the provider runs it."""
+    kind = item.get("type")
+    if kind == "custom":
+        inner = item.get("custom")
+        name = (inner if isinstance(inner, Mapping) else item).get("name")
+        return (name,) if isinstance(name, str) else ()
+    if kind == "builtin_function":  # Moonshot's: it runs them, once it is handed back what it asked with
+        inner = item.get("function")
+        name = inner.get("name") if isinstance(inner, Mapping) else None
+        return (name,) if isinstance(name, str) else ()
+    if kind == "mcp":
+        return () if item.get("require_approval") == "never" else (MCP_APPROVAL,)
+    if kind == "shell" and _in_container(item):
+        return ()
+    if isinstance(kind, str) and _ANTHROPIC.fullmatch(kind):
+        name = item.get("name")
+        return (name,) if isinstance(name, str) else ()
+    if isinstance(kind, str) and kind in _OPENAI:
+        return (_OPENAI[kind],)
+    browser = item.get("computerUse", item.get("computer_use"))
+    if isinstance(browser, Mapping):
+        without = browser.get("excludedPredefinedFunctions") or browser.get("excluded_predefined_functions") or ()
+        return tuple(name for name in _IN_A_BROWSER if name not in without)
+    return ()
+
+
+def custom_names(raw_tools: Sequence[Mapping[str, Any]]) -> frozenset[str]:
+    """The custom tools among these: they take a text, and their calls are the caller's to answer."""
+    return frozenset(name for item in raw_tools if item.get("type") == "custom" for name in called_as(item))
+
+
+def in_a_browser(name: str) -> bool:
+    """Whether it is a function of Gemini's computer use."""
+    return name in _IN_A_BROWSER
+
+
+def tools_of(raw_tools: Sequence[Mapping[str, Any]], handlers: Mapping[str, Handler]) -> Iterator[Tool]:
+    """The tools that settle the calls of these, one for each name. Raises InvalidTool."""
+    made: set[str] = set()
+    for item in raw_tools:
+        for name in called_as(item):
+            if name not in made:
+                made.add(name)
+                yield _settled_by(name, item, _handler(name, item, handlers))
+
+
+def handler_keys(item: Mapping[str, Any]) -> tuple[str, ...]:
+    """What its handler may be called in `handlers=`: the name of its calls, its type, its type without the date."""
+    names = called_as(item)
+    if not names:
+        return ()
+    if "computerUse" in item or "computer_use" in item:
+        return (*names, "computer_use")
+    kind = str(item.get("type"))
+    return (*names, *(() if kind in {"custom", "mcp"} else (kind, _DATED.sub("", kind))))
+
+
+def check_handlers(agent: str, handlers: object, known: Sequence[str]) -> Mapping[str, Handler]:
+    """Raises InvalidAgent for what is no mapping, and for names that none of the agent's tools goes by."""
+    if not isinstance(handlers, Mapping):
+        raise InvalidAgent(
+            f"Agent {agent!r} has handlers={handlers!r}, of type {type(handlers).__name__}.",
+            cure="Write handlers={'bash': run_bash}.",
+        )
+    for name in handlers:
+        if name not in known:
+            near = nearest(str(name), known)
+            has = f"They are called {', '.join(sorted(set(known)))}." if known else "None of its tools takes one."
+            raise InvalidAgent(
+                f"Agent {agent!r} has a handler for {name!r}, which none of its tools is called.",
+                cure=f"Did you mean {near!r}? {has}" if near else has,
+            )
+    return handlers
+
+
+def handled(handler: Handler, name: str, *, parameters: Mapping[str, Any] | None = None) -> Tool:
+    """The tool of a handler, under this name. Raises InvalidTool."""
+    if isinstance(handler, Tool):
+        if not handler.is_function:
+            raise InvalidTool(f"The handler of {name!r} is {handler!r}, which no worker runs.", cure="Take a function.")
+        return replace(handler, name=name, provider_tool=True)
+    parameters = whatever_it_takes(handler, context_type=ToolContext) if parameters is None else parameters
+    with warnings.catch_warnings():  # the model is told what to send by the provider, and not by the signature
+        warnings.simplefilter("ignore", UntypedParameter)
+        made: Tool = tool(handler, name="handler", parameters=parameters)
+    return replace(made, name=name, provider_tool=True)
+
+
+def _settled_by(name: str, item: Mapping[str, Any], handler: Handler | None) -> Tool:
+    if handler is not None:
+        return handled(handler, name)
+    if name == MCP_APPROVAL:
+        approving: Tool = tool(_approved, effect="read", local=True, timeout=_QUICK, needs_approval=True)
+        return replace(approving, name=name, provider_tool=True)
+    if item.get("type") == "builtin_function":
+        made: Tool = tool(_as_asked, parameters=_ANY, effect="read", local=True, timeout=_QUICK)
+        return replace(made, name=name, provider_tool=True)
+    return Tool(
+        name=name,
+        description="",
+        arguments=given_arguments(_ANY, place=f"The tool {name!r}", option="parameters"),
+        runs_on="client",
+        timeout=NO_TIMEOUT,
+        patience=NO_TIMEOUT,
+        provider_tool=True,
+    )
+
+
+def _handler(name: str, item: Mapping[str, Any], handlers: Mapping[str, Handler]) -> Handler | None:
+    found = next(((key, handlers[key]) for key in handler_keys(item) if key in handlers and _is_for(key, name)), None)
+    if found is None:
+        return None
+    key, handler = found
+    if key == "computer_use" and in_a_browser(name) and not isinstance(handler, Tool):
+        return partial(handler, action=name)
+    return handler
+
+
+def _is_for(key: str, name: str) -> bool:
+    """One of Gemini's functions is no handler of another."""
+    return key == name or not in_a_browser(key)
+
+
+def _in_container(item: Mapping[str, Any]) -> bool:
+    """OpenAI's shell runs at the provider, unless it is asked to run here."""
+    where = item.get("environment")
+    return isinstance(where, Mapping) and where.get("type") in {"container_auto", "container_reference"}
+
+
+async def _approved(server_label: str, name: str, arguments: Any = None) -> bool:  # noqa: ARG001 - shown to the person
+    """Run once a person has approved a call of an MCP server that the provider asks for."""
+    return True
+
+
+async def _as_asked(**arguments: Any) -> dict[str, Any]:
+    """What Moonshot wants back: it runs its own tools once it has it."""
+    return arguments
