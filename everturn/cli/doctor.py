@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from everturn import extras
 from everturn.cli.options import JsonOption
 from everturn.cli.output import tell_json
 from everturn.errors import EverturnError
@@ -248,7 +249,7 @@ def _costs(agents: list[Agent]) -> list[Finding]:
     """What a limit in US dollars can't hold."""
     from everturn.prices import unpriced
 
-    cure = "Install everturn[prices], or set Limits(max_total_tokens=)."
+    cure = f"Run {extras.install('prices')}, or set Limits(max_total_tokens=)."
     return [
         Finding(f"cost of {agent.name}", "note", f"max_cost_usd has no effect: no price is known for {name}", cure)
         for agent in agents

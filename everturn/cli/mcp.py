@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from everturn import extras
 from everturn.cli.options import AgentsOption, settings_with
 from everturn.errors import EverturnError
 
@@ -42,7 +43,7 @@ async def _mcp(
         from everturn.mcp_server.serving import PATH, check_token, serve_http
     except ImportError as error:
         raise EverturnError(
-            f"An MCP server needs {error.name}, which is not installed.", cure="pip install 'everturn[mcp]'"
+            f"An MCP server needs {error.name}, which is not installed.", cure=extras.install("mcp")
         ) from None
     from everturn.cli.connect import remote_client, require_namespace
     from everturn.cli.terminal import Screen

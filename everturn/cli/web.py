@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from everturn import extras
 from everturn.errors import EverturnError
 
 
@@ -37,7 +38,7 @@ async def _web(host: str, port: int, token: str | None, by_header: str | None) -
         from everturn.web.server import listen, serve
     except ImportError as error:
         raise EverturnError(
-            f"The inbox needs {error.name}, which is not installed.", cure="pip install 'everturn[web]'"
+            f"The inbox needs {error.name}, which is not installed.", cure=extras.install("web")
         ) from None
     from everturn.cli.connect import remote_client, require_namespace
     from everturn.cli.terminal import Screen

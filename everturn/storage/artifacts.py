@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import unquote, urlsplit
 
+from everturn import extras
 from everturn.errors import InvalidSetting
 from everturn.records import Record, ToolResult
 from everturn.storage import directory
@@ -135,9 +136,7 @@ class Remote:
         try:
             import fsspec
         except ImportError:
-            raise InvalidSetting(
-                f"Artifacts at {url!r} need fsspec.", cure="pip install 'everturn[artifacts]'"
-            ) from None
+            raise InvalidSetting(f"Artifacts at {url!r} need fsspec.", cure=extras.install("artifacts")) from None
         try:
             self._files, self._root = fsspec.core.url_to_fs(url)
         except (ImportError, ValueError) as error:

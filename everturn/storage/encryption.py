@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 from temporalio.api.common.v1 import Payload
 from temporalio.converter import PayloadCodec
 
+from everturn import extras
 from everturn.errors import InvalidSetting
 from everturn.sizes import MAX_KEY_ID_CHARS
 from everturn.spelling import known_options
@@ -264,7 +265,7 @@ def _aesgcm() -> type[AESGCM]:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     except ImportError:
         raise InvalidSetting(
-            "Encryption needs cryptography, which is not installed.", cure="pip install 'everturn[encryption]'"
+            "Encryption needs cryptography, which is not installed.", cure=extras.install("encryption")
         ) from None
     return AESGCM
 
@@ -274,6 +275,6 @@ def _zstd() -> Any:
         import zstandard
     except ImportError:
         raise InvalidSetting(
-            "Compression by zstd needs zstandard, which is not installed.", cure="pip install 'everturn[encryption]'"
+            "Compression by zstd needs zstandard, which is not installed.", cure=extras.install("encryption")
         ) from None
     return zstandard

@@ -24,6 +24,7 @@ from temporalio.converter import (
     StorageDriverWorkflowInfo,
 )
 
+from everturn import extras
 from everturn.errors import InvalidSetting
 from everturn.storage.directory import Directory, segments
 
@@ -226,5 +227,5 @@ def _gcs(bucket: str) -> StorageDriver:
 def _lacking(place: str, extra: str, error: ImportError) -> InvalidSetting:
     return InvalidSetting(
         f"The storage {place} needs {error.name or 'a package'}, which is not installed.",
-        cure=f"pip install 'everturn[{extra}]'",
+        cure=extras.install(extra),
     )

@@ -13,7 +13,7 @@ from temporalio import activity
 from temporalio.client import Client
 from temporalio.worker import ActivityInboundInterceptor, Interceptor
 
-from everturn import names
+from everturn import extras, names
 from everturn.activities.approvers import Approvers
 from everturn.activities.attempts import Attempts
 from everturn.activities.export_spans import export_spans
@@ -192,5 +192,5 @@ async def _with_its_loop(work: Work) -> None:
 def _warn_of_unknown_cost(agent: Agent) -> None:
     limit = agent.limits.max_cost_usd
     if limit is not None and (models := unpriced([agent.model, *agent.fallback_models])):
-        cure = "Install everturn[prices], or set Limits(max_total_tokens=)."
+        cure = f"Run {extras.install('prices')}, or set Limits(max_total_tokens=)."
         _log.warning("cost.unknown", agent=agent.name, models=models, max_cost_usd=limit, effect="none", cure=cure)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
+from everturn import extras
 from everturn.agent import Agent
 from everturn.errors import InvalidSetting
 from everturn.payloads import ModelReply, ModelRequest, ToolRequest
@@ -30,7 +31,7 @@ class TraceActivities(Interceptor):
             from everturn.worker.spans import Spans
         except ImportError:
             raise InvalidSetting(
-                "Traces need OpenTelemetry, which is not installed here.", cure="pip install 'everturn[otel]'"
+                "Traces need OpenTelemetry, which is not installed here.", cure=extras.install("otel")
             ) from None
         self._spans = Spans(traces, agents)
 

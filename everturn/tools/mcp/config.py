@@ -51,7 +51,7 @@ class McpServer(Setting):
     Workers list the tools: when they start, and again once the server says that they changed, or `refresh` is over.
     Each call is an activity under the tool's name. A tool that its server calls `readOnlyHint` has the effect `read`,
     one with `idempotentHint` is `idempotent`, and any other runs `once`; one with `destructiveHint` needs approval.
-    `overrides` says otherwise, by the server's own names. Needs `pip install 'everturn[mcp]'`. Raises InvalidTool.
+    `overrides` says otherwise, by the server's own names. Needs the extra `mcp`. Raises InvalidTool.
     """
 
     _error = InvalidTool

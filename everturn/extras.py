@@ -1,0 +1,36 @@
+"""How an optional part of everturn (an extra) is installed: from where everturn itself came."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from functools import cache
+
+
+def install(extra: str) -> str:
+    """The command that installs an extra, for an error's cure: `pip install 'everturn[web]'`, or from the checkout that
+    everturn was installed from."""
+    place = _installed_from()
+    if place is None:
+        return f"pip install {shlex.quote(f'everturn[{extra}]')}"
+    folder, editable = place
+    return f"pip install {'-e ' if editable else ''}{shlex.quote(f'{folder}[{extra}]')}"
+
+
+@cache
+def _installed_from() -> tuple[str, bool] | None:
+    """The folder, and whether everturn runs from there; None if it came from an index.
+
+    pip writes that down (PEP 610, direct_url.json).
+    """
+    # Slow to import, and wanted only when something is missing.
+    from importlib.metadata import PackageNotFoundError, distribution
+    from urllib.parse import urlsplit
+    from urllib.request import url2pathname
+
+    try:
+        said = json.loads(distribution("everturn").read_text("direct_url.json") or "{}")
+        url, editable = urlsplit(said["url"]), bool(said["dir_info"].get("editable"))
+    except (PackageNotFoundError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return (url2pathname(url.path), editable) if url.scheme == "file" else None

@@ -1,0 +1,39 @@
+"""The README's hello, as somebody without a key runs it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from uuid import uuid4
+
+from everturn.devserver import DevServer
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+
+
+def test_the_hello_answers_without_a_key(server: DevServer) -> None:
+    [said] = re.findall(r"python examples/hello.py\n```\n\n```text\n(.+\n)```", (ROOT / "README.md").read_text())
+    serve = [sys.executable, "-m", "everturn.testing", str(EXAMPLES / "hello_model.py")]
+    with subprocess.Popen(serve, stdout=subprocess.PIPE, text=True) as model:
+        assert model.stdout is not None
+        environment = {
+            **{name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")},
+            "MODEL": "scripted:weather",
+            "SCRIPTED_BASE_URL": model.stdout.readline().strip(),
+            "TEMPORAL_ADDRESS": server.address,
+            "EVERTURN_TASK_QUEUE": f"hello-{uuid4().hex}",
+        }
+        hello = subprocess.run(
+            [sys.executable, str(EXAMPLES / "hello.py")],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=False,
+        )
+        model.terminate()
+    assert (hello.returncode, hello.stdout) == (0, said), hello.stderr
