@@ -75,23 +75,28 @@ def try_hello(wheel: Path, folder: Path) -> str:
     for name in ("hello.py", "hello_model.py"):
         shutil.copy(ROOT / "examples" / name, folder)
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("TEMPORAL_", "EVERTURN_"))}
-    address = f"127.0.0.1:{free_port()}"
-    kept = {**kept, "TEMPORAL_ADDRESS": address, "PYTHONPATH": "", "PYTHONUNBUFFERED": "1"}
+    alone = {**kept, "PYTHONPATH": "", "PYTHONUNBUFFERED": "1"}
+    port = str(free_port())
     with ExitStack() as stack:
 
         def start(*command: Path | str) -> subprocess.Popen[str]:
             process = stack.enter_context(
-                subprocess.Popen(command, cwd=folder, env=kept, stdout=subprocess.PIPE, text=True)
+                subprocess.Popen(command, cwd=folder, env=alone, stdout=subprocess.PIPE, text=True)
             )
             stack.callback(process.terminate)
             return process
 
-        up = start(programs / "everturn", "up", "--port", address.rpartition(":")[2], "--ui-port", str(free_port()))
+        up = start(programs / "everturn", "up", "--port", port, "--ui-port", str(free_port()))
         model = start(programs / "python", "-m", "everturn.testing", "hello_model.py")
         assert model.stdout is not None
-        kept |= {"MODEL": "scripted:weather", "SCRIPTED_BASE_URL": model.stdout.readline().strip()}
-        until(lambda: up.poll() is not None or answers(programs, kept), seconds=60)
-        return run(programs / "python", "hello.py", cwd=folder, env=kept)
+        beside = {
+            **alone,
+            "TEMPORAL_ADDRESS": f"127.0.0.1:{port}",
+            "MODEL": "scripted:weather",
+            "SCRIPTED_BASE_URL": model.stdout.readline().strip(),
+        }
+        until(lambda: up.poll() is not None or answers(programs, beside), seconds=120)
+        return run(programs / "python", "hello.py", cwd=folder, env=beside)
 
 
 def answers(programs: Path, environment: dict[str, str]) -> bool:
