@@ -44,6 +44,10 @@ OutcomeStatus = Literal["completed", "limit_reached", "cancelled", "failed"]
 # The sandbox guards user code from itself, and there is none in this workflow: test_determinism.py.
 @workflow.defn(name=names.CONVERSATION, sandboxed=False)
 class ConversationWorkflow:
+    message, approve, deny, answer = map(handlers.signal, (names.MESSAGE, names.APPROVE, names.DENY, names.ANSWER))
+    pause, resume, cancel_turn = map(handlers.signal, (names.PAUSE, names.RESUME, names.CANCEL_TURN))
+    close, withdraw = map(handlers.signal, (names.CLOSE, names.WITHDRAW))
+
     @workflow.init
     def __init__(self, *inputs: Any) -> None:
         # Here and not in run(): a signal can come in before run() begins, and belongs after what the start brings.
@@ -341,7 +345,10 @@ class ConversationWorkflow:
             tail=sent_messages.tail(state, room=room - size_of(text) - size_of(output)),
         )
 
-    # ------------------------------------------------------------ what others see
+    # ------------------------------------------------------------ what others say and see
+
+    def signalled(self, name: str, inputs: tuple[Any, ...]) -> None:
+        self._commands.handlers.signalled(name, inputs)
 
     @property
     def turn(self) -> int:

@@ -28,6 +28,19 @@ gives the task two seconds."""
 
 P = TypeVar("P", bound=Record)
 
+TOLD = {
+    names.MESSAGE: 'Says something: {"text": "..."} or {"parts": [...]}.',
+    names.APPROVE: 'Lets a call run that waits: {"call_id": "..."}; "*" is every call.',
+    names.DENY: 'A call does not run: {"call_id": "...", "reason": "..."}.',
+    names.ANSWER: 'The result, in the tool\'s place: {"call_id": "...", "content": ...}.',
+    names.PAUSE: "No further turn begins.",
+    names.RESUME: "A paused or stalled conversation goes on.",
+    names.CANCEL_TURN: "Cuts short the turn that runs; the conversation goes on.",
+    names.CLOSE: "The conversation ends once what runs has ended.",
+    names.WITHDRAW: "Takes back an update that no worker has taken yet.",
+}
+"""What the Web UI says of each signal."""
+
 Later = Callable[[str], None]
 """Takes a signal that was held; if it is given a reason, or finds one, logs why the signal can't be taken."""
 
@@ -44,7 +57,8 @@ class Handlers:
         self._ignored = 0
         """Signals of this workflow task that were passed over."""
         self._withdrawn: dict[str, None] = {}
-        workflow.set_signal_handler(names.WITHDRAW, self._withdraw)
+        self._by_name: dict[str, Callable[..., None]] = {names.WITHDRAW: self._withdraw}
+        """What takes each signal."""
 
     def accept(
         self,
@@ -88,8 +102,11 @@ class Handlers:
             else:
                 take(payload)
 
-        workflow.set_signal_handler(name, on_signal)
+        self._by_name[name] = on_signal
         workflow.set_update_handler(name, on_update, validator=check)
+
+    def signalled(self, name: str, inputs: tuple[Any, ...]) -> None:
+        self._by_name[name](*inputs)
 
     def _lost(self, inputs: tuple[Any, ...]) -> str:
         """Why this worker can't get at a signal's input; empty if it can, or if no worker could. Each replay has the
@@ -125,6 +142,17 @@ class Handlers:
         self._withdrawn[withdrawal.update_id] = None
         if len(self._withdrawn) > MAX_WITHDRAWN:
             self._withdrawn.pop(next(iter(self._withdrawn)))
+
+
+def signal(name: str) -> Callable[..., None]:
+    """The handler of a signal, as a part of the workflow's class. For handlers that are set when a run begins, the SDK
+    keeps the signals of its first task name by name, and so loses the order in which they were sent."""
+
+    @workflow.signal(name=name, description=TOLD[name])
+    def handler(self: Any, *inputs: Any) -> None:
+        self.signalled(name, inputs)
+
+    return handler
 
 
 def read(payload_type: type[P], inputs: tuple[Any, ...]) -> P:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from temporalio.api.enums.v1 import EventType
+from temporalio.api.sdk.v1 import WorkflowMetadata
 
 from everturn import Client, tool
 from everturn.testing import ScriptedModel, call
@@ -50,3 +51,18 @@ async def test_a_conversation_of_three_turns_is_told_by_its_activities_alone(
         ("call_model", "turn 3 · demo", ["turn 3"]),
     ]
     assert max(marker.ByteSize() for one in scheduled for marker in one.event_group_markers) <= 12
+
+
+async def test_the_web_ui_lists_each_signal_with_what_it_does(
+    client: Client, scripted: Callable[..., ScriptedModel]
+) -> None:
+    agent = agent_on(scripted(["Done."]))
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Go")
+        await conversation.outcome()
+        handle = client.temporal.get_workflow_handle(conversation.id)
+        metadata: WorkflowMetadata = await handle.query("__temporal_workflow_metadata", result_type=WorkflowMetadata)
+    listed = {one.name: one.description for one in metadata.definition.signal_definitions}
+    commands = ("message", "approve", "deny", "answer", "pause", "resume", "cancel_turn", "close", "withdraw")
+    assert sorted(listed) == sorted(commands)
+    assert all(listed.values())

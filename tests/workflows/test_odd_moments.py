@@ -57,6 +57,21 @@ async def test_a_turn_is_cancelled_in_the_same_step_as_somebody_decides(
     assert "cut short" in result.text or "closed" in result.text or result.text in ("done", "5 back for 81")
 
 
+@pytest.mark.parametrize("sent", [("resume", "pause"), ("pause", "resume", "pause")], ids="-".join)
+async def test_what_is_sent_before_a_worker_comes_is_taken_in_the_order_in_which_it_was_sent(
+    client: Client, scripted: Scripted, sent: tuple[str, ...]
+) -> None:
+    agent = agent_on(scripted(["At last."]))
+    conversation = await client.start(agent, "Go")
+    for name in sent:
+        await signal(conversation, name, {})
+    async with hosting(client, agent):
+        await reaches(conversation, "paused")
+        await conversation.resume()
+        assert await conversation.reply() == "At last."
+        await conversation.outcome()
+
+
 async def test_no_policy_is_asked_about_the_clock_and_about_closing(client: Client, scripted: Scripted) -> None:
     asked: list[str] = []
 
