@@ -200,6 +200,10 @@ class State:
         self.unseen.append(Message(role="tool", parts=results))
         self.recorded, self._told = frozenset(recorded), frozenset((*recorded, *told))
 
+    def tell_unseen(self) -> None:
+        """The events of a turn tell whatever it brings to the model."""
+        self._told |= frozenset(results_in(self.unseen))
+
     def take_in_unseen(self, digest: str) -> None:
         """What no model has seen is a part of the prefix now, which has this digest."""
         self._extend_prefix(self.unseen, digest=digest)
@@ -268,7 +272,8 @@ class State:
 
     def resume(self, control: Control) -> None:
         self.paused, self.stall = False, None
-        self.model = control.model or self.model
+        if control.model:  # and it stays the first to be asked, however often the turn is resumed
+            self.model = self._first_model = control.model
 
     def cancel_problem(self) -> str | None:
         return None if self.answering else "No turn runs now."

@@ -40,7 +40,7 @@ async def start_of_fork(
                 continue
             point.take(step)
             here = getattr(step, "next_run_id", "")
-        point.by_history.take_in(0.0)
+        point.by_history.take_in()
         if point.reached:
             return await _start(client, origin, point, there=there)
     raise Refused(f"Conversation {conversation_id!r} can't be forked at turn {turn}: {point.missing}.", cure=point.cure)

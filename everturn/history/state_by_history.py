@@ -33,8 +33,7 @@ class StateByHistory:
         self.reply: ModelReply | None = None
         """Of the turn at hand; None while it is awaited."""
         self.finished: steps.RunClosed | None = None
-        self._calls: dict[str, tuple[ToolCall, PlannedCall]] = {}
-        """Those of the reply at hand."""
+        self._calls: dict[str, tuple[ToolCall, PlannedCall]] = {}  # those of the reply at hand
         self._results: dict[str, ToolResult] = {}
         self._recorded: set[str] = set()
         """The calls whose results are in events of their own."""
@@ -46,10 +45,16 @@ class StateByHistory:
         """A limit is used up: the reply at hand is the last one, whatever was said meanwhile."""
         self._checked: dict[str, tuple[PendingCall, str]] = {}
         """The calls whose decision, of that verdict, is checked by the agent's policy."""
+        self._running: set[str] = set()
+        """The calls that were begun, and have not failed."""
+        self._decided: set[str] = set()
+        """Those that somebody has decided on, in this run or in its open reply before."""
+        self._held: list[steps.CommandSent] = []
+        """Decisions on those, by signal: they count if the one that is checked does not."""
         self._sent: list[steps.MessageSent | steps.CommandSent] = []
         """By signal, since the conversation was looked after last."""
         self._clock = 0.0
-        """The conversation's, when it was looked after last."""
+        """The conversation's, likewise."""
         self._brought: list[steps.Step] = []
         """By activities and timers, likewise."""
         self._cut_short = False
@@ -68,31 +73,31 @@ class StateByHistory:
                 self._settle()
             case steps.WorkflowTaskCompleted(time=time):
                 self._clock = time
-                self.take_in(time)
-            case steps.ToolCompleted(local=True):
+                self.take_in()
+            case steps.ToolCompleted(local=True) | steps.ToolRunFailed(local=True):
                 self._take_brought(step)  # the conversation itself has written it down
             case steps.TurnScheduled(request=request):
                 self._ask(request)
             case steps.ToolScheduled(request=call):
                 self.state.pending.pop(call.call_id, None)
+                self._running.add(call.call_id)
             case steps.RunClosed():
-                self.take_in(0.0)
+                self.take_in()
                 self._finish(step)
             case _:
                 self._brought.append(step)
 
-    def take_in(self, time: float) -> None:
-        """The conversation is looked after, with all that has come by then. `time`: of its clock."""
+    def take_in(self) -> None:
+        """The conversation is looked after, with all that has come by then."""
         sent, brought, self._sent, self._brought = self._sent, self._brought, [], []
-        early = [step for step in sent if not self._take_sent(step)]
+        early = [step for step in sent if not (self._take_sent(step) or self._hold(step)) and self._may_be_early(step)]
         for step in brought:
             self._take_brought(step)
         for step in early:
-            self._take_sent(step)
+            if not self._take_sent(step):
+                self._hold(step)
         self._end_if_cancelled()
         self._settle()
-        for pending in [*self.state.pending.values()]:
-            self._wait(pending.at(time))
 
     @property
     def outcome(self) -> Outcome | None:
@@ -106,15 +111,14 @@ class StateByHistory:
 
     def final_status(self) -> Status:
         """Of a conversation that is over."""
-        finished, outcome = self.finished, self.finished.outcome if self.finished else None
+        outcome = self.outcome
         if outcome is None:
-            return Status(state="done", turn=self.state.turn, cause=finished.why if finished else None)
+            return Status(state="done", turn=self.state.turn, cause=self.finished.why if self.finished else None)
         turn, usage, cost_usd = outcome.turns, outcome.usage, outcome.cost_usd
         return Status(state="done", turn=turn, usage=usage, cost_usd=cost_usd, cause=outcome.reason)
 
     def final_reply(self, step: steps.Step) -> str | None:
-        """The text of the final reply to all that was said, if this step is it; the conversation may not know of it
-        yet."""
+        """The text of the final reply to all that was said, if this step is it, and before the conversation knows."""
         match step:
             case steps.TurnCompleted(request=request, reply=reply) if reply.final and not request.summarise:
                 waits = self._sent or self.state.inbox or self.state.cancelled or reply.output_problem
@@ -134,6 +138,8 @@ class StateByHistory:
         self._concludes = bool(left.limit)
         self.reply = None
         self._asked = dict(self.state.pending)
+        self._running, self._held = set(), []
+        self._decided = {one.call_id for one in left.results if one.decision}
 
     def _ask(self, request: ModelRequest) -> None:
         state = self.state
@@ -145,12 +151,15 @@ class StateByHistory:
         state.turn, state.position, state.digest, state.stall = request.turn, request.position, request.digest, None
         if not request.summarise:
             state.unseen = delta
+            state.tell_unseen()
         state.pending.clear()
         self.reply = None
         if not request.summarise:
             self._calls, self._results, self._checked = {}, {}, {}
 
     def _take_brought(self, step: steps.Step) -> None:
+        if isinstance(step, steps.ToolRunFailed):
+            self._running.discard(step.request.call_id)
         match step:
             case steps.TurnCompleted(request=request, reply=reply):
                 self._take_reply(request, reply)
@@ -210,7 +219,8 @@ class StateByHistory:
             self.state.stalls(failed.cause, failed.cure or None)
 
     def _wait(self, pending: PendingCall) -> None:
-        self.state.pending[pending.call.call_id] = self._asked[pending.call.call_id] = pending
+        call_id = pending.call.call_id
+        self.state.pending[call_id] = self._asked[call_id] = pending.at(self._clock)
 
     def _take_result(self, result: ToolResult) -> None:
         """The model will be told once all calls of the reply have theirs."""
@@ -220,13 +230,15 @@ class StateByHistory:
         self._results[result.call_id] = result
         if self._results.keys() >= self._calls.keys():
             self._close_reply()
+            if self.state.closing:
+                self.state.end_answer()
 
     def _close_reply(self) -> None:
         """A call that has no result was cut short."""
         results = tuple(self._results.get(call_id) or _unwritten(call) for call_id, (call, _) in self._calls.items())
         if results:
             self.state.take_results(results, recorded=self._recorded, told=self._told)
-        self._calls, self._results, self._checked = {}, {}, {}
+        self._calls, self._results, self._checked, self._held = {}, {}, {}, []
         self.state.pending.clear()
 
     def _take_loss(self, lost: steps.ToolRunFailed) -> None:
@@ -251,8 +263,15 @@ class StateByHistory:
             self._take_result(_unwritten(call))
 
     def _take_check(self, pending: PendingCall, verdict: str, by: str, refusal: str) -> None:
+        call_id = pending.call.call_id
+        held = [step for step in self._held if step.payload.get("call_id") == call_id]
+        self._held = [step for step in self._held if step not in held]
         if refusal:
+            self._decided.discard(call_id)
             self._wait(pending.after_check(by=by, refusal=refusal))
+            while held and not self._take_sent(held.pop(0)):
+                pass
+            self._held += held
         elif verdict != "approve" and not pending.tool_asks:
             self._take_result(_unwritten(pending.call))
 
@@ -290,12 +309,31 @@ class StateByHistory:
                 pass
         return True
 
+    def _hold(self, step: steps.MessageSent | steps.CommandSent) -> bool:
+        """Whether it is a decision that comes while another one on its call is checked."""
+        if not isinstance(step, steps.CommandSent) or step.payload.get("call_id") not in self._checked:
+            return False
+        self._held.append(step)
+        return True
+
+    def _may_be_early(self, step: steps.MessageSent | steps.CommandSent) -> bool:
+        """Whether what can't be taken yet may be, after what the same workflow task brings."""
+        if isinstance(step, steps.MessageSent):
+            return True
+        if step.name == names.RESUME:
+            return not (self.state.idle or self.state.pending)
+        call_id = step.payload.get("call_id")
+        begun = call_id in self._results or call_id in self._running
+        known = call_id == names.EVERY_CALL or call_id in self._decided or (call_id in self._calls and begun)
+        return step.name in names.DECISIONS and not known and not self.state.idle
+
     def _take_decision(self, verdict: str, payload: dict[str, Any]) -> bool:
         approving, call_id = verdict == names.APPROVE, payload.get("call_id", "")
         addressed = [one for one in self.state.pending.values() if one.addressed(call_id, approving=approving)]
         if approving and self._expects_others(payload, addressed):
             return False
         for pending in addressed:
+            self._decided.add(pending.call.call_id)
             if pending.policy:
                 self.state.pending.pop(pending.call.call_id)
                 self._checked[pending.call.call_id] = (pending, verdict)

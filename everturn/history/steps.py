@@ -159,6 +159,8 @@ class ToolRunFailed(Step):
     """As in FailureCause."""
     again: bool = False
     """It is tried again at once: a user's own activity that was lost with its worker."""
+    local: bool = False
+    """As in ToolCompleted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -199,6 +199,8 @@ class ConversationWorkflow:
             # Here, too: a stall can be resumed any number of times, and each costs an update and some events.
             await self._continue_as_new_where_long()
             state.begin_turn(messages=0 if summarise else sent_messages.waiting_messages(state))
+            if not summarise:
+                state.tell_unseen()
             self._show()
             try:
                 return await self._call_model(conclude, summarise=summarise)

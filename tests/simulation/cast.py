@@ -16,6 +16,7 @@ from everturn.agent import with_sub_agents
 from everturn.errors import Retry
 from everturn.models import Approvals, Compaction
 from everturn.records import Decision, ToolCall
+from everturn.tools.asking import OutcomeUnknown
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class Effect:
     arguments: dict[str, Any]
     worker: str
     at: float
+    run_id: str
 
 
 @dataclass
@@ -37,6 +39,8 @@ class Ledger:
     """What happened in the world outside."""
 
     effects: list[Effect] = field(default_factory=list)
+    begun: set[tuple[str, str]] = field(default_factory=set)
+    """Conversations and calls whose tool was begun by a worker, whether or not that lived to see its effect."""
 
     def of(self, conversation_id: str) -> list[Effect]:
         return [one for one in self.effects if one.conversation_id == conversation_id]
@@ -52,7 +56,8 @@ def _leave(name: str, context: ToolContext, **arguments: Any) -> str:
     worker = _worker()
     if worker.alive:
         made = (context.conversation_id, name, context.call_id, context.idempotency_key, context.attempt)
-        worker.server.ledger.effects.append(Effect(*made, arguments, worker.name, worker.server.loop.time()))
+        run_id = activity.info().workflow_run_id or ""
+        worker.server.ledger.effects.append(Effect(*made, arguments, worker.name, worker.server.loop.time(), run_id))
     return f"{name} {context.call_id} did its work"
 
 
@@ -104,6 +109,34 @@ async def pay(cents: int, context: ToolContext) -> str:
     return said
 
 
+async def _leave_a_doubt(name: str, context: ToolContext, cents: int) -> str:
+    """Takes effect, and now and then nobody knows."""
+    _worker().server.ledger.begun.add((context.conversation_id, context.call_id))
+    await _take(context)
+    said = _leave(name, context, cents=cents)
+    if _worker().server.chance.random() < 0.5:
+        raise OutcomeUnknown("the line broke")
+    return said
+
+
+@tool(effect="once")
+async def wire(cents: int, context: ToolContext) -> str:
+    """Must not happen twice, and leaves doubts."""
+    return await _leave_a_doubt("wire", context, cents)
+
+
+@tool(needs_approval=True, effect="once")
+async def ship(cents: int, context: ToolContext) -> str:
+    """The same, with a person's word."""
+    return await _leave_a_doubt("ship", context, cents)
+
+
+@tool(effect="read", local=True, needs_approval=True, timeout=timedelta(seconds=4))
+async def peep(number: int, context: ToolContext) -> str:
+    """Reads something near, if a person says so."""
+    return _leave("peep", context, number=number)
+
+
 @tool(needs_approval=lambda arguments: arguments["cents"] > 10)
 async def gift(cents: int, context: ToolContext) -> str:
     """Needs a person's word if it is large."""
@@ -148,8 +181,11 @@ OUTSIDE = {
     "parameters": {"type": "object", "properties": {"where": {"type": "string"}}},
 }
 
-TOOLS = (look, peek, note, refund, pay, gift, flaky, slow, fails, long, OUTSIDE)
-ONCE = {"refund", "pay"}
+TOOLS = (look, peek, note, refund, pay, gift, flaky, slow, fails, long, OUTSIDE, wire, ship, peep)
+ONCE = {"refund", "pay", "wire", "ship"}
+LOCAL = {"peek", "peep"}
+APPROVED = {"refund", "ship", "peep"}
+"""These always need a person's word."""
 
 
 def may_decide(_: ToolCall, decision: Decision) -> str:
@@ -196,10 +232,11 @@ AGENTS: dict[str, Agent] = {
         _agent("typed", output=int),
         _agent("manual", loop="manual"),
         _agent("boss", tools=(*TOOLS, HELPER)),
+        _agent("watched", approvers=may_decide, approvals=Approvals(expire_after=timedelta(seconds=30))),
     )
 }
 
-WEIGHTS = {"clerk": 8, "guarded": 2, "boss": 1}
+WEIGHTS = {"clerk": 8, "guarded": 2, "boss": 1, "watched": 0}
 
 
 @tool(name="look", effect="read")

@@ -16,13 +16,22 @@ from everturn.history.reader import HistoryReader
 from everturn.history.state_by_history import StateByHistory
 from everturn.records import Message
 from everturn.storage.data_converter import data_converter
-from everturn.workflows import continue_as_new
 from tests.simulation.cast import Ledger
+from tests.simulation.chain_rules import (
+    CHAIN_RULES,
+    keys_are_new_after_a_reset,
+    once_is_once,
+    what_a_terminated_life_had_is_kept,
+    what_activities_brought_is_told,
+)
+from tests.simulation.clock import EPOCH
+from tests.simulation.event_rules import EVENT_RULES, commands_are_told_by_name
 from tests.simulation.rules import AFTER_RESETS, AFTER_TERMINATION, RULES, Evidence
 from tests.simulation.runs import Run
 from tests.simulation.sdk_core import CachedRun
 from tests.simulation.server import Server
 from tests.simulation.steering_rules import STEERING_RULES
+from tests.simulation.task_rules import TASK_RULES, Moment
 from tests.support.agreement import _Told as ToldByEvents
 from tests.support.agreement import facts
 
@@ -31,10 +40,9 @@ if TYPE_CHECKING:
     from tests.simulation.people import Person
 
 
-SLACK_EVENTS = 500
-"""What may come before the end of a turn."""
-
-ALL_RULES = (*RULES, *STEERING_RULES)
+ALL_RULES = (*RULES, *STEERING_RULES, *CHAIN_RULES, *EVENT_RULES)
+AFTER_A_TERMINATION = (*AFTER_TERMINATION, what_a_terminated_life_had_is_kept, what_activities_brought_is_told)
+AFTER_A_RESET = (*AFTER_RESETS, commands_are_told_by_name, once_is_once, keys_are_new_after_a_reset)
 
 
 class ReadRun:
@@ -64,14 +72,17 @@ class ReadRun:
 
 
 class Checks:
-    def __init__(self, server: Server, ledger: Ledger, *, deploys: bool) -> None:
+    def __init__(self, server: Server, ledger: Ledger, *, deploys: bool, loses_workers: bool) -> None:
         self.deploys = deploys
+        self.loses_workers = loses_workers
         self.server = server
         self.ledger = ledger
         self.read_runs: dict[str, ReadRun] = {}
         self.watched: dict[str, list[Event]] = {}
         """What somebody saw who watched from the beginning."""
         self.transcripts: dict[str, tuple[Message, ...]] = {}
+        self.events: dict[str, list[Event]] = {}
+        """Of the last life of each conversation."""
 
     # ------------------------------------------------------------ after each workflow task
 
@@ -92,12 +103,13 @@ class Checks:
         if found := read.differences(facts(holder.state)):
             self.server.wrong(f"{place}: the workflow's state, the history's: {found}")
         self._shown(place, run, holder)
-        self._bounded(place, run, holder)
+        self._ruled(place, run, holder)
 
     def _shown(self, place: str, run: Run, holder: CachedRun) -> None:
         """What lists and queries say is what it is."""
         status = run.attributes.indexed_fields.get(names.EVERTURN_STATUS)
         known = holder.state.facts is not None and holder.state.facts.indexed
+        known = known and not any(one.name == names.EXTEND_PREFIX for one in run.activities.values())  # it moves on
         if status is not None and known and not run.next_run_id and json.loads(status.data) != holder.state.name:
             self.server.wrong(f"{place}: it is {holder.state.name}, and lists show it as {status.data!r}")
         page = holder.instance._object.transcript({"from": 0, "limit": 1000})
@@ -105,10 +117,23 @@ class Checks:
         if page["total"] != wanted or page["from"] + len(page["messages"]) > wanted:
             self.server.wrong(f"{place}: the transcript query says {page['total']} messages, and there are {wanted}")
 
-    def _bounded(self, place: str, run: Run, holder: CachedRun) -> None:
-        """A run goes on as a new one in time, unless calls are at work or too much waits."""
-        if len(run.history) > continue_as_new.MAX_EVENTS + SLACK_EVENTS and holder.state.name in ("running", "idle"):
-            self.server.wrong(f"{place}: it does not go on as a new run")
+    def _ruled(self, place: str, run: Run, holder: CachedRun) -> None:
+        moment = Moment(
+            run,
+            holder.state,
+            self.ledger,
+            EPOCH + self.server.loop.time(),
+            seen=_last_start(run),
+            was_reset=self.was_reset,
+            quiet=not self.loses_workers,
+        )
+        for rule in TASK_RULES:
+            for what in rule(moment):
+                self.server.wrong(f"{place}: {what}")
+
+    @property
+    def was_reset(self) -> bool:
+        return any(run.base for run in self.server.runs.values())
 
     # ------------------------------------------------------------ those who watch
 
@@ -121,7 +146,9 @@ class Checks:
         """Reads a conversation that is over, with all that its readers have."""
         transcript = self.transcripts[conversation.id] = await conversation.transcript()
         whole = [event async for event in conversation.events(deltas=False)]
-        was_reset = any(run.base for run in self.server.runs.values())  # who was there saw what was undone, too
+        was_reset = self.was_reset  # who was there saw what was undone, too
+        await self._since_before(conversation, whole)
+        self.events[conversation.id] = whole
         for place in sorted(chance.sample(range(len(whole)), min(2, len(whole)))):
             cursor = whole[place].cursor
             rest = [event async for event in conversation.events(since=cursor, deltas=False)]
@@ -130,6 +157,8 @@ class Checks:
                 self.server.wrong(f"{conversation.id}: events since {cursor} are {_kinds(rest)}, not {_kinds(after)}")
         await asyncio.sleep(5.0)
         lasting = [one for one in self.watched.get(conversation.id, []) if not _is_live(one)]
+        if lasting and lasting[-1].kind != "done" and not self.server.retention:
+            self.server.wrong(f"{conversation.id}: it is over, and who watched is told nothing after {_kinds(lasting)}")
         same_life = not was_reset and bool(lasting and whole) and lasting[0].cursor == whole[0].cursor
         if same_life and [one.cursor for one in lasting] != [one.cursor for one in whole]:
             self.server.wrong(f"{conversation.id}: watched live, {_kinds(lasting)}; read afterwards, {_kinds(whole)}")
@@ -139,6 +168,16 @@ class Checks:
         if not transcript:
             self.server.wrong(f"{conversation.id}: its transcript is empty")
 
+    async def _since_before(self, conversation: Conversation, whole: list[Event]) -> None:
+        """Whoever has a cursor of the life before is told all of this one."""
+        before = self.events.get(conversation.id, [])
+        if len(before) < 2 or self.server.retention or self.was_reset:
+            return
+        cursor = before[-2].cursor
+        rest = [event.cursor async for event in conversation.events(since=cursor, deltas=False)]
+        if rest[-1:] != [whole[-1].cursor]:
+            self.server.wrong(f"{conversation.id}: events since {cursor} end before those of its next life")
+
     # ------------------------------------------------------------ at the end
 
     def at_the_end(self, people: Person, model: SimulatedModel) -> list[str]:
@@ -146,7 +185,7 @@ class Checks:
         for conversation_id in self.transcripts:
             evidence = self._evidence(conversation_id, people, model)
             told = evidence.told
-            rules = AFTER_TERMINATION if told.terminated else AFTER_RESETS if told.reset else ALL_RULES
+            rules = AFTER_A_TERMINATION if told.terminated else AFTER_A_RESET if told.reset else ALL_RULES
             found += [f"{conversation_id}: {what}" for rule in rules for what in rule(evidence)]
             found += [f"{conversation_id}: {what}" for what in people.of(conversation_id).rough]
         return found
@@ -164,6 +203,9 @@ class Checks:
             effects=self.ledger.of(conversation_id),
             told=people.of(conversation_id),
             deploys=self.deploys,
+            events=self.events[conversation_id],
+            begun=frozenset(call_id for known, call_id in self.ledger.begun if known == conversation_id),
+            loses_workers=self.loses_workers,
         )
 
     def _replays(self) -> Iterator[str]:

@@ -45,6 +45,10 @@ class SimulatedModel:
     """How often a turn fails."""
     calls: float
     """How likely a reply is to ask for tools."""
+    tools: tuple[str, ...] = ()
+    """Those that it asks for; empty: any."""
+    failures: tuple[str, ...] = tuple(FAILURES)
+    """The ways in which it fails."""
     asked: list[Asked] = field(default_factory=list)
     _count: int = 0
 
@@ -57,7 +61,7 @@ class SimulatedModel:
         if chance.random() < self.trouble:
             if chance.random() < 0.1:
                 await asyncio.sleep(200.0)  # it hangs
-            raise FAILURES[chance.choice([*FAILURES])]()
+            raise FAILURES[chance.choice(self.failures)]()
         reply = self._reply(request)
         if on_delta:
             for part in reply.message.parts:
@@ -84,25 +88,27 @@ class SimulatedModel:
 
     def _call(self, number: int, place: int) -> ToolCall:
         chance = self.chance
-        name, arguments = chance.choice(
-            (
-                ("look", {"number": number}),
-                ("peek", {"number": number}),
-                ("peek", {"number": number}),
-                ("note", {"text": f"n{number}"}),
-                ("refund", {"order_id": f"{number}", "cents": number}),
-                ("refund", {"order_id": f"{number}", "cents": number}),
-                ("pay", {"cents": number}),
-                ("pay", {"cents": number}),
-                ("gift", {"cents": chance.choice((5, 50))}),
-                ("flaky", {"times": chance.choice((0, 1, 3))}),
-                ("slow", {"seconds": chance.choice((0.1, 1.0, 7.0, 60.0))}),
-                ("fails", {"how": chance.choice(("kindly", "badly"))}),
-                ("long", {"size": chance.choice((10, 3_000, 30_000))}),
-                ("outside", {"where": "there"}),
-                ("helper", {"message": f"help with {number}"}),
-                ("no_such_tool", {}),
-                ("refund", {"order_id": "81"}),
-            )
+        possible: tuple[tuple[str, dict[str, Any]], ...] = (
+            ("look", {"number": number}),
+            ("peek", {"number": number}),
+            ("peek", {"number": number}),
+            ("note", {"text": f"n{number}"}),
+            ("refund", {"order_id": f"{number}", "cents": number}),
+            ("refund", {"order_id": f"{number}", "cents": number}),
+            ("pay", {"cents": number}),
+            ("pay", {"cents": number}),
+            ("gift", {"cents": chance.choice((5, 50))}),
+            ("flaky", {"times": chance.choice((0, 1, 3))}),
+            ("slow", {"seconds": chance.choice((0.1, 1.0, 7.0, 60.0))}),
+            ("fails", {"how": chance.choice(("kindly", "badly"))}),
+            ("long", {"size": chance.choice((10, 3_000, 30_000))}),
+            ("outside", {"where": "there"}),
+            ("helper", {"message": f"help with {number}"}),
+            ("no_such_tool", {}),
+            ("refund", {"order_id": "81"}),
         )
+        if self.tools:
+            more = ("wire", {"cents": number}), ("ship", {"cents": number}), ("peep", {"number": number})
+            possible = tuple(one for one in (*possible, *more) if one[0] in self.tools)
+        name, arguments = chance.choice(possible)
         return ToolCall(call_id=f"c{number}-{place}", name=name, arguments=arguments)

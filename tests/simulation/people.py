@@ -19,10 +19,13 @@ from everturn.client.conversation import Conversation
 from everturn.errors import AlreadyStarted, Ended, EverturnError, NotFound, Refused, Stalled, Unreachable
 from everturn.models import Limits
 from everturn.payloads import Status, WaitingCall
+from tests.simulation import moves
 from tests.simulation.resets import points
+from tests.simulation.situations import USUAL, Habits
 
 if TYPE_CHECKING:
     from everturn import Client
+    from tests.simulation.server import Server
 
 JUNK: tuple[tuple[str, Any], ...] = (
     ("approve", {"call_id": "nobody"}),
@@ -36,6 +39,9 @@ JUNK: tuple[tuple[str, Any], ...] = (
     ("withdraw", {"update_id": "none"}),
 )
 
+
+MOST_RESETS = 6
+"""Of one conversation: each copies its history."""
 
 LONGEST_LOOK = 120.0
 """Seconds between two looks, while nothing changes."""
@@ -56,8 +62,15 @@ class Told:
     """Somebody closed, cancelled or ended it."""
     reset: bool = False
     """An operator went back to an earlier point: what came after it is undone."""
+    resets: int = 0
     replies: list[tuple[str, str]] = field(default_factory=list)
     """What was answered, as reply() has it, to what was said."""
+    given_up: list[tuple[str, str]] = field(default_factory=list)
+    """What reply() gave up on, and why."""
+    notes: list[str] = field(default_factory=list)
+    """Each of one decision."""
+    not_taken: list[str] = field(default_factory=list)
+    """Those of decisions that somebody was told were not taken."""
     rough: list[str] = field(default_factory=list)
     """Errors that nobody should see."""
 
@@ -77,11 +90,13 @@ class Character:
     """How often somebody waits for the answer to what they said."""
     limits: tuple[tuple[str, int], ...]
     """Those that the conversation is started with."""
+    habits: Habits = USUAL
 
 
 class Person:
-    def __init__(self, client: Client, chance: random.Random, character: Character) -> None:
+    def __init__(self, client: Client, server: Server, chance: random.Random, character: Character) -> None:
         self.client = client
+        self.server = server
         self.chance = chance
         self.character = character
         self.told: dict[str, Told] = {}
@@ -128,7 +143,9 @@ class Person:
             except Stalled:
                 await asyncio.sleep(30.0)
                 continue
-            except (Ended, NotFound, Unreachable):
+            except Ended as error:
+                self.of(conversation.id).given_up.append((text, str(error)))
+            except (NotFound, Unreachable):
                 pass
             return
 
@@ -170,6 +187,8 @@ class Person:
             case "awaiting_approval" | "awaiting_answer":
                 for waiting in status.waiting:
                     await self._decide(conversation, waiting)
+            case "stalled" | "paused" if (what := self._one_of(self.character.habits.held)) != "resume":
+                await moves.steer(self, what, conversation, agent, keep_open)
             case "stalled" | "paused":
                 model = self.chance.choice((None, None, None, "scripted:chosen"))
                 await self._try(conversation, lambda: conversation.resume(model=model))
@@ -192,9 +211,7 @@ class Person:
                     conversation, "answer", call_id, lambda: conversation.answer(call_id, f"A{call_id}")
                 )
             return
-        match chance.choice(
-            ("approve",) * 6 + ("edit", "misedit", "deny", "answer", "signal", "both", "every", "twice")
-        ):
+        match what := chance.choice(self.character.habits.decisions):
             case "approve":
                 await self._decided(conversation, "approve", call_id, lambda: conversation.approve(call_id))
             case "edit":
@@ -223,7 +240,7 @@ class Person:
                     await self._decided(
                         conversation, "approve", call_id, lambda: conversation.approve(call_id, note=note)
                     )
-            case _:
+            case "both":
                 both = (conversation.approve(call_id), conversation.deny(call_id, reason="at the same time"))
                 answers = await asyncio.gather(*both, return_exceptions=True)
                 for answer in answers:
@@ -231,6 +248,8 @@ class Person:
                         told.rough.append(f"{type(answer).__name__}: {answer}")
                 if all(isinstance(answer, tuple) and call_id in answer for answer in answers):
                     told.decided.append(("both", call_id, {}))
+            case _:
+                await moves.decide(self, what, conversation, waiting)
 
     async def _decided(
         self, conversation: Conversation, verdict: str, call_id: str, do: Callable[[], Awaitable[Any]], **more: Any
@@ -244,9 +263,7 @@ class Person:
         if chance.random() < self.character.resets:
             await self._reset(conversation)
             return
-        match chance.choice(
-            ("pause", "resume", "junk", "say", "junk", "cancel_turn", "say", "burst", "close", "cancel")
-        ):
+        match what := chance.choice(self.character.habits.unasked):
             case "pause":
                 await self._try(conversation, conversation.pause)
             case "resume":
@@ -272,22 +289,29 @@ class Person:
                 told.ended = True
                 handle = self.client.temporal.get_workflow_handle(conversation.id)
                 await self._try(conversation, handle.cancel)
-            case _:
+            case "close" | "cancel":
                 pass
+            case _:
+                await moves.steer(self, what, conversation, agent, keep_open)
+
+    def _one_of(self, habits: tuple[str, ...]) -> str:
+        return habits[0] if len(habits) == 1 else self.chance.choice(habits)
 
     async def _reset(self, conversation: Conversation) -> None:
         """An operator goes back to an earlier point."""
         service = self.client.temporal.workflow_service
         run_id = await conversation.latest_run()
         found = await self.client.temporal.get_workflow_handle(conversation.id, run_id=run_id).fetch_history()
-        if possible := list(points(found.events)):
+        told = self.of(conversation.id)
+        if (possible := list(points(found.events))) and told.resets < MOST_RESETS:
+            told.resets += 1
             request = ResetWorkflowExecutionRequest(
                 namespace="default",
                 workflow_execution={"workflow_id": conversation.id, "run_id": run_id},  # type: ignore[arg-type]
                 reason="the operator said so",
                 workflow_task_finish_event_id=self.chance.choice(possible),
             )
-            self.of(conversation.id).reset = True
+            told.reset = True
             await self._try(conversation, lambda: service.reset_workflow_execution(request))
 
     async def _signal(self, conversation: Conversation, name: str, payload: Any) -> None:

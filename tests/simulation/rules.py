@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING
 from everturn import names
 from everturn.activities.compaction import ASK, shown
 from everturn.activities.prefixes import chained
+from everturn.events import Event
 from everturn.history import steps
 from everturn.models import Limits
 from everturn.records import Message, Outcome, ToolCall, ToolResult, Usage
-from tests.simulation.cast import AGENTS, HELPER, ONCE, Effect
+from tests.simulation.cast import AGENTS, APPROVED, HELPER, LOCAL, ONCE, Effect
 from tests.simulation.model import Asked
 from tests.simulation.runs import Run
 
@@ -46,6 +47,16 @@ class Evidence:
     told: Told
     deploys: bool
     """Workers had another version of the agents, or none of them."""
+    events: Sequence[Event] = ()
+    """Of its last life, as they are read at its end."""
+    begun: frozenset[str] = frozenset()
+    """The calls whose tool was begun by a worker."""
+    loses_workers: bool = False
+
+    @property
+    def life(self) -> Sequence[tuple[Run, Sequence[steps.Step]]]:
+        """The runs of its last life."""
+        return [(run, taken) for run, taken in self.runs if run.first_run_id == self.runs[-1][0].first_run_id]
 
     @property
     def steps(self) -> Iterator[steps.Step]:
@@ -91,6 +102,7 @@ _OWN = {
     "slow": r"slow did not finish within",
     "fails": r"it can't be done|it broke",
     "refund": r"^The arguments of refund do not fit",
+    "peep": r"did not finish within",
     "helper": r"helper could not answer|helper did not finish|^There is no tool",
     "no_such_tool": r"^There is no tool 'no_such_tool'",
     "outside": r"^There is no tool",
@@ -220,7 +232,7 @@ def effects_are_allowed(one: Evidence) -> Iterator[str]:
     for call_id, times in Counter(effect.call_id for effect in one.effects).items():
         if (call := calls.get(call_id)) is None:
             continue
-        if _needs_approval(call) and not approvals[call_id]:
+        if _needs_approval(call) and not (words(call_id) if call.name in LOCAL else approvals[call_id]):
             yield f"{call.name} {call_id} took effect without an approval"
         if approvals[call_id] > words(call_id):
             yield f"{call.name} {call_id} ran as approved {approvals[call_id]} times; {words(call_id)} people said so"
@@ -228,7 +240,7 @@ def effects_are_allowed(one: Evidence) -> Iterator[str]:
             yield f"{call.name} {call_id} took effect {times} times, and was approved {approvals[call_id]} times"
         keys = {effect.key for effect in one.effects if effect.call_id == call_id}
         wanted = {f"{one.id}:{chain}:{call_id}" for chain in chains.get(call_id, ())}
-        if wanted and call.name not in ("peek",) and keys != wanted and not any(run.base for run, _ in one.runs):
+        if wanted and call.name not in LOCAL and keys != wanted and not any(run.base for run, _ in one.runs):
             yield f"{call_id} took effect under the keys {sorted(keys)}, not {sorted(wanted)}"
 
 
@@ -277,7 +289,7 @@ def arguments_are_those(one: Evidence) -> Iterator[str]:
 
 
 def _needs_approval(call: ToolCall) -> bool:
-    return call.name == "refund" or (call.name == "gift" and int(str(call.arguments.get("cents", 0))) > 10)
+    return call.name in APPROVED or (call.name == "gift" and int(str(call.arguments.get("cents", 0))) > 10)
 
 
 # ------------------------------------------------------------ what it comes to
@@ -318,16 +330,18 @@ def _start_of(taken: Sequence[steps.Step]) -> steps.RunStarted | None:
 
 
 def limits_hold(one: Evidence) -> Iterator[str]:
-    limits, begun_with = one.limits, 0
+    limits, begun_with, cancelled = one.limits, 0, 0
     for step in one.steps:
         match step:
+            case steps.CommandSent(name=names.CANCEL_TURN):
+                cancelled += 1  # the concluding reply was none
             case steps.RunStarted(start=start, previous_run_id=""):
                 begun_with = start.carry.turn if start.carry else 0
             case steps.RunClosed(outcome=Outcome() as outcome):
-                most = max(limits.max_turns, begun_with) + limits.conclude  # who is revived counts on
+                most = max(limits.max_turns, begun_with) + limits.conclude + cancelled  # who is revived counts on
                 if outcome.turns > most:
                     yield f"it took {outcome.turns} turns, and {most} are the most"
-                if limits.max_tool_calls is not None and outcome.status == "completed":
+                if limits.max_tool_calls is not None:
                     ran = len({effect.call_id for effect in one.effects})
                     if ran > limits.max_tool_calls and not begun_with:
                         yield f"{ran} calls took effect, and {limits.max_tool_calls} are the most"

@@ -25,6 +25,7 @@ PLAIN: dict[str, Any] = {
     "limits": (),
     "retention": 0.0,
     "bounds": (),
+    "coincidences": 0.0,
     "keep_open": None,
     "agent": "clerk",
     "calls": 0.3,

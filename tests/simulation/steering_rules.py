@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from everturn import names
 from everturn.history import steps
 from everturn.records import Outcome
-from tests.simulation.cast import ONCE
+from tests.simulation.cast import LOCAL, ONCE
 from tests.simulation.rules import Evidence
 
 
@@ -21,7 +21,7 @@ def what_was_cut_short_may_have_run(one: Evidence) -> Iterator[str]:
                 result.text.startswith("This call was cut short")
                 and "may or may not have taken effect" not in result.text
             )
-            if cut and done[result.call_id] and result.call_id in own and result.name not in (*ONCE, "peek"):
+            if cut and done[result.call_id] and result.call_id in own and result.name not in (*ONCE, *LOCAL):
                 yield f"{result.name} {result.call_id} is said to be cut short, without a doubt, and took effect"
 
 
@@ -117,6 +117,16 @@ def _came_to_something(step: steps.Step) -> bool:
     return isinstance(step, steps.RunClosed) and (isinstance(step.outcome, Outcome) or bool(step.next_run_id))
 
 
+def what_is_answered_is_not_given_up(one: Evidence) -> Iterator[str]:
+    """reply() says that there is no answer only if there is none, or if somebody cut the turn short."""
+    if one.told.ended or one.transcript[-1].role != "assistant" or len({run.first_run_id for run, _ in one.runs}) > 1:
+        return
+    for text, why in one.told.given_up:
+        place = next((n for n, message in enumerate(one.transcript) if message.text == text), len(one.transcript))
+        if "cancelled" not in why and any(message.role == "assistant" for message in one.transcript[place:]):
+            yield f"reply() gave up on {text!r}, which is answered: {why}"
+
+
 STEERING_RULES = (
     what_was_cut_short_may_have_run,
     what_is_closed_asks_no_model,
@@ -125,4 +135,5 @@ STEERING_RULES = (
     what_was_approved_is_what_runs,
     what_is_cancelled_ends_so,
     what_is_completed_has_its_answer,
+    what_is_answered_is_not_given_up,
 )

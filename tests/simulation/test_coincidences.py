@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.simulation.situations import NAMES
 from tests.simulation.world import WILD, Draw, run
 
 
@@ -21,7 +22,22 @@ def test_what_was_found_stays_mended(seed: int) -> None:
     assert run(seed, draw=replace(Draw.of(seed), coincidences=0.3)).broken == []
 
 
-def test_wild_worlds_have_coincidences_and_others_do_not() -> None:
-    assert {Draw.of(seed).coincidences for seed in range(20)} == {0.0}
-    assert {Draw.of(seed).coincidences for seed in range(WILD, WILD + 20)} == {0.2, 0.6}
+@pytest.mark.parametrize(
+    "seed",
+    [
+        pytest.param(WILD + 178, id="decisions-while-another-is-checked"),  # by the history, they came for nothing
+        pytest.param(WILD + 96, id="an-edit-of-a-local-call-that-does-not-fit"),  # nobody was asked anew by the events
+        pytest.param(WILD + 149, id="a-decision-on-a-call-that-is-decided"),  # by the history, it was taken
+        pytest.param(WILD + 82, id="a-stalled-turn-that-is-asked-again-in-the-next-run"),  # its results were told twice
+        pytest.param(WILD + 14, id="the-chosen-model-fails"),  # and the next resume asked the agent's own
+        pytest.param(WILD + 182, id="results-come-as-it-closes"),  # by the history, it answered on
+    ],
+)
+def test_what_worlds_that_are_about_something_found_stays_mended(seed: int) -> None:
+    assert run(seed).broken == []
+
+
+def test_wild_worlds_are_each_about_something() -> None:
+    assert {Draw.of(seed).situation for seed in range(20)} == {""}
+    assert {Draw.of(seed).situation for seed in range(WILD, WILD + 20)} == {*NAMES}
     assert any(run(seed).counts.get("coincidences") for seed in range(WILD, WILD + 5))

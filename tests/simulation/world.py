@@ -7,7 +7,7 @@ import logging
 import random
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 from unittest.mock import patch
@@ -19,7 +19,7 @@ from everturn import Client
 from everturn.activities import before_reset, model_turns
 from everturn.client.conversation import Conversation
 from everturn.storage.data_converter import data_converter
-from tests.simulation import cast, clock
+from tests.simulation import cast, clock, situations
 from tests.simulation.checks import Checks
 from tests.simulation.coincidences import Coincidences
 from tests.simulation.dispatch import QUEUE
@@ -48,7 +48,7 @@ MOST_FAULTS = 25
 """Of a world: then its workers are left alone."""
 
 WILD = 1_000_000
-"""Worlds of this seed and above have coincidences: what comes at the worst moment. `make mutants` begins there."""
+"""Worlds of this seed and above are each about something: see situations.py. `make mutants` begins there."""
 
 LONGEST_SECONDS = 400 * 86_400.0
 
@@ -89,6 +89,8 @@ class Draw:
     """How often something comes together with what the server brings."""
     busy: bool
     """Everything takes long now and then; else things come at once."""
+    situation: str = ""
+    """What it is about, of situations.py; empty: nothing special."""
 
     @classmethod
     def of(cls, seed: int) -> Draw:
@@ -96,7 +98,7 @@ class Draw:
         pick = chance.choice
         agents = [name for name in cast.AGENTS for _ in range(cast.WEIGHTS.get(name, 1)) if name != "helper"]
         kills = pick((0.0, 0.0, 0.0, 1.0, 4.0))
-        return cls(
+        usual = cls(
             seed=seed,
             agent=pick(agents),
             workers=pick((1, 1, 2, 3)),
@@ -118,8 +120,13 @@ class Draw:
             retention=0.0 if kills else pick((0.0, 0.0, 0.0, 2_000.0)),
             bounds=tuple((name, low) for name, low in LOW_BOUNDS if chance.random() < 0.25),
             busy=pick((False, True)),
-            coincidences=pick((0.2, 0.6)) if seed >= WILD else 0.0,
+            coincidences=0.0,
         )
+        if seed < WILD:
+            return usual
+        name = situations.NAMES[seed % len(situations.NAMES)]
+        special = {what: pick(values) for what, values in situations.SITUATIONS[name].draw.items()}
+        return replace(usual, situation=name, **special)
 
 
 @dataclass
@@ -194,16 +201,19 @@ class World:
         self.server = Server(loop, random.Random(f"{draw.seed}/server"), retention=draw.retention)
         self.server.quick = not draw.busy
         self.ledger = self.server.ledger = cast.Ledger()
-        self.model = SimulatedModel(random.Random(f"{draw.seed}/model"), draw.trouble, draw.calls)
-        self.checks = Checks(self.server, self.ledger, deploys=draw.deploys)
+        about = situations.SITUATIONS.get(draw.situation, situations.Situation())
+        self.model = SimulatedModel(random.Random(f"{draw.seed}/model"), draw.trouble, draw.calls, about.tools)
+        self.model.failures = about.failures or self.model.failures
+        self.checks = Checks(self.server, self.ledger, deploys=draw.deploys, loses_workers=bool(draw.kills))
         self.server.on_task = self.checks.after_task
         self.client = Client(
             temporalio.client.Client(SimulatedService(self.server), data_converter=data_converter),
             task_queue=QUEUE,
             by="me",
         )
-        character = Character(draw.messages, draw.impatience, draw.look_seconds, draw.resets, draw.waits, draw.limits)
-        self.people = Person(self.client, random.Random(f"{draw.seed}/people"), character)
+        seconds, limits = draw.look_seconds, draw.limits
+        character = Character(draw.messages, draw.impatience, seconds, draw.resets, draw.waits, limits, about.habits)
+        self.people = Person(self.client, self.server, random.Random(f"{draw.seed}/people"), character)
         if draw.coincidences:
             chance = random.Random(f"{draw.seed}/coincidences")
             Coincidences(self.server, self.people, self.model, chance, draw.coincidences)

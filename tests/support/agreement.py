@@ -45,6 +45,7 @@ def facts(state: State) -> dict[str, Any]:
     """All that both sides know."""
     return {name: getattr(state, name) for name in FIELDS} | {
         "what is unanswered": _shape([*state.unseen, *state.inbox]),  # an outcome has both in one
+        "cancelled": "" if state.ended else state.cancelled,  # what was left to answer may have begun, or not
         "answered": state.answered and not state.ended,  # an outcome does not say what of it was
         "inbox": [] if state.ended else _shape(state.inbox),
         "late": _shape(state.late),
@@ -151,6 +152,8 @@ class _Told:
         self.done = False
 
     def take(self, step: steps.Step) -> None:
+        if isinstance(step, steps.Expired):
+            self.asked.pop(step.call_id, None)  # its result is told with the next turn
         for event in self._reader.read(step, run_id="0" * 36):
             match event:
                 case ApprovalRequested(call=call) | AnswerRequested(call=call):
@@ -159,6 +162,8 @@ class _Told:
                         self._answers.add(call.call_id)
                 case Decided(call_id="*", verdict="approve"):
                     self.asked = {one: why for one, why in self.asked.items() if one in self._answers}
+                case Decided(call_id=call_id, verdict="approve") if call_id in self._answers:
+                    pass  # by signal, and passed over
                 case Decided(call_id=call_id):
                     self.asked = {one: why for one, why in self.asked.items() if call_id not in ("*", one)}
                 case ToolStarted(call_id=call_id):
@@ -167,7 +172,7 @@ class _Told:
                     self.asked.pop(result.call_id, None)
                 case TurnStarted(turn=turn):
                     self.turn, self.asked = turn, {}
-                case Switched(name="cancel_turn"):
+                case Switched(name="cancel_turn" | "close"):  # which denies whatever waits
                     self.asked = {}
                 case Replied(message=message):
                     self.last_text = message.text

@@ -364,7 +364,7 @@ def test_what_a_conversation_is_revived_with_fits() -> None:
     by_history.take(RunStarted(1, at, start(carry), previous_run_id=""))
     for number in range(9):
         by_history.take(MessageSent(2 + number, at, said(number)))
-    by_history.take_in(0.0)
+    by_history.take_in()
     state = by_history.state
     state.last_text = full(MAX_REPLY_BYTES)
     state.facts = FACTS
