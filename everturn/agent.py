@@ -15,7 +15,7 @@ from everturn.models import Approvals, Compaction, Limits, Model, ModelSettings,
 from everturn.records import Decision, ToolCall
 from everturn.spelling import known_options
 from everturn.tools.builtin import ServerTool
-from everturn.tools.context import ToolContext
+from everturn.tools.context import ToolContext, TurnContext
 from everturn.tools.given_schema import given_arguments
 from everturn.tools.mcp.config import McpServer
 from everturn.tools.options import ToolOptions
@@ -24,6 +24,7 @@ from everturn.tools.output import Output
 from everturn.tools.provider_tools import Handler, check_handlers, handled, handler_keys, tools_of
 from everturn.tools.schema import ModelArguments
 from everturn.tools.tool import NO_TIMEOUT, Tool, tool
+from everturn.tools.with_context import check_turn_function
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,64}")
 _DICT_KEYS = frozenset({"name", "description", "parameters", "type", *ToolOptions.model_fields})
@@ -32,6 +33,13 @@ Loop = Literal["auto", "manual"]
 """Who settles the model's calls: the conversation, or whoever answers each of them."""
 
 ToolItem = Union[Callable[..., Any], Tool, ServerTool, McpServer, Mapping[str, Any], "Agent"]
+
+
+Instructions = Callable[[TurnContext], str | Awaitable[str]] | Callable[[], str | Awaitable[str]]
+"""The system prompt, for each turn anew. Runs on a worker, in the activity of the turn."""
+
+PrepareTools = Callable[[TurnContext, list[Tool]], Iterable[ToolItem] | Awaitable[Iterable[ToolItem]]]
+"""The tools of a turn, of those that the agent has. Runs on a worker, in the activity of the turn."""
 
 
 class _Ask(BaseModel):
@@ -61,14 +69,17 @@ class Agent:
     name: str
     """1 to 64 letters, digits, dots, - and _: by it, clients ask for the agent."""
     model: Model
-    instructions: str
-    """The system prompt."""
+    instructions: str | Instructions
+    """The system prompt; or a function, sync or async, that says it before each turn: of the TurnContext, if it takes
+    one."""
     tools: tuple[Tool, ...]
     """Those that a worker or the client runs."""
     server_tools: tuple[ServerTool, ...]
     """Those that the provider runs."""
     raw_tools: tuple[Mapping[str, Any], ...]
     """Raw provider dicts."""
+    prepare_tools: PrepareTools | None
+    """Which of `tools` a turn has, and which others: a function, sync or async, of the TurnContext and the list."""
     agents: tuple[Agent, ...]
     """Those among the tools. They need no worker of their own."""
     mcp_servers: tuple[McpServer, ...]
@@ -102,9 +113,10 @@ class Agent:
         name: str,
         *,
         model: str | Model,
-        instructions: str = "",
+        instructions: str | Instructions = "",
         description: str = "",
         tools: Sequence[ToolItem] = (),
+        prepare_tools: PrepareTools | None = None,
         settings: ModelSettings = ModelSettings(),  # noqa: B008 - frozen
         limits: Limits = Limits(),  # noqa: B008 - frozen
         patience: Patience = Patience(),  # noqa: B008 - frozen
@@ -117,7 +129,10 @@ class Agent:
         handlers: Mapping[str, Handler] = {},
     ) -> None:
         _check_name(name)
-        _check_type(name, "instructions", instructions, str)
+        if not callable(instructions):
+            _check_type(name, "instructions", instructions, str)
+        check_turn_function(name, "instructions", instructions)
+        check_turn_function(name, "prepare_tools", prepare_tools, [])
         _check_type(name, "description", description, str)
         _check_type(name, "settings", settings, ModelSettings)
         _check_type(name, "limits", limits, Limits)
@@ -147,6 +162,7 @@ class Agent:
             model=line[0],
             instructions=instructions,
             tools=made,
+            prepare_tools=prepare_tools,
             server_tools=served,
             raw_tools=raw,
             agents=agents,
@@ -188,6 +204,19 @@ class Agent:
         made = copy(self)
         tools = (*self.tools, *more)
         vars(made).update(tools=tools, _by_name={item.name: item for item in tools})
+        return made
+
+    def for_turn(self, *, instructions: str | None = None, tools: Sequence[ToolItem] | None = None) -> Agent:
+        """The same agent with other instructions, or with these tools in place of its own. What the provider runs is
+        added to what it has. Raises InvalidTool."""
+        made = copy(self)
+        if instructions is not None:
+            vars(made).update(instructions=instructions)
+        if tools is not None:
+            own, served, raw = _sort_tools(self.name, tools, {})
+            others = {type(one): one for one in (*self.server_tools, *served)}
+            more = {"server_tools": tuple(others.values()), "raw_tools": (*self.raw_tools, *raw)}
+            vars(made).update(tools=own, _by_name={item.name: item for item in own}, **more)
         return made
 
     def read_output(self, text: str) -> JsonValue:

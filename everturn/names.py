@@ -62,6 +62,9 @@ OUTCOME_UNKNOWN: Final = "OutcomeUnknown"
 NOT_LISTED: Final = "ToolsNotListed"
 """The error type of an activity that waits for an MCP server to say which tools it has."""
 
+NOT_PREPARED: Final = "NotPrepared"
+"""The error type of an activity whose agent's own functions (`instructions=`, `prepare_tools=`) failed."""
+
 UNREADABLE_RESULT: Final = "UnreadableResult"
 """In the place of an error's type: a call ended, and nobody can read how."""
 
@@ -164,7 +167,7 @@ RESERVED_TOOL_NAMES: Final = frozenset(
 
 NEVER_BEGUN: Final = frozenset(
     {
-        *(NO_ACTIVITY, NO_AGENT, NOT_HOSTED, NOT_TAKEN, TOO_LATE, NO_THREAD, NOT_CHECKED, NOT_LISTED),
+        *(NO_ACTIVITY, NO_AGENT, NOT_HOSTED, NOT_TAKEN, TOO_LATE, NO_THREAD, NOT_CHECKED, NOT_LISTED, NOT_PREPARED),
         *(INVALID_PAYLOAD, PAYLOAD_NOT_TO_BE_HAD),
     }
 )

@@ -15,6 +15,7 @@ from everturn.carryover import CarryOver, View, WorkerFacts
 from everturn.metadata import Labelled
 from everturn.models import Limits
 from everturn.plans import PlannedCall, WaitReason
+from everturn.prompts import RecordedPrompt
 from everturn.records import Decision, Message, Part, Record, ResultPart, Stop, Text, ToolCall, Usage
 from everturn.sizes import MAX_ID_BYTES, MAX_INPUT_PARTS, MAX_NAME_CHARS, flat
 from everturn.tracing import Trace, TraceContext, or_none
@@ -268,29 +269,9 @@ class ModelRequest(Labelled):
     then the conversation is told, which asks again with all its patience."""
     trace: Trace | None = None
     """Where its spans belong, and what else it is to say; None if the worker of the last turn does not trace."""
-
-
-class Streamed(Record):
-    """What a running `call_model` says of itself, as the second of its heartbeat details: the end of what the model
-    has said so far. No event of the history holds it."""
-
-    attempt: int = 1
-    """The details of an earlier attempt stay until this one has something to say."""
-    every: float = Field(ge=0, le=60)
-    """Seconds until it may say more."""
-    at: int = 0
-    """So many characters, of text and thinking together, came before `pieces`."""
-    pieces: tuple[tuple[Literal["text", "thinking"], str], ...] = ()
-
-    def after(self, position: int) -> list[tuple[Literal["text", "thinking"], str]]:
-        """What comes after so many characters; nothing if a part of that is not here any more."""
-        skip = position - self.at
-        rest = []
-        for kind, text in self.pieces if skip >= 0 else ():
-            if len(text) > skip:
-                rest.append((kind, text[skip:]))
-            skip = max(0, skip - len(text))
-        return rest
+    prompts: tuple[str, ...] = ()
+    """The digests of the prompts that the run's history holds."""
+    prompt_room: int | None = None
 
 
 class ModelReply(Record):
@@ -315,6 +296,8 @@ class ModelReply(Record):
     """How the transcript is to be shown from now on; None if nothing changes."""
     summary_due: bool = False
     """It nears the model's window, and trimming no longer helps."""
+    prompt: RecordedPrompt | None = None
+    """What the turn was asked with, if functions of the user's decided it."""
     facts: WorkerFacts | None = None
     """Sent when a worker meets the conversation; None if what it said before still holds."""
     traced: Literal["sampled", "dropped"] | None = None

@@ -90,6 +90,11 @@ MAX_STORED_REPLY_BYTES = 32 * 1024 * 1024
 MAX_DETAILS_BYTES = 64_000
 """What a provider says of a reply as a whole: a part of the margin."""
 
+MAX_PROMPT_BYTES = 16_000
+"""What one turn was asked with, packed, if it was decided at run time: a part of the margin (decision 0023)."""
+MAX_PROMPTS_BYTES = 48_000
+"""All of those that a run's history holds."""
+
 # ---------------------------------------------------------------- tool calls
 
 MAX_RESULT_BYTES = MAX_PAYLOAD_BYTES - MAX_INPUT_BYTES - MARGIN_BYTES

@@ -16,6 +16,7 @@ from everturn.carryover import REMEMBERED_IDS, CarryOver, Earlier, InRun, OpenRe
 from everturn.cutting import shortened
 from everturn.models import Limits
 from everturn.payloads import Control, MessageIn, ModelReply, Start, StateName
+from everturn.prompts import KnownPrompts
 from everturn.records import Decision, Message, ToolResult, Usage, cost_with, results_in
 from everturn.sizes import (
     MAX_INBOX_BYTES,
@@ -50,6 +51,7 @@ class State:
         carry = start.carry or CarryOver()
         self.start = start.model_copy(update={"carry": None})  # it may be large, and lives as long as the run
         self.limits = start.limits or Limits()
+        self.prompts = KnownPrompts()
         self._on_prefix = on_prefix
 
         self.base = carry.length
@@ -238,6 +240,7 @@ class State:
 
     def _count(self, reply: ModelReply) -> None:
         self.view = reply.view or self.view
+        self.prompts.take(reply.prompt)
         self.spend(reply.usage, reply.cost_usd)
         if reply.facts:
             self.take_facts(reply.facts)

@@ -8,13 +8,13 @@ from typing import Any
 from temporalio import activity
 
 from everturn import names
+from everturn.activities.contexts import Contexts
 from everturn.activities.heartbeat import Heartbeats
 from everturn.activities.hosted_agents import agent_of
 from everturn.agent import Agent
 from everturn.logs import get_logger
 from everturn.payloads import DecisionCheck
 from everturn.tools import user_code
-from everturn.tools.context import ToolContext
 from everturn.tools.results import safe_error_text
 from everturn.tools.with_context import with_context
 
@@ -25,8 +25,11 @@ _log = get_logger("everturn.decision")
 
 
 class Approvers:
-    def __init__(self, agents: Mapping[str, Agent], *, heartbeats: Heartbeats) -> None:
+    def __init__(
+        self, agents: Mapping[str, Agent], *, heartbeats: Heartbeats, contexts: Contexts | None = None
+    ) -> None:
         self._agents = agents
+        self._contexts = contexts or Contexts()
         self._heartbeats = heartbeats
 
     @activity.defn(name=names.CHECK_DECISION)
@@ -35,27 +38,15 @@ class Approvers:
         agent = agent_of(self._agents, check)
         if agent.approvers is None:
             return ""
+        context = self._contexts.of_call(check, check.call.call_id, log=_log)
         try:
             with self._heartbeats.beating():
-                policy = with_context(agent.approvers, check.call, check.decision, context=_context(check))
+                policy = with_context(agent.approvers, check.call, check.decision, context=context)
                 verdict: str = await user_code.call(policy, seconds=user_code.QUICK_SECONDS, finish=_in_words)
         except Exception as error:  # noqa: BLE001 - the policy's own, whatever it is
             _log.error("approvers.failed", agent=agent.name, error=await safe_error_text(error))
             return f"the policy failed with {type(error).__name__}"
         return verdict
-
-
-def _context(check: DecisionCheck) -> ToolContext:
-    info = activity.info()
-    return ToolContext(
-        conversation_id=info.workflow_id or "",
-        call_id=check.call.call_id,
-        agent=check.agent,
-        **check.labels,
-        attempt=info.attempt,
-        turn=check.turn,
-        log=get_logger("everturn.decision"),
-    )
 
 
 def _in_words(verdict: Any) -> str:

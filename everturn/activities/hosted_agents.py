@@ -6,7 +6,7 @@ So a queue may have workers that host different agents, and versions of them sid
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Protocol
 
@@ -52,13 +52,13 @@ def agent_of(agents: Mapping[str, Agent], request: _Request) -> Agent:
     raise _handed_back(f"the agent {request.agent!r}", agents, request.hand_back_for)
 
 
-def tool_of(agents: Mapping[str, Agent], name: str, request: ToolRequest) -> Tool:
+def tool_of(agent: Agent, name: str, request: ToolRequest) -> Tool:
     """The agent's tool. If this worker lacks it, raises the error that hands the call back: another worker may have it.
     After patience, raises NoLongerAvailable; a call that a person approved stalls instead."""
-    tool = agent_of(agents, request).tool(name)
+    tool = agent.tool(name)
     if tool and tool.is_function:
         return tool
-    error = _handed_back(f"the tool {name!r} of agent {request.agent!r}", agents, request.hand_back_for)
+    error = _handed_back(f"the tool {name!r} of agent {request.agent!r}", [agent.name], request.hand_back_for)
     if error.non_retryable and request.hand_back_for is not None and request.decision is None:
         raise NoLongerAvailable
     raise error
@@ -72,7 +72,7 @@ def request_of(arguments: Sequence[RawValue]) -> ToolRequest:
         request: ToolRequest = activity.payload_converter().from_payload(value.payload, ToolRequest)
     except Exception as error:  # whatever a converter raises for what is none of ours
         name = activity.info().activity_type
-        raise _handed_back(f"the activity {name!r}", {}, UNBOUNDED_SECONDS) from error
+        raise _handed_back(f"the activity {name!r}", (), UNBOUNDED_SECONDS) from error
     return request
 
 
@@ -85,7 +85,7 @@ def not_registered(info: activity.Info) -> ApplicationError:
     )
 
 
-def _handed_back(lack: str, agents: Mapping[str, Agent], seconds: float | None) -> ApplicationError:
+def _handed_back(lack: str, agents: Iterable[str], seconds: float | None) -> ApplicationError:
     """The error that hands the activity back; not retryable once it was handed back for so long."""
     info = activity.info()
     delay = min(FIRST_DELAY_SECONDS * 2 ** min(info.attempt - 1, 16), LONGEST_DELAY_SECONDS)

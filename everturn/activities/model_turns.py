@@ -6,12 +6,14 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
+from weakref import WeakKeyDictionary
 
 from pydantic import JsonValue
 from temporalio import activity
 
 from everturn import names
 from everturn.activities import activity_errors, compaction, lost_tries
+from everturn.activities.contexts import Contexts
 from everturn.activities.heartbeat import Heartbeat, Heartbeats
 from everturn.activities.hosted_agents import agent_of
 from everturn.activities.large_replies import fitted, without_large_details
@@ -19,9 +21,10 @@ from everturn.activities.mcp_tools import for_turn
 from everturn.activities.mcp_toolsets import Toolsets
 from everturn.activities.planning import plan_calls
 from everturn.activities.prefixes import Prefixes, digest_of
-from everturn.activities.question import question_of
+from everturn.activities.question import instructions_of, question_of
 from everturn.activities.streaming import ReplyStream
 from everturn.activities.takeover import take_over
+from everturn.activities.turn_agent import decided
 from everturn.agent import Agent
 from everturn.carryover import View, WorkerFacts
 from everturn.cutting import shortened
@@ -43,12 +46,12 @@ from everturn.namespace import Namespace
 from everturn.payloads import ModelReply, ModelRequest
 from everturn.plans import PlannedCall
 from everturn.prices import cost_usd
+from everturn.prompts import Prompt, PromptTool, RecordedPrompt
 from everturn.providers import ToolSpec, ask, specs_of
-from everturn.records import Message, Reply, ToolCall, ToolResult, Usage
+from everturn.records import Message, Reply, ToolResult, Usage
 from everturn.sizes import MAX_BESIDE_REPLY_BYTES, MAX_CAUSE_BYTES, MAX_DEPTH, size_of, too_deep
 from everturn.storage.artifacts import Artifacts
 from everturn.tools import user_code
-from everturn.tools.context import ToolContext
 from everturn.tools.output import InvalidOutput
 from everturn.tools.results import safe_error_text
 
@@ -68,14 +71,16 @@ class ModelTurns:
         stream_seconds: float,
         artifacts: Artifacts | None = None,
         toolsets: Toolsets | None = None,
+        contexts: Contexts | None = None,
     ) -> None:
         self._agents = agents
+        self._contexts = contexts or Contexts()
         self._toolsets = toolsets or Toolsets(agents.values())
         self._artifacts = artifacts
         self._prefixes = prefixes
         self._heartbeats = heartbeats
         self._stream_seconds = stream_seconds
-        self._specs = {agent.name: (agent, specs_of(agent.tools)) for agent in agents.values()}
+        self._specs: WeakKeyDictionary[Agent, tuple[ToolSpec, ...]] = WeakKeyDictionary()
         self._namespace = namespace
         self._half_told: dict[str, None] = {}
         """Conversations that were told of a namespace that had not said all of itself."""
@@ -87,6 +92,7 @@ class ModelTurns:
         with self._heartbeats.beating() as beat:
             await take_over()
             agent = await for_turn(self._toolsets, agent)
+            agent, prompt = await self._decided(agent, request)
             met = not self._prefixes.knows(request.digest)
             request, prefix, delta = await self._messages(request)
             if request.summarise:
@@ -106,6 +112,7 @@ class ModelTurns:
             usage=reply.usage,
             cost_usd=cost_usd(_model(agent, request), reply.usage),
             details=reply.details,
+            prompt=prompt,
             output=output,
             output_problem=problem,
             view=view,
@@ -114,6 +121,17 @@ class ModelTurns:
         )
         _log.info("turn.finished", **_line(reply), seconds=round(time.monotonic() - started, 3))
         return turn
+
+    async def _decided(self, agent: Agent, request: ModelRequest) -> tuple[Agent, RecordedPrompt | None]:
+        """The agent as it is for this turn, and what that comes to; None if it is the same for all turns."""
+        made = await decided(agent, self._contexts.of_turn(request))
+        if made is agent or request.summarise:
+            return made, None
+        tools = tuple(
+            PromptTool(name=tool.name, description=tool.description, parameters=tool.parameters) for tool in made.tools
+        )
+        prompt = Prompt(instructions=instructions_of(made, request), tools=tools)
+        return made, RecordedPrompt.of(prompt, known=request.prompts, room=request.prompt_room)
 
     async def _follow_up(
         self, agent: Agent, request: ModelRequest, reply: Reply, *, given_up: frozenset[str]
@@ -129,7 +147,7 @@ class ModelTurns:
                 calls_left=request.calls_left,
                 careful=careful,
                 given_up=given_up,
-                context=partial(_call_context, request),
+                context=lambda call: self._contexts.of_call(request, call.call_id),
             )
             return plan, *await _output(agent, reply)
         except Exception as error:
@@ -223,11 +241,10 @@ class ModelTurns:
         return await fitted(reply, turn=request.turn, artifacts=self._artifacts)
 
     def _specs_of(self, agent: Agent) -> tuple[ToolSpec, ...]:
-        """Made once, and again when the tools of an MCP server have changed."""
-        made_of, specs = self._specs[agent.name]
-        if made_of is not agent:
-            specs = specs_of(agent.tools)
-            self._specs[agent.name] = agent, specs
+        """Made once for each set of tools."""
+        specs = self._specs.get(agent)
+        if specs is None:
+            specs = self._specs[agent] = specs_of(agent.tools)
         return specs
 
     # ------------------------------------------------------------ the transcript
@@ -330,19 +347,6 @@ def _next_view(
     if view := compaction.trimmed_view(messages, request.view, wanted):
         return view, False
     return None, bool(compaction.to_summarise(messages, request.view, wanted)[0])
-
-
-def _call_context(request: ModelRequest, call: ToolCall) -> ToolContext:
-    """What the predicates and validators of a call are given, before it is planned."""
-    info = activity.info()
-    return ToolContext(
-        conversation_id=info.workflow_id or "",
-        call_id=call.call_id,
-        agent=request.agent,
-        **request.labels,
-        attempt=info.attempt,
-        turn=request.turn,
-    )
 
 
 def _line(reply: Reply) -> dict[str, object]:

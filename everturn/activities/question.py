@@ -22,7 +22,7 @@ def question_of(
     return Request(
         model=model,
         messages=messages if request.summarise else compaction.shown(messages, request.view),
-        instructions=_instructions(agent, request),
+        instructions=instructions_of(agent, request),
         tools=tools,
         server_tools=agent.server_tools,
         raw_tools=agent.raw_tools,
@@ -44,8 +44,10 @@ def settings_for(settings: ModelSettings, messages: Sequence[Message]) -> ModelS
     return settings.model_copy(update={"tool_choice": None})
 
 
-def _instructions(agent: Agent, request: ModelRequest) -> str:
+def instructions_of(agent: Agent, request: ModelRequest) -> str:
+    """In words by now: what a function says, it has said."""
+    said = agent.instructions if isinstance(agent.instructions, str) else ""
     if request.conclude is None:
-        return agent.instructions
+        return said
     note = f"You have reached {request.conclude}: conclude now, in words, without calling tools."
-    return f"{agent.instructions}\n\n{note}".strip()
+    return f"{said}\n\n{note}".strip()

@@ -12,8 +12,8 @@ from operator import itemgetter
 from typing import Literal
 
 from everturn.activities.heartbeat import INTERVAL_SECONDS, Heartbeat
-from everturn.payloads import Streamed
 from everturn.providers import Delta
+from everturn.streamed import Streamed
 
 RECENT_CHARS = 4_000
 """What a quick beat holds: many times what comes between two of them."""

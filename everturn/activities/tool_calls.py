@@ -15,6 +15,7 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from everturn import names
 from everturn.activities import activity_errors, attempts, before_reset, lost_tries, patience
+from everturn.activities.contexts import Contexts
 from everturn.activities.heartbeat import Heartbeat, Heartbeats
 from everturn.activities.hosted_agents import NoLongerAvailable, agent_of, not_registered, request_of, tool_of
 from everturn.activities.mcp_tools import NeverListed, for_call
@@ -22,6 +23,7 @@ from everturn.activities.mcp_toolsets import Toolsets
 from everturn.activities.prefixes import Prefixes
 from everturn.activities.retries import told_in_the_end
 from everturn.activities.takeover import take_over
+from everturn.activities.turn_agent import with_its_tools
 from everturn.activities.user_activities import user_activities
 from everturn.agent import Agent
 from everturn.cutting import Notice, bounded, edit_notice, result_fits
@@ -59,8 +61,10 @@ class ToolCalls:
         threads: Executor,
         artifacts: Artifacts | None = None,
         toolsets: Toolsets | None = None,
+        contexts: Contexts | None = None,
     ) -> None:
         self._agents = agents
+        self._contexts = contexts or Contexts()
         self._toolsets = toolsets or Toolsets(agents.values())
         self._artifacts = artifacts
         self._prefixes = prefixes
@@ -144,11 +148,14 @@ class ToolCalls:
     async def _tool(self, name: str, request: ToolRequest) -> Tool:
         """Raises NeverListed, and as `tool_of` does."""
         agent = agent_of(self._agents, request)
-        if not agent.mcp_servers or agent.tool(name):
-            return tool_of(self._agents, name, request)
+        if agent.tool(name) or not (agent.mcp_servers or agent.prepare_tools):
+            return tool_of(agent, name, request)
         with self._heartbeats.beating():  # its server may have to be started first
-            agent = await for_call(self._toolsets, agent, name)
-        return tool_of({**self._agents, agent.name: agent}, name, request)
+            if agent.mcp_servers:
+                agent = await for_call(self._toolsets, agent, name)
+            if agent.tool(name) is None:
+                agent = await with_its_tools(agent, self._contexts.of_turn(request))
+        return tool_of(agent, name, request)
 
     async def _outcome(self, tool: Tool, request: ToolRequest, beat: Heartbeat) -> tuple[Content, bool]:
         """What the model is told, and whether it is an error. Raises only what is not the tool's own doing."""
@@ -226,15 +233,10 @@ class ToolCalls:
         return (Text(text=text),)
 
     def _context(self, tool: Tool, request: ToolRequest, beat: Heartbeat) -> ToolContext:
-        info = activity.info()
-        return ToolContext(
-            conversation_id=info.workflow_id or "",
-            call_id=request.call_id,
+        return self._contexts.of_call(
+            request,
+            request.call_id,
             chain_id=request.chain_id,
-            agent=request.agent,
-            **request.labels,
-            attempt=info.attempt,
-            turn=request.turn,
             heartbeat=beat.report,
             is_cancelled=lambda: beat.cancelled,
             log=get_logger("everturn.tool", tool=tool.name),

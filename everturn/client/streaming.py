@@ -23,8 +23,8 @@ from temporalio.service import RPCError
 from everturn import names
 from everturn.events import Event, TextDelta, ThinkingDelta, ToolProgress, TurnRetried
 from everturn.history import steps
-from everturn.payloads import Streamed
 from everturn.records import Message, Thinking
+from everturn.streamed import Streamed
 
 FIRST_LOOK_SECONDS = 0.5
 LOOK_SECONDS = 1.5

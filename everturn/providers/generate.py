@@ -51,7 +51,7 @@ async def generate(
     request = Request(
         model=agent.model,
         messages=_transcript(messages),
-        instructions=agent.instructions,
+        instructions=instructions,
         tools=specs_of(agent.tools),
         server_tools=agent.server_tools,
         raw_tools=agent.raw_tools,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any, get_type_hints
@@ -77,12 +77,18 @@ def whatever_it_takes(function: Callable[..., Any], *, context_type: type) -> di
 
 def hidden_parameters(function: Callable[..., Any], *, context_type: type) -> tuple[str, ...]:
     """Those that are annotated with `context_type`, of a function whose other annotations do not matter."""
+    found = annotations_of(function, (context_type,))
+    return tuple(name for name, annotation in found.items() if mentions(annotation, context_type))
+
+
+def annotations_of(function: Callable[..., Any], known: Iterable[type]) -> dict[str, Any]:
+    """Of the parameters, those that can be resolved. `known`: types that it need not have imported."""
     target = unwrap(function)
-    namespace = {context_type.__name__: context_type, **namespace_of(target)}
-    hidden = []
+    namespace = {**{one.__name__: one for one in known}, **namespace_of(target)}
+    found = {}
     for name, annotation in getattr(target, "__annotations__", {}).items():
         holder = SimpleNamespace(__annotations__={name: annotation})
         with suppress(Exception):  # typing raises many kinds, for what only its own module knows
-            found = get_type_hints(holder, globalns=namespace, include_extras=True)[name]
-            hidden += [name] if name != "return" and mentions(found, context_type) else []
-    return tuple(hidden)
+            if name != "return":
+                found[name] = get_type_hints(holder, globalns=namespace, include_extras=True)[name]
+    return found

@@ -299,11 +299,18 @@ def _resolve(parameter: inspect.Parameter, *, target: Any, namespace: dict[str, 
 
 
 def mentions(annotation: Any, wanted: type) -> bool:
-    if annotation is wanted or get_origin(annotation) is wanted:
-        return True
-    if get_origin(annotation) is Annotated:
-        return mentions(get_args(annotation)[0], wanted)
-    return get_origin(annotation) in (Union, UnionType) and any(mentions(arg, wanted) for arg in get_args(annotation))
+    return mentioned(annotation, wanted) is not None
+
+
+def mentioned(annotation: Any, wanted: type) -> Any:
+    """The type, or the type of something, as the annotation has it: `ToolContext[Shop]`; None if it has it not."""
+    origin = get_origin(annotation)
+    if wanted in (annotation, origin):
+        return annotation
+    if origin is Annotated:
+        return mentioned(get_args(annotation)[0], wanted)
+    inside = get_args(annotation) if origin in (Union, UnionType) else ()
+    return next((found for one in inside if (found := mentioned(one, wanted)) is not None), None)
 
 
 def _arguments(parameters: dict[str, tuple[Any, Any]], *, namespace: dict[str, Any], label: str) -> ModelArguments:

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from everturn.errors import InvalidAgent
+from everturn.tools.context import TurnContext
 from everturn.tools.given_schema import hidden_parameters
 
 
@@ -27,6 +29,28 @@ def check_takes(function: Callable[..., Any], *given: Any, context: Any) -> None
     made = with_context(function, *given, context=context)
     assert isinstance(made, partial)
     inspect.signature(function).bind(*made.args, **made.keywords)
+
+
+def check_turn_function(name: str, option: str, value: object, *given: Any) -> None:
+    """An agent's function can be called with a turn's context and what it is given, or without. Raises InvalidAgent."""
+    if not callable(value):
+        if value is not None and not isinstance(value, str):
+            raise InvalidAgent(
+                f"Agent {name!r} has {option}={value!r}, of type {type(value).__name__}.", cure="Write a function."
+            )
+        return
+    try:
+        if given:
+            inspect.signature(value).bind(TurnContext(), *given)
+        else:
+            check_takes(value, context=TurnContext())
+    except ValueError:  # a builtin without a readable signature
+        return
+    except TypeError as error:
+        takes = "the TurnContext and the list of tools" if given else "the TurnContext, or nothing"
+        raise InvalidAgent(
+            f"Agent {name!r} has {option}={value!r}: {error}.", cure=f"Write a function that takes {takes}."
+        ) from None
 
 
 def _annotated(function: Callable[..., Any], context_type: type) -> str | None:

@@ -16,6 +16,7 @@ from temporalio.worker import ActivityInboundInterceptor, Interceptor
 from everturn import extras, names
 from everturn.activities.approvers import Approvers
 from everturn.activities.attempts import Attempts
+from everturn.activities.contexts import Contexts, MakeDeps
 from everturn.activities.export_spans import export_spans
 from everturn.activities.heartbeat import Heartbeats
 from everturn.activities.journal import Journal
@@ -54,6 +55,7 @@ class Hosted:
     journals: Path
     artifacts: Artifacts | None
     stream_seconds: float
+    make_deps: MakeDeps | None = None
     namespace: Namespace | None = None
     """What a client knows of it already; None: it is asked."""
 
@@ -72,6 +74,8 @@ class Hosting(Interceptor):
         traces: TraceActivities | None,
     ) -> None:
         self._task_queue = task_queue
+        self.began = True
+        """False once it is known that it can't: it stops as soon as it runs."""
         self._throttle_is_open = throttle_is_open
         self._agents = hosted.agents
         self._client = client
@@ -81,6 +85,7 @@ class Hosting(Interceptor):
         if any(agent.mcp_servers for agent in hosted.agents.values()):
             check_installed()
         self._toolsets = Toolsets(hosted.agents.values())
+        self._contexts = Contexts(hosted.make_deps)
         self.activities = self._activities(hosted)
         self._traces = traces
         meters = [TemporalMeter(client, task_queue=task_queue), *([self._traces.meter] if self._traces else [])]
@@ -102,6 +107,7 @@ class Hosting(Interceptor):
             stream_seconds=hosted.stream_seconds,
             artifacts=hosted.artifacts,
             toolsets=self._toolsets,
+            contexts=self._contexts,
         )
         calls = ToolCalls(
             agents,
@@ -110,11 +116,12 @@ class Hosting(Interceptor):
             threads=self.threads,
             artifacts=hosted.artifacts,
             toolsets=self._toolsets,
+            contexts=self._contexts,
         )
         return [
             turns.call_model,
             turns.extend_prefix,
-            Approvers(agents, heartbeats=heartbeats).check_decision,
+            Approvers(agents, heartbeats=heartbeats, contexts=self._contexts).check_decision,
             KeepTranscript(heartbeats).keep_transcript,
             export_spans,
             *calls.activities(),
@@ -141,8 +148,10 @@ class Hosting(Interceptor):
             if self._traces:
                 stack.push_async_callback(self._traces.close)
             try:
+                await stack.enter_async_context(self._contexts)
                 await stack.enter_async_context(self._toolsets)
             except BaseException:
+                self.began = False
                 # Whoever stops a worker waits until it has stopped; one that has never begun would never be done.
                 stopping = asyncio.create_task(stop())
                 await asyncio.wait({asyncio.create_task(work())})

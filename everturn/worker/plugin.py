@@ -19,6 +19,7 @@ from temporalio.worker import Replayer, ReplayerConfig, UnsandboxedWorkflowRunne
 from temporalio.workflow import _Definition
 
 from everturn import durations
+from everturn.activities.contexts import MakeDeps, check_deps
 from everturn.activities.journal import default_folder
 from everturn.activities.prefixes import Prefixes
 from everturn.agent import Agent, with_sub_agents
@@ -66,6 +67,9 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
     start conversations as any workflow; without agents, it is for that alone. On a `Replayer`, conversations are
     replayed with the application's workflows. `WorkflowEnvironment` takes it as a client does.
 
+    - `deps`: a function that makes an async context manager: what that opens when a worker starts (pools, clients),
+      tools and the other functions find as `context.deps`. It is closed when the worker has drained; each worker opens
+      its own.
     - `cached_conversations`: the worker's max_cached_workflows, which should exceed the workflows that run at the same
       time. None: EVERTURN_CACHED_CONVERSATIONS, 1,000.
     - `max_prefix_bytes`: the memory for transcripts; None: EVERTURN_MAX_PREFIX_MB, 256 MiB.
@@ -87,6 +91,7 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         self,
         agents: Sequence[Agent] = (),
         *,
+        deps: MakeDeps | None = None,
         cached_conversations: int | None = None,
         max_prefix_bytes: int | None = None,
         drain_timeout: timedelta | None = None,
@@ -111,7 +116,9 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
             journals=journals or default_folder(),
             artifacts=kept,
             stream_seconds=stream_every.total_seconds() if stream_every else settings.stream_seconds,
+            make_deps=deps,
         )
+        check_deps(self.hosted.agents.values(), deps)
         self._wanted_traces = traces_of(traces, settings)
         self._traces = self._made_traces()
         """For the next worker. Made here, so that what is wrong with them is said here."""

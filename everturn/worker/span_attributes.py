@@ -181,7 +181,7 @@ def of_model(model: str) -> dict[str, str]:
 def input_content(request: ModelRequest, agent: Agent | None) -> Attributes:
     """What is new in this turn: the whole transcript in each span would grow with the square of the turns."""
     said: Attributes = {"gen_ai.input.messages": _json([_message(message) for message in request.delta])}
-    if agent is not None and agent.instructions:
+    if agent is not None and isinstance(agent.instructions, str) and agent.instructions:
         said["gen_ai.system_instructions"] = _json([{"type": "text", "content": agent.instructions}])
     return said
 

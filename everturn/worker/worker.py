@@ -14,14 +14,16 @@ from typing import Any, Self
 import temporalio.worker
 from temporalio.worker import Interceptor, PollerBehavior, WorkerTuner
 
+from everturn.activities.contexts import MakeDeps
 from everturn.activities.prefixes import Prefixes
 from everturn.agent import Agent
 from everturn.client.client import Client
-from everturn.errors import InvalidAgent, InvalidSetting, Unreachable
+from everturn.errors import ConfigError, InvalidAgent, InvalidSetting, Unreachable
 from everturn.settings import Settings
 from everturn.spelling import known_options
 from everturn.storage.artifacts import Artifacts
 from everturn.worker.deployment import Deployment, of_settings, options
+from everturn.worker.hosting import Hosting
 from everturn.worker.plugin import EverturnPlugin
 from everturn.worker.shutdown import drained
 from everturn.worker.traces import Traces
@@ -39,6 +41,8 @@ class Worker:
     worker if you have one.
 
     - `task_queue`: the client's, unless given.
+    - `deps`: a function that makes an async context manager: what that opens when the worker starts (pools, clients),
+      tools and the other functions find as `context.deps`. It is closed when the worker has drained.
     - `cached_conversations`: how many keep their state in memory; it should exceed those that run at the same time.
       None: EVERTURN_CACHED_CONVERSATIONS, 1,000.
     - `max_prefix_bytes`: the memory for transcripts; None: EVERTURN_MAX_PREFIX_MB, 256 MiB.
@@ -60,7 +64,8 @@ class Worker:
       `max_activities_per_second` (of this worker), `max_task_queue_activities_per_second` (of all): as temporalio's
       Worker takes them.
 
-    Raises InvalidAgent and InvalidSetting; starting it raises Unreachable.
+    Raises InvalidAgent and InvalidSetting; starting it raises Unreachable, and InvalidSetting if the deps could not be
+    opened.
     """
 
     @known_options("Worker", InvalidSetting)
@@ -69,6 +74,7 @@ class Worker:
         client: Client,
         *,
         agents: Sequence[Agent],
+        deps: MakeDeps | None = None,
         task_queue: str | None = None,
         cached_conversations: int | None = None,
         max_prefix_bytes: int | None = None,
@@ -98,6 +104,7 @@ class Worker:
         self._client = client
         self._plugin = EverturnPlugin(
             agents,
+            deps=deps,
             cached_conversations=cached_conversations,
             max_prefix_bytes=max_prefix_bytes,
             drain_timeout=drain_timeout,
@@ -152,7 +159,9 @@ class Worker:
         except asyncio.CancelledError:
             self._running.cancel()
             raise
-        if self._running.done():
+        config = worker.config(active_config=True)
+        began = all(one.began for one in config.get("interceptors", ()) if isinstance(one, Hosting))
+        if self._running.done() or not began:
             await self.stop()
 
     async def stop(self) -> None:
@@ -172,7 +181,10 @@ class Worker:
         self._worker = self._running = None
         if running.cancelled():
             return
-        if error := running.exception():
+        error = running.exception()
+        if isinstance(error, ConfigError):
+            raise error
+        if error:
             raise Unreachable(
                 f"Temporal does not take this worker: {error}.", cure="`everturn doctor` looks at the connection."
             ) from error

@@ -243,6 +243,7 @@ class ConversationWorkflow:
             calls_left=state.calls_left(),
             trace=self._tracing.of_turn(),
             **state.start.labels,
+            **state.prompts.asked,
         )
         summary = web_ui.turn_summary(state.turn, self._visibility.turn_model, summarise=summarise)
 

@@ -14,8 +14,9 @@ from temporalio.api.workflow.v1 import PendingActivityInfo
 from everturn.client.streaming import HeartbeatDetails, LiveActivities, interleaved
 from everturn.events import Event, TextDelta, ThinkingDelta, TurnRetried
 from everturn.history import steps
-from everturn.payloads import ModelReply, ModelRequest, Start, Streamed, ToolRequest
+from everturn.payloads import ModelReply, ModelRequest, Start, ToolRequest
 from everturn.records import Message, Text, Thinking, ToolResult
+from everturn.streamed import Streamed
 
 AT = datetime(2026, 11, 21, tzinfo=UTC)
 STARTED = steps.RunStarted(1, AT, Start(agent="clerk"))

@@ -472,6 +472,6 @@ def test_the_records_that_cross_are_those_above() -> None:
     """A new one belongs here, too."""
     mine = {name for name, one in vars(payloads).items() if isinstance(one, type) and issubclass(one, Record)}
     seen = {name for name in mine if name in globals()}
-    # Sent by people, and measured as they come; and a running activity's own word.
+    # Sent by people, and measured as they come.
     assert Labelled in ModelRequest.mro()
-    assert mine - seen == {"Answer", "Deny", "Withdrawal", "Streamed"}
+    assert mine - seen == {"Answer", "Deny", "Withdrawal"}

@@ -12,8 +12,8 @@ from temporalio.testing import ActivityEnvironment
 from everturn.activities import heartbeat
 from everturn.activities.heartbeat import Heartbeat
 from everturn.activities.streaming import ReplyStream
-from everturn.payloads import Streamed
 from everturn.providers import Delta
+from everturn.streamed import Streamed
 
 
 def speaking(loop: asyncio.AbstractEventLoop, *, every: float | None = None, **bounds: int) -> ReplyStream:

@@ -1,0 +1,135 @@
+"""What the user's code is given of the turn or the call that it serves, and what the worker's `deps=` opened for it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Self, get_args
+
+from temporalio import activity
+
+from everturn.agent import Agent
+from everturn.errors import InvalidAgent, InvalidSetting
+from everturn.logs import get_logger
+from everturn.payloads import DecisionCheck, ModelRequest, ToolRequest
+from everturn.tools.context import ToolContext, TurnContext
+from everturn.tools.given_schema import annotations_of
+from everturn.tools.schema import mentioned
+
+MakeDeps = Callable[[], AbstractAsyncContextManager[Any]]
+"""Makes what `async with` opens when the worker starts, and closes when it has drained."""
+
+_log = get_logger("everturn.worker")
+
+
+class Contexts:
+    """Enter it with the worker: `async with Contexts(make_deps) as contexts`. Each worker opens its own."""
+
+    def __init__(self, make_deps: MakeDeps | None = None) -> None:
+        self._make_deps = make_deps
+        self._opened: AbstractAsyncContextManager[Any] | None = None
+        self.deps: Any = None
+
+    async def __aenter__(self) -> Self:
+        if self._make_deps is None:
+            return self
+        try:
+            opened = self._make_deps()
+            if not isinstance(opened, AbstractAsyncContextManager):
+                if inspect.iscoroutine(opened):
+                    opened.close()
+                raise InvalidSetting(
+                    f"The worker's deps={self._make_deps!r} gave {type(opened).__name__}, which can't be opened.",
+                    cure="Write @asynccontextmanager above an async function that yields them.",
+                )
+            self.deps = await opened.__aenter__()
+        except InvalidSetting:
+            raise
+        except Exception as error:
+            raise InvalidSetting(
+                f"The worker's deps could not be opened: {type(error).__name__}: {error}",
+                cure="The worker has not started: start it again once they can be.",
+            ) from error
+        self._opened = opened
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        opened, self._opened = self._opened, None
+        if opened is None:
+            return
+        try:
+            await opened.__aexit__(None, None, None)
+        except Exception as error:  # noqa: BLE001 - the user's own, and all work is done
+            _log.error("deps.not_closed", error=f"{type(error).__name__}: {error}")
+
+    def of_turn(self, request: ModelRequest | ToolRequest) -> TurnContext[Any]:
+        info = activity.info()
+        return TurnContext(
+            conversation_id=info.workflow_id or "",
+            agent=request.agent,
+            **request.labels,
+            deps=self.deps,
+            turn=request.turn,
+            now=info.scheduled_time,
+            attempt=info.attempt,
+        )
+
+    def of_call(
+        self, request: ModelRequest | ToolRequest | DecisionCheck, call_id: str, **more: Any
+    ) -> ToolContext[Any]:
+        """`more`: other fields of the context."""
+        info = activity.info()
+        return ToolContext(
+            conversation_id=info.workflow_id or "",
+            call_id=call_id,
+            agent=request.agent,
+            **request.labels,
+            deps=self.deps,
+            attempt=info.attempt,
+            turn=request.turn,
+            **more,
+        )
+
+
+def check_deps(agents: Iterable[Agent], make_deps: object) -> None:
+    """Raises InvalidSetting for what can't make any, and InvalidAgent if they are wanted and there are none."""
+    if make_deps is None:
+        for agent in agents:
+            for what, function in _functions(agent):
+                if (wanted := _deps_type(function)) is not None:
+                    raise InvalidAgent(
+                        f"{what} of agent {agent.name!r} wants deps ({getattr(wanted, '__name__', wanted)}), and the "
+                        "worker opens none.",
+                        cure="Write Worker(..., deps=make_deps), or EverturnPlugin(..., deps=make_deps).",
+                    )
+    elif not callable(make_deps):
+        raise InvalidSetting(
+            f"A worker was given deps={make_deps!r}, which can't be called.",
+            cure="Give a function that makes an async context manager: each worker opens its own.",
+        )
+
+
+def _functions(agent: Agent) -> Iterator[tuple[str, Callable[..., Any]]]:
+    """The user's functions that may take a context, with what they are."""
+    for tool in agent.tools:
+        if tool.function is not None and tool.is_function:
+            yield f"Tool {tool.name!r}", tool.function
+        if callable(tool.needs_approval):
+            yield f"needs_approval of tool {tool.name!r}", tool.needs_approval
+    named = {
+        "instructions": agent.instructions,
+        "prepare_tools": agent.prepare_tools,
+        "approvers": agent.approvers,
+    }
+    yield from ((what, function) for what, function in named.items() if callable(function))
+
+
+def _deps_type(function: Callable[..., Any]) -> Any:
+    """What the function's annotation of its context says that deps are; None if it says nothing."""
+    for annotation in annotations_of(function, (ToolContext, TurnContext)).values():
+        for context in (ToolContext, TurnContext):
+            found = mentioned(annotation, context)
+            if found is not None and (arguments := get_args(found)) and arguments[0] not in (Any, None, type(None)):
+                return arguments[0]
+    return None

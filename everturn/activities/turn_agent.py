@@ -1,0 +1,96 @@
+"""The agent as it is for one turn: its instructions and tools, if functions of the user's decide them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from everturn import names
+from everturn.activities import patience
+from everturn.agent import Agent
+from everturn.errors import InvalidTool, Retry
+from everturn.logs import get_logger
+from everturn.tools import user_code
+from everturn.tools.context import TurnContext
+from everturn.tools.mcp.config import McpServer
+from everturn.tools.results import safe_error_text
+from everturn.tools.with_context import with_context
+
+_log = get_logger("everturn.turn")
+
+
+async def decided(agent: Agent, context: TurnContext[Any]) -> Agent:
+    """The agent with what its functions say for this turn; the same object if it has none. What they raise is tried
+    again while the agent's patience lasts, and then stalls the conversation, as what they return and can't be used
+    does."""
+    if callable(agent.instructions):
+        said = await _called(agent, "instructions", with_context(agent.instructions, context=context))
+        if not isinstance(said, str):
+            raise _unusable(agent, "instructions", f"it returned {type(said).__name__}", "Return a text.")
+        agent = agent.for_turn(instructions=said)
+    return await with_its_tools(agent, context)
+
+
+async def with_its_tools(agent: Agent, context: TurnContext[Any]) -> Agent:
+    """The agent with the tools that it has in this turn."""
+    if agent.prepare_tools is None:
+        return agent
+    prepare = partial(agent.prepare_tools, context, list(agent.tools))
+    items = await _called(agent, "prepare_tools", prepare, finish=_listed)
+    try:
+        for item in items:
+            _check(item)
+        return agent.for_turn(tools=items)
+    except InvalidTool as error:
+        raise _unusable(agent, "prepare_tools", error.message.rstrip("."), error.cure) from None
+
+
+def _listed(items: Any) -> list[Any]:
+    """What it returned, which may be a generator of the user's."""
+    return list(items)
+
+
+def _check(item: Any) -> None:
+    """Raises InvalidTool for what only a worker's start can bring in."""
+    if isinstance(item, McpServer):
+        raise InvalidTool("It returned an McpServer.", cure="Put it into tools=: then its tools are among the list.")
+    runs = getattr(item, "activity", None)
+    if runs is not None and runs.hosted is not None:
+        raise InvalidTool(
+            f"It returned the activity {runs.name!r} with its function.", cure="Put it into tools=, or name its queue."
+        )
+
+
+async def _called(
+    agent: Agent, what: str, function: Callable[[], Any], finish: Callable[[Any], Any] | None = None
+) -> Any:
+    try:
+        return await user_code.call(function, seconds=user_code.QUICK_SECONDS, finish=finish)
+    except Exception as error:  # noqa: BLE001 - whatever the user's code raises
+        attempt, after = activity.info().attempt, error.after if isinstance(error, Retry) else None
+        longest = agent.patience.max_retry_delay
+        seconds = None if after is None else after.total_seconds()
+        delay = patience.retry_delay(seconds, attempt=attempt, longest=longest)
+        again = patience.spend(delay, agent.patience.model)
+        why = f"{what} of agent {agent.name!r} failed: {await safe_error_text(error)}"
+        _log.warning("agent.not_prepared", why=why, again=again)
+        raise ApplicationError(
+            why if again else f"{why} (tried {attempt} times, for {agent.patience.model})",
+            {"cure": "Mend it, deploy, then `resume`."},
+            type=names.NOT_PREPARED,
+            non_retryable=not again,
+            next_retry_delay=delay if again else None,
+        ) from None
+
+
+def _unusable(agent: Agent, what: str, why: str, cure: str) -> ApplicationError:
+    return ApplicationError(
+        f"{what} of agent {agent.name!r} can't be used: {why}.",
+        {"cure": f"{cure} Then `resume`."},
+        type=names.NOT_PREPARED,
+        non_retryable=True,
+    )

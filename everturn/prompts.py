@@ -1,0 +1,83 @@
+"""What a turn was asked with, if the agent's functions decided it: its digest with each turn, and its text once.
+
+Decision 0023: the text is in the event of the first turn of a run that was asked with it. Of all such texts together, a
+run's history holds so many bytes and no more.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from hashlib import blake2b
+from typing import Any
+from zlib import compress, decompress, error
+
+from pydantic import Field, JsonValue
+
+from everturn.records import Record
+from everturn.sizes import MAX_PROMPT_BYTES, MAX_PROMPTS_BYTES
+
+KNOWN = 8
+"""So many texts a conversation remembers that its history holds. One that comes back after these is written again."""
+
+
+class PromptTool(Record):
+    """A tool as the model was told of it."""
+
+    name: str
+    description: str = ""
+    parameters: dict[str, JsonValue] = Field(default_factory=dict)
+
+
+class Prompt(Record):
+    """What a turn was asked with, beside its messages."""
+
+    instructions: str = ""
+    tools: tuple[PromptTool, ...] = ()
+
+
+class RecordedPrompt(Record):
+    """The same, as a turn's event holds it."""
+
+    digest: str
+    packed: str = ""
+    """Empty if an earlier turn of the run holds it, or if the run has no room for it."""
+
+    @classmethod
+    def of(cls, prompt: Prompt, *, known: tuple[str, ...], room: int | None) -> RecordedPrompt:
+        """`known`: the digests of those that the run's history holds; `room`: the bytes left for them in it."""
+        written = json.dumps(prompt.model_dump(mode="json"), ensure_ascii=False, sort_keys=True).encode(
+            "utf-8", "replace"
+        )
+        digest = blake2b(written, digest_size=8).hexdigest()
+        if digest in known:
+            return cls(digest=digest)
+        packed = b64encode(compress(written)).decode()
+        fits = len(packed) <= min(MAX_PROMPT_BYTES, MAX_PROMPTS_BYTES if room is None else room)
+        return cls(digest=digest, packed=packed if fits else "")
+
+    def read(self) -> Prompt | None:
+        """None if the text is not here, or can't be read."""
+        try:
+            return Prompt.model_validate_json(decompress(b64decode(self.packed))) if self.packed else None
+        except (ValueError, error):
+            return None
+
+
+class KnownPrompts:
+    """Those that a run's history holds."""
+
+    def __init__(self) -> None:
+        self._digests: tuple[str, ...] = ()
+        self._bytes = 0
+
+    def take(self, prompt: RecordedPrompt | None) -> None:
+        if prompt and prompt.packed:
+            self._digests = (*self._digests, prompt.digest)[-KNOWN:]
+            self._bytes += len(prompt.packed)
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """As the next turn's request says them."""
+        room = max(0, MAX_PROMPTS_BYTES - self._bytes)
+        return {"prompts": self._digests, "prompt_room": room} if self._digests else {}
