@@ -38,6 +38,7 @@ from everturn.payloads import (
     WaitNotice,
 )
 from everturn.plans import ActivityCall, AwaitAnswer, CheckedCall, Expiry, PlannedCall, RefuseCall, RunTool
+from everturn.prompts import KNOWN, RecordedPrompt
 from everturn.providers.reading import MAX_CALLS
 from everturn.records import Decision, Document, Message, Outcome, Record, Text, ToolCall, ToolResult, Usage
 from everturn.sizes import (
@@ -59,6 +60,8 @@ from everturn.sizes import (
     MAX_PACKED_AT_START_BYTES,
     MAX_PACKED_BYTES,
     MAX_PAYLOAD_BYTES,
+    MAX_PROMPT_BYTES,
+    MAX_PROMPTS_BYTES,
     MAX_REASON_BYTES,
     MAX_REPLY_BYTES,
     MAX_RESULT_BYTES,
@@ -216,6 +219,8 @@ def request(delta: Sequence[Message], named: Sequence[str]) -> ModelRequest:
         view=View(trim_before=10**9, summary_at=10**9, keep_from=10**9),
         stream=True,
         calls_left=10**18,
+        prompts=("0" * 16,) * KNOWN,
+        prompt_room=MAX_PROMPTS_BYTES,
         **LABELS,
         hand_back_for=1e18,
         trace=traced(),
@@ -248,6 +253,7 @@ def reply(**beside: Any) -> ModelReply:
         cost_usd=1.2345678e300,
         details={"x": full(MAX_DETAILS_BYTES)},
         view=View(trim_before=10**9, summary_at=10**9, keep_from=10**9),
+        prompt=RecordedPrompt(digest="0" * 16, packed="x" * MAX_PROMPT_BYTES),
         facts=FACTS,
         traced="sampled",
         **beside,
