@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from everturn.tools.builtin import CodeExecution, UnsupportedParameter, WebSearch, XSearch
     from everturn.tools.context import ToolContext, TurnContext
     from everturn.tools.mcp.config import McpServer, McpTool
+    from everturn.tools.nexus_tool import nexus_tool
     from everturn.tools.options import ToolOptions
     from everturn.tools.tool import Tool, tool
     from everturn.worker.deployment import Deployment
@@ -70,6 +71,7 @@ _HOMES = {
     "activity_tool": "tools.activity_tool",
     "ask_user": "tools.ask_user",
     "generate": "providers.generate",
+    "nexus_tool": "tools.nexus_tool",
     "tool": "tools.tool",
 }
 
@@ -113,6 +115,7 @@ __all__ = [
     "activity_tool",
     "ask_user",
     "generate",
+    "nexus_tool",
     "tool",
 ]
 

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
+from nexusrpc import HandlerError, OperationError
 from pydantic_core import to_jsonable_python
 from temporalio.common import RawValue
 from temporalio.converter import PayloadConverter
@@ -46,7 +48,9 @@ def result_of(call_id: str, name: str, value: Any, *, max_chars: int, room: int 
 def failure_of(
     call_id: str, name: str, error: BaseException, *, max_chars: int, room: int = MAX_RESULT_BYTES
 ) -> ToolResult:
-    """The result of an activity that raised an error: any but a time-out."""
+    """The result of an activity or a Nexus operation that raised an error: any but a time-out."""
+    while isinstance(error, HandlerError | OperationError) and error.__cause__:  # Nexus's own, around the handler's
+        error = error.__cause__
     message = str(getattr(error, "message", "")) or FAILED
     kind = (error.type or "") if isinstance(error, ApplicationError) else ""
     text = message if kind in ("", TOOL_FAILED) else f"{kind}: {message}"
@@ -60,6 +64,16 @@ def not_taken(activity: str, task_queue: str, seconds: float) -> tuple[str, str]
     cure = (
         f"Start a worker that has it, or see whether those that poll are busy: temporal task-queue describe "
         f"--task-queue {task_queue} --task-queue-type activity"
+    )
+    return cause, cure
+
+
+def not_started(endpoint: str, operation: str, within: timedelta) -> tuple[str, str]:
+    """Cause and cure, if nobody began a Nexus operation in time; that is, `service/operation`."""
+    cause = f"Nobody behind the Nexus endpoint {endpoint!r} began {operation!r} within {within.total_seconds():g} s."
+    cure = (
+        f"Start a worker with that service on the endpoint's task queue, which this shows: temporal operator nexus "
+        f"endpoint get --name {endpoint}"
     )
     return cause, cure
 

@@ -26,7 +26,11 @@ CHECK_CALL: Final = "check_call"
 reset undid."""
 
 CALL_HEADER: Final = "everturn-call"
-"""The header of a user's own activity that says which call it serves. Activities of ours say so in their input."""
+"""The header of a user's own activity, or of a Nexus operation, that says which call it serves. Activities of ours say
+so in their input."""
+
+IDEMPOTENCY_HEADER: Final = "everturn-idempotency-key"
+"""The header of a Nexus operation that is the same for every start of the call, and for no other call."""
 
 ACTIVITY_OF_CALL: Final = "call:"
 """How the id of a user's own activity begins; the call_id follows. It is the same for every try."""
@@ -131,6 +135,10 @@ NOT_CHECKED: Final = "NotChecked"
 REMINDER: Final = "reminder of "
 EXPIRY: Final = "expiry of "
 """How the summary of the timer begins that reminds of a call before it expires; the call_id follows."""
+
+NOT_BEGUN: Final = "nobody has begun "
+"""How the summary of the timer begins after which a conversation says that it waits for a Nexus operation's handler;
+the call_id follows."""
 
 THE_CLOCK: Final = "the clock"
 """Who decided, if a call expired."""

@@ -358,6 +358,8 @@ class ToolRequest(Labelled):
     """The parent of its span; None if there is to be none."""
     tool: str = ""
     """Its name, for `check_call`; a tool's own activity has it."""
+    endpoint: str = ""
+    """Of Nexus, for `check_call`: it has to be there before an operation is scheduled."""
 
 
 class DecisionCheck(Labelled):

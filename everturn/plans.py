@@ -97,6 +97,24 @@ class RunActivity(RunPlan):
     """Of its output, for the model."""
 
 
+class RunNexus(RunPlan):
+    """Plan for a call: run a Nexus operation as it is, after a human's approval if `approval` says why."""
+
+    kind: Literal["nexus"] = "nexus"
+    endpoint: str
+    service: str
+    operation: str
+    arguments: dict[str, JsonValue] | None = None
+    by_position: tuple[str, ...] | None = None
+    """Its input is the one argument of this name, or nothing if there is none; None: all of them as one object."""
+    max_chars: int = 200_000
+    """Of its output, for the model."""
+
+
+RunElsewhere = RunActivity | RunNexus
+"""What runs as it is, and says nothing of itself to us."""
+
+
 class AwaitAnswer(Record):
     """Plan for a call: it runs outside; wait until somebody answers it."""
 
@@ -123,7 +141,9 @@ class RunAgent(Record):
     agent: str
 
 
-PlannedCall = Annotated[RunTool | RunActivity | RunAgent | AwaitAnswer | RefuseCall, Field(discriminator="kind")]
+PlannedCall = Annotated[
+    RunTool | RunActivity | RunNexus | RunAgent | AwaitAnswer | RefuseCall, Field(discriminator="kind")
+]
 
 
 # ---------------------------------------------------------------- beside a plan that runs an activity
@@ -139,8 +159,8 @@ class CheckedCall(Record):
 
 
 class ActivityCall(Record):
-    """Which call a user's own activity serves: in its header, for its input is its own. Headers are not encrypted, so
-    nothing is in it that anybody said."""
+    """Which call a user's own activity, or a Nexus operation, serves: in its header, for its input is its own. Headers
+    are not encrypted, so nothing is in it that anybody said."""
 
     turn: int
     call_id: str

@@ -90,12 +90,22 @@ def beside(server: DevServer, tmp_path_factory: pytest.TempPathFactory) -> Itera
     assert "Traceback" not in log.read_text()
 
 
+def nexus_endpoints_of(page: Path) -> Iterator[str]:
+    """The page's commands that make endpoints, which its Python needs."""
+    start = "temporal operator nexus endpoint create "
+    for block in blocks_of(page):
+        if block.language == "sh":
+            yield from (line for line in block.text.splitlines() if line.startswith(start))
+
+
 @pytest.fixture(scope="module")
 def ran(
     beside: None, request: pytest.FixtureRequest, server: DevServer, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, str]:
     """What went wrong with each page that is asked for, or an empty text."""
     asked = [item.callspec.params["page"] for item in request.session.items if "ran" in item.fixturenames]
+    for command in {line for page in asked for line in nexus_endpoints_of(page)}:
+        subprocess.run([*command.split(), "--address", server.address], check=True, stdout=subprocess.DEVNULL)
     with ScriptedModel(replies) as model:
         environment = {
             **{name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")},

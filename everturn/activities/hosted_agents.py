@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import Protocol
+from typing import Any, Protocol
 
 from temporalio import activity
 from temporalio.common import RawValue
@@ -86,7 +86,16 @@ def not_registered(info: activity.Info) -> ApplicationError:
 
 
 def _handed_back(lack: str, agents: Iterable[str], seconds: float | None) -> ApplicationError:
-    """The error that hands the activity back; not retryable once it was handed back for so long."""
+    hosts = ", ".join(sorted(agents)) or "no agent"
+    cause = (
+        f"No worker on task queue {activity.info().task_queue!r} has {lack}; the last one that was asked hosts {hosts}."
+    )
+    return handed_back(cause, CURE, seconds, lacks=lack, hosts=sorted(agents))
+
+
+def handed_back(cause: str, cure: str, seconds: float | None, **facts: Any) -> ApplicationError:
+    """The error that hands the activity back; not retryable once it was handed back for so long. `facts`: for the
+    log."""
     info = activity.info()
     delay = min(FIRST_DELAY_SECONDS * 2 ** min(info.attempt - 1, 16), LONGEST_DELAY_SECONDS)
     longest = QUIETLY if seconds is None else timedelta(seconds=seconds)
@@ -94,11 +103,10 @@ def _handed_back(lack: str, agents: Iterable[str], seconds: float | None) -> App
     again = not info.is_local and patience.spend(timedelta(seconds=delay), longest)
     if info.attempt == 1 or not again:
         say = _log.info if again else _log.warning
-        say("activity.handed_back", activity=info.activity_type, lacks=lack, hosts=sorted(agents))
+        say("activity.handed_back", activity=info.activity_type, **facts)
     return ApplicationError(
-        f"No worker on task queue {info.task_queue!r} has {lack}; the last one that was asked hosts "
-        f"{', '.join(sorted(agents)) or 'no agent'}.",
-        {"cure": CURE},
+        cause,
+        {"cure": cure},
         type=names.NOT_HOSTED,
         non_retryable=not again,
         next_retry_delay=timedelta(seconds=delay * (0.5 + random.random() / 2)),

@@ -12,7 +12,7 @@ from typing import Any
 
 from everturn.agent import Agent
 from everturn.payloads import TOO_DEEP, TOO_LARGE
-from everturn.plans import AwaitAnswer, Expiry, PlannedCall, RefuseCall, RunActivity, RunAgent, RunTool
+from everturn.plans import AwaitAnswer, Expiry, PlannedCall, RefuseCall, RunActivity, RunAgent, RunNexus, RunTool
 from everturn.providers.json_values import TooDeep, parse
 from everturn.records import ToolCall
 from everturn.sizes import MAX_BESIDE_REPLY_BYTES, MAX_DEPTH, size_of
@@ -20,7 +20,6 @@ from everturn.tools.ask_user import question_of
 from everturn.tools.context import ToolContext
 from everturn.tools.schema import InvalidArguments
 from everturn.tools.tool import Tool
-from everturn.tools.user_activity import UserActivity
 
 MAX_PLANNED_CALLS = 512
 """Of one reply. More are hardly a plan but a loop in the model: it is told so."""
@@ -96,7 +95,9 @@ def _shortened(plan: PlannedCall, most: int) -> PlannedCall:
             return plan.model_copy(update={"text": f"{text[:most]}…"})
         case AwaitAnswer(why=why) if len(why) > most:
             return plan.model_copy(update={"why": f"{why[:most]}…"})
-        case RunActivity(arguments=dict(arguments)) if size_of(arguments) > INPUTS_TO_TEXT * most:
+        case RunActivity(arguments=dict(arguments)) | RunNexus(arguments=dict(arguments)) if (
+            size_of(arguments) > INPUTS_TO_TEXT * most
+        ):
             return plan.model_copy(update={"arguments": None})  # then it gets them as the model wrote them
         case _:
             return plan
@@ -150,10 +151,10 @@ async def _plan(agent: Agent, call: ToolCall, context: ToolContext, *, careful: 
         "expiry": _expiry(agent) if asked else None,
         "policy": may_wait and agent.approvers is not None,
     }
-    if tool.activity is None:
+    if tool.is_function:
         return RunTool(**run, local=tool.local)
     inputs = None if careful else partial(tool.inputs, call.arguments, context)
-    return await _plan_activity(agent, tool.activity, call, run, inputs)
+    return await _plan_elsewhere(agent, tool, call, run, inputs)
 
 
 def _doubts(call: ToolCall) -> str:
@@ -169,9 +170,9 @@ def _doubts(call: ToolCall) -> str:
     return f"{call.name} needs approval: {'; '.join(str(one) for one in told if one) or 'its provider says so'}"
 
 
-async def _plan_activity(
+async def _plan_elsewhere(
     agent: Agent,
-    runs: UserActivity,
+    tool: Tool,
     call: ToolCall,
     run: dict[str, Any],
     read: Callable[[], Awaitable[dict[str, Any]]] | None,
@@ -181,15 +182,24 @@ async def _plan_activity(
         inputs = await read() if read else None
     except InvalidArguments as error:
         return RefuseCall(call_id=call.call_id, text=f"The arguments of {call.name} can't be used:\n{error}")
+    run |= {"arguments": None if inputs == call.arguments else inputs, "max_chars": agent.limits.max_result_chars}
+    if operation := tool.operation:
+        return RunNexus(
+            **run,
+            endpoint=operation.endpoint,
+            service=operation.service,
+            operation=operation.name,
+            by_position=operation.by_position,
+        )
+    runs = tool.activity
+    assert runs, f"{tool.name} runs nowhere"
     return RunActivity(
         **run,
         activity=runs.name,
         task_queue=runs.task_queue,
-        arguments=None if inputs == call.arguments else inputs,
         by_position=runs.by_position,
         heartbeat_timeout=runs.heartbeat_timeout and runs.heartbeat_timeout.total_seconds(),
         retry=runs.retry,
-        max_chars=agent.limits.max_result_chars,
     )
 
 

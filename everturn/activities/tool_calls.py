@@ -14,7 +14,7 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from everturn import names
-from everturn.activities import activity_errors, attempts, before_reset, lost_tries, patience
+from everturn.activities import activity_errors, attempts, before_reset, lost_tries, nexus_endpoints, patience
 from everturn.activities.contexts import Contexts
 from everturn.activities.heartbeat import Heartbeat, Heartbeats
 from everturn.activities.hosted_agents import NoLongerAvailable, agent_of, not_registered, request_of, tool_of
@@ -81,11 +81,14 @@ class ToolCalls:
 
     @activity.defn(name=names.CHECK_CALL)
     async def check_call(self, request: ToolRequest) -> CheckedCall:
-        """Before an activity of the user's own runs: do the arguments fit, and has it run before a reset?"""
+        """Before a user's own activity or a Nexus operation runs: do the arguments fit, has it run before a reset, is
+        its endpoint there?"""
         agent = agent_of(self._agents, request)
         tool = agent.tool(request.tool)
         with self._heartbeats.beating() as beat:
-            if tool is None or tool.effect == "once":
+            if request.endpoint:
+                await nexus_endpoints.check(request)
+            elif tool is None or tool.effect == "once":
                 await before_reset.check(request.tool, request)
             checked = CheckedCall(run_id=activity.info().workflow_run_id or "")
             if request.decision is None or request.decision.arguments is None:

@@ -1,16 +1,24 @@
-"""Events of users' own activities, which serve calls as they are, and of the looks at a call before one runs."""
+"""Events of users' own activities and of Nexus operations, which serve calls as they are, and of the looks at a call
+before one runs."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
+from pydantic import ValidationError
 from temporalio.api.common.v1 import Payloads
+from temporalio.api.enums.v1 import EventType
 from temporalio.api.failure.v1 import Failure
-from temporalio.api.history.v1 import ActivityTaskScheduledEventAttributes
+from temporalio.api.history.v1 import ActivityTaskScheduledEventAttributes, HistoryEvent
 from temporalio.common import RawValue
 from temporalio.converter import DataConverter
-from temporalio.exceptions import ApplicationError, TimeoutError, TimeoutType  # noqa: A004 - Temporal's
+from temporalio.exceptions import (
+    ApplicationError,
+    NexusOperationError,
+    TimeoutError,  # noqa: A004 - Temporal's
+    TimeoutType,
+)
 
 from everturn import activity_outputs, names
 from everturn.causes import cause_of
@@ -20,13 +28,17 @@ from everturn.models import MAX_RESULT_CHARS
 from everturn.payloads import ToolRequest
 from everturn.plans import ActivityCall, CheckedCall
 
+NEXUS_EVENTS = frozenset(number for name, number in EventType.items() if name.startswith("EVENT_TYPE_NEXUS_OPERATION_"))
+
 
 @dataclass(frozen=True)
 class _Running:
     served: ActivityCall
-    activity: str
-    task_queue: str
-    taken_within: float
+    name: str
+    """Of the activity, or the service and the operation."""
+    where: str
+    """Its task queue, or its endpoint."""
+    taken_within: float = 0.0
 
     @property
     def request(self) -> ToolRequest:
@@ -64,6 +76,9 @@ class ActivityReader:
             return None if checked else ToolRunFailed(event_id, at, request.tool, request, why, names.NOT_CHECKED)
         if not (running := self._running.pop(scheduled_id, None)):
             return None
+        return await self._gave(running, event_id, at, output)
+
+    async def _gave(self, running: _Running, event_id: int, at: datetime, output: Payloads) -> Step:
         served, request, raw, why = running.served, running.request, None, ""
         if output.payloads:
             raw, why = await self._decoder.readable(output, RawValue)
@@ -86,7 +101,7 @@ class ActivityReader:
         lost = ToolRunFailed(event_id, at, served.tool, request, told.cause, told.kind, told.cure)
         match error:
             case TimeoutError(type=TimeoutType.SCHEDULE_TO_START):
-                cause, cure = activity_outputs.not_taken(running.activity, running.task_queue, running.taken_within)
+                cause, cure = activity_outputs.not_taken(running.name, running.where, running.taken_within)
                 return _handed_back(replace(lost, cause=cause, cure=cure, kind=names.NOT_TAKEN), told=served.awaited)
             case TimeoutError():
                 return replace(lost, again=served.again)
@@ -94,6 +109,63 @@ class ActivityReader:
                 return _handed_back(lost, told=served.awaited)
             case _:
                 result = activity_outputs.failure_of(served.call_id, served.tool, error, max_chars=MAX_RESULT_CHARS)
+                return ActivityEnded(event_id, at, served.tool, request, result)
+
+    async def operation(self, event: HistoryEvent, at: datetime) -> Step | None:
+        """The step that an event of a Nexus operation is."""
+        match event.event_type:
+            case EventType.EVENT_TYPE_NEXUS_OPERATION_SCHEDULED:
+                return self._operation_scheduled(event, at)
+            case EventType.EVENT_TYPE_NEXUS_OPERATION_CANCEL_REQUESTED:
+                self._running.pop(event.nexus_operation_cancel_requested_event_attributes.scheduled_event_id, None)
+            case EventType.EVENT_TYPE_NEXUS_OPERATION_COMPLETED:
+                gave = event.nexus_operation_completed_event_attributes
+                if running := self._running.pop(gave.scheduled_event_id, None):
+                    return await self._gave(running, event.event_id, at, Payloads(payloads=[gave.result]))
+            case EventType.EVENT_TYPE_NEXUS_OPERATION_TIMED_OUT:
+                late = event.nexus_operation_timed_out_event_attributes
+                return await self._operation_ended(event.event_id, at, late.scheduled_event_id, late.failure)
+            case EventType.EVENT_TYPE_NEXUS_OPERATION_FAILED:
+                failed = event.nexus_operation_failed_event_attributes
+                return await self._operation_ended(event.event_id, at, failed.scheduled_event_id, failed.failure)
+            case EventType.EVENT_TYPE_NEXUS_OPERATION_CANCELED:
+                stopped = event.nexus_operation_canceled_event_attributes
+                return await self._operation_ended(event.event_id, at, stopped.scheduled_event_id, stopped.failure)
+            case _:
+                pass
+        return None
+
+    def not_begun(self, event_id: int, at: datetime, call_id: str, within: timedelta) -> Step | None:
+        """Nobody has begun a call's operation for so long: the conversation waits for somebody who does."""
+        for running in self._running.values():
+            if running.served.call_id == call_id:
+                cause, cure = activity_outputs.not_started(running.where, running.name, within)
+                served = running.served.tool
+                return ToolRunFailed(event_id, at, served, running.request, cause, names.NOT_TAKEN, cure, awaited=True)
+        return None
+
+    def _operation_scheduled(self, event: HistoryEvent, at: datetime) -> Step | None:
+        scheduled = event.nexus_operation_scheduled_event_attributes
+        try:
+            served = ActivityCall.model_validate_json(scheduled.nexus_header.get(names.CALL_HEADER, ""))
+        except ValidationError:
+            return None
+        name = f"{scheduled.service}/{scheduled.operation}"
+        running = self._running[event.event_id] = _Running(served, name, scheduled.endpoint)
+        return ToolScheduled(event.event_id, at, served.tool, running.request)
+
+    async def _operation_ended(self, event_id: int, at: datetime, scheduled_id: int, failure: Failure) -> Step | None:
+        if not (running := self._running.pop(scheduled_id, None)):
+            return None
+        error = await self._converter.decode_failure(failure)
+        served, request, told = running.served, running.request, cause_of(error)
+        cause = (error.__cause__ if isinstance(error, NexusOperationError) else None) or error
+        lost = ToolRunFailed(event_id, at, served.tool, request, told.cause, told.kind, told.cure)
+        match cause:
+            case TimeoutError():
+                return lost
+            case _:
+                result = activity_outputs.failure_of(served.call_id, served.tool, cause, max_chars=MAX_RESULT_CHARS)
                 return ActivityEnded(event_id, at, served.tool, request, result)
 
     def forget(self, scheduled_id: int) -> None:

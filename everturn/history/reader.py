@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from temporalio.api.common.v1 import Payloads
 from temporalio.api.enums.v1 import EventType
@@ -23,7 +23,7 @@ from everturn import names, waiting
 from everturn.carryover import Packed
 from everturn.causes import read_cause
 from everturn.errors import InvalidSetting
-from everturn.history.activity_reader import ActivityReader
+from everturn.history.activity_reader import NEXUS_EVENTS, ActivityReader
 from everturn.history.decoding import UNREADABLE, Decoder
 from everturn.history.steps import (
     CommandSent,
@@ -96,6 +96,9 @@ class HistoryReader:
         self._activities = ActivityReader(converter)
         self._checks: dict[int, DecisionCheck] = {}
         self._reminders: dict[int, str] = {}
+        self._silences: dict[int, str] = {}
+        self._silence = timedelta()
+        """How long each of them is."""
         self._keeping: set[int] = set()
         self._extending: dict[int, ModelRequest] = {}
         self._attempts: dict[int, int] = {}
@@ -166,6 +169,8 @@ class HistoryReader:
                 self._forget(self._agents.get(cancelled.workflow_execution.workflow_id, 0))
             case EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_COMPLETED:
                 return await self._agent_answered(event, at)
+            case operation if operation in NEXUS_EVENTS:
+                return await self._activities.operation(event, at)
             case unanswered if unanswered in _UNANSWERED:
                 attributes, cause = _UNANSWERED[unanswered]
                 tool = self._tools.pop(getattr(event, attributes).initiated_event_id, None)
@@ -315,13 +320,18 @@ class HistoryReader:
         if event.event_type == EventType.EVENT_TYPE_TIMER_STARTED:
             written = [event.user_metadata.summary] if event.user_metadata.HasField("summary") else []
             summary = str((await self._converter.decode(written))[0]) if written else ""
-            for kind, timers in ((names.REMINDER, self._reminders), (names.EXPIRY, self._expiries)):
+            kinds = {names.REMINDER: self._reminders, names.EXPIRY: self._expiries, names.NOT_BEGUN: self._silences}
+            for kind, timers in kinds.items():
                 if summary.startswith(kind):
                     timers[event.event_id] = summary.removeprefix(kind)
+            if event.event_id in self._silences:
+                self._silence = event.timer_started_event_attributes.start_to_fire_timeout.ToTimedelta()
             return None
         fired = event.timer_fired_event_attributes.started_event_id
         if call_id := self._expiries.pop(fired, None):
             return Expired(event.event_id, at, call_id)
+        if call_id := self._silences.pop(fired, None):
+            return self._activities.not_begun(event.event_id, at, call_id, self._silence)
         call_id = self._reminders.pop(fired, None)
         return ReminderFired(event.event_id, at, call_id) if call_id else None
 

@@ -25,7 +25,7 @@ _DEFINITION = "__temporal_activity_definition"
 """Where `@activity.defn` puts what it knows of a function."""
 
 MAX_NAME_CHARS = 1_000
-"""Of a task queue and of an activity's type: Temporal takes no more."""
+"""Of a task queue, of an activity's type and their like: Temporal takes no more."""
 
 
 @known_options("activity_tool()", InvalidTool)
@@ -69,9 +69,9 @@ def activity_tool(
     place = f"activity_tool() of {activity if isinstance(activity, str) else describe(activity)}"
     function = None if isinstance(activity, str) else activity
     kind = activity if isinstance(activity, str) else _type_of(activity, place=place)
-    _check_text(place, "the activity's name", kind)
+    check_text(place, "the activity's name", kind)
     if task_queue is not None:
-        _check_text(place, "task_queue", task_queue)
+        check_text(place, "task_queue", task_queue)
     elif function is None:
         raise InvalidTool(f"{place} has a name and no task_queue.", cure="Write task_queue=: where its workers are.")
     arguments, described, positions = _input(function, schema, by_position, place=place)
@@ -188,7 +188,7 @@ def _patience(timeout: object) -> timedelta:
     return max(DEFAULT_PATIENCE, timeout) if isinstance(timeout, timedelta) else DEFAULT_PATIENCE
 
 
-def _check_text(place: str, what: str, value: object) -> None:
+def check_text(place: str, what: str, value: object) -> None:
     if not isinstance(value, str) or not value.strip() or len(value) > MAX_NAME_CHARS:
         raise InvalidTool(
             f"{place} has {value!r:.200} as {what}.", cure=f"Write a text of 1 to {MAX_NAME_CHARS:,} characters."

@@ -35,7 +35,7 @@ from everturn.tools.schema import (
     read_signature,
     unwrap,
 )
-from everturn.tools.user_activity import UserActivity
+from everturn.tools.user_activity import NexusOperation, UserActivity
 from everturn.tools.with_context import with_context
 
 __all__ = ["Effect", "InvalidArguments", "Predicate", "RunsOn", "Tool", "tool"]
@@ -101,6 +101,8 @@ class Tool(Generic[P, R]):
     """The name of the agent that answers the calls, if it is one."""
     activity: UserActivity | None = None
     """What runs in its place, if it is an activity of the user's own: see activity_tool."""
+    operation: NexusOperation | None = None
+    """The same, if it is a Nexus operation: see nexus_tool."""
     provider_tool: bool = False
     """The provider knows it: its definition is among the agent's raw tools, and no other goes to the model."""
 
@@ -140,8 +142,9 @@ class Tool(Generic[P, R]):
 
     @property
     def is_function(self) -> bool:
-        """Whether a worker of everturn's runs it: it is no client's, no agent and no activity of the user's own."""
-        return self.runs_on == "worker" and not self.agent and self.activity is None
+        """Whether a worker of everturn's runs it: it is no client's, no agent, no activity of the user's own and no
+        Nexus operation."""
+        return self.runs_on == "worker" and not self.agent and self.activity is None and self.operation is None
 
     @property
     def bounded(self) -> bool:

@@ -1,4 +1,4 @@
-"""An activity of the user's own that serves a tool's calls: what has to be known to schedule it."""
+"""An activity of the user's own, or a Nexus operation, that serves a tool's calls: what is needed to schedule it."""
 
 from __future__ import annotations
 
@@ -40,3 +40,12 @@ class UserActivity:
     def hosted(self) -> Callable[..., Any] | None:
         """The function that the agent's worker has to host; None if the activity runs elsewhere."""
         return self.function if self.task_queue is None else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class NexusOperation:
+    endpoint: str
+    service: str
+    name: str
+    by_position: tuple[str, ...] | None = None
+    """Its input is the argument of this name, or nothing if there is none; None: all of them as one object."""

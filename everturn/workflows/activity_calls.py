@@ -1,4 +1,4 @@
-"""Calls that users' own activities serve, on whatever task queue and in whatever language: each runs as it is."""
+"""Calls that users' own activities and Nexus operations serve, in whatever language: each runs as it is."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from temporalio.exceptions import (
 from everturn import activity_outputs, names
 from everturn.cutting import edit_notice
 from everturn.payloads import ToolRequest
-from everturn.plans import ActivityCall, CheckedCall, RunActivity
+from everturn.plans import ActivityCall, CheckedCall, RunActivity, RunElsewhere, RunNexus
 from everturn.records import ToolCall, ToolResult
 from everturn.sizes import MAX_RESULT_BYTES, size_of
 from everturn.state import State
@@ -30,6 +30,7 @@ from everturn.workflows.activity_results import ActivityResults, Unreadable
 from everturn.workflows.call_headers import serving
 from everturn.workflows.cancellation import or_cancelled
 from everturn.workflows.history_budget import HistoryBudget
+from everturn.workflows.nexus_operations import Closed, NexusOperations
 from everturn.workflows.timeouts import check_options, user_activity_options
 
 MOST_TRIES = 5
@@ -37,6 +38,8 @@ MOST_TRIES = 5
 
 
 CLOSED = "the conversation was closed"
+
+NO_MORE_OPERATIONS = "This call did not run: too many Nexus operations were not answered. Call again in the next turn."
 
 NO_ROOM = "This call did not run: the history has no room for its result before the next turn. Call again then."
 
@@ -48,6 +51,7 @@ class ActivityCalls:
         activity_results: ActivityResults,
         budget: HistoryBudget,
         *,
+        operations: NexusOperations,
         hosted: Callable[..., Awaitable[Any]],
         running: set[str],
     ) -> None:
@@ -59,11 +63,14 @@ class ActivityCalls:
         self._budget = budget
         self._hosted = hosted
         self._running = running
+        self._operations = operations
 
-    async def settle(self, call: ToolCall, request: ToolRequest, plan: RunActivity, *, others: int) -> ToolResult:
+    async def settle(self, call: ToolCall, request: ToolRequest, plan: RunElsewhere, *, others: int) -> ToolResult:
         """What the model is told. Raises ActivityError if there is no result, and Unreadable if it can't be read."""
         edited = request.decision is not None and request.decision.arguments is not None
-        checked = await self._checked(call, request) if edited or plan.effect == "once" else None
+        nexus = isinstance(plan, RunNexus)
+        look = request.model_copy(update={"endpoint": plan.endpoint}) if isinstance(plan, RunNexus) else request
+        checked = await self._checked(call, look) if edited or nexus or plan.effect == "once" else None
         planned = call.arguments if plan.arguments is None else plan.arguments
         request = request.model_copy(update={"arguments": checked.arguments if checked and edited else planned})
         size = size_of(request.arguments)
@@ -76,7 +83,7 @@ class ActivityCalls:
 
         with self._budget.promised(call.call_id, room):
             await self._budget.carry(size)
-            elsewhere = plan.task_queue is not None
+            elsewhere = not isinstance(plan, RunActivity) or plan.task_queue is not None
             result: ToolResult = await self._hosted(call.call_id, start, patience=plan.patience, retried=elsewhere)
         return result
 
@@ -107,7 +114,11 @@ class ActivityCalls:
             if checked.run_id == workflow.info().run_id or not workflow.patched(f"look {looks} again {call.call_id}"):
                 return checked
 
-    async def _run(self, call: ToolCall, request: ToolRequest, plan: RunActivity) -> ToolResult:
+    async def _run(self, call: ToolCall, request: ToolRequest, plan: RunElsewhere) -> ToolResult:
+        if isinstance(plan, RunNexus):
+            if self._operations.full:
+                return tool_results.answered(call, NO_MORE_OPERATIONS)
+            return await self._try(call, request, plan, again=False)  # Temporal retries it by itself
         begun, tries = workflow.time(), 1
         while True:
             # Temporal does not tell a worker that is lost from a failure, and retries both by one policy. So what is
@@ -121,26 +132,17 @@ class ActivityCalls:
                     raise
             tries += 1
 
-    async def _try(self, call: ToolCall, request: ToolRequest, plan: RunActivity, *, again: bool) -> ToolResult:
+    async def _try(self, call: ToolCall, request: ToolRequest, plan: RunElsewhere, *, again: bool) -> ToolResult:
         awaited = request.hand_back_for is not None
-        options = user_activity_options(plan, awaited=awaited)
         served = ActivityCall(
             turn=request.turn,
             call_id=call.call_id,
             tool=call.name,
             awaited=awaited,
-            own_queue=plan.task_queue is None,
+            own_queue=isinstance(plan, RunActivity) and plan.task_queue is None,
             again=again,
         )
-        with serving(served):
-            handle = workflow.start_activity(
-                plan.activity,
-                args=_inputs(plan, request.arguments),
-                activity_id=f"{names.ACTIVITY_OF_CALL}{call.call_id}",
-                result_type=RawValue,
-                summary=web_ui.call_summary(call.name, request.arguments, request.decision),
-                **options,
-            )
+        handle = self._scheduled(call, request, plan, served)
         self._running.add(call.call_id)
         closing = asyncio.create_task(self._stop_if_closed(handle)) if awaited else None
         try:
@@ -149,6 +151,8 @@ class ActivityCalls:
         except Unreadable:
             self._running.discard(call.call_id)
             raise
+        except Closed:
+            return ToolResult.cut_short(call, CLOSED, running=True)
         except asyncio.CancelledError:
             if _was_closed(closing):
                 return ToolResult.cut_short(call, CLOSED, running=True)
@@ -157,9 +161,10 @@ class ActivityCalls:
             if is_cancelled_exception(error):
                 if _was_closed(closing):
                     return ToolResult.cut_short(call, CLOSED, running=True)
-                raise
+                if isinstance(plan, RunActivity) or _is_cancelled():  # else it was cancelled where it runs
+                    raise
             self._running.discard(call.call_id)
-            made = self._failed(call, plan, error, within=options["schedule_to_start_timeout"].total_seconds())
+            made = self._failed(call, plan, error, awaited=awaited)
             return self._ended(made, request)
         finally:
             if closing:
@@ -167,22 +172,47 @@ class ActivityCalls:
         made = activity_outputs.result_of(call.call_id, call.name, value, max_chars=plan.max_chars, room=_room(request))
         return self._ended(made, request)
 
+    def _scheduled(
+        self, call: ToolCall, request: ToolRequest, plan: RunElsewhere, served: ActivityCall
+    ) -> asyncio.Task[RawValue]:
+        shown = self._state.start.visibility
+        summary = web_ui.call_summary(call.name, request.arguments, request.decision, visibility=shown)
+        inputs = _inputs(plan, request.arguments)
+        if isinstance(plan, RunNexus):
+            ran = self._operations.ran(plan, inputs, served, chain_id=request.chain_id, summary=summary)
+            return asyncio.create_task(ran)
+        with serving(served):
+            handle: asyncio.Task[RawValue] = workflow.start_activity(
+                plan.activity,
+                args=inputs,
+                activity_id=f"{names.ACTIVITY_OF_CALL}{call.call_id}",
+                result_type=RawValue,
+                summary=summary,
+                **user_activity_options(plan, awaited=served.awaited),
+            )
+        return handle
+
     def _ended(self, made: ToolResult, request: ToolRequest) -> ToolResult:
         self.told.add(made.call_id)
         content = made.content if made.is_error else (*edit_notice(request.decision), *made.content)
         return made.model_copy(update={"content": content, "decision": request.decision})
 
-    async def _stop_if_closed(self, handle: workflow.ActivityHandle[Any]) -> None:
+    async def _stop_if_closed(self, handle: asyncio.Task[Any]) -> None:
         """Nobody waits for days for a worker of a conversation that was closed."""
         await workflow.wait_condition(lambda: self._state.closing)
         handle.cancel()
 
-    def _failed(self, call: ToolCall, plan: RunActivity, error: FailureError, *, within: float) -> ToolResult:
+    def _failed(self, call: ToolCall, plan: RunElsewhere, error: FailureError, *, awaited: bool) -> ToolResult:
         """What the model is told of a failure. Raises ActivityError if the activity did not say of itself that it
         failed."""
         cause = error.cause or error
+        if isinstance(plan, RunNexus):
+            if isinstance(cause, TimeoutError):
+                raise tool_results.of_local(error, plan.operation) from cause
+            return activity_outputs.failure_of(call.call_id, call.name, cause, max_chars=plan.max_chars)
         if isinstance(cause, TimeoutError) and cause.type is TimeoutType.SCHEDULE_TO_START:
             queue = plan.task_queue or workflow.info().task_queue
+            within = user_activity_options(plan, awaited=awaited)["schedule_to_start_timeout"].total_seconds()
             why, cure = activity_outputs.not_taken(plan.activity, queue, within)
             taken = ApplicationError(why, {"cure": cure}, type=names.NOT_TAKEN)
             raise tool_results.of_local(error, plan.activity) from taken
@@ -192,7 +222,7 @@ class ActivityCalls:
         return activity_outputs.failure_of(call.call_id, call.name, cause, max_chars=plan.max_chars)
 
 
-def _inputs(plan: RunActivity, arguments: dict[str, JsonValue]) -> list[JsonValue]:
+def _inputs(plan: RunElsewhere, arguments: dict[str, JsonValue]) -> list[JsonValue]:
     """As the activity takes them. What comes last and is missing has the activity's own defaults."""
     if plan.by_position is None:
         return [arguments]
@@ -212,5 +242,9 @@ def _room(request: ToolRequest) -> int:
 
 def _was_closed(closing: asyncio.Task[None] | None) -> bool:
     """Whether it was cancelled since the conversation was closed, and not together with the turn."""
+    return bool(closing and closing.done() and not _is_cancelled())
+
+
+def _is_cancelled() -> bool:
     task = asyncio.current_task()
-    return bool(closing and closing.done() and not (task and task.cancelling()))
+    return bool(task and task.cancelling())

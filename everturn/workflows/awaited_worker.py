@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import TypeVar
 
@@ -61,6 +62,18 @@ class AwaitedWorker:
             del self._awaited[what]
             self._on_change()
 
+    @contextmanager
+    def shown(self, what: str, cause: str, cure: str) -> Iterator[None]:
+        """What is waited for in the block, which nobody hands back."""
+        self._awaited[what] = (_since(cause), cure)
+        self._on_change()
+        try:
+            yield
+        finally:
+            del self._awaited[what]
+            if workflow.in_workflow():  # else its worker has stopped, and lets go of the conversation
+                self._on_change()
+
     async def _rounds(self, start: Schedule[R], patience: float) -> R:
         delay = FIRST_DELAY_SECONDS
         while patience > delay:
@@ -76,6 +89,9 @@ class AwaitedWorker:
         return await start(0.0)
 
     def _show(self, what: str, error: ActivityError) -> None:
-        cause = f"{tool_results.cause_of(error)} One is looked for since {iso(workflow.now())}."
-        self._awaited[what] = (cause, tool_results.detail(error, "cure"))
+        self._awaited[what] = (_since(tool_results.cause_of(error)), tool_results.detail(error, "cure"))
         self._on_change()
+
+
+def _since(cause: str) -> str:
+    return f"{cause} One is looked for since {iso(workflow.now())}."

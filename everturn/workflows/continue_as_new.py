@@ -56,11 +56,12 @@ def held(earlier: Earlier) -> Earlier:
     return earlier
 
 
-def due(*, updates: int) -> bool:
-    """Whether the run is long enough, and has taken enough updates."""
+def due(*, updates: int, full: bool) -> bool:
+    """Whether the run is long enough, has taken enough updates, or is full of what Temporal does not let go of."""
     info = workflow.info()
     return (
-        updates >= MAX_UPDATES
+        full
+        or updates >= MAX_UPDATES
         or info.is_continue_as_new_suggested()
         or info.get_current_history_length() >= MAX_EVENTS
         or info.get_current_history_size() >= MAX_HISTORY_BYTES

@@ -279,9 +279,14 @@ class ConversationWorkflow:
 
     # ------------------------------------------------------------ from run to run
 
+    @property
+    def _is_due(self) -> bool:
+        full = self._calls.operations.many_left
+        return continue_as_new.due(updates=self._commands.handlers.updates, full=full)
+
     async def _continue_as_new_where_long(self) -> None:
         """Goes on as a new run, between turns: replay takes time with every event, and runs in one piece."""
-        if not continue_as_new.due(updates=self._commands.handlers.updates):
+        if not self._is_due:
             return
         await continue_as_new.fit_unseen(self._state, self._results)
         # A message that comes in now makes Temporal repeat this task, and so is in the inbox that is handed over.
@@ -295,7 +300,7 @@ class ConversationWorkflow:
 
         def due() -> bool:
             free = self._commands.may_move and workflow.all_handlers_finished()
-            return free and continue_as_new.due(updates=self._commands.handlers.updates) and self._calls.only_wait
+            return free and self._is_due and self._calls.only_wait
 
         for moment in (due, lambda: due() and continue_as_new.fit_inbox(self._state, MAX_OPEN_INBOX_BYTES)):
             await workflow.wait_condition(lambda moment=moment: self._calls.settled or moment())  # type: ignore[misc]

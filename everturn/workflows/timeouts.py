@@ -9,7 +9,7 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy
 
 from everturn.durations import countable
-from everturn.plans import RetryPlan, RunActivity, RunTool
+from everturn.plans import RetryPlan, RunActivity, RunNexus, RunTool
 
 TASK_TIMEOUT = timedelta(seconds=5)
 """As clients start conversations with: what a worker that is killed in a workflow task costs."""
@@ -25,6 +25,10 @@ LONGEST_QUEUE = timedelta(days=7)
 
 TAKEN_WITHIN = timedelta(seconds=10)
 """How long a user's own activity waits for a worker of another task queue before its conversation says so."""
+
+STARTED_WITHIN = timedelta(seconds=20)
+"""How long a Nexus operation waits for a handler before its conversation says so: longer than the 10 s that Temporal
+gives a handler for one start. A timer's, and not Temporal's own timeout: see nexus_operations.MOST_LEFT."""
 
 # What a provider asks for goes before this: the activity sets each failure's own delay. What is left is lost workers,
 # and those are retried at once. How long is the activity's business too, since a count would be used up by deploys.
@@ -91,6 +95,15 @@ def user_activity_options(plan: RunActivity, *, awaited: bool) -> dict[str, Any]
         "schedule_to_close_timeout": plan.retry and in_queue + max(timeout, countable(plan.patience)),
         "heartbeat_timeout": plan.heartbeat_timeout and countable(plan.heartbeat_timeout),
         "retry_policy": _retry_policy(plan.retry) if plan.retry else _ONCE,
+    }
+
+
+def operation_options(plan: RunNexus) -> dict[str, Any]:
+    timeout = countable(plan.timeout)
+    return {
+        "start_to_close_timeout": timeout,
+        "schedule_to_close_timeout": LONGEST_QUEUE + timeout,
+        "cancellation_type": workflow.NexusOperationCancellationType.TRY_CANCEL,
     }
 
 

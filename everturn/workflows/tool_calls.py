@@ -20,7 +20,7 @@ from everturn import names, waiting
 from everturn.carryover import OpenReply
 from everturn.outcomes import result_of
 from everturn.payloads import DecisionCheck, ModelReply, PersonsAnswer, ToolRequest
-from everturn.plans import AwaitAnswer, PlannedCall, RefuseCall, RunActivity, RunAgent, RunTool
+from everturn.plans import AwaitAnswer, PlannedCall, RefuseCall, RunActivity, RunAgent, RunElsewhere, RunNexus, RunTool
 from everturn.records import Decision, Outcome, ToolCall, ToolResult
 from everturn.sizes import MAX_OUTCOME_BYTES, MAX_RESULT_BYTES, size_of
 from everturn.state import State, with_short_words
@@ -33,6 +33,7 @@ from everturn.workflows.awaited_worker import AwaitedWorker, Schedule
 from everturn.workflows.cancellation import stop_if_cancelled, together
 from everturn.workflows.chain import Chain
 from everturn.workflows.history_budget import HistoryBudget
+from everturn.workflows.nexus_operations import NexusOperations
 from everturn.workflows.subagents import SubAgents
 from everturn.workflows.timeouts import check_options, local_options, tool_activity_options
 from everturn.workflows.tracing import Tracing
@@ -76,8 +77,14 @@ class OpenCalls:
         """What people were asked in the run before, until they are asked again."""
         self._running: set[str] = set()
         """Those whose run was begun. One that is cut short may have taken effect."""
+        self.operations = NexusOperations(state, awaited_worker)
         self._activities = ActivityCalls(
-            state, activity_results, self._budget, hosted=self._hosted, running=self._running
+            state,
+            activity_results,
+            self._budget,
+            operations=self.operations,
+            hosted=self._hosted,
+            running=self._running,
         )
         self._chain_ids = {one.call_id: one.chain_id for one in carried.waits if one.chain_id}
         """Of the calls that ran: a call that a person lets run again is still the same."""
@@ -169,14 +176,14 @@ class OpenCalls:
                 taken = await self._asked(pending.at(workflow.time()))
                 self._approvals.settle(call.call_id)
                 return tool_results.of(call, taken)
-            case RunTool() | RunActivity():
+            case RunTool() | RunActivity() | RunNexus():
                 return await self._run_when_allowed(call, plan)
             case RunAgent():
                 return await self._ask_agent(call, plan)
             case other:
                 assert_never(other)
 
-    async def _run_when_allowed(self, call: ToolCall, plan: RunTool | RunActivity) -> ToolResult:
+    async def _run_when_allowed(self, call: ToolCall, plan: RunTool | RunElsewhere) -> ToolResult:
         """Runs the tool, asking a human first if the plan says so, and again wherever a run leaves a doubt."""
         pending = self._pending(call, plan)
         decision: Decision | None = None
@@ -286,7 +293,7 @@ class OpenCalls:
     async def _run(
         self,
         call: ToolCall,
-        plan: RunTool | RunActivity,
+        plan: RunTool | RunElsewhere,
         decision: Decision | None,
         answer: PersonsAnswer | None,
         *,
@@ -312,7 +319,7 @@ class OpenCalls:
         async with self._slots:
             if self._state.closing:
                 return ToolResult.cut_short(call, "the conversation was closed")
-            if isinstance(plan, RunActivity):
+            if isinstance(plan, RunElsewhere):
                 settled = self._activities.settle(call, request, plan, others=self._to_come)
                 return await self._tracing.elsewhere(call, settled)
             room = await self._budget.share(request=size_of(request), others=self._to_come, local=plan.local)

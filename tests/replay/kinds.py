@@ -11,13 +11,20 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from everturn import Agent, Client, Conversation, Image, Limits, Model, ToolCall, ask_user, tool
+import nexusrpc
+import nexusrpc.handler
+from temporalio.api.nexus.v1 import EndpointSpec, EndpointTarget
+from temporalio.api.operatorservice.v1 import CreateNexusEndpointRequest
+from temporalio.worker import Worker as TemporalWorker
+
+from everturn import Agent, Client, Conversation, Image, Limits, Model, ToolCall, ask_user, nexus_tool, tool
 from everturn.errors import Ended, NotFound, Refused, Stalled
 from everturn.events import ApprovalRequested
 from everturn.history import state_by_history
 from everturn.models import Approvals
 from everturn.testing import ScriptedModel, call, fail
 from everturn.tools.asking import AsksPerson, answered
+from everturn.workflows import timeouts
 from tests.crash.workers import workers
 from tests.support.agents import hosting
 from tests.support.waiting import eventually, waiting
@@ -102,6 +109,40 @@ async def tool_asks(client: Client, _: Path) -> str:
 
 async def _asks(conversation: Conversation) -> bool:
     return any(one.reason == "tool_asks" for one in (await conversation.status()).waiting)
+
+
+@nexusrpc.service
+class Shop:
+    greet: nexusrpc.Operation[str, str]
+
+
+@nexusrpc.handler.service_handler(service=Shop)
+class ShopHandler:
+    @nexusrpc.handler.sync_operation
+    async def greet(self, context: nexusrpc.handler.StartOperationContext, given: str) -> str:
+        if given == "nobody":
+            raise nexusrpc.OperationError("nobody is here", state=nexusrpc.OperationErrorState.FAILED)
+        return f"Hello {given}"
+
+
+@kind
+async def nexus_operation(client: Client, folder: Path) -> str:
+    """One that nobody begins for a while, and one that fails."""
+    worker = EndpointTarget.Worker(namespace=client.temporal.namespace, task_queue="shop")
+    spec = EndpointSpec(name="shop", target=EndpointTarget(worker=worker))
+    await client.temporal.operator_service.create_nexus_endpoint(CreateNexusEndpointRequest(spec=spec))
+    greet = nexus_tool(Shop.greet, endpoint="shop", service=Shop)
+    calls = [call("greet", {"input": name}, id=name) for name in ("Ada", "nobody")]
+    with patch.object(timeouts, "STARTED_WITHIN", timedelta(seconds=0.5)):
+        async with clerk(client, [calls, "Done."], more=[greet]) as agent:
+            conversation = await client.start(agent, "Greet")
+            await eventually(lambda: _awaited(conversation))
+            async with TemporalWorker(client.temporal, task_queue="shop", nexus_service_handlers=[ShopHandler()]):
+                return await whole(conversation)
+
+
+async def _awaited(conversation: Conversation) -> bool:
+    return bool((await conversation.status()).cause)
 
 
 @kind

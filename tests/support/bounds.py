@@ -61,6 +61,7 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     # How long it looks for a worker that has the agent, without a word and at all.
     "quietly": (hosted_agents, "QUIETLY"),
     "taken_within": (timeouts, "TAKEN_WITHIN"),
+    "started_within": (timeouts, "STARTED_WITHIN"),
     "lost_activity_tries": (activity_calls, "MOST_TRIES"),
     "host_patience": (awaited_worker, "PATIENCE"),
     # How much of a provider's answer is read, and how long its end is waited for.

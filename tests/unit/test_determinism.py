@@ -21,7 +21,7 @@ _PURE = """
     __future__ base64 binascii collections contextlib copy dataclasses decimal difflib enum fractions functools hashlib
     html inspect itertools json math operator pathlib.PurePosixPath re shlex string textwrap types typing unicodedata
     urllib.parse.unquote urllib.parse.urlsplit zlib
-    pydantic pydantic_core typing_extensions
+    pydantic pydantic_core typing_extensions nexusrpc.HandlerError nexusrpc.OperationError
     asyncio.CancelledError asyncio.Event asyncio.Future asyncio.Semaphore asyncio.Task asyncio.TimeoutError
     asyncio.create_task asyncio.current_task asyncio.gather asyncio.get_running_loop asyncio.shield
     contextvars.ContextVar

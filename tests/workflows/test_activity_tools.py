@@ -513,6 +513,23 @@ async def test_a_turn_that_is_cancelled_cancels_its_activity(
     assert "It was running: it may or may not have taken effect." in result.text
 
 
+async def test_with_minimal_visibility_its_summary_shows_no_arguments(
+    client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVERTURN_VISIBILITY", "minimal")
+    agent = agent_on(scripted([[call("greet", {"name": "Ada"}, id="a")], "Done."]), tools=[activity_tool(greet)])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Go")
+        assert (await conversation.outcome()).text == "Done."
+    history = await client.temporal.get_workflow_handle(conversation.id).fetch_history()
+    [summary] = [
+        event.user_metadata.summary
+        for event in history.events
+        if event.activity_task_scheduled_event_attributes.activity_id == "call:a"
+    ]
+    assert await client.temporal.data_converter.decode([summary]) == ["greet"]
+
+
 # ---------------------------------------------------------------- what is large
 
 

@@ -1,0 +1,108 @@
+"""Nexus operations that serve calls: each is scheduled as it is, and once; Temporal starts it again if need be."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from pydantic import JsonValue
+from temporalio import exceptions, workflow
+from temporalio.common import RawValue
+from temporalio.exceptions import FailureError, NexusOperationError
+
+from everturn import activity_outputs, names
+from everturn.plans import ActivityCall, RunNexus
+from everturn.state import State
+from everturn.workflows import timeouts
+from everturn.workflows.awaited_worker import AwaitedWorker
+
+AT_ONCE = 20
+"""Of one conversation. Temporal fails the workflow task, again and again, if 30 of a run are open."""
+
+MOST_LEFT = 8
+"""Together with those at once, what a run may have of operations that Temporal does not let go of. It counts each one
+that timed out, for as long as the run goes on, and what was cancelled until its handler says so."""
+
+ENOUGH_LEFT = 4
+"""Beyond this, the conversation goes on as a new run, which has none."""
+
+
+class Closed(Exception):
+    """The conversation was closed, and nobody had begun the operation."""
+
+
+class NexusOperations:
+    def __init__(self, state: State, awaited_worker: AwaitedWorker) -> None:
+        self._state = state
+        self._awaited_worker = awaited_worker
+        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._left = 0
+
+    @property
+    def full(self) -> bool:
+        """No more of them in this run."""
+        return self._left > MOST_LEFT
+
+    @property
+    def many_left(self) -> bool:
+        return self._left > ENOUGH_LEFT
+
+    async def ran(
+        self, plan: RunNexus, inputs: Sequence[JsonValue], served: ActivityCall, *, chain_id: str, summary: str
+    ) -> RawValue:
+        """What the operation gives. Raises NexusOperationError and Closed."""
+        client: workflow.NexusClient[Any] = workflow.create_nexus_client(service=plan.service, endpoint=plan.endpoint)
+        async with self._slots:
+            started = client.start_operation(
+                plan.operation,
+                inputs[0] if inputs else None,
+                output_type=RawValue,
+                headers=_headers(served, chain_id),
+                summary=summary,
+                **timeouts.operation_options(plan),
+            )
+            try:
+                handle = await self._begun(asyncio.create_task(started), plan, served)
+                return await handle
+            except (asyncio.CancelledError, Closed):
+                self._left += 1
+                raise
+            except NexusOperationError as error:
+                self._left += isinstance(error.cause, exceptions.TimeoutError)
+                raise
+
+    async def _begun(
+        self, starting: asyncio.Task[workflow.NexusOperationHandle[RawValue]], plan: RunNexus, served: ActivityCall
+    ) -> workflow.NexusOperationHandle[RawValue]:
+        """The operation, once somebody has begun it: after a while, the conversation says that it waits for that."""
+        within = timeouts.STARTED_WITHIN
+        try:
+            try:
+                silence = f"{names.NOT_BEGUN}{served.call_id}"
+                await workflow.wait_condition(starting.done, timeout=within, timeout_summary=silence)
+            except TimeoutError:
+                said = activity_outputs.not_started(plan.endpoint, f"{plan.service}/{plan.operation}", within)
+                with self._awaited_worker.shown(served.call_id, *said):
+                    await workflow.wait_condition(lambda: starting.done() or self._state.closing)
+            if not starting.done():
+                raise Closed
+            return starting.result()
+        except (asyncio.CancelledError, Closed):
+            starting.cancel()
+            with suppress(asyncio.CancelledError, FailureError):  # Temporal answers within this workflow task
+                await starting
+            raise
+
+
+def _headers(served: ActivityCall, chain_id: str) -> dict[str, str]:
+    """In ASCII, as headers are."""
+    # A digest, since ids may be of any letters.
+    key = json.dumps([workflow.info().workflow_id, chain_id, served.call_id])
+    return {
+        names.CALL_HEADER: json.dumps(served.model_dump(mode="json", exclude_defaults=True)),
+        names.IDEMPOTENCY_HEADER: hashlib.sha256(key.encode()).hexdigest(),
+    }
