@@ -44,6 +44,10 @@ READY_SECONDS: Final = 30.0
 _STOP_SECONDS: Final = 5.0
 
 
+FAIR = {"matching.useNewMatcher": "true", "matching.enableFairness": "true"}
+"""By which the server goes by priorities and fairness keys; it does not unless it is told to."""
+
+
 class DevServer:
     """One dev server. An async context manager, or `start` and `stop`.
 
@@ -277,7 +281,9 @@ async def connect_or_start(
         yield Endpoint(connect_options())
         return
     namespace = os.environ.get("TEMPORAL_NAMESPACE") or "default"
-    async with DevServer(db_filename=db_filename, port=port, ui_port=ui_port, namespace=namespace) as server:
+    async with DevServer(
+        db_filename=db_filename, port=port, ui_port=ui_port, namespace=namespace, dynamic_config=FAIR
+    ) as server:
         # A key or certificate that lies around for another server would make the client insist on TLS.
         plain: dict[str, Any] = {"tls": False, "api_key": None, "rpc_metadata": {}}
         yield Endpoint({"target_host": server.address, "namespace": namespace, **plain}, server)

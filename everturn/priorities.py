@@ -2,16 +2,45 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from temporalio.common import Priority
 
 from everturn.errors import InvalidSetting
 
+if TYPE_CHECKING:
+    from temporalio.client import WorkflowHandle
+
 MAX_KEY_BYTES: Final = 64
 LIGHTEST, HEAVIEST = 0.001, 1000.0
 """The server takes others, and makes these of them."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """What somebody said of it. Raises InvalidSetting."""
+
+    priority: int | None = None
+    fairness_key: str | None = None
+    fairness_weight: float | None = None
+
+    def __post_init__(self) -> None:
+        self.of(None)
+
+    def of(self, tenant: str | None) -> Priority:
+        """Of a new conversation."""
+        return priority_of(self.priority, self.fairness_key, self.fairness_weight, tenant=tenant)
+
+    async def after(self, before: WorkflowHandle[Any, Any]) -> Priority:
+        """Of one that goes on from another: what was not said is as that one has it."""
+        had = Priority._from_proto((await before.describe()).raw_description.workflow_execution_info.priority)
+        return Priority(
+            priority_key=had.priority_key if self.priority is None else self.priority,
+            fairness_key=had.fairness_key if self.fairness_key is None else self.fairness_key or None,
+            fairness_weight=had.fairness_weight if self.fairness_weight is None else self.fairness_weight,
+        )
 
 
 def priority_of(
@@ -42,3 +71,6 @@ def _key(tenant: str) -> str:
     """The tenant's name, or a digest of it if it is too long for a key."""
     written = tenant.encode("utf-8", "replace")
     return tenant if len(written) <= MAX_KEY_BYTES else blake2b(written, digest_size=16).hexdigest()
+
+
+AS_BEFORE: Final = Order()

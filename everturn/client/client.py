@@ -30,7 +30,7 @@ from everturn.errors import (
     Unreachable,
 )
 from everturn.models import Limits, Model, check_provider
-from everturn.priorities import priority_of
+from everturn.priorities import Order
 from everturn.records import Outcome
 from everturn.settings import Settings, connect_options
 from everturn.spelling import known_options, options_of
@@ -140,7 +140,7 @@ class Client(ClientConnection):
             metadata=metadata or {},
             stream=stream,
         )
-        order = priority_of(priority, fairness_key, fairness_weight, tenant=tenant)
+        order = Order(priority, fairness_key, fairness_weight).of(tenant)
         name = id or f"{start.agent}-{uuid4().hex[:12]}"
         return self.conversation(await self._start(start, name, agent, priority=order))
 
@@ -156,11 +156,16 @@ class Client(ClientConnection):
         tenant: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         stream: bool | None = None,
+        priority: int | None = None,
+        fairness_key: str | None = None,
+        fairness_weight: float | None = None,
     ) -> Conversation:
         """Delivers a message to the conversation `id`: starts it if there is none, and revives it with its
         transcript, model, limits, tenant and metadata if it is done. With a `message_id`, it is safe to repeat.
         `tenant`, `metadata`: as in `start`, if there is none. `stream`: as there, from now on; None leaves it as it
-        is."""
+        is. `priority`, `fairness_key`, `fairness_weight`: as there, for one that is started or revived; a revived
+        one has those that it had unless given.
+        """
         conversation, said = self.conversation(id), user_message(message)
         anew = start_payload(
             said,
@@ -171,7 +176,8 @@ class Client(ClientConnection):
             metadata=metadata or {},
             stream=bool(stream),
         )
-        await conversation._deliver(said, anew=anew, agent=agent, message_id=message_id, stream=stream)
+        order = Order(priority, fairness_key, fairness_weight)
+        await conversation._deliver(said, anew=anew, agent=agent, message_id=message_id, stream=stream, order=order)
         return conversation
 
     @known_options("Client.run", InvalidSetting)
@@ -185,12 +191,24 @@ class Client(ClientConnection):
         limits: Limits | None = None,
         tenant: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        priority: int | None = None,
+        fairness_key: str | None = None,
+        fairness_weight: float | None = None,
     ) -> Outcome:
         """Starts a conversation and waits for its outcome. Raises Stalled if a person has to help first, and
         Unreachable if the server is away when the waiting begins; the conversation stays, and its id is in the
         message."""
         conversation = await self.start(
-            agent, message, id=id, model=model, limits=limits, tenant=tenant, metadata=metadata
+            agent,
+            message,
+            id=id,
+            model=model,
+            limits=limits,
+            tenant=tenant,
+            metadata=metadata,
+            priority=priority,
+            fairness_key=fairness_key,
+            fairness_weight=fairness_weight,
         )
         try:
             with suppress(Ended):  # outcome() says how

@@ -14,11 +14,11 @@ from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionSta
 
 from everturn import names, temporal_errors
 from everturn.agent import Agent
-from everturn.carryover import InRun
 from everturn.client import listing, updates
 from everturn.client.connection import ClientConnection
 from everturn.client.deletion import Deleted, delete_all
-from everturn.client.messages import MessageLike, check_room, message_payload, start_payload, user_message
+from everturn.client.messages import MessageLike, check_room, message_payload, user_message
+from everturn.client.revival import revived
 from everturn.client.runs import Runs
 from everturn.client.streaming import LiveActivities, interleaved
 from everturn.client.tools import call_tool, run_tools
@@ -28,12 +28,13 @@ from everturn.events import Event
 from everturn.history.event_reader import EventReader
 from everturn.history.fork import start_of_fork
 from everturn.history.reader import read_steps
-from everturn.history.state_by_history import StateByHistory, next_life
+from everturn.history.state_by_history import StateByHistory
 from everturn.history.steps import RunClosed, Step, ToolRunFailed, TurnFailed
 from everturn.history.transcript import read_transcript
 from everturn.logs import get_logger
 from everturn.models import Model, check_provider
 from everturn.payloads import Start, Status, WaitingCall
+from everturn.priorities import AS_BEFORE, Order
 from everturn.records import Message, Outcome, ResultPart, ToolCall, ToolResult
 from everturn.sizes import LONG_MESSAGE_BYTES, check_input, known_id, size_of
 from everturn.state import Stall
@@ -88,6 +89,7 @@ class Conversation:
         agent: Agent | str = "",
         message_id: str | None = None,
         stream: bool | None = None,
+        order: Order = AS_BEFORE,
     ) -> bool:
         """As `Client.send`; whether the message took up again what was over. `anew`: how it is started if there is no
         conversation; without that, it is for the agent that it had, as long as it was kept open, and NotFound is
@@ -98,29 +100,21 @@ class Conversation:
                 await self.send(said, message_id=message_id, stream=stream)
             except Ended:
                 before = await self.by_history()
-                state, told = before.state, before.state.start
-                if message_id is not None and known_id(message_id) in state.message_ids:
+                if message_id is not None and known_id(message_id) in before.state.message_ids:
                     return False
                 with self._explained():
-                    transcript = await read_transcript(self._temporal, self.id, before.transcript)
-                carry = next_life(state, transcript, origin=InRun(run_id=before.run_id))
+                    start = await revived(self._temporal, self.id, before, said, anew, message_id, stream)
+                    priority = await order.after(self._handle)
                 if await self.latest_run() != before.run_id:
                     continue  # somebody else was quicker: the transcript has become longer
-                kept = {name: getattr(told, name) for name in (*told.labels, "model", "limits", "visibility")}
-                if stream is None:
-                    kept["stream"] = state.start.stream
-                if anew is None:
-                    kept["keep_open"] = state.start.keep_open
-                start = anew or start_payload(said, agent=state.start.agent, message_id=message_id, stream=bool(stream))
-                start = start.model_copy(update={**kept, "carry": carry})
             except NotFound:
                 if anew is None:
                     raise
-                start = anew
+                start, priority = anew, order.of(anew.tenant)
             else:
                 return False
             try:
-                await self._client._start(start, self.id, agent or start.agent)
+                await self._client._start(start, self.id, agent or start.agent, priority=priority)
             except AlreadyStarted:
                 continue  # somebody else was quicker: it runs now, and takes the message
             return start.carry is not None
@@ -240,6 +234,9 @@ class Conversation:
         id: str | None = None,  # noqa: A002 - the contract's name
         *,
         to: ClientConnection | None = None,
+        priority: int | None = None,
+        fairness_key: str | None = None,
+        fairness_weight: float | None = None,
     ) -> Conversation:
         """A new conversation that has said and heard what this one had by the end of that turn, results included.
 
@@ -251,11 +248,15 @@ class Conversation:
         Turns count from 1, through all that was revived or forked before. `to`: a client of another namespace, where
         the fork is to be. Raises Refused for a turn that has no reply, or whose calls have no results yet, NotFound if
         its history is gone, AlreadyStarted if there is a conversation `id`, over or not.
+
+        `priority`, `fairness_key`, `fairness_weight`: as for `Client.start`; what is None is as this one has it.
         """
         client, there = to or self._client, to.temporal.data_converter if to else None
         with self._explained():
             start = await start_of_fork(self._temporal, self.id, await self.latest_run(), turn=at_turn, there=there)
-        fork_id = await client._start(start, id or f"{self.id}-turn-{at_turn}-{uuid4().hex[:8]}", new=True)
+            order = await Order(priority, fairness_key, fairness_weight).after(self._handle)
+        fork_id = id or f"{self.id}-turn-{at_turn}-{uuid4().hex[:8]}"
+        await client._start(start, fork_id, new=True, priority=order)
         return Conversation(client, fork_id)
 
     async def delete(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -12,12 +13,14 @@ from temporalio.common import Priority
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor, Worker
 
 from everturn import Client, EverturnPlugin, tool
+from everturn.devserver import FAIR, DevServer
 from everturn.errors import InvalidSetting
 from everturn.priorities import priority_of
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
 from tests.support.histories import runs_of, started
+from tests.support.waiting import eventually
 
 Scripted = Callable[..., ScriptedModel]
 
@@ -87,11 +90,84 @@ async def test_the_tenant_is_the_fairness_key_unless_another_is_given(client: Cl
             await conversation.close()
 
 
+async def test_run_and_send_take_them_and_what_goes_on_keeps_them(client: Client, scripted: Scripted) -> None:
+    agent = agent_on(scripted(lambda messages: "Hello."))
+
+    async def priority_of_run(conversation_id: str) -> Priority:
+        described = await client.temporal.get_workflow_handle(conversation_id).describe()
+        return Priority._from_proto(described.raw_description.workflow_execution_info.priority)
+
+    given = Priority(priority_key=2, fairness_key="acme", fairness_weight=3.0)
+    options: dict[str, Any] = {"priority": 2, "fairness_key": "acme", "fairness_weight": 3.0}
+    async with hosting(client, agent):
+        ran = f"{client.task_queue}-ran"
+        await client.run(agent, "Hi", id=ran, **options)
+        assert await priority_of_run(ran) == given
+        sent = await client.send(agent, "Hi", id=f"{client.task_queue}-sent", **options)
+        await sent.outcome()
+        assert await priority_of_run(sent.id) == given
+        # Revived: as it was, unless said otherwise.
+        await client.send(agent, "And?", id=sent.id)
+        await sent.outcome()
+        assert await priority_of_run(sent.id) == given
+        await client.send(agent, "And?", id=sent.id, priority=5)
+        await sent.outcome()
+        assert await priority_of_run(sent.id) == Priority(priority_key=5, fairness_key="acme", fairness_weight=3.0)
+        forked = await sent.fork(at_turn=1, fairness_key="others")
+        assert await priority_of_run(forked.id) == Priority(priority_key=5, fairness_key="others", fairness_weight=3.0)
+        await forked.close()
+        with pytest.raises(InvalidSetting, match="priority=0"):
+            await sent.fork(at_turn=1, priority=0)
+        with pytest.raises(InvalidSetting, match="priority=0"):
+            await client.send(agent, "And?", id=sent.id, priority=0)
+
+
 def test_a_long_tenant_has_a_key_of_its_own() -> None:
     one, other = (priority_of(None, None, None, tenant="t" * 200 + end).fairness_key for end in "ab")
     assert one != other
     assert one is not None
     assert len(one) == 32
+
+
+async def test_a_tenant_does_not_wait_for_all_that_another_one_asks_for(scripted: Scripted) -> None:
+    asked: list[str] = []
+    full = threading.Event()
+
+    def reply(messages: list[dict[str, Any]]) -> str:
+        asked.append(messages[-1]["content"])
+        full.wait(60)
+        return "Done."
+
+    agent = agent_on(scripted(reply))
+    # It is fair in each of a queue's partitions, four unless told otherwise.
+    partitions = {f"matching.numTaskqueue{kind}Partitions": "1" for kind in ("Read", "Write")}
+    async with DevServer(dynamic_config={**FAIR, **partitions}) as server:
+        client = await Client.connect(server.address, task_queue="fair", by="tester")
+        many = [await client.start(agent, f"many {number}", tenant="many") for number in range(30)]
+        few = [await client.start(agent, f"few {number}", tenant="few") for number in range(3)]
+        worker = Worker(
+            client.temporal,
+            task_queue="fair",
+            plugins=[EverturnPlugin(agents=[agent], drain_timeout=timedelta(seconds=20))],
+            max_concurrent_activities=1,
+            disable_eager_activity_execution=True,
+        )
+        async with worker:
+            try:
+                for one in (*many, *few):  # all turns wait in the queue, but for the first
+                    await eventually(lambda one=one: _has_a_turn(client, one.id))
+            finally:
+                full.set()
+            for one in (*many, *few):
+                await one.outcome()
+    places = [place for place, text in enumerate(asked) if text.startswith("few")]
+    assert len(places) == 3
+    assert max(places) < 15, "without fairness, they are the last ones of 33"
+
+
+async def _has_a_turn(client: Client, conversation_id: str) -> bool:
+    described = await client.temporal.get_workflow_handle(conversation_id).describe()
+    return bool(described.raw_description.pending_activities)
 
 
 @pytest.mark.parametrize(

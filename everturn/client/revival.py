@@ -1,0 +1,35 @@
+"""How a conversation that is over is started anew by the next message."""
+
+from __future__ import annotations
+
+from temporalio.client import Client
+
+from everturn.carryover import InRun
+from everturn.client.messages import start_payload
+from everturn.history.state_by_history import StateByHistory, next_life
+from everturn.history.transcript import read_transcript
+from everturn.payloads import Start
+from everturn.records import Message
+
+
+async def revived(
+    temporal: Client,
+    conversation_id: str,
+    before: StateByHistory,
+    said: Message,
+    anew: Start | None,
+    message_id: str | None,
+    stream: bool | None,
+) -> Start:
+    """With its transcript, model and limits. `anew`: how it would be started if there was none; without that, it is for
+    the agent that it had, as long as it was kept open."""
+    state, told = before.state, before.state.start
+    transcript = await read_transcript(temporal, conversation_id, before.transcript)
+    kept = {name: getattr(told, name) for name in (*told.labels, "model", "limits", "visibility")}
+    if stream is None:
+        kept["stream"] = told.stream
+    if anew is None:
+        kept["keep_open"] = told.keep_open
+    start = anew or start_payload(said, agent=told.agent, message_id=message_id, stream=bool(stream))
+    carry = next_life(state, transcript, origin=InRun(run_id=before.run_id))
+    return start.model_copy(update={**kept, "carry": carry})
