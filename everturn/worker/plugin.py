@@ -53,6 +53,10 @@ ACTIVITIES_AT_ONCE: Final = 200
 MOST_THREADS_WITH_A_TUNER: Final = 10_000
 """A tuner says itself how many activities run at the same time. Threads are made as they are needed."""
 
+BRING_A_CONVERTER: Final = frozenset({"OpenAIAgentsPlugin"})
+"""Plugins, by name, that refuse a client whose payload converter is not temporalio's, and set their own. On a worker,
+and by everturn's client, conversations go beside that one all the same."""
+
 _log = get_logger("everturn.worker")
 
 
@@ -133,7 +137,10 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
 
     def configure_client(self, config: ClientConfig) -> ClientConfig:
         encryption = Encryption.of_settings(Settings.load())
-        config["data_converter"] = encrypted(beside(config["data_converter"]), encryption)
+        converter = config["data_converter"]
+        if not any(later.name() in BRING_A_CONVERTER for later in _after(self, config["plugins"])):
+            converter = beside(converter)
+        config["data_converter"] = encrypted(converter, encryption)
         return config
 
     async def connect_service_client(
@@ -245,6 +252,12 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         ],
     ) -> AbstractAsyncContextManager[AsyncIterator[WorkflowReplayResult]]:
         return next(replayer, histories)
+
+
+def _after(plugin: object, plugins: Sequence[temporalio.client.Plugin]) -> Sequence[temporalio.client.Plugin]:
+    """Those that are given after this one."""
+    places = [place for place, one in enumerate(plugins) if one is plugin]
+    return plugins[places[0] + 1 :] if places else ()
 
 
 def _let_take_its_time(worker: temporalio.worker.Worker) -> None:
