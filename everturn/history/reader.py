@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 
 from temporalio.api.common.v1 import Payloads
-from temporalio.api.enums.v1 import EventType
 from temporalio.api.failure.v1 import Failure
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.api.update.v1 import Request
@@ -23,6 +22,7 @@ from everturn import names, waiting
 from everturn.carryover import Packed
 from everturn.causes import read_cause
 from everturn.errors import InvalidSetting
+from everturn.history import event_types
 from everturn.history.activity_reader import NEXUS_EVENTS, ActivityReader
 from everturn.history.decoding import UNREADABLE, Decoder
 from everturn.history.steps import (
@@ -62,7 +62,7 @@ from everturn.storage.beside import own
 from everturn.storage.unreadable import strict
 from everturn.temporal_errors import RECONNECT_SECONDS, passes
 
-TRANSIENT = (EventType.EVENT_TYPE_WORKFLOW_TASK_SCHEDULED, EventType.EVENT_TYPE_WORKFLOW_TASK_STARTED)
+TRANSIENT = (event_types.WORKFLOW_TASK_SCHEDULED, event_types.WORKFLOW_TASK_STARTED)
 
 COMMANDS: dict[str, type[Record]] = {
     names.APPROVE: Approve,
@@ -73,7 +73,7 @@ COMMANDS: dict[str, type[Record]] = {
 """What people decide and steer with. A signal of another name, or that is no such record, changes nothing."""
 
 _UNANSWERED = {
-    EventType.Value(f"EVENT_TYPE_{name.upper()}"): (f"{name}_event_attributes", cause)
+    event_types.of(name): (f"{name}_event_attributes", cause)
     for name, cause in {
         "start_child_workflow_execution_failed": "its conversation could not be started: the id runs already",
         "child_workflow_execution_failed": "its conversation failed",
@@ -119,55 +119,55 @@ class HistoryReader:
 
     async def _step(self, event: HistoryEvent, at: datetime) -> Step | None:
         match event.event_type:
-            case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
+            case event_types.WORKFLOW_EXECUTION_STARTED:
                 started = event.workflow_execution_started_event_attributes
                 start = await self._decoder.record(started.input, Start)
                 start = start or Start.model_construct(agent="")
                 self._turn = start.carry.turn if start.carry else 0
                 return RunStarted(event.event_id, at, start, started.continued_execution_run_id)
-            case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
+            case event_types.WORKFLOW_EXECUTION_SIGNALED:
                 signal = event.workflow_execution_signaled_event_attributes
                 return await self._command(event.event_id, at, signal.signal_name, signal.input, accepted=False)
-            case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED:
+            case event_types.WORKFLOW_EXECUTION_UPDATE_ACCEPTED:
                 accepted = event.workflow_execution_update_accepted_event_attributes
                 request = self._admitted.pop(accepted.protocol_instance_id, accepted.accepted_request)
                 return await self._command(event.event_id, at, request.input.name, request.input.args, accepted=True)
-            case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ADMITTED:
+            case event_types.WORKFLOW_EXECUTION_UPDATE_ADMITTED:
                 # After a reset: Temporal applies the updates of before again, and writes each only here.
                 admitted = event.workflow_execution_update_admitted_event_attributes.request
                 self._admitted[admitted.meta.update_id] = admitted
-            case EventType.EVENT_TYPE_WORKFLOW_TASK_STARTED:
+            case event_types.WORKFLOW_TASK_STARTED:
                 self._clock = event.event_time.ToNanoseconds() / 1e9  # as workflow.time() has it
-            case EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
+            case event_types.WORKFLOW_TASK_COMPLETED:
                 return WorkflowTaskCompleted(event.event_id, at, self._clock)
-            case EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
+            case event_types.ACTIVITY_TASK_SCHEDULED:
                 return await self._scheduled(event, at)
-            case EventType.EVENT_TYPE_ACTIVITY_TASK_STARTED:
+            case event_types.ACTIVITY_TASK_STARTED:
                 # Comes with the activity's end: a retry writes nothing.
                 begun = event.activity_task_started_event_attributes
                 self._attempts[begun.scheduled_event_id] = begun.attempt
                 return None
-            case EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED:
+            case event_types.ACTIVITY_TASK_COMPLETED:
                 return await self._completed(event, at)
-            case EventType.EVENT_TYPE_ACTIVITY_TASK_FAILED:
+            case event_types.ACTIVITY_TASK_FAILED:
                 failed = event.activity_task_failed_event_attributes
                 return await self._failed(event.event_id, at, failed.scheduled_event_id, failed.failure)
-            case EventType.EVENT_TYPE_ACTIVITY_TASK_TIMED_OUT:
+            case event_types.ACTIVITY_TASK_TIMED_OUT:
                 late = event.activity_task_timed_out_event_attributes
                 return await self._failed(event.event_id, at, late.scheduled_event_id, late.failure)
-            case EventType.EVENT_TYPE_MARKER_RECORDED:
+            case event_types.MARKER_RECORDED:
                 return await self._local(event, at)
-            case EventType.EVENT_TYPE_TIMER_STARTED | EventType.EVENT_TYPE_TIMER_FIRED:
+            case event_types.TIMER_STARTED | event_types.TIMER_FIRED:
                 return await self._timer(event, at)
-            case EventType.EVENT_TYPE_START_CHILD_WORKFLOW_EXECUTION_INITIATED:
+            case event_types.START_CHILD_WORKFLOW_EXECUTION_INITIATED:
                 return await self._agent_asked(event, at)
-            case EventType.EVENT_TYPE_ACTIVITY_TASK_CANCEL_REQUESTED:
+            case event_types.ACTIVITY_TASK_CANCEL_REQUESTED:
                 # The conversation has gone on without it, and what it may still bring is none of its transcript.
                 self._forget(event.activity_task_cancel_requested_event_attributes.scheduled_event_id)
-            case EventType.EVENT_TYPE_REQUEST_CANCEL_EXTERNAL_WORKFLOW_EXECUTION_INITIATED:
+            case event_types.REQUEST_CANCEL_EXTERNAL_WORKFLOW_EXECUTION_INITIATED:
                 cancelled = event.request_cancel_external_workflow_execution_initiated_event_attributes
                 self._forget(self._agents.get(cancelled.workflow_execution.workflow_id, 0))
-            case EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_COMPLETED:
+            case event_types.CHILD_WORKFLOW_EXECUTION_COMPLETED:
                 return await self._agent_answered(event, at)
             case operation if operation in NEXUS_EVENTS:
                 return await self._activities.operation(event, at)
@@ -317,7 +317,7 @@ class HistoryReader:
         return ToolCompleted(event.event_id, at, agent, request, result_of(request.call_id, agent, outcome), outcome)
 
     async def _timer(self, event: HistoryEvent, at: datetime) -> Step | None:
-        if event.event_type == EventType.EVENT_TYPE_TIMER_STARTED:
+        if event.event_type == event_types.TIMER_STARTED:
             written = [event.user_metadata.summary] if event.user_metadata.HasField("summary") else []
             summary = str((await self._converter.decode(written))[0]) if written else ""
             kinds = {names.REMINDER: self._reminders, names.EXPIRY: self._expiries, names.NOT_BEGUN: self._silences}
@@ -337,21 +337,21 @@ class HistoryReader:
 
     async def _finished(self, event: HistoryEvent, at: datetime) -> Step | None:
         match event.event_type:
-            case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED:
+            case event_types.WORKFLOW_EXECUTION_COMPLETED:
                 completed = event.workflow_execution_completed_event_attributes
                 return RunClosed(event.event_id, at, await self._decoder.record(completed.result, Outcome))
-            case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED:
+            case event_types.WORKFLOW_EXECUTION_FAILED:
                 failure = event.workflow_execution_failed_event_attributes.failure
                 return RunClosed(event.event_id, at, None, (await read_cause(self._converter, failure)).cause)
-            case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW:
+            case event_types.WORKFLOW_EXECUTION_CONTINUED_AS_NEW:
                 run_id = event.workflow_execution_continued_as_new_event_attributes.new_execution_run_id
                 return RunClosed(event.event_id, at, None, next_run_id=run_id)
-            case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED:
+            case event_types.WORKFLOW_EXECUTION_TERMINATED:
                 reason = event.workflow_execution_terminated_event_attributes.reason
                 return RunClosed(event.event_id, at, None, f"it was terminated: {reason or 'no reason given'}")
-            case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED:
+            case event_types.WORKFLOW_EXECUTION_CANCELED:
                 return RunClosed(event.event_id, at, None, "it was cancelled")
-            case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT:
+            case event_types.WORKFLOW_EXECUTION_TIMED_OUT:
                 return RunClosed(event.event_id, at, None, "it ran into its workflow time-out")
             case _:
                 return None

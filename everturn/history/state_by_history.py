@@ -296,7 +296,7 @@ class StateByHistory:
                     return False
                 state.resume(control)
             case names.CANCEL_TURN:
-                if state.cancel_problem():
+                if state.cancel_problem() and not step.accepted:  # what was taken came before the final reply
                     return False
                 state.cancel(control)
                 state.pending.clear()

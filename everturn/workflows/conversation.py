@@ -288,6 +288,7 @@ class ConversationWorkflow:
         """Goes on as a new run, between turns: replay takes time with every event, and runs in one piece."""
         if not self._is_due:
             return
+        self._show()  # that it is not idle any more
         await continue_as_new.fit_unseen(self._state, self._results)
         # A message that comes in now makes Temporal repeat this task, and so is in the inbox that is handed over.
         await workflow.wait_condition(workflow.all_handlers_finished)

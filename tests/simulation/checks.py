@@ -6,12 +6,15 @@ import asyncio
 import json
 import random
 from collections.abc import Coroutine, Iterator
+from contextlib import aclosing
+from itertools import dropwhile
 from typing import TYPE_CHECKING, Any
 
 from everturn import names
 from everturn.client.conversation import Conversation
 from everturn.events import Event
 from everturn.history import steps
+from everturn.history.event_reader import EventReader
 from everturn.history.reader import HistoryReader
 from everturn.history.state_by_history import StateByHistory
 from everturn.records import Message
@@ -39,6 +42,9 @@ if TYPE_CHECKING:
     from tests.simulation.model import SimulatedModel
     from tests.simulation.people import Person
 
+
+FROM_EVERYWHERE = 0.06
+"""How often events are read from each place there is; from one place, always."""
 
 ALL_RULES = (*RULES, *STEERING_RULES, *CHAIN_RULES, *EVENT_RULES)
 AFTER_A_TERMINATION = (*AFTER_TERMINATION, what_a_terminated_life_had_is_kept, what_activities_brought_is_told)
@@ -137,10 +143,19 @@ class Checks:
 
     # ------------------------------------------------------------ those who watch
 
-    async def watch(self, conversation: Conversation) -> None:
+    async def watch(self, conversation: Conversation, chance: random.Random) -> None:
+        """Some follow the text as it is written, and some lose their connection now and then, and come back."""
         seen = self.watched[conversation.id] = []
-        async for event in conversation.events():
-            seen.append(event)
+        deltas, breaks = chance.random() < 0.5, chance.choice((0.0, 0.0, 0.2))
+        broke = True
+        while broke:
+            since = next((one.cursor for one in reversed(seen) if not _is_live(one)), None)
+            broke = False
+            async with aclosing(conversation.events(since=since, deltas=deltas)) as events:
+                async for event in events:
+                    seen.append(event)
+                    if broke := chance.random() < breaks:
+                        break
 
     async def read(self, conversation: Conversation, chance: random.Random) -> None:
         """Reads a conversation that is over, with all that its readers have."""
@@ -149,12 +164,14 @@ class Checks:
         was_reset = self.was_reset  # who was there saw what was undone, too
         await self._since_before(conversation, whole)
         self.events[conversation.id] = whole
-        for place in sorted(chance.sample(range(len(whole)), min(2, len(whole)))):
-            cursor = whole[place].cursor
+        if whole and not was_reset:
+            place = chance.randrange(len(whole))
+            cursor, after = whole[place].cursor, whole[place + 1 :]
             rest = [event async for event in conversation.events(since=cursor, deltas=False)]
-            after = whole[place + 1 :]
-            if not was_reset and [event.model_dump() for event in rest] != [event.model_dump() for event in after]:
+            if rest != after:
                 self.server.wrong(f"{conversation.id}: events since {cursor} are {_kinds(rest)}, not {_kinds(after)}")
+            if chance.random() < FROM_EVERYWHERE:
+                self._from_everywhere(conversation.id, whole)
         await asyncio.sleep(5.0)
         lasting = [one for one in self.watched.get(conversation.id, []) if not _is_live(one)]
         if lasting and lasting[-1].kind != "done" and not self.server.retention:
@@ -177,6 +194,21 @@ class Checks:
         rest = [event.cursor async for event in conversation.events(since=cursor, deltas=False)]
         if rest[-1:] != [whole[-1].cursor]:
             self.server.wrong(f"{conversation.id}: events since {cursor} end before those of its next life")
+
+    def _from_everywhere(self, conversation_id: str, whole: list[Event]) -> None:
+        """Whoever comes back has what follows, whichever event they saw last."""
+        runs = [read for read in self.read_runs.values() if read.run.workflow_id == conversation_id]
+        for read in runs:
+            read.read()
+        for place, event in enumerate(whole):
+            reader, rest = EventReader(event.cursor), list[Event]()
+            for read in dropwhile(lambda read: read.run.id != reader.run_id, runs):  # noqa: B023 - it is used at once
+                for step in read.steps:
+                    rest += reader.read(step, run_id=read.run.id)
+            if rest != whole[place + 1 :]:
+                found = f"are {_kinds(rest)}, not {_kinds(whole[place + 1 :])}"
+                self.server.wrong(f"{conversation_id}: events since {event.cursor} {found}")
+                return
 
     # ------------------------------------------------------------ at the end
 

@@ -8,7 +8,6 @@ from datetime import UTC
 from typing import Any
 from uuid import UUID
 
-import temporalio.common
 import temporalio.converter
 from google.protobuf.timestamp_pb2 import Timestamp
 from temporalio import workflow
@@ -22,19 +21,6 @@ from everturn.workflows.eager_dispatch import EagerDispatch
 from tests.simulation.history import attributes
 
 _RUNNER = UnsandboxedWorkflowRunner()
-_HINTS: dict[Any, Any] = {}
-_read_hints = temporalio.common._type_hints_from_func
-
-
-def _hints(function: Any) -> Any:
-    """The SDK reads the types of each handler anew for each instance: a tenth of all time, for nothing."""
-    key = getattr(function, "__code__", function)
-    if key not in _HINTS:
-        _HINTS[key] = _read_hints(function)
-    return _HINTS[key]
-
-
-temporalio.common._type_hints_from_func = _hints
 _DEFINITION = workflow._Definition.must_from_class(ConversationWorkflow)
 
 

@@ -152,11 +152,16 @@ class Person:
     async def look_after(self, conversation: Conversation, agent: str, *, keep_open: timedelta | None) -> None:
         """Sees to it that the conversation comes to its end."""
         patience, seconds, before = 0, self.character.seconds, None
+        status: Status | None = None
+        at: object = None
         while True:
             await asyncio.sleep(min(self.chance.expovariate(1.0 / seconds), 2 * LONGEST_LOOK))
             try:
-                status = await conversation.status()
+                if status is None or status.agents or at != self.server.moment(conversation.id):
+                    at = self.server.moment(conversation.id)
+                    status = await conversation.status()
             except (Unreachable, NotFound):
+                status = None
                 patience += 1
                 if patience > 2_000:
                     raise

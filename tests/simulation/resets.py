@@ -26,6 +26,7 @@ def reset(server: Server, base: Run, finished: int, reason: str) -> Run:
     run.attributes.CopyFrom(base.started.search_attributes)
     run.memo.CopyFrom(base.memo)
     run.history.events = list(base.history.events[: finished - 1])
+    run.says_flags = any(kind(event) == "workflow_task_completed" for event in run.history.events)
     run.history.bytes = sum(event.ByteSize() for event in run.history.events)
     if not base.closed:
         server.terminate(base, reason)

@@ -298,17 +298,21 @@ def _needs_approval(call: ToolCall) -> bool:
 def outcomes_add_up(one: Evidence) -> Iterator[str]:
     """The tokens, turns and calls of the outcome are those of the history."""
     usage, calls, turns = Usage(), 0, 0
-    text = ""
+    replied, text = 0, ""
     for run, taken in one.runs:
+        turns = replied  # the run before may have begun one that nobody asked for again
         if not run.started.continued_execution_run_id and (start := _start_of(taken)) and start.start.carry:
             carry = start.start.carry
-            usage, calls, turns, text = carry.usage, carry.tool_calls, carry.turn, carry.last_text
+            usage, calls, text = carry.usage, carry.tool_calls, carry.last_text
+            turns = replied = carry.turn
         elif not run.started.continued_execution_run_id:
-            usage, calls, turns, text = Usage(), 0, 0, ""
+            usage, calls, text = Usage(), 0, ""
+            turns = replied = 0
         for step in taken:
             match step:
                 case steps.TurnCompleted(request=request, reply=reply):
                     usage += reply.usage
+                    replied = request.turn
                     if not request.summarise:
                         calls += len(reply.message.tool_calls)
                         text = reply.message.text

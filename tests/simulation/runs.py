@@ -101,6 +101,8 @@ class Run:
     cancel_requested: bool = False
     attributes: SearchAttributes = field(default_factory=SearchAttributes)
     memo: Memo = field(default_factory=Memo)
+    says_flags: bool = False
+    """One of its events has the flags of the SDK's core."""
     failures: int = 0
     """Workflow tasks in a row that failed or timed out."""
     deleted: bool = False

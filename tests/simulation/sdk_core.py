@@ -147,6 +147,7 @@ class CachedRun(Commands):
                 job.signal_workflow.signal_name = given.signal_name
                 job.signal_workflow.input.extend(given.input.payloads)
                 job.signal_workflow.identity = given.identity
+                job.signal_workflow.originating_event_id = event.event_id
             case "workflow_execution_cancel_requested":
                 job.cancel_workflow.SetInParent()
             case "workflow_execution_update_admitted":

@@ -34,6 +34,11 @@ class Server(Dispatch):
             raise RPCError(f"workflow not found for ID: {workflow_id}", RPCStatusCode.NOT_FOUND, b"")
         return run
 
+    def moment(self, workflow_id: str) -> tuple[str, int]:
+        """As long as this is the same, nothing has happened in it."""
+        run_id = self.latest.get(workflow_id, "")
+        return (run_id, len(self.runs[run_id].history)) if run_id else ("", 0)
+
     def open(self, workflow_id: str, run_id: str = "") -> Run:
         run = self.find(workflow_id, run_id)
         if run.closed:

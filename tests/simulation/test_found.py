@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from unittest.mock import patch
 
 import pytest
 
+from everturn import names
 from everturn.activities import model_turns
-from everturn.errors import Ended
+from everturn.errors import Ended, KeyRefused, Stalled
 from everturn.history import steps
 from everturn.history.state_by_history import StateByHistory
 from everturn.models import Limits
-from everturn.payloads import MessageIn, ModelReply, ModelRequest, Start
+from everturn.payloads import DecisionCheck, MessageIn, ModelReply, ModelRequest, Start
 from everturn.plans import RunTool
-from everturn.records import Message, Outcome, Reply, Text, ToolCall
+from everturn.records import Decision, Message, Outcome, Reply, Text, ToolCall
 from tests.simulation import clock
 from tests.simulation.shrink import PLAIN
 from tests.simulation.world import Draw, World
+from tests.simulation.world import bounds as lowered
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 ASKED = ModelRequest(agent="clerk", turn=1, delta=(Message.user("Hello"),))
@@ -70,6 +72,66 @@ def test_a_reply_whose_conversation_was_closed_is_cut_short_before_it_is_taken_u
     assert not found.state.answering
 
 
+def test_a_cancellation_that_was_taken_together_with_the_final_reply_counts() -> None:
+    found = by_history(
+        steps.TurnScheduled(5, AT, ASKED),
+        steps.TurnCompleted(7, AT, ASKED, SAID),
+        steps.WorkflowTaskCompleted(8, AT, 1.0),
+        steps.CommandSent(9, AT, "cancel_turn", {"by": "me"}, accepted=True),
+    )
+    assert found.state.cancelled == "the turn was cancelled by me"
+    assert not found.state.answering
+
+
+def test_who_decides_while_another_decision_is_checked_is_asked_about_next() -> None:
+    call = ToolCall(call_id="a", name="refund")
+    reply = ModelReply(
+        message=Message(role="assistant", parts=(call,)),
+        plan=(RunTool(call_id="a", approval="it costs", policy=True),),
+    )
+    first, second = ({"call_id": "a", "by": by} for by in ("ann", "ben"))
+    check = DecisionCheck(agent="clerk", call=call, decision=Decision(verdict="approve", by="ann"))
+    found = by_history(
+        steps.TurnScheduled(5, AT, ASKED),
+        steps.CommandSent(6, AT, "approve", first),
+        steps.CommandSent(7, AT, "approve", second),
+        steps.TurnCompleted(9, AT, ASKED, reply),
+        steps.WorkflowTaskCompleted(10, AT, 1.0),
+        steps.DecisionChecked(13, AT, check, "ann may not"),
+        steps.WorkflowTaskCompleted(14, AT, 2.0),
+    )
+    assert not found.state.pending
+    found.take(steps.DecisionChecked(17, AT, check, "ben may not either"))
+    found.take(steps.WorkflowTaskCompleted(18, AT, 3.0))
+    assert [*found.state.pending] == ["a"]
+
+
+def test_a_conversation_that_makes_room_before_it_answers_is_not_shown_as_idle() -> None:
+    replies = iter(
+        [Reply(message=Message(role="assistant", parts=(ToolCall(call_id="a", name="long", arguments={"size": 900}),)))]
+    )
+
+    async def model(*_: Any, **__: Any) -> Reply:
+        if reply := next(replies, None):
+            return reply.model_copy(update={"stop": "tool_calls"})
+        raise KeyRefused("401", status=401)
+
+    async def talk(world: World) -> None:
+        world.server.indexed = True
+        conversation = await world.client.start("clerk", "Hello", id="talk", keep_open=timedelta(days=1))
+        with pytest.raises(Stalled):
+            await conversation.reply()
+        await conversation.cancel_turn()
+        await conversation.send("And?")
+        with pytest.raises(Stalled):
+            await conversation.reply()
+        events = [event for run in world.server.runs.values() for event in run.history.events]
+        begun = [event.activity_task_scheduled_event_attributes.activity_type.name for event in events]
+        assert names.EXTEND_PREFIX in begun
+
+    in_a_quiet_world(talk, model=model, bounds=(("events", 20), ("handed_bytes", 400)))
+
+
 def test_who_waits_for_an_answer_is_not_given_an_earlier_one() -> None:
     async def talk(world: World) -> None:
         limits = Limits(max_turns=1)
@@ -83,14 +145,19 @@ def test_who_waits_for_an_answer_is_not_given_an_earlier_one() -> None:
     in_a_quiet_world(talk)
 
 
-def in_a_quiet_world(live: Callable[[World], Awaitable[Any]]) -> None:
-    """A world with one worker, whose model says the same each time."""
+async def says_the_same(*_: Any, **__: Any) -> Reply:
+    return Reply(message=Message(role="assistant", parts=(Text(text="said"),)), model="scripted:first")
 
-    async def model(*_: Any, **__: Any) -> Reply:
-        return Reply(message=Message(role="assistant", parts=(Text(text="said"),)), model="scripted:first")
 
-    draw = replace(Draw.of(1), **PLAIN)
-    with clock.world(1) as loop, patch.object(model_turns, "ask", model):
+def in_a_quiet_world(
+    live: Callable[[World], Awaitable[Any]],
+    *,
+    model: Callable[..., Awaitable[Reply]] = says_the_same,
+    bounds: tuple[tuple[str, int], ...] = (),
+) -> None:
+    """A world with one worker, in which nothing happens unasked."""
+    draw = replace(Draw.of(1), **{**PLAIN, "bounds": bounds})
+    with clock.world(1) as loop, lowered(draw), patch.object(model_turns, "ask", model):
         world = World(draw, loop)
         world._new_worker()
         loop.run_until_complete(live(world))

@@ -35,6 +35,7 @@ from everturn.tools import user_code
 from tests.simulation import workflow_tasks
 from tests.simulation.activities import Activity
 from tests.simulation.dispatch import QUEUE
+from tests.simulation.history import now
 from tests.simulation.runs import Run, Task
 from tests.simulation.sdk_commands import Nondeterminism
 from tests.simulation.sdk_core import CachedRun, TaskFailure
@@ -285,7 +286,7 @@ class SimulatedWorker:
         )
         start.workflow_execution.workflow_id = activity.run.workflow_id
         start.workflow_execution.run_id = activity.run.id
-        start.started_time.GetCurrentTime()
+        start.started_time.CopyFrom(now())
         running = _RunningActivity()
         self._running[activity.token] = running
         running.task = self._spawn(self._activities._handle_start_activity_task(activity.token, start, running))

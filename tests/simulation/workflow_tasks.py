@@ -53,7 +53,8 @@ def complete(
     if task.speculative:
         server.make_normal(run, task)
     before = len(run.history)
-    flags = {} if any(_has_flags(event) for event in run.history.events) else {"core_used_flags": CORE_FLAGS}
+    flags = {} if run.says_flags else {"core_used_flags": CORE_FLAGS}
+    run.says_flags = True
     done = run.write(
         "workflow_task_completed",
         scheduled_event_id=task.scheduled_id,
@@ -68,10 +69,6 @@ def complete(
     limits.check_events(server, run, run.history.events[before:])
     server.task_done(run, task, worker=worker)
     return True
-
-
-def _has_flags(event: Any) -> bool:
-    return bool(event.workflow_task_completed_event_attributes.sdk_metadata.core_used_flags)
 
 
 def _carry_out(

@@ -27,6 +27,7 @@ from tests.simulation.model import SimulatedModel
 from tests.simulation.people import Character, Person
 from tests.simulation.server import Server
 from tests.simulation.service import SimulatedService
+from tests.simulation.speed import worked_out_once
 from tests.simulation.workers import SimulatedWorker
 from tests.support.bounds import CONSTANTS
 
@@ -147,7 +148,7 @@ def run(seed: int, *, draw: Draw | None = None, keep: bool = False) -> Result:
     """Lives through the world of this seed. `keep`: its histories are in the result."""
     draw = draw or Draw.of(seed)
     before_reset._made_by_reset.clear()  # what the process remembers of the world before
-    with _quiet(), clock.world(seed) as loop, bounds(draw):
+    with _quiet(), worked_out_once(), clock.world(seed) as loop, bounds(draw):
         world = World(draw, loop)
         broken: list[str] = []
         try:
@@ -247,7 +248,7 @@ class World:
 
     async def _see_through(self, conversation: Conversation, keep_open: timedelta | None) -> None:
         watched = self.chance.random() < WATCHED
-        watcher = self.loop.create_task(self.checks.watch(conversation)) if watched else None
+        watcher = self.loop.create_task(self.checks.watch(conversation, self.chance)) if watched else None
         caretaker = self.loop.create_task(self.people.look_after(conversation, self.draw.agent, keep_open=keep_open))
         try:
             async with asyncio.timeout(LONGEST_SECONDS):

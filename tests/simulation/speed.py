@@ -1,0 +1,84 @@
+"""What is worked out anew each time and comes to the same each time: in a world, it is worked out once."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cache
+from itertools import count
+from typing import Any
+from unittest.mock import patch
+
+import temporalio.common
+from temporalio.api.common.v1 import Payload
+from temporalio.converter import _payload_converter
+
+from everturn.records import Record
+from everturn.settings import Settings
+from everturn.storage.data_converter import JSON
+
+_read_hints = temporalio.common._type_hints_from_func
+_hints: dict[Any, Any] = {}
+_records: dict[tuple[type, bytes], Any] = {}
+_read_payload = JSON.from_payload
+_converter_of = _payload_converter._get_transfer_type_converter
+_known_converter_of = cache(_converter_of)
+_load_settings = cache(Settings.load)
+
+MOST_RECORDS = 4_000
+WORLDS_BETWEEN_COLLECTIONS = 10
+
+_lived = count(1)
+
+
+@contextmanager
+def worked_out_once() -> Iterator[None]:
+    with ExitStack() as stack:
+        for owner, name, once in (
+            (temporalio.common, "_type_hints_from_func", _types_of),
+            (JSON, "from_payload", _record_of),
+            (_payload_converter, "_get_transfer_type_converter", _transfer_converter_of),
+            (Settings, "load", _load_settings),
+        ):
+            stack.enter_context(patch.object(owner, name, once))
+        stack.enter_context(_collected_at_the_end())
+        yield
+
+
+def _types_of(function: Any) -> Any:
+    """The SDK reads the types of each handler for each instance of a workflow."""
+    key = getattr(function, "__code__", function)
+    if key not in _hints:
+        _hints[key] = _read_hints(function)
+    return _hints[key]
+
+
+def _record_of(payload: Payload, type_hint: type | None = None) -> Any:
+    """Workers, clients and checks read the same events. Records are frozen: each may have the same one."""
+    if not (isinstance(type_hint, type) and issubclass(type_hint, Record)):
+        return _read_payload(payload, type_hint)
+    key = (type_hint, payload.data)
+    if key not in _records:
+        if len(_records) >= MOST_RECORDS:
+            _records.clear()
+        _records[key] = _read_payload(payload, type_hint)
+    return _records[key]
+
+
+def _transfer_converter_of(value_type: Any) -> Any:
+    return _known_converter_of(value_type) if isinstance(value_type, type) else _converter_of(value_type)
+
+
+@contextmanager
+def _collected_at_the_end() -> Iterator[None]:
+    """A world is small, and goes as a whole: looking for garbage meanwhile is a tenth of all time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if next(_lived) % WORLDS_BETWEEN_COLLECTIONS == 0:
+            gc.collect()
+        if was_enabled:
+            gc.enable()
