@@ -105,9 +105,12 @@ class Dispatch:
 
     def make_normal(self, run: Run, task: Task) -> None:
         task.speculative = False
+        before = len(run.history)
         self._write_scheduled(run, task)
         if task.started:
             self._write_started(run, task)
+        for event, at in zip(run.history.events[before:], task.times, strict=False):
+            event.event_time.CopyFrom(at)  # the conversation's clock: a replay has to have the same
 
     def _dispatch(self, run: Run, task: Task) -> None:
         if run.sticky:
@@ -183,6 +186,7 @@ class Dispatch:
         task.scheduled_id = scheduled.event_id
         started = beyond.add("workflow_task_started", **self._of_start(run, task))
         task.started_id = started.event_id
+        task.times = scheduled.event_time, started.event_time
         return [scheduled, started]
 
     def _task_timed_out(self, run: Run, task: Task) -> None:

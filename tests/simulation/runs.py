@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from google.protobuf.timestamp_pb2 import Timestamp
 from temporalio.api.common.v1 import Memo, SearchAttributes
 from temporalio.api.enums.v1 import WorkflowExecutionStatus as Status
 from temporalio.api.history.v1 import HistoryEvent
@@ -63,6 +64,8 @@ class Task:
     """It has no events unless the conversation takes one of the updates that it brings."""
     scheduled_id: int = 0
     started_id: int = 0
+    times: tuple[Timestamp, ...] = ()
+    """When it was scheduled and started, for what is written of a speculative one afterwards."""
     worker: SimulatedWorker | None = None
     updates: list[Update] = field(default_factory=list)
     timer: asyncio.TimerHandle | None = None

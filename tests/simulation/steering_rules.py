@@ -61,7 +61,7 @@ def what_goes_on_needs_no_resume(one: Evidence) -> Iterator[str]:
                     held = True
                 case steps.CommandSent(name=names.RESUME, accepted=True) if held is False:
                     yield f"a resume was taken in run {run.id}, at event {step.id}, and nothing was held up"
-                case steps.CommandSent(name=names.CANCEL_TURN, accepted=False):
+                case steps.CommandSent(name=names.CANCEL_TURN | names.RESUME, accepted=False):
                     held = None
                 case steps.CommandSent(name=names.CLOSE | names.RESUME | names.CANCEL_TURN):
                     held = False
