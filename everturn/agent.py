@@ -56,7 +56,7 @@ takes a third one, that is the call's context."""
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class Agent:
-    """What a worker hosts and a conversation is held with. Frozen, and checked when it is made.
+    """A name, a model, instructions and tools: what workers host, and conversations run. Frozen, and checked when made.
 
     `tools` takes functions, `@tool` objects, tools that the provider runs (`WebSearch()`), dicts with a name
     (`{"name", "description", "parameters"}`, run by the client), other agents (each call is a conversation of its own,

@@ -11,9 +11,11 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final
 
+from rich.text import Text
+
 from everturn import events, names
 from everturn.cli.argument_editor import NotEdited, arguments_of, edited
-from everturn.cli.render import arguments_block
+from everturn.cli.render import arguments_block, folded
 from everturn.cli.terminal import Screen
 from everturn.client.conversation import Conversation
 from everturn.errors import Ended, Refused, Unreachable
@@ -150,27 +152,31 @@ class ApprovalPrompt:
         """What to do, as the person says; None if there is nobody any more."""
         call = ToolCall(call_id=waits.call_id, name=waits.tool, arguments=waits.arguments)
         self._screen.idle()
-        self._screen.line(arguments_block(call))
+        heading = Text(f"    {folded(call.name, 60)} ({folded(call.call_id, 60)})", style="bold")
+        block = Text("\n").join([heading, arguments_block(call)])
+        if waits.reason == "outcome_unknown":
+            block.append("\n    It may have taken effect already. Yes runs it again.", style="yellow")
         try:
             if waits.needs == "answer":
-                return await self._ask_for_answer(call)
-            if waits.reason == "outcome_unknown":
-                self._screen.line("    It may have taken effect already. Yes runs it again.", style="yellow")
-            return await self._ask_for_approval(call)
+                return await self._ask_for_answer(call, block)
+            return await self._ask_for_approval(call, block)
         except EOFError:
             self._screen.line()
             self._tell_how(waits)
             return None
 
-    async def _ask_for_answer(self, call: ToolCall) -> Decide:
-        while not (said := await self._screen.ask("    your answer: ", fresh=True)):
+    async def _ask_for_answer(self, call: ToolCall, block: Text) -> Decide:
+        while not (
+            said := await self._screen.ask(f"    your answer to {folded(call.name, 60)}: ", above=block, fresh=True)
+        ):
             pass
         return lambda: self._conversation.answer(call.call_id, said)
 
-    async def _ask_for_approval(self, call: ToolCall) -> Decide:
+    async def _ask_for_approval(self, call: ToolCall, block: Text) -> Decide:
         written = printable(json.dumps(call.arguments, ensure_ascii=False, indent=2))
         while True:
-            said = (await self._screen.ask("    approve? [y]es, [n]o, [e]dit: ", fresh=True)).lower()
+            question = f"    approve {folded(call.name, 60)}? [y]es, [n]o, [e]dit: "
+            said = (await self._screen.ask(question, above=block, fresh=True)).lower()
             if said in ("y", "yes"):
                 return lambda: self._conversation.approve(call.call_id, expected=call.arguments)
             if said in ("n", "no"):

@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
 CallArgument = Annotated[
     str,
-    typer.Argument(
-        metavar="[CALL]", help="The call's id; without one, all that wait.", autocompletion=completion.calls
-    ),
+    typer.Argument(metavar="CALL", help="The call's id; without one, all that wait.", autocompletion=completion.calls),
 ]
 
 
@@ -44,7 +42,7 @@ def deny(
     reason: Annotated[str | None, typer.Option("--reason", help="Why; the model is told.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Let a tool call that waits not run."""
+    """Refuse a tool call that waits: it does not run."""
     _decide(id, lambda conversation: conversation.deny(call, reason=reason), said="denied", as_json=as_json)
 
 

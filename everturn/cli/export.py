@@ -27,9 +27,7 @@ _FORMAT_OF: dict[str, Format] = {
 
 
 def export(
-    ids: Annotated[
-        list[str], typer.Argument(metavar="ID...", help="The conversations.", autocompletion=completion.ids)
-    ],
+    ids: Annotated[list[str], typer.Argument(metavar="ID", help="The conversations.", autocompletion=completion.ids)],
     format: Annotated[  # noqa: A002 - the contract's name
         Format | None, typer.Option("--format", help="As the file's name says, or else jsonl.")
     ] = None,
@@ -39,7 +37,7 @@ def export(
     ] = None,
 ) -> None:
     """Write whole conversations as JSON lines, Markdown or a SQLite database."""
-    chosen: Format = format or (_FORMAT_OF.get(output.suffix, "jsonl") if output else "jsonl")
+    chosen = format or _format_of(output)
     if output is None and chosen == "sqlite":
         raise typer.BadParameter("a database is a file: name it with --output FILE", param_hint="--format")
     exported = asyncio.run(_read(ids))
@@ -53,6 +51,19 @@ def export(
     else:
         _replace(output, _written(exported, chosen))
     tell(f"exported: {', '.join(ids)} to {output}")
+
+
+def _format_of(output: Path | None) -> Format:
+    if output is None or not (output.suffix or output.is_file()):
+        return "jsonl"
+    if chosen := _FORMAT_OF.get(output.suffix.lower()):
+        return chosen
+    if not output.suffix or (output.exists() and not output.is_file()):  # a pipe, or /dev/stdout
+        return "jsonl"
+    known = ", ".join(_FORMAT_OF)
+    raise typer.BadParameter(
+        f"{output.name} says no format: end it with {known}, or add --format", param_hint="--output"
+    )
 
 
 async def _read(ids: list[str]) -> list[Exported]:

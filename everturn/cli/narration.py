@@ -6,6 +6,7 @@ from collections import Counter
 from typing import assert_never
 
 from everturn import events, names
+from everturn.cli.progress import progress_text
 from everturn.cli.render import EventLines, folded
 from everturn.cli.reply_text import ReplyText
 from everturn.cli.terminal import Screen
@@ -76,7 +77,7 @@ class Narration:
             case events.ThinkingDelta():
                 self._thought = (self._thought + event.text)[-200:]
             case events.ToolProgress():
-                self._running[event.call_id] = f"{event.tool}: {event.progress}"
+                self._running[event.call_id] = f"{event.tool} {progress_text(event.progress)}".rstrip()
             case events.TurnRetried():
                 self._reply_text.void()
             case other:

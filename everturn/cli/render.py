@@ -163,7 +163,8 @@ class EventLines:
         said = _said(event.verdict, event.by, event.note)
         call = self._calls.get(event.call_id)
         if call and event.arguments is not None:
-            return f"{said}, as {call_line(call.name, event.arguments, max(self._width // 2, 30))}"
+            edited = self._calls[event.call_id] = call.model_copy(update={"arguments": event.arguments})
+            return f"{said}, as {call_line(call.name, edited.arguments, max(self._width // 2, 30))}"
         return f"{said}: {'all that waits' if event.call_id == '*' else self._line(event.call_id)}"
 
     def _line(self, call_id: str, name: str = "") -> str:
@@ -173,16 +174,40 @@ class EventLines:
         return call_line(call.name, call.arguments, max(self._width // 2, 30))
 
 
-def transcript_lines(messages: Iterable[Message], *, width: int, max_chars: int = 0) -> list[Text]:
-    """A whole transcript. Results are folded; texts are in full, unless `max_chars` bounds them."""
+def transcript_lines(
+    messages: Iterable[Message], *, width: int, max_chars: int = 0, full: bool = False, markdown: bool = False
+) -> list[Text]:
+    """A whole transcript. Calls and results are folded to a line each, unless it is to be `full`; texts are in full,
+    unless `max_chars` bounds them. `markdown`: what the model wrote is shown as what it means."""
     lines: list[Text] = []
     for message in messages:
         if message.text and message.role in ("user", "assistant"):
             text = folded(message.text, max_chars) if max_chars else message.text
-            lines += [Text(), marked(message.role, text, style="bold" if message.role == "user" else "")]
-        lines += [marked("call", call_line(one.name, one.arguments, width - 6), indent=2) for one in message.tool_calls]
-        lines += [_result_line(result, width) for result in message.tool_results]
+            shown = marked(message.role, text, style="bold" if message.role == "user" else "")
+            if markdown and not max_chars and message.role == "assistant":
+                shown = _marked_markdown(text, width=width)
+            lines += [Text(), shown]
+        for call in message.tool_calls:
+            lines.append(
+                marked(
+                    "call", folded(call.name, 60) if full else call_line(call.name, call.arguments, width - 6), indent=2
+                )
+            )
+            lines += [arguments_block(call)] if full and call.arguments else []
+        for result in message.tool_results:
+            lines.append(_result_line(result, 0 if full else width))
+            lines += [_whole(result)] if full else []
     return lines
+
+
+def _marked_markdown(text: str, *, width: int) -> Text:
+    from everturn.cli.markdown_text import markdown_lines
+
+    return marked("assistant", Text("\n  ").join(markdown_lines(text, width=width - 2)))
+
+
+def _whole(result: ToolResult) -> Text:
+    return Text("\n".join(" " * 6 + line for line in printable(result_text(result)).splitlines()))
 
 
 def outcome_line(outcome: Outcome) -> str:
@@ -216,6 +241,8 @@ def _result_line(result: ToolResult, width: int) -> Text:
     line = marked("failed" if result.is_error else "done", Text(f"{folded(result.name, 40)} "), indent=4)
     if decision := result.decision:
         line.append(f"[{_who(decision)}] ", style="yellow")
+    if not width:  # the text comes below
+        return line
     return line.append(first_line(result_text(result), max(width - line.cell_len, 20)), style="dim")
 
 

@@ -17,7 +17,7 @@ from everturn.cli.output import tell, tell_json
 
 def replay(
     histories: Annotated[
-        list[Path] | None, typer.Argument(metavar="HISTORY...", help="Files of `temporal workflow show -o json`.")
+        list[Path] | None, typer.Argument(metavar="HISTORY", help="Files of `temporal workflow show -o json`.")
     ] = None,
     id: Annotated[  # noqa: A002
         str | None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shlex
 import sys
+from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Annotated
 from uuid import uuid4
 
@@ -29,7 +30,10 @@ def run(
     system: SystemOption = "",
     agent: AgentOption = None,
     yes: YesOption = False,
-    id: Annotated[str | None, typer.Option("--id", help="The conversation's id; made up if not given.")] = None,  # noqa: A002
+    id: Annotated[  # noqa: A002
+        str | None, typer.Option("--id", metavar="ID", help="The conversation's id; made up if not given.")
+    ] = None,
+    again: Annotated[bool, typer.Option("--again", help="Begin anew, though one of this id is over.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Hold a conversation until its final reply, which goes to standard output. All else goes to stderr."""
@@ -40,7 +44,10 @@ def run(
     if not text.strip():
         raise typer.BadParameter("there is nothing to say.", param_hint="PROMPT")
     name = id or f"{agent or 'run'}-{uuid4().hex[:8]}"
-    asyncio.run(_run(wanted, text, name, approve_all=yes, as_json=as_json))
+    # What tools print is not the reply: it goes where everything else goes.
+    with redirect_stdout(sys.stderr):
+        outcome = asyncio.run(_run(wanted, text, name, approve_all=yes, again=again or id is None))
+    _print(outcome, name, as_json=as_json)
 
 
 def _read_all() -> str:
@@ -55,22 +62,41 @@ def _read_all() -> str:
         ) from None
 
 
-async def _run(wanted: AgentChoice, text: str, name: str, *, approve_all: bool, as_json: bool) -> None:
+async def _run(wanted: AgentChoice, text: str, name: str, *, approve_all: bool, again: bool) -> Outcome:
+    """`again`: another conversation of this id may be over."""
     from everturn.cli.connect import connect
     from everturn.cli.terminal import Screen
 
     screen = Screen()
     try:
         async with connect(wanted, name, screen=screen, db=None) as place:
+            if not again:
+                await _check_new(place, name)
             conversation = await place.client.start(place.agent, text, id=name, model=place.model)
             try:
-                outcome = await _follow(conversation, place, screen, approve_all=approve_all)
+                return await _follow(conversation, place, screen, approve_all=approve_all)
             except asyncio.CancelledError:
                 _say_what_becomes_of_it(place, name, wanted, screen)
                 raise
     finally:
         screen.idle()
-    _print(outcome, name, as_json=as_json)
+
+
+async def _check_new(place: Connection, name: str) -> None:
+    """Raises AlreadyStarted if there was a conversation of this id: another one would hide it."""
+    from temporalio.service import RPCError, RPCStatusCode
+
+    from everturn.errors import AlreadyStarted
+
+    try:
+        found = await place.client.temporal.get_workflow_handle(name).describe()
+    except RPCError as error:
+        if error.status is RPCStatusCode.NOT_FOUND:
+            return
+        raise place.client.unreachable(error) from error
+    if found.close_time is not None:
+        cure = f"`everturn send {name} TEXT` goes on with it, --again begins another one of this id."
+        raise AlreadyStarted(f"Conversation {name!r} is over.", cure=cure)
 
 
 async def _follow(conversation: Conversation, place: Connection, screen: Screen, *, approve_all: bool) -> Outcome:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from everturn.cli.options import IdArgument, JsonOption
 from everturn.cli.output import tell_json
@@ -15,12 +17,16 @@ if TYPE_CHECKING:
     from everturn.payloads import Status
 
 
-def show(id: IdArgument, as_json: JsonOption = False) -> None:  # noqa: A002
+def show(
+    id: IdArgument,  # noqa: A002
+    full: Annotated[bool, typer.Option("--full", help="Arguments and results whole, not in a line each.")] = False,
+    as_json: JsonOption = False,
+) -> None:
     """Show a conversation: what goes on, what waits, and its transcript."""
-    asyncio.run(_show(id, as_json=as_json))
+    asyncio.run(_show(id, full=full, as_json=as_json))
 
 
-async def _show(conversation_id: str, *, as_json: bool) -> None:
+async def _show(conversation_id: str, *, full: bool, as_json: bool) -> None:
     from everturn.cli.connect import remote_client
     from everturn.cli.render import transcript_lines
     from everturn.cli.terminal import Screen
@@ -39,7 +45,7 @@ async def _show(conversation_id: str, *, as_json: bool) -> None:
         _print_status(conversation_id, status, screen)
     else:
         screen.line(f"! {why}", style="red")
-    screen.lines(transcript_lines(messages, width=screen.width))
+    screen.lines(transcript_lines(messages, width=screen.width, full=full, markdown=screen.console.is_terminal))
 
 
 async def _status(conversation: Conversation) -> tuple[Status | None, str]:

@@ -108,23 +108,40 @@ class Screen:
         self._status, self._doing = None, _Doing("")
 
     async def ask(
-        self, prompt: Text | str, *, prefill: str = "", fresh: bool = False, earlier: Sequence[str] = ()
+        self,
+        prompt: Text | str,
+        *,
+        above: Text | None = None,
+        prefill: str = "",
+        fresh: bool = False,
+        earlier: Sequence[str] = (),
     ) -> str:
         """One line from the keyboard. Raises EOFError if there is none any more. Cancelled, the question goes away.
 
-        `fresh`: what was typed before it was asked does not count. `earlier`: lines for the arrow keys.
+        `above`: what it is about; whatever else is printed meanwhile, the two stay together. `fresh`: what was typed
+        before it was asked does not count. `earlier`: lines for the arrow keys.
         """
-
         self.idle()
         self.end_line()
         asked = _safe(prompt)
-        if not (self.live and can_read_keys()):
+        movable = self.live and can_read_keys()
+        if above is not None:
+            from rich.text import Text
+
+            if movable and self._rows(above) < self.console.height - 3:
+                asked = Text("\n").join([_safe(above), asked])
+            else:  # more than a question can carry along
+                self.line(above)
+        if not movable:
             return (await read_plainly(asked.plain)).strip()
         self._question = Question(self.console, asked, prefill=prefill, earlier=earlier)
         try:
             return (await self._question.answered(fresh=fresh)).strip()
         finally:
             self._question = None
+
+    def _rows(self, text: Text) -> int:
+        return sum(max(1, -(-line.cell_len // self.width)) for line in text.split("\n", allow_blank=True))
 
     @contextlib.contextmanager
     def lent(self) -> Iterator[None]:

@@ -24,6 +24,7 @@ def get_weather(city: str) -> str:
 @tool(needs_approval=True, effect="once")
 def refund(order: str, cents: int) -> str:
     "Give money back."
+    print("a tool's own words")  # not a part of the reply
     return f"refunded {cents} of {order}"
 """
 

@@ -37,7 +37,7 @@ def which_colour(of: str) -> str:
     "Ask the customer."
 """
 SAID = "The lamp of order 81 arrived broken, so its price was given back to whoever had paid for it."
-ASKED = "approve? [y]es, [n]o, [e]dit:"
+ASKED = "approve refund? [y]es, [n]o, [e]dit:"
 REFUND = call("refund", {"order": "81", "cents": 3490})
 
 
@@ -165,7 +165,7 @@ def test_a_call_is_edited_in_the_editor_and_the_next_denied_with_a_reason(
 
         terminal.until(lambda shown: shown.rstrip().endswith("▸"))
         terminal.type("And again.")
-        terminal.until(lambda shown: shown.count('"cents": 3490') == 2 and shown.rstrip().endswith(ASKED))
+        terminal.until(lambda shown: shown.count('"cents": 3490') == 3 and shown.rstrip().endswith(ASKED))
         terminal.type("n")
         terminal.until("why not?")
         terminal.type("Once is enough.")
@@ -197,7 +197,7 @@ def test_a_call_for_a_person_is_answered_in_its_place_while_somebody_watches(
     watching.mkdir()
     with Terminal(tmp_path, environment) as terminal, Terminal(watching, environment) as watcher:
         terminal.run("everturn", "run", "A lamp, please.", "-m", "scripted:x", "--tool", "tools.py", "--id", name)
-        terminal.until('"of": "lamp"', "your answer:")
+        terminal.until('"of": "lamp"', "your answer to which_colour:")
         watcher.run("everturn", "watch", name)
         watcher.until("waiting for somebody to decide")
         terminal.type("green")

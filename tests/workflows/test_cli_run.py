@@ -54,6 +54,23 @@ def test_run_as_json_with_yes(shell: Shell, model: Callable[[Any], None], name: 
     shown = shell.json("show", name)
     assert shown["status"]["state"] == "done"
 
+    folded, whole = shell.run("show", name).stdout, shell.run("show", name, "--full").stdout
+    assert '→ refund(order="81", cents=5)' in folded
+    assert '"cents": 5' not in folded
+    assert '"cents": 5' in whole
+    assert "      refunded 5 of 81" in whole
+
+    over = shell.run("run", "Refund order 81", *AD_HOC, "--yes", "--id", name)
+    assert over.returncode == 1
+    assert f"Conversation '{name}' is over. `everturn send {name} TEXT` goes on with it, --again" in over.stderr
+    assert shell.json("run", "Refund order 81", *AD_HOC, "--yes", "--id", name, "--again")["text"] == "It is done."
+
+
+def test_an_export_says_its_format_by_its_name(shell: Shell) -> None:
+    done = shell.run("export", "order-81", "-o", "order.x")
+    assert (done.returncode, (shell.folder / "order.x").exists()) == (2, False)
+    assert "order.x says no format: end it with .jsonl, .md, .db, .sqlite, .sqlite3, or add --format" in done.stderr
+
 
 def test_without_a_terminal_it_says_how_to_approve_and_waits(
     shell: Shell, waiting_run: subprocess.Popen[str], name: str

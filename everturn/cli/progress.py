@@ -1,0 +1,59 @@
+"""What a tool says of its progress, in a few words: a bar where it is a fraction, else its own words."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from everturn.cli.render import folded
+
+BAR_CELLS = 10
+
+_DONE = ("progress", "done", "current", "completed")
+_OF = ("total", "of")
+_WORDS = ("message", "description", "status", "step")
+
+
+def progress_text(progress: Any, limit: int = 60) -> str:
+    """`▰▰▰▰▱▱▱▱▱▱ 40 % packing` for 0.4, or for a done and a total; text as it is; anything else as JSON.
+
+    A number counts as a fraction from 0 to 1 only if it is no whole one: 1 may be the first of a thousand.
+    """
+    match progress:
+        case None:
+            return ""
+        case str():
+            return folded(progress, limit)
+        case float() if 0 <= progress <= 1:
+            return _bar(progress)
+        case [done, total] if (share := _share(done, total)) is not None:
+            return _bar(share)
+        case dict() if shown := _of_facts(progress):
+            return folded(shown, limit)
+        case _:
+            return folded(json.dumps(progress, ensure_ascii=False), limit)
+
+
+def _of_facts(facts: dict[str, Any]) -> str:
+    done, total = (next((facts[key] for key in keys if key in facts), None) for keys in (_DONE, _OF))
+    words = next((facts[key] for key in _WORDS if isinstance(facts.get(key), str)), "")
+    if (share := _share(done, total)) is not None:
+        return f"{_bar(share)} {words}".rstrip()
+    if total is None and isinstance(done, float) and 0 <= done <= 1:
+        return f"{_bar(done)} {words}".rstrip()
+    if total is None and isinstance(done, int | float) and not isinstance(done, bool):
+        return f"{words} {done:,}".lstrip()
+    return words if done is None else ""
+
+
+def _share(done: Any, total: Any) -> float | None:
+    """How much of it is done, from 0 to 1; None if these two are no such thing."""
+    if any(isinstance(one, bool) or not isinstance(one, int | float) for one in (done, total)):
+        return None
+    return done / total if math.isfinite(total) and total > 0 and 0 <= done <= total else None
+
+
+def _bar(share: float) -> str:
+    full = math.floor(share * BAR_CELLS)
+    return f"{'▰' * full}{'▱' * (BAR_CELLS - full)} {math.floor(share * 100)} %"
