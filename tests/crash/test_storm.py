@@ -20,7 +20,7 @@ from tests.crash.resumes import late
 from tests.crash.stories import Asked, Story
 from tests.crash.storm import Hit, Kill, Plan, Restart, Storm
 
-pytestmark = pytest.mark.timeout(300)  # the storm begins with the first test
+pytestmark = pytest.mark.timeout(900)  # the storm begins with the first test
 
 
 @pytest.fixture(scope="module")
@@ -33,11 +33,13 @@ async def storm(tmp_path_factory: pytest.TempPathFactory) -> Storm:
     return storm
 
 
+@pytest.mark.long
 async def test_nothing_is_lost_and_nothing_done_twice_while_workers_and_the_server_are_killed(storm: Storm) -> None:
     assert broken(storm) == [], report(storm)
     assert (len(storm.kills), len(storm.restarts), len(storm.ended)) == (4, 1, 12)
 
 
+@pytest.mark.long
 async def test_the_storm_hit_something(storm: Storm) -> None:
     assert any(run.tries > 1 for evidence in storm.evidence for run in evidence.activities), report(storm)
     assert storm.vanished

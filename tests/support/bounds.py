@@ -14,12 +14,13 @@ from typing import Any
 import pytest
 
 from everturn import packing, state, temporal_errors
-from everturn.activities import heartbeat, hosted_agents, lost_tries, model_turns
-from everturn.client import connection, messages
+from everturn.activities import heartbeat, hosted_agents, lost_tries, mcp_tools, model_turns
+from everturn.client import connection, deletion, messages
 from everturn.history import fork, state_by_history
 from everturn.providers import http, json_values
 from everturn.storage import directory, encryption, unreadable
 from everturn.tools import results, user_code
+from everturn.tools.mcp import calls
 from everturn.web import app, codec_server
 from everturn.workflows import (
     activity_calls,
@@ -87,9 +88,14 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     "lost_tries": (lost_tries, "MOST"),
     "lost_tries_of_a_tool": (lost_tries, "MOST_OF_A_TOOL"),
     "unreadable_tries": (unreadable, "TRIES"),
+    # How long a run-once call waits for an MCP server that is away, before it tries to connect again.
+    "mcp_listing_wait_seconds": (mcp_tools, "FIRST_WAIT_SECONDS"),
+    "mcp_call_wait_seconds": (calls, "FIRST_WAIT_SECONDS"),
     # How long a worker's word is waited for.
     "answer_seconds": (temporal_errors, "WORKER_TIMEOUT_SECONDS"),
     "task_timeout": (connection, "TASK_TIMEOUT"),
+    # How long what is deleted is watched until it is gone.
+    "gone_seconds": (deletion, "GONE_SECONDS"),
     # How many pages an inbox serves.
     "pages": (app, "MAX_STREAMS"),
 }

@@ -83,6 +83,7 @@ def _killed_once_asked(host: Terminal) -> Callable[[str], bool]:
 
 
 @pytest.mark.timeout(400)
+@pytest.mark.long
 def test_the_tutorial_goes_as_it_says(terminals: list[Terminal], tmp_path: Path, ports: tuple[int, ...]) -> None:
     model, host, user = terminals
     model_port, port, ui_port = ports

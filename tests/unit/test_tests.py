@@ -6,6 +6,10 @@ import ast
 import re
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from tests.support.order import FIRST, LAST, in_pieces
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "tests").rglob("*.py"))
@@ -23,6 +27,17 @@ def name_of(file: Path) -> str:
 @cache
 def trees() -> list[tuple[str, ast.AST]]:
     return [(name_of(file), ast.parse(file.read_text())) for file in FILES]
+
+
+def test_every_test_is_run_once_in_whatever_pieces() -> None:
+    files = [*("tests/workflows/test_a.py", "tests/ui/test_b.py"), *FIRST[:2], *(f"{name}test_c.py" for name in LAST)]
+    items: list[Any] = [SimpleNamespace(nodeid=f"{file}::{number}") for file in files for number in range(7)]
+    for processes in (1, 2, 3, 8, 100):
+        assert sorted(one.nodeid for one in in_pieces(items, processes)) == sorted(one.nodeid for one in items)
+
+
+def test_the_long_ones_are_there() -> None:
+    assert [name for name in FIRST if not (ROOT / name).exists()] == []
 
 
 def test_no_test_takes_anything_from_another_one() -> None:

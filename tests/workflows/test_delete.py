@@ -208,7 +208,8 @@ async def test_a_fork_whose_beginning_is_in_the_history_is_refused_until_it_has_
             await one.outcome()
 
 
-async def test_forks_go_too_if_that_is_said(keeper: Client, scripted: Scripted) -> None:
+async def test_forks_go_too_if_that_is_said(keeper: Client, scripted: Scripted, bounds: Bounds) -> None:
+    bounds(gone_seconds=1.0)  # of those that were just terminated, the histories stay for a while
     agent = agent_on(scripted(lambda messages: f"Reply {len(messages)}."))
     async with hosting(keeper, agent):
         conversation = await keeper.start(agent, "Hi.")

@@ -27,7 +27,7 @@ def demo(tmp_path: Path, **environment: str) -> subprocess.CompletedProcess[str]
         env={**kept, "CI": "true", "TMPDIR": str(tmp_path), **environment},
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=280,
         check=False,
     )
 
@@ -42,6 +42,7 @@ HAPPENED = [
 ]
 
 
+@pytest.mark.long
 def test_everything_really_happens(tmp_path: Path) -> None:
     done = demo(tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -52,6 +53,7 @@ def test_everything_really_happens(tmp_path: Path) -> None:
     assert [left.name for left in tmp_path.iterdir() if not (left / "journals").is_dir()] == []
 
 
+@pytest.mark.long
 def test_it_plays_on_a_temporal_that_is_there(tmp_path: Path, server: DevServer) -> None:
     # And where the tutorial has left its own model in the environment, which is gone.
     left = {"MODEL": "scripted:shop", "SCRIPTED_BASE_URL": "http://127.0.0.1:9"}

@@ -117,8 +117,9 @@ async def attempts(handle: WorkflowHandle[Any, Any], count: int) -> bool:
 
 
 async def test_a_conversation_whose_workflow_task_fails_says_so_to_who_sends_it_something(
-    client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+    client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch, bounds: Bounds
 ) -> None:
+    bounds(task_timeout=timedelta(seconds=1))  # so long each try after the second waits
     take, failed = Commands._take_message, []
 
     def with_a_bug(self: Commands, said: Any) -> dict[str, Any]:

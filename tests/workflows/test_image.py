@@ -142,6 +142,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
 
 
 @pytest.mark.timeout(500)
+@pytest.mark.long
 async def test_the_image_is_built_and_its_worker_hosts_an_agent(
     image: Image, server: DevServer, scripted: Callable[..., ScriptedModel]
 ) -> None:
@@ -161,7 +162,7 @@ async def test_the_image_is_built_and_its_worker_hosts_an_agent(
     worker = subprocess.Popen(image.command, cwd=image.workdir, env=environment, stderr=subprocess.PIPE, text=True)
     try:
         client = await Client.connect(server.address, task_queue="image")
-        outcome = await asyncio.wait_for(client.run("contained", "How is the weather?"), 90)
+        outcome = await asyncio.wait_for(client.run("contained", "How is the weather?"), 200)
         assert (outcome.status, outcome.text) == ("completed", "Sunny.")
         check = [*image.command, "--check"]
         healthy = await asyncio.to_thread(subprocess.run, check, cwd=image.workdir, env=environment, timeout=60)

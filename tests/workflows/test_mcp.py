@@ -20,6 +20,7 @@ from everturn.errors import InvalidTool
 from everturn.events import AnswerRequested
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
+from tests.support.bounds import Bounds
 from tests.support.ports import free_port
 from tests.support.transcripts import results_of, told
 from tests.support.waiting import eventually, reaches, until, waiting
@@ -236,13 +237,14 @@ async def test_a_run_once_call_whose_server_dies_waits_for_a_person(
 
 
 async def test_an_http_server_that_is_gone_is_tried_again_and_then_the_model_is_told(
-    client: Client, scripted: Scripted, shop: Shop
+    client: Client, scripted: Scripted, shop: Shop, bounds: Bounds
 ) -> None:
+    bounds(mcp_listing_wait_seconds=0.05, mcp_call_wait_seconds=0.05)
     model = scripted(
         [call("find", {"name": "lamp"}), call("find", {"name": "bulb"}), call("charge", {"cents": 5}), "Done."]
     )
     port = free_port()
-    brief: Any = {"timeout": timedelta(seconds=2), "patience": timedelta(seconds=2), "needs_approval": True}
+    brief: Any = {"timeout": timedelta(seconds=4), "patience": timedelta(seconds=4), "needs_approval": True}
     overrides = {"find": McpTool(**brief), "charge": McpTool(needs_approval=True)}
     # In the protocol with sessions: the server that comes back has forgotten ours.
     with shop.http(port, overrides=overrides, protocol="legacy") as server:

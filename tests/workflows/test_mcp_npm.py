@@ -37,6 +37,7 @@ def npm(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "node_modules" / ".bin"
 
 
+@pytest.mark.long
 async def test_files_are_written_once_a_person_said_so(
     client: Client, scripted: Scripted, npm: Path, tmp_path: Path
 ) -> None:
@@ -63,6 +64,7 @@ async def test_files_are_written_once_a_person_said_so(
     assert "Access denied" in refused.text
 
 
+@pytest.mark.long
 async def test_pictures_links_and_questions_of_the_server_that_has_everything(
     client: Client, scripted: Scripted, npm: Path
 ) -> None:

@@ -1,0 +1,41 @@
+"""In which order `make test` runs the tests, so that no process still has a long one to do when the others have ended.
+
+xdist cuts the list into one piece for each process; whoever is through with theirs takes from the end of another's. So
+each piece begins with its share of the long ones, and ends with what is done at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+import pytest
+
+FIRST = (
+    *("tests/test_docs.py", "tests/crash/test_kills.py", "tests/workflows/test_prefix_memory.py"),
+    *("tests/workflows/test_too_late.py", "tests/workflows/test_user_code.py", "tests/ui/test_inbox.py"),
+    *("tests/workflows/test_continue_as_new.py", "tests/workflows/test_cli_looks.py", "tests/ui/test_chat_in_tmux.py"),
+    *("tests/workflows/test_cli_run.py", "tests/workflows/test_mcp.py", "tests/workflows/test_fork.py"),
+    *("tests/simulation/test_simulation.py", "tests/crash/test_bad_input.py", "tests/workflows/test_told_results.py"),
+    *("tests/workflows/test_history_budget.py", "tests/workflows/test_one_law.py", "tests/exits/test_exits.py"),
+)
+"""The files that take longest, the longest first."""
+
+LAST = ("tests/providers/", "tests/unit/", "tests/replay/", "tests/test_docs_commands.py")
+"""Where most tests are, and nearly each takes some milliseconds."""
+
+
+def in_pieces(items: Sequence[pytest.Item], processes: int) -> list[pytest.Item]:
+    files = [(name, list(those)) for name, those in groupby(items, key=lambda item: item.nodeid.partition("::")[0])]
+    first = sorted((one for one in files if one[0] in FIRST), key=lambda one: FIRST.index(one[0]))
+    last = [one for one in files if one[0].startswith(LAST)]
+    between = [one for one in files if one not in first and one not in last]
+    pieces: list[list[pytest.Item]] = [[] for _ in range(processes)]
+    for number, (_, those) in enumerate([*first, *between]):
+        pieces[number % processes] += those
+    left = [item for _, those in last for item in those]
+    size = len(items) // processes
+    for piece in pieces[:-1]:
+        room = max(0, size - len(piece))
+        piece.extend(left[:room])
+        del left[:room]
+    return [item for piece in [*pieces[:-1], [*pieces[-1], *left]] for item in piece]
