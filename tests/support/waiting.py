@@ -7,11 +7,13 @@ import inspect
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from everturn import Client, Conversation
+from everturn.errors import Unreachable
 from everturn.payloads import Status
 
 WAIT_SECONDS = 60.0
@@ -40,8 +42,10 @@ async def waiting(conversation: Conversation, *, calls: int = 1) -> tuple[str, .
     """The ids of the calls that wait, once there are so many."""
 
     async def enough() -> tuple[str, ...]:
-        status = await conversation.status()
-        return tuple(call.call_id for call in status.waiting) if len(status.waiting) >= calls else ()
+        with suppress(Unreachable):  # its worker is yet to come
+            status = await conversation.status()
+            return tuple(call.call_id for call in status.waiting) if len(status.waiting) >= calls else ()
+        return ()
 
     return tuple(await eventually(enough, what=f"{calls} calls wait"))
 
@@ -51,8 +55,10 @@ async def reaches(conversation: Conversation, state: str) -> Status:
     seen: list[Status] = []
 
     async def there() -> bool:
-        seen[:] = [await conversation.status()]
-        return seen[0].state == state
+        with suppress(Unreachable):
+            seen[:] = [await conversation.status()]
+            return seen[0].state == state
+        return False
 
     await eventually(there, what=f"it is {state}")
     return seen[0]

@@ -182,7 +182,8 @@ def test_a_question_goes_away_when_somebody_else_decides(
         terminal.press("y", "e")  # and thinks about it
         environment["USER"] = environment["LOGNAME"] = "ann"
         everturn(environment, tmp_path, "approve", name)
-        terminal.until("approved by ann", "refunded 3490 of 81", "Done.", gone=ASKED)
+        ended = ("approved by ann", "refunded 3490 of 81", "Done.", lambda shown: shown.rstrip().endswith("$"))
+        terminal.until(*ended, gone=ASKED)
         # Nobody reads the keyboard any more but the shell: what is typed is shown once.
         terminal.type("echo ok")
         assert terminal.until("\nok").count("echo ok") == 1
