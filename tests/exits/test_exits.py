@@ -15,6 +15,8 @@ from everturn.devserver import DevServer
 from everturn.testing import ScriptedModel
 from tests.exits.programs import PROGRAMS, ROOT, STUCK, written
 
+pytestmark = pytest.mark.long  # each is a program of its own, and more than once
+
 TIMES = 2
 """At once. `make exits` runs them a hundred times."""
 

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
+import pytest
+
 from everturn.testing import call
 from tests.support.shell import Shell
 from tests.support.waiting import until
@@ -20,6 +22,7 @@ AD_HOC = ["-m", "scripted:x", "--tool", "tools.py"]
 REFUND = [call("refund", {"order": "81", "cents": 5}), "It is done."]
 
 
+@pytest.mark.long
 def test_a_finished_conversation_from_all_sides(shell: Shell, model: Callable[[Any], None], name: str) -> None:
     model(REFUND)
     assert shell.run("run", "Refund order 81", *AD_HOC, "--yes", "--id", name).returncode == 0

@@ -17,6 +17,8 @@ from everturn.testing import ScriptedModel
 from tests.support.agents import agent_on, hosting
 from tests.support.shell import Shell
 
+pytestmark = pytest.mark.long  # each starts all of these commands
+
 COMMANDS = [
     ["list"],
     ["show", "CONVERSATION"],

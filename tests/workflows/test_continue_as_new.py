@@ -105,7 +105,7 @@ async def test_a_conversation_holds_little_of_what_was_said_and_loses_nothing(
     assert len(await runs_of(client, conversation)) == 3
 
 
-@pytest.mark.parametrize("forgets", [False, True], ids=["remembers", "forgets"])
+@pytest.mark.parametrize("forgets", [False, pytest.param(True, marks=pytest.mark.long)], ids=["remembers", "forgets"])
 async def test_large_results_are_handed_on_without_being_written_again(
     client: Client, scripted: Scripted, cached_conversations: int, short_runs: None, forgets: bool
 ) -> None:

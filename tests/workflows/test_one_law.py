@@ -28,6 +28,7 @@ async def measured(client: Client, conversation: Conversation) -> tuple[int, int
     return described.raw_description.workflow_execution_info.history_size_bytes, described.history_length
 
 
+@pytest.mark.long
 async def test_200_turns_with_4_kb_results_cost_little_more_than_the_records_themselves(
     client: Client, scripted: Scripted
 ) -> None:
