@@ -105,7 +105,9 @@ def ran(
     """What went wrong with each page that is asked for, or an empty text."""
     asked = [item.callspec.params["page"] for item in request.session.items if "ran" in item.fixturenames]
     for command in {line for page in asked for line in nexus_endpoints_of(page)}:
-        subprocess.run([*command.split(), "--address", server.address], check=True, stdout=subprocess.DEVNULL)
+        made = [*command.split(), "--address", server.address]
+        environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+        subprocess.run(made, check=True, env=environment, stdout=subprocess.DEVNULL)
     with ScriptedModel(replies) as model:
         environment = {
             **{name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")},
