@@ -144,11 +144,15 @@ def what_was_withdrawn_is_not_carried_out(one: Evidence) -> Iterator[str]:
 
 
 def what_never_began_is_in_no_doubt(one: Evidence) -> Iterator[str]:
-    """A model is told of a doubt only if a worker had the call in hand."""
+    """A model is told of a doubt only if a worker had the call in hand, or was lost with it."""
+    lost: dict[str, set[str]] = {}
+    for step in one.steps:
+        if isinstance(step, steps.ToolRunFailed):
+            lost.setdefault(step.request.call_id, set()).add(step.kind)
     for message in one.transcript:
         for result in message.tool_results:
             doubtful = "outcome of this call is unknown" in result.text and result.name in ("wire", "ship")
-            if doubtful and result.call_id not in one.begun and not one.loses_workers:
+            if doubtful and result.call_id not in one.begun and lost.get(result.call_id, set()) <= names.NEVER_BEGUN:
                 yield f"{result.name} {result.call_id} never began, and its outcome is told to be unknown"
 
 

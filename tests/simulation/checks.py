@@ -237,7 +237,6 @@ class Checks:
             deploys=self.deploys,
             events=self.events[conversation_id],
             begun=frozenset(call_id for known, call_id in self.ledger.begun if known == conversation_id),
-            loses_workers=self.loses_workers,
         )
 
     def _replays(self) -> Iterator[str]:

@@ -51,7 +51,6 @@ class Evidence:
     """Of its last life, as they are read at its end."""
     begun: frozenset[str] = frozenset()
     """The calls whose tool was begun by a worker."""
-    loses_workers: bool = False
 
     @property
     def life(self) -> Sequence[tuple[Run, Sequence[steps.Step]]]:

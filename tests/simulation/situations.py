@@ -230,7 +230,7 @@ SITUATIONS: dict[str, Situation] = {
             "busy": (True,),
             "trouble": (0.0, 0.3),
             "calls": (0.3,),
-            "bounds": ((), (("remembered_ids", 3),), (("events", 25),)),
+            "bounds": ((), (("remembered_ids", 3), ("events", 25)), (("events", 25),)),
         },
         failures=("key", "missing"),
         habits=Habits(held=("cancel_turn", "resume"), unasked=("say", "say", "say", "several", "cancel_turn")),

@@ -1,6 +1,7 @@
 """`make mutants`: how many of the bugs that everturn once had the simulation finds, and how many that a tool draws.
 
-python -m tests.simulation.mutants                   # the bugs of before, by the simulation
+python -m tests.simulation.mutants                   # the bugs of before, by the simulation: known seeds first
+python -m tests.simulation.mutants --anew            # without those
 python -m tests.simulation.mutants --by tests        # the same, by the workflow test that each names
 python -m tests.simulation.mutants --drawn 60        # drawn ones, by replays, the simulation and the workflow tests
 python -m tests.simulation.mutants NAME NAME         # some of the bugs of before
@@ -19,6 +20,7 @@ from tests.simulation.mutants import drawn
 from tests.simulation.mutants.copies import copied
 from tests.simulation.mutants.finders import REPLAYS, WORKFLOW_TESTS, Finder, Simulation, Tests
 from tests.simulation.mutants.hunt import Hunted, Mutant, hunted, score
+from tests.simulation.mutants.known import keep_seeds, known_seeds
 from tests.simulation.mutants.patch import Patch, all_patches
 
 WANTED, WANTED_OF_DRAWN = 0.95, 0.90
@@ -36,14 +38,19 @@ def _hunt_bugs(wish: argparse.Namespace, sound: Path) -> int:
         print(f"There is no mutant {', '.join(sorted(unknown))}: see tests/simulation/mutants/*.patch", file=sys.stderr)
         return 2
 
+    known = {} if wish.anew else known_seeds()
+
     def finders(mutant: Mutant) -> Iterable[Finder]:
         assert isinstance(mutant, Patch)
         if wish.by == "simulation":
-            return [Simulation(wish.count, sound)]
+            return [Simulation(wish.count, sound, known.get(mutant.name))]
         return [Tests([test])] if (test := mutant.heads["Test"]) != "none" else []
 
-    told, enough = _told(hunted(mutants, finders, at_once=wish.at_once), len(mutants), wanted=WANTED)
+    done: list[Hunted] = []
+    told, enough = _told(_kept(hunted(mutants, finders, at_once=wish.at_once), done), len(mutants), wanted=WANTED)
     print(told)
+    if wish.by == "simulation":
+        keep_seeds({one.mutant.name: one.found.where if one.found else "" for one in done})
     return 0 if enough else 1
 
 
@@ -75,6 +82,12 @@ def _told(all_hunted: Iterable[Hunted], count: int, *, wanted: float) -> tuple[s
     return "\n".join(["", *(f"missed: {name}" for name in missed), told]), enough
 
 
+def _kept(all_hunted: Iterable[Hunted], done: list[Hunted]) -> Iterable[Hunted]:
+    for one in all_hunted:
+        done.append(one)
+        yield one
+
+
 def _printed(all_hunted: Iterable[Hunted]) -> Iterable[Hunted]:
     for one in all_hunted:
         print(one, flush=True)
@@ -85,6 +98,7 @@ def _wish() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.mutants", description="Finds what is wrong.")
     parser.add_argument("names", nargs="*", help="of the bugs of before; all if none is given")
     parser.add_argument("--count", type=int, default=int(os.environ.get("COUNT") or 5_000), help="of conversations")
+    parser.add_argument("--anew", action="store_true", help="without the seeds that found them the last time")
     parser.add_argument("--by", choices=("simulation", "tests"), default="simulation")
     parser.add_argument("--drawn", type=int, default=int(os.environ.get("DRAWN") or 0), help="so many, by a tool")
     parser.add_argument("--seed", type=int, default=int(os.environ.get("SEED") or 0), help="of what is drawn")

@@ -1,0 +1,32 @@
+"""Two of the bugs that everturn once had, put back: the simulation finds them. All of them: `make mutants`."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.mutants.copies import copied
+from tests.simulation.mutants.finders import Simulation
+from tests.simulation.mutants.known import known_seeds
+from tests.simulation.mutants.patch import all_patches
+
+SOME = (
+    "one-cancelled-call-cuts-short-its-siblings-whose-results-are-there",
+    "closed-twice-it-opens-again",
+)
+WORLDS = 300
+"""The seed that is known finds it at once; if worlds have changed since, another one does."""
+
+
+def test_the_seeds_that_are_known_are_of_bugs_that_there_are() -> None:
+    assert known_seeds().keys() <= {patch.name for patch in all_patches()}
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", SOME)
+def test_it_is_found_again(name: str) -> None:
+    patch = next(one for one in all_patches() if one.name == name)
+    with copied() as folder, copied() as sound:
+        patch.apply(folder)
+        found = Simulation(WORLDS, sound, known_seeds().get(name)).find(folder)
+    assert found
+    assert found.where.startswith("seed "), found
