@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import MutableMapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from everturn.printable import printable, printable_line
@@ -157,9 +158,12 @@ def _shown(_: Any, __: str, facts: Any) -> Any:
     """For the console, whose own colours come later: names and values that no terminal acts on. A line that looks like
     one of ours is seen to be the continuation of another."""
     exception = printable(facts.pop("exception", ""))
-    shown = {printable_line(str(name)): _shown_value(value) for name, value in facts.items()}
+    shown = {_shown_name(str(name)): _shown_value(value) for name, value in facts.items()}
     shown["event"] = printable(str(facts.get("event", ""))).replace("\n", "\n    ")
     return {**shown, "exception": exception} if exception else shown
+
+
+_shown_name = lru_cache(maxsize=1_000)(printable_line)  # they are few, and in every line
 
 
 def _shown_value(value: Any) -> Any:
@@ -218,7 +222,7 @@ def _scrub(_: Any, __: str, line: Any) -> str:
     """The last step: no value of a secret environment variable leaves, wherever in the line it is."""
     # Read anew for each line: a user's file may load its keys after the logs were configured.
     for name in os.environ:
-        if names_a_secret(name):
+        if name.endswith(_SECRET_NAMES):
             value = os.environ[name]
             # A private key has lines, and their breaks are written in other ways here.
             for secret in (value, *(value.splitlines() if "\n" in value else ())):

@@ -25,6 +25,11 @@ _JOINED: Final = r"[\u0620-\u109f\u1780-\u18af\ufb50-\ufdff\ufe70-\ufefc\U00010d
 _PICTURE: Final = r"[#*0-9\u00a9\u00ae\u2000-\u200a\u2010-\u2027\u2030-\u205f\u2070-\u33ff\U0001f000-\U0001faff]"
 _AFTER_PICTURE: Final = r"[\u2190-\u33ff\ufe0f\U0001f000-\U0001faff]"
 
+_SELDOM: Final = re.compile(
+    rf"[{_CONTROLS}{_BIDI}{_LINES}{_INVISIBLE}{_ASTRAL}{_SURROGATES}\u200c-\u200f\u061c\ufe00-\ufe0f]"
+)
+"""What may be unsafe: most texts have none of it, and one look is enough for those."""
+
 _UNSAFE: Final = re.compile(
     f"[{_CONTROLS}{_BIDI}{_LINES}{_INVISIBLE}{_ASTRAL}{_SURROGATES}]"
     # Persian and the scripts of India join letters with these, and families of emoji; between others they only hide.
@@ -42,7 +47,7 @@ def printable(text: str) -> str:
     Line feeds and tabs stay; of text in Arabic, Hebrew, Persian or Hindi, and of emoji, whatever they need. Inside the
     strings of a JSON text nothing changes in meaning, so JSON may be made printable as a whole.
     """
-    if text.isascii() and text.isprintable():
+    if not _SELDOM.search(text):
         return text
     return _UNSAFE.sub(_escaped, text.replace("\r\n", "\n"))
 

@@ -186,7 +186,7 @@ class ToolResult(PartRecord):
     @property
     def text(self) -> str:
         """The text parts, joined."""
-        return "".join(part.text for part in self.content if isinstance(part, Text))
+        return "".join([part.text for part in self.content if part.kind == "text"])
 
     @classmethod
     def cut_short(cls, call: ToolCall, why: str, *, running: bool = False) -> Self:
@@ -241,17 +241,17 @@ class Message(Record):
     @property
     def text(self) -> str:
         """The text parts, joined."""
-        return "".join(part.text for part in self.parts if isinstance(part, Text))
+        return "".join([part.text for part in self.parts if part.kind == "text"])
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
         """The ToolCall parts, in order."""
-        return tuple(part for part in self.parts if isinstance(part, ToolCall))
+        return tuple([part for part in self.parts if part.kind == "tool_call"])
 
     @property
     def tool_results(self) -> tuple[ToolResult, ...]:
         """The ToolResult parts, in order."""
-        return tuple(part for part in self.parts if isinstance(part, ToolResult))
+        return tuple([part for part in self.parts if part.kind == "tool_result"])
 
 
 def results_in(messages: Iterable[Message]) -> dict[str, ToolResult]:

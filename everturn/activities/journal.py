@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import fcntl
-import json
 import os
 import re
 import secrets
@@ -27,7 +26,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Any, Final, Self
 
-from pydantic_core import from_json
+from pydantic_core import from_json, to_json
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import ResetStickyTaskQueueRequest
 from temporalio.client import AsyncActivityCancelledError, Client
@@ -89,6 +88,7 @@ class Journal:
         self._max_bytes = max_bytes
         self._name = ""
         self._identity = (0, 0)
+        self._header: dict[str, str] = {}
         self._held: dict[str, Task] = {}
         self._passed: set[str] = set()
         """Names of files that are none of ours; looking at them again and again would cost more than turns do."""
@@ -112,6 +112,7 @@ class Journal:
         name = f"everturn-{os.getpid()}-{secrets.token_hex(8)}.jsonl"
         descriptor = folder.create(name)
         self._name, self._identity = name, identity_of(os.fstat(descriptor))
+        self._header = _header(self._scope, self._identity[1])
         self._file = FileIO(descriptor, "r+")
         fcntl.flock(descriptor, fcntl.LOCK_EX)  # before its first line: an empty one is nobody's
         self._write(self._header)
@@ -130,10 +131,6 @@ class Journal:
                 self._folder.remove(self._name, self._identity)
             with suppress(OSError):  # what a full disk did not take
                 file.close()
-
-    @property
-    def _header(self) -> dict[str, str]:
-        return _header(self._scope, self._identity[1])
 
     @contextmanager
     def holding(self, task: Task) -> Iterator[None]:
@@ -279,7 +276,7 @@ def task_of(info: Any) -> Task:
 
 def _written(file: FileIO, lines: list[dict[str, str]]) -> int:
     """How many bytes that took. Raises OSError."""
-    content = "".join(json.dumps(line) + "\n" for line in lines).encode()
+    content = b"".join([to_json(line) + b"\n" for line in lines])
     if file.write(content) != len(content):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     return len(content)

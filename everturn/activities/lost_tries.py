@@ -27,7 +27,7 @@ from everturn import names
 from everturn.activities.journal import RPC_TIMEOUT
 from everturn.activities.user_activities import is_users_own
 from everturn.payloads import WORKERS_LOST
-from everturn.records import Message
+from everturn.records import Message, ToolResult
 
 MOST_OF_A_TOOL = 5
 """Then the model is told. Two in company, three alone: nothing else was to blame for those."""
@@ -69,7 +69,8 @@ def given_up(messages: Sequence[Message]) -> frozenset[str]:
     that is told of one may just call again."""
     times: Counter[str] = Counter()
     for message in takewhile(lambda message: message.role != "user", reversed(messages)):
-        times.update(result.name for result in message.tool_results if WORKERS_LOST in result.extra)
+        if message.role == "tool":
+            times.update(one.name for one in message.parts if WORKERS_LOST in one.extra and isinstance(one, ToolResult))
     return frozenset(name for name, count in times.items() if count >= MOST_GIVEN_UP)
 
 
@@ -89,9 +90,10 @@ def leave(**facts: Any) -> None:
 
 def lost() -> int:
     """How many tries of this activity were lost before this one."""
-    info, found = activity.info(), left()
-    if info.is_local:  # its tries leave no word
+    info = activity.info()
+    if info.attempt == 1 or info.is_local:  # tries of local ones leave no word
         return 0
+    found = left()
     at = int(found.get(AT, 0))
     if at > info.attempt:  # an operator has reset the activity
         return 0
@@ -106,10 +108,13 @@ def blamed() -> int:
 
 
 def _lost_alone() -> int:
-    found = left()
-    if activity.info().is_local or int(found.get(AT, 0)) > activity.info().attempt:
+    info = activity.info()
+    if info.attempt == 1 or info.is_local:
         return 0
-    ended = int(found.get(AT, 0)) < activity.info().attempt
+    found = left()
+    if int(found.get(AT, 0)) > info.attempt:
+        return 0
+    ended = int(found.get(AT, 0)) < info.attempt
     return int(found.get(ALONE, 0)) + (ended and bool(found.get(RAN)))
 
 

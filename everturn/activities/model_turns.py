@@ -97,12 +97,13 @@ class ModelTurns:
             request, prefix, delta = await self._messages(request)
             if request.summarise:
                 return await self._summary(agent, request, prefix)
-            reply = await self._ask(agent, request, (*prefix, *delta), reply_stream=self._reply_stream(beat, request))
-            given_up = lost_tries.given_up((*prefix, *delta))
+            messages = (*prefix, *delta)
+            reply = await self._ask(agent, request, messages, reply_stream=self._reply_stream(beat, request))
+            given_up = lost_tries.given_up(messages) if reply.tool_calls else frozenset()
             plan, output, problem = await self._follow_up(agent, request, reply, given_up=given_up)
         digest = self._prefixes.remember(request.digest, prefix, (*delta, reply.message))
         self._prefixes.forget_results(activity.info().workflow_run_id or "", request.named)
-        view, summary_due = _next_view(agent, request, (*prefix, *delta, reply.message), reply.usage)
+        view, summary_due = _next_view(agent, request, (*messages, reply.message), reply.usage)
         turn = ModelReply(
             message=reply.message,
             plan=plan,

@@ -133,6 +133,9 @@ class Prefixes:
         self.bytes += size
         self._forget_the_oldest()
 
+    def knows_result(self, run_id: str, call_id: str) -> bool:
+        return (run_id, call_id) in self._results
+
     def find_results(self, run_id: str, call_ids: Sequence[str]) -> dict[str, ToolResult] | None:
         """The results of these calls; None unless all are here."""
         keys = [(run_id, call_id) for call_id in call_ids]

@@ -97,6 +97,7 @@ class ClientConnection:
                 static_details=None if minimal else _details(start, agent),
                 memo=_memo(start),
                 priority=priority or priority_of(None, None, None, tenant=start.tenant),
+                request_eager_start=True,  # a worker in this process, if there is one, begins at once
             )
         except WorkflowAlreadyStartedError:
             raise AlreadyStarted(

@@ -85,19 +85,21 @@ class StoredPayloads(CompositePayloadConverter):
             return NoValue(error.message, elsewhere=error.type == names.PAYLOAD_NOT_TO_BE_HAD)
 
     def _values(self, payloads: Sequence[Payload], type_hints: list[type] | None) -> list[Any]:
-        for payload in payloads:
-            if payload.metadata.get("encoding") == NOT_HAD and not _is_raw(type_hints):
-                raise ApplicationError(
-                    payload.data.decode("utf-8", "replace"),
-                    {"cure": CURE},
-                    type=names.PAYLOAD_NOT_TO_BE_HAD,
-                    non_retryable=True,
-                )
+        if type_hints == [RawValue] and len(payloads) == 1:  # for the conversation, which reads it itself
+            return [RawValue(payloads[0])]
         try:
             return super().from_payloads(payloads, type_hints)
         except FailureError:
             raise
         except Exception as error:
+            for payload in payloads:
+                if payload.metadata.get("encoding") == NOT_HAD:
+                    raise ApplicationError(
+                        payload.data.decode("utf-8", "replace"),
+                        {"cure": CURE},
+                        type=names.PAYLOAD_NOT_TO_BE_HAD,
+                        non_retryable=True,
+                    ) from None
             # In external storage that this worker lacks, it is for another worker; else nobody can read it.
             if any(payload.external_payloads for payload in payloads):
                 raise
@@ -120,10 +122,6 @@ class Payloads(StoredPayloads):
                     non_retryable=True,
                 )
         return payloads
-
-
-def _is_raw(type_hints: list[type] | None) -> bool:
-    return type_hints is not None and type_hints[0] is RawValue
 
 
 data_converter = DataConverter(payload_converter_class=Payloads)

@@ -70,14 +70,10 @@ class GuardedConverter(DataConverter):
     async def _each_tried(self, decode: Decode, payloads: Sequence[Payload]) -> list[Payload]:
         if not _in_a_conversation.get():
             return await decode(payloads)
-        given_up = [payload.metadata.get("encoding") == NOT_HAD for payload in payloads]
-        if not any(given_up):
+        if not (self.tries and any(map(_given_up, payloads))):
             with suppress(Exception):  # each by itself will say what it is
                 return await decode(payloads)
-        return [
-            payload if gone else await self._one(decode, payload)
-            for payload, gone in zip(payloads, given_up, strict=True)
-        ]
+        return [payload if _given_up(payload) else await self._one(decode, payload) for payload in payloads]
 
     async def _one(self, decode: Decode, payload: Payload) -> Payload:
         try:
@@ -93,6 +89,10 @@ class GuardedConverter(DataConverter):
             why = str(error.__cause__ or error) or type(error).__name__
             _log.error("payload.not_had", error=why)
             return Payload(metadata={"encoding": NOT_HAD}, data=why.encode("utf-8", "replace"))
+
+
+def _given_up(payload: Payload) -> bool:
+    return bool(payload.metadata.get("encoding") == NOT_HAD)
 
 
 def _passes(error: BaseException | None) -> bool:

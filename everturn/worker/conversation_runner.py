@@ -6,21 +6,26 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from temporalio.converter import DataConverter
-from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails, WorkflowRunner
+from temporalio.worker import WorkflowInboundInterceptor, WorkflowInstance, WorkflowInstanceDetails, WorkflowRunner
 from temporalio.workflow import _Definition
 
 from everturn import names
 from everturn.storage.beside import own
 from everturn.workflows.call_headers import CallHeaders
 from everturn.workflows.eager_dispatch import EagerDispatch
+from everturn.workflows.visibility import CurrentDetails
 
 
 class ConversationRunner(WorkflowRunner):
     """Goes around the worker's runner of workflows without a sandbox."""
 
-    def __init__(self, theirs: WorkflowRunner, converter: DataConverter) -> None:
+    def __init__(
+        self, theirs: WorkflowRunner, converter: DataConverter, *, more: Sequence[type[WorkflowInboundInterceptor]] = ()
+    ) -> None:
+        """`more`: interceptors, besides those of all conversations."""
         self._theirs = theirs
         self._converter = own(converter)
+        self._interceptors: list[type[WorkflowInboundInterceptor]] = [EagerDispatch, CallHeaders, CurrentDetails, *more]
 
     def prepare_workflow(self, defn: _Definition) -> None:
         self._theirs.prepare_workflow(defn)
@@ -32,7 +37,7 @@ class ConversationRunner(WorkflowRunner):
         return replace(
             details,
             payload_converter_factory=lambda: replace(self._converter).payload_converter,
-            interceptor_classes=[*details.interceptor_classes, EagerDispatch, CallHeaders],
+            interceptor_classes=[*details.interceptor_classes, *self._interceptors],
             # A bug in the workflow's code waits for a deploy, whatever the application's workflows do about theirs.
             worker_level_failure_exception_types=(),
             patch_activation_callback=None,

@@ -16,10 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from temporalio import activity
-from temporalio.client import Client
 from temporalio.common import MetricMeter
 from temporalio.exceptions import ApplicationError
-from temporalio.runtime import Runtime
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from everturn import names
@@ -59,11 +57,7 @@ class Sink(Protocol):
 class TemporalMeter:
     """Through the meter of Temporal's runtime: to Prometheus, or where else that exports to."""
 
-    def __init__(self, client: Client, *, task_queue: str) -> None:
-        runtime = client.service_client.config.runtime or Runtime.default()
-        meter: MetricMeter = runtime.metric_meter.with_additional_attributes(
-            {"namespace": client.namespace, "task_queue": task_queue}
-        )
+    def __init__(self, meter: MetricMeter) -> None:
         self._duration = meter.create_histogram_float(PROMETHEUS[DURATION], "How long turns and calls took.", "s")
         self._tokens = meter.create_histogram(PROMETHEUS[TOKENS], "Tokens of model turns.", "{token}")
 

@@ -35,7 +35,8 @@ from everturn.storage.artifacts import Artifacts
 from everturn.tools.user_code import MOST_THREADS
 from everturn.worker.gen_ai_metrics import GenAiMetrics, TemporalMeter
 from everturn.worker.heartbeat_throttle import ThrottledHeartbeats
-from everturn.worker.metrics import Metrics
+from everturn.worker.known_messages import KnownMessages
+from everturn.worker.metrics import Metrics, meter_of
 from everturn.worker.trace_activities import TraceActivities
 
 Work = Callable[[], Coroutine[Any, Any, None]]
@@ -86,15 +87,17 @@ class Hosting(Interceptor):
             check_installed()
         self._toolsets = Toolsets(hosted.agents.values())
         self._contexts = Contexts(hosted.make_deps)
+        self.known_messages = KnownMessages(hosted.prefixes)
         self.activities = self._activities(hosted)
         self._traces = traces
-        meters = [TemporalMeter(client, task_queue=task_queue), *([self._traces.meter] if self._traces else [])]
+        meter = meter_of(client, task_queue=task_queue)
+        sinks = [*([TemporalMeter(meter)] if meter else []), *([traces.meter] if traces else [])]
         self._interceptors: Sequence[Interceptor] = (
             Attempts(),
             LostTries(),
-            Metrics(client, task_queue=task_queue, prefixes=hosted.prefixes),
-            *([self._traces] if self._traces else []),
-            GenAiMetrics(hosted.agents, meters),
+            *([Metrics(meter, prefixes=hosted.prefixes)] if meter else []),
+            *([traces] if traces else []),
+            *([GenAiMetrics(hosted.agents, sinks)] if sinks else []),
         )
 
     def _activities(self, hosted: Hosted) -> Sequence[Callable[..., Any]]:
@@ -138,6 +141,7 @@ class Hosting(Interceptor):
 
     async def run(self, work: Work, *, stop: Work) -> None:
         """Has the worker work, in `work`; `stop` stops it."""
+        self.known_messages.loop = asyncio.get_running_loop()
         async with AsyncExitStack() as stack:
             stack.enter_context(self.threads)
             stack.enter_context(self._journal)

@@ -52,14 +52,18 @@ def expose(address: str) -> None:
         ) from None
 
 
+def meter_of(client: Client, *, task_queue: str) -> MetricMeter | None:
+    """The meter of Temporal's runtime; None if that shows its metrics to nobody."""
+    meter: MetricMeter = (client.service_client.config.runtime or Runtime.default()).metric_meter
+    if meter is MetricMeter.noop:
+        return None
+    return meter.with_additional_attributes({"namespace": client.namespace, "task_queue": task_queue})
+
+
 class Metrics(Interceptor):
     """Counts what a worker's activities do."""
 
-    def __init__(self, client: Client, *, task_queue: str, prefixes: Prefixes) -> None:
-        runtime = client.service_client.config.runtime or Runtime.default()
-        meter: MetricMeter = runtime.metric_meter.with_additional_attributes(
-            {"namespace": client.namespace, "task_queue": task_queue}
-        )
+    def __init__(self, meter: MetricMeter, *, prefixes: Prefixes) -> None:
         self._turns = meter.create_counter("everturn_turns", "Model turns that were asked for.")
         self._tokens = meter.create_counter("everturn_tokens", "Tokens, as the providers count them.")
         self._tool_calls = meter.create_counter("everturn_tool_calls", "Tool calls that ran here.")

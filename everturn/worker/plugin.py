@@ -15,7 +15,14 @@ from temporalio.client import ClientConfig, WorkflowHistory
 from temporalio.common import VersioningBehavior
 from temporalio.converter import DataConverter
 from temporalio.service import ConnectConfig, ServiceClient
-from temporalio.worker import Replayer, ReplayerConfig, UnsandboxedWorkflowRunner, WorkerConfig, WorkflowReplayResult
+from temporalio.worker import (
+    Replayer,
+    ReplayerConfig,
+    UnsandboxedWorkflowRunner,
+    WorkerConfig,
+    WorkflowInboundInterceptor,
+    WorkflowReplayResult,
+)
 from temporalio.workflow import _Definition
 
 from everturn import durations
@@ -181,7 +188,7 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         if config.get("activity_executor") is None:
             config["activity_executor"] = hosting.threads
         config["interceptors"] = [*config.get("interceptors", ()), hosting]
-        _run_conversations(cast("dict[str, Any]", config), client.data_converter)
+        _run_conversations(cast("dict[str, Any]", config), client.data_converter, hosting.known_messages.interceptor)
         for cost in costs(given):
             _log.warning("worker.setting", setting=cost.setting, costs=cost.what, cure=cost.cure)
         return config
@@ -197,6 +204,10 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
             "max_heartbeat_throttle_interval": BEAT_THROTTLE,
             "default_heartbeat_throttle_interval": BEAT_THROTTLE,
             "max_concurrent_activities": None if counted else ACTIVITIES_AT_ONCE,
+            # A reply's calls begin here at once, without a way through the server's queue. temporalio's default is 3.
+            "max_eager_activity_reservations_per_workflow_task": max(
+                agent.limits.max_parallel_calls for agent in self.hosted.agents.values()
+            ),
         }
 
     def _workflow(self, config: WorkerConfig) -> type:
@@ -270,9 +281,11 @@ def _let_take_its_time(worker: temporalio.worker.Worker) -> None:
     workflows._deadlock_timeout_seconds = None
 
 
-def _run_conversations(config: dict[str, Any], converter: DataConverter) -> None:
+def _run_conversations(
+    config: dict[str, Any], converter: DataConverter, *more: type[WorkflowInboundInterceptor]
+) -> None:
     runner = config.get("unsandboxed_workflow_runner") or UnsandboxedWorkflowRunner()
-    config["unsandboxed_workflow_runner"] = ConversationRunner(runner, converter)
+    config["unsandboxed_workflow_runner"] = ConversationRunner(runner, converter, more=more)
 
 
 def _unset(config: WorkerConfig, name: str) -> bool:

@@ -27,6 +27,7 @@ from everturn.sizes import MAX_RESULT_BYTES, size_of
 from everturn.state import State
 from everturn.workflows import tool_results, web_ui
 from everturn.workflows.activity_results import ActivityResults, Unreadable
+from everturn.workflows.awaited_worker import handed_back_for
 from everturn.workflows.call_headers import serving
 from everturn.workflows.cancellation import or_cancelled
 from everturn.workflows.history_budget import HistoryBudget
@@ -79,7 +80,7 @@ class ActivityCalls:
             return tool_results.answered(call, NO_ROOM)
 
         def start(hand_back_for: float | None) -> Awaitable[ToolResult]:
-            return self._run(call, request.model_copy(update={"hand_back_for": hand_back_for}), plan)
+            return self._run(call, handed_back_for(hand_back_for, request), plan)
 
         with self._budget.promised(call.call_id, room):
             await self._budget.carry(size)

@@ -10,11 +10,13 @@ from typing import TypeVar
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
+from everturn.payloads import DecisionCheck, ModelRequest, ToolRequest
 from everturn.waiting import iso
 from everturn.workflows import tool_results
 from everturn.workflows.eager_dispatch import by_the_queue
 
 R = TypeVar("R")
+Q = TypeVar("Q", ModelRequest, ToolRequest, DecisionCheck)
 
 PATIENCE = timedelta(minutes=30)
 """For a worker that hosts the agent of a model turn. It is the default of Patience.model: what the agent says itself, a
@@ -25,6 +27,11 @@ LONGEST_DELAY_SECONDS = 120.0
 
 Schedule = Callable[[float | None], Awaitable[R]]
 """Schedules the activity, given its `hand_back_for`, and waits for its result."""
+
+
+def handed_back_for(seconds: float | None, request: Q) -> Q:
+    """The request with its `hand_back_for`."""
+    return request if seconds is None else request.model_copy(update={"hand_back_for": seconds})
 
 
 class AwaitedWorker:

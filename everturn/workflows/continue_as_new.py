@@ -10,16 +10,15 @@ from everturn import names
 from everturn.carryover import CarryOver, Earlier, InRun, OpenReply, Packed
 from everturn.cutting import cut
 from everturn.logs import workflow_log
-from everturn.packing import pack, unpack
+from everturn.packing import pack
 from everturn.payloads import ModelRequest, Start
-from everturn.records import Message
 from everturn.sizes import MAX_HANDED_BYTES, MAX_OPEN_BYTES, MAX_PACKED_BYTES, fits, size_of
 from everturn.state import State
 from everturn.workflows import sent_messages, tool_results
 from everturn.workflows.activity_results import ActivityResults, Unreadable
 from everturn.workflows.chain import Chain
 from everturn.workflows.history_budget import left_in_run
-from everturn.workflows.recent_messages import RecentMessages
+from everturn.workflows.recent_messages import RecentMessages, whole_prefix
 from everturn.workflows.timeouts import model_options
 
 MAX_EVENTS = 2_000
@@ -131,15 +130,8 @@ def _keep_by(state: State) -> float | None:
 
 def _earlier(state: State, recent: RecentMessages) -> Earlier:
     """The prefix itself if it is small; else where it is: in this run's history, and in those before it."""
-    here, before = InRun(run_id=workflow.info().run_id), state.earlier
-    if isinstance(before, InRun) or state.position - len(recent.written) > state.base:
-        return here
-    try:
-        earlier = unpack(before.data) if before else ()
-    except ValueError:
-        return here  # other code wrote it, and other code may read it
-    messages = (*earlier, *map(Message.model_validate_json, recent.written))
-    if sum(len(message.model_dump_json()) for message in messages) > LIKELY_TOO_LONG:
+    here, messages = InRun(run_id=workflow.info().run_id), whole_prefix(state, recent)
+    if messages is None or sum(len(message.model_dump_json()) for message in messages) > LIKELY_TOO_LONG:
         return here
     packed = pack(messages)
     return Packed(data=packed) if len(packed) <= MAX_PACKED_BYTES else here

@@ -7,6 +7,7 @@ with each reply as its plan, which history records. So a changed tool never brea
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Literal
 
@@ -19,18 +20,18 @@ from everturn.carryover import CarryOver, OpenReply
 from everturn.cutting import short_status
 from everturn.payloads import ModelReply, ModelRequest, Start, Status, TranscriptPage
 from everturn.plans import PlannedCall
-from everturn.records import Outcome
+from everturn.records import Message, Outcome, ToolResult, results_in
 from everturn.sizes import MAX_INBOX_BYTES, MAX_OPEN_INBOX_BYTES, MAX_OUTCOME_BYTES, size_of
 from everturn.state import State
 from everturn.waiting import READ_AGAIN
 from everturn.workflows import continue_as_new, handlers, sent_messages, start_input, tool_results, web_ui
 from everturn.workflows.activity_results import ActivityResults, Unreadable
 from everturn.workflows.approvals import PendingApprovals
-from everturn.workflows.awaited_worker import AwaitedWorker
+from everturn.workflows.awaited_worker import AwaitedWorker, handed_back_for
 from everturn.workflows.cancellation import stop_if_cancelled
 from everturn.workflows.chain import Chain
 from everturn.workflows.commands import Commands
-from everturn.workflows.recent_messages import RecentMessages
+from everturn.workflows.recent_messages import RecentMessages, whole_prefix
 from everturn.workflows.subagents import SubAgents
 from everturn.workflows.timeouts import model_options, turn_group
 from everturn.workflows.tool_calls import OpenCalls
@@ -250,7 +251,7 @@ class ConversationWorkflow:
         async def start(hand_back_for: float | None) -> ModelReply:
             handle = workflow.start_activity(
                 names.CALL_MODEL,
-                request.model_copy(update={"hand_back_for": hand_back_for}),
+                handed_back_for(hand_back_for, request),
                 result_type=RawValue,
                 summary=summary,
                 event_groups=[turn_group(state.turn)],
@@ -300,8 +301,8 @@ class ConversationWorkflow:
         """Goes on as a new run while nothing but people is waited for: they may take long, and try often."""
 
         def due() -> bool:
-            free = self._commands.may_move and workflow.all_handlers_finished()
-            return free and self._is_due and self._calls.only_wait
+            free = self._calls.only_wait and self._commands.may_move and workflow.all_handlers_finished()
+            return free and self._is_due
 
         for moment in (due, lambda: due() and continue_as_new.fit_inbox(self._state, MAX_OPEN_INBOX_BYTES)):
             await workflow.wait_condition(lambda moment=moment: self._calls.settled or moment())  # type: ignore[misc]
@@ -377,6 +378,20 @@ class ConversationWorkflow:
             cure=stall.cure if stall else self._awaited_worker.cure,
             chain_id=self._calls.chain.id,
         )
+
+    @property
+    def prefix(self) -> tuple[Message, ...] | None:
+        """All that the model has seen and said; None if not all of it is here."""
+        return whole_prefix(self._state, self._recent)
+
+    def results(self, call_ids: Sequence[str]) -> list[ToolResult]:
+        """Those of these calls that the model has not seen."""
+        unseen = results_in(self._state.unseen)
+        return [unseen[call_id] for call_id in call_ids if call_id in unseen]
+
+    def current_details(self) -> str:
+        """For the Web UI."""
+        return self._visibility.current_details()
 
     def _show(self) -> None:
         self._visibility.show()

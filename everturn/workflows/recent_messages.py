@@ -6,9 +6,12 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from itertools import chain, islice
 
+from everturn.carryover import InRun
 from everturn.cutting import cut
-from everturn.records import Message
+from everturn.packing import unpack
+from everturn.records import Message, Text
 from everturn.sizes import MAX_DELTA_BYTES, MAX_PAGE_BYTES, fits, size_of
+from everturn.state import State
 from everturn.workflows import web_ui
 
 MAX_HELD_CHARS = 256_000
@@ -21,21 +24,26 @@ class RecentMessages:
         self.written: deque[str] = deque()
         """The prefix's last messages, as JSON: short ones take an eighth of the memory that their records take."""
         self._chars = 0
-        said = [Message.model_validate({"role": "assistant", "parts": [{"kind": "text", "text": last_text}]})]
-        self._lines = deque(web_ui.lines(said if last_text else []), maxlen=web_ui.LATEST_LINES)
+        said = [Message(role="assistant", parts=(Text(text=last_text),))] if last_text else []
+        self._lines = deque(web_ui.lines(said), maxlen=web_ui.LATEST_LINES)
+        """Of what came before the written messages, if those are few."""
 
     def add(self, messages: Sequence[Message]) -> None:
         """From now on, these are the end of the prefix."""
-        self._lines.extend(web_ui.lines(messages))
         written = [message.model_dump_json() for message in messages]
         self.written.extend(written)
         self._chars += sum(map(len, written))
         while self._chars > MAX_HELD_CHARS:
-            self._chars -= len(self.written.popleft())
+            oldest = self.written.popleft()
+            self._chars -= len(oldest)
+            if len(self.written) < web_ui.LATEST_LINES:
+                self._lines.extend(web_ui.lines([Message.model_validate_json(oldest)]))
 
     def lines(self, unseen: Sequence[Message]) -> list[str]:
         """The last messages in short, those that no model has seen included."""
-        return [*self._lines, *web_ui.lines(unseen)][-web_ui.LATEST_LINES :]
+        # A message has one line or more, so that no more messages are needed than lines are shown.
+        last = [Message.model_validate_json(one) for one in islice(reversed(self.written), web_ui.LATEST_LINES)]
+        return [*self._lines, *web_ui.lines([*reversed(last), *unseen])][-web_ui.LATEST_LINES :]
 
     def page(self, unseen: Sequence[Message], first: int, limit: int) -> list[Message]:
         """The messages from the `first` one on that is held: as many as fit an answer, and at least one, cut if it has
@@ -50,3 +58,15 @@ class RecentMessages:
             room -= size_of(message)
             page.append(message)
         return list(cut(page, MAX_DELTA_BYTES))
+
+
+def whole_prefix(state: State, recent: RecentMessages) -> tuple[Message, ...] | None:
+    """The prefix, if all of it is in memory."""
+    before = state.earlier
+    if isinstance(before, InRun) or state.position - len(recent.written) > state.base:
+        return None
+    try:
+        earlier = unpack(before.data) if before else ()
+    except ValueError:
+        return None  # other code wrote it, and other code may read it
+    return (*earlier, *map(Message.model_validate_json, recent.written))

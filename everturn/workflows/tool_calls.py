@@ -29,7 +29,7 @@ from everturn.workflows import tool_results, web_ui
 from everturn.workflows.activity_calls import ActivityCalls
 from everturn.workflows.activity_results import ActivityResults, Unreadable
 from everturn.workflows.approvals import AppliedDecision, PendingApprovals
-from everturn.workflows.awaited_worker import AwaitedWorker, Schedule
+from everturn.workflows.awaited_worker import AwaitedWorker, Schedule, handed_back_for
 from everturn.workflows.cancellation import stop_if_cancelled, together
 from everturn.workflows.chain import Chain
 from everturn.workflows.history_budget import HistoryBudget
@@ -132,8 +132,9 @@ class OpenCalls:
     @property
     def only_wait(self) -> bool:
         """Nothing of the reply runs, and no decision is on its way: what has no result waits for a person."""
-        known = self._results.keys() | self._approvals.undecided.keys()
-        return not self.settled and not self._approvals.holds and all(call.call_id in known for call in self._open)
+        undecided = self._approvals.undecided
+        known = self._results.keys() | undecided.keys()
+        return bool(undecided) and not self._approvals.holds and all(call.call_id in known for call in self._open)
 
     def handed_on(self, *, limit: str | None) -> OpenReply:
         """The reply as another run can take it up, while its calls only wait."""
@@ -271,7 +272,7 @@ class OpenCalls:
         summary = web_ui.summary(f"may {by} decide?")
 
         async def ask(hand_back_for: float | None) -> str:
-            asked = check.model_copy(update={"hand_back_for": hand_back_for})
+            asked = handed_back_for(hand_back_for, check)
             await self._budget.carry(size_of(asked))
             handle = workflow.start_activity(
                 names.CHECK_DECISION, asked, result_type=RawValue, summary=summary, **check_options()
@@ -327,7 +328,7 @@ class OpenCalls:
                 request = request.model_copy(update={"room": room})
 
             def start(hand_back_for: float | None) -> Awaitable[ToolResult]:
-                return self._started(call, request.model_copy(update={"hand_back_for": hand_back_for}), plan)
+                return self._started(call, handed_back_for(hand_back_for, request), plan)
 
             with self._budget.promised(call.call_id, room):
                 return await self._hosted(call.call_id, start, patience=plan.patience, retried=plan.effect != "once")

@@ -8,7 +8,9 @@ from math import isfinite
 from typing import Any
 
 from temporalio import workflow
+from temporalio.api.sdk.v1 import WorkflowMetadata
 from temporalio.common import SearchAttributeKey, SearchAttributeUpdate
+from temporalio.worker import HandleQueryInput, WorkflowInboundInterceptor
 
 from everturn import names
 from everturn.payloads import Status
@@ -25,7 +27,7 @@ COST_USD = SearchAttributeKey.for_float(names.EVERTURN_COST_USD)
 
 
 class Visibility:
-    """`status` says what goes on, in full; it is asked for once in an activation, however much changes in one."""
+    """`status` says what goes on, in full; it is asked for when somebody looks."""
 
     def __init__(self, state: State, recent: RecentMessages, *, status: Callable[[], Status]) -> None:
         self._state = state
@@ -36,7 +38,6 @@ class Visibility:
         self._indexed_state = first.get(STATUS) or ""
         self._expected_model = first.get(MODEL) or ""
         """The one that the client expects to be asked, if it knows."""
-        self._due = False
         self._loop = asyncio.get_running_loop()
 
     @property
@@ -64,10 +65,6 @@ class Visibility:
             workflow.upsert_search_attributes(
                 [status] if self._minimal else [status, *_attributes(self._state, self.model)]
             )
-        if not self._due:
-            # After everything that is ready to run now: if 300 calls begin to wait, each would write down all of them.
-            self._due = True
-            self._loop.call_soon(self._redraw)
 
     @property
     def _indexed(self) -> bool:
@@ -83,23 +80,30 @@ class Visibility:
         except RuntimeError:
             return False
 
-    def _redraw(self) -> None:
-        self._due = False
+    def current_details(self) -> str:
+        """Markdown for the Web UI. No event of the history is spent on it."""
         this = workflow.info().workflow_id
         if self._minimal:
-            details = web_ui.current_details(
+            return web_ui.current_details(
                 web_ui.without_content(self._status()), conversation_id=this, agent="A conversation"
             )
-        else:
-            details = web_ui.current_details(
-                self._status(),
-                conversation_id=this,
-                agent=self._state.start.agent,
-                model=self.model,
-                latest=self._recent.lines(self._state.unseen),
-            )
-        # In memory until somebody looks: no event of the history is spent on it.
-        workflow.set_current_details(details)
+        return web_ui.current_details(
+            self._status(),
+            conversation_id=this,
+            agent=self._state.start.agent,
+            model=self.model,
+            latest=self._recent.lines(self._state.unseen),
+        )
+
+
+class CurrentDetails(WorkflowInboundInterceptor):
+    """Has the current details written when somebody asks for them, and not whenever something has changed."""
+
+    async def handle_query(self, input: HandleQueryInput) -> Any:  # noqa: A002
+        answer = await self.next.handle_query(input)
+        if isinstance(answer, WorkflowMetadata):
+            answer.current_details = workflow.instance().current_details()
+        return answer
 
 
 def _attributes(state: State, model: str) -> list[SearchAttributeUpdate[Any]]:

@@ -26,8 +26,8 @@ _PURE = """
     asyncio.create_task asyncio.current_task asyncio.gather asyncio.get_running_loop asyncio.shield
     contextvars.ContextVar
     datetime.UTC datetime.date datetime.datetime datetime.timedelta datetime.timezone
-    temporalio.api.common temporalio.common temporalio.contrib.pydantic temporalio.converter temporalio.exceptions
-    temporalio.worker.Interceptor temporalio.worker.WorkflowInboundInterceptor
+    temporalio.api.common temporalio.api.sdk temporalio.common temporalio.contrib.pydantic temporalio.converter
+    temporalio.exceptions temporalio.worker.Interceptor temporalio.worker.WorkflowInboundInterceptor
     temporalio.worker.WorkflowOutboundInterceptor
     temporalio.workflow
     builtins

@@ -126,7 +126,8 @@ async def test_large_results_are_handed_on_without_being_written_again(
         conversation = await client.start(agent, "Read it all")
         assert await conversation.reply() == "Read."
         outcome = await conversation.outcome()
-        assert worker.prefixes.misses == (9 if forgets else 0)
+        # One that is replayed for each step still holds what came before its first large results.
+        assert worker.prefixes.misses == ((9 if cached_conversations else 8) if forgets else 0)
         branch = await conversation.fork(at_turn=5)
         assert (await branch.outcome()).turns == outcome.turns == 10
     runs = await runs_of(client, conversation)

@@ -13,6 +13,7 @@ from everturn.activities.prefixes import Prefixes
 from everturn.payloads import ModelRequest
 from everturn.testing import ScriptedModel
 from tests.support.agents import agent_on, hosting
+from tests.support.bounds import Bounds
 from tests.support.scripts import page, pages
 from tests.support.transcripts import results_of
 from tests.support.waiting import waiting
@@ -95,7 +96,11 @@ async def test_with_its_memory_emptied_before_every_turn_a_worker_says_the_same_
     assert seen[0] == seen[1]
 
 
-async def test_another_worker_reads_the_history_once_and_goes_on(client: Client, scripted: Scripted) -> None:
+async def test_another_worker_reads_the_history_once_and_goes_on(
+    client: Client, scripted: Scripted, bounds: Bounds
+) -> None:
+    bounds(held_chars=1_000)  # it replays the conversation, which does not hold all of it
+
     @tool
     def read_page(number: int) -> str:
         return page(number)

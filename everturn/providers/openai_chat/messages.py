@@ -72,9 +72,11 @@ def encode_messages(request: Request, *, instructions: str, dialect: Dialect) ->
                     encoded.append(user)
             case "system":
                 encoded.append({"role": "system", "content": message.text})
-            case "tool":  # each result goes after its call
+            case "tool" if pairing.as_given:  # else each result goes after its call
                 encoded += _answers(pairing.after(message), results, dialect)
                 encoded += _pictures_of(pairing.after(message), results, dialect)
+            case _:
+                pass
     return encoded if dialect.user_after_tool else list(_bridged(encoded))
 
 

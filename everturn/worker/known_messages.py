@@ -1,0 +1,61 @@
+"""What a conversation has in memory, its model turn on the same worker need not read from the history.
+
+A worker that has just replayed a conversation knows its prefix; and one that runs it knows all results, whichever
+worker the tools ran on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from temporalio import workflow
+from temporalio.worker import StartActivityInput, WorkflowInboundInterceptor, WorkflowOutboundInterceptor
+
+from everturn.activities.prefixes import Prefixes
+from everturn.payloads import ModelRequest
+from everturn.workflows import ConversationWorkflow
+
+
+class KnownMessages:
+    """Goes from a worker's conversations, each in a thread of its workflow task, to its memory, which is its loop's."""
+
+    def __init__(self, prefixes: Prefixes) -> None:
+        self._prefixes = prefixes
+        self.loop: asyncio.AbstractEventLoop | None = None
+        """The worker's, as long as it runs."""
+
+    @property
+    def interceptor(self) -> type[WorkflowInboundInterceptor]:
+        """For the SDK, which makes one for each conversation that it has in memory."""
+        known = self
+
+        class Inbound(WorkflowInboundInterceptor):
+            def init(self, outbound: WorkflowOutboundInterceptor) -> None:
+                super().init(Outbound(outbound))
+
+        class Outbound(WorkflowOutboundInterceptor):
+            replayed = False
+
+            def start_activity(self, input: StartActivityInput) -> Any:  # noqa: A002
+                self.replayed |= workflow.unsafe.is_replaying()
+                request, conversation = input.args[0] if input.args else None, workflow.instance()
+                if isinstance(request, ModelRequest) and not workflow.unsafe.is_replaying():
+                    known.hand_over(request, conversation, workflow.info().run_id, replayed=self.replayed)
+                    self.replayed = False
+                return self.next.start_activity(input)
+
+        return Inbound
+
+    def hand_over(
+        self, request: ModelRequest, conversation: ConversationWorkflow, run_id: str, *, replayed: bool
+    ) -> None:
+        """Before the activity can begin that is asked so."""
+        if self.loop is None:
+            return
+        if lacking := [call_id for call_id in request.named if not self._prefixes.knows_result(run_id, call_id)]:
+            for result in conversation.results(lacking):
+                self.loop.call_soon_threadsafe(self._prefixes.remember_result, run_id, result)
+        # Only then: a turn that runs on another worker, again and again, is not worth it.
+        if replayed and not self._prefixes.knows(request.digest) and (prefix := conversation.prefix):
+            self.loop.call_soon_threadsafe(self._prefixes.remember, "", (), prefix)
