@@ -14,7 +14,7 @@ from temporalio.worker import StartActivityInput, WorkflowInboundInterceptor, Wo
 
 from everturn.activities.prefixes import Prefixes
 from everturn.payloads import ModelRequest
-from everturn.workflows import ConversationWorkflow
+from everturn.workflows.recent_messages import HeldMessages
 
 
 class KnownMessages:
@@ -39,23 +39,22 @@ class KnownMessages:
 
             def start_activity(self, input: StartActivityInput) -> Any:  # noqa: A002
                 self.replayed |= workflow.unsafe.is_replaying()
-                request, conversation = input.args[0] if input.args else None, workflow.instance()
+                request = input.args[0] if input.args else None
                 if isinstance(request, ModelRequest) and not workflow.unsafe.is_replaying():
-                    known.hand_over(request, conversation, workflow.info().run_id, replayed=self.replayed)
+                    held: HeldMessages = workflow.instance().held
+                    known.hand_over(request, held, workflow.info().run_id, replayed=self.replayed)
                     self.replayed = False
                 return self.next.start_activity(input)
 
         return Inbound
 
-    def hand_over(
-        self, request: ModelRequest, conversation: ConversationWorkflow, run_id: str, *, replayed: bool
-    ) -> None:
+    def hand_over(self, request: ModelRequest, held: HeldMessages, run_id: str, *, replayed: bool) -> None:
         """Before the activity can begin that is asked so."""
         if self.loop is None:
             return
         if lacking := [call_id for call_id in request.named if not self._prefixes.knows_result(run_id, call_id)]:
-            for result in conversation.results(lacking):
+            for result in held.results(lacking):
                 self.loop.call_soon_threadsafe(self._prefixes.remember_result, run_id, result)
         # Only then: a turn that runs on another worker, again and again, is not worth it.
-        if replayed and not self._prefixes.knows(request.digest) and (prefix := conversation.prefix):
+        if replayed and not self._prefixes.knows(request.digest) and (prefix := held.prefix):
             self.loop.call_soon_threadsafe(self._prefixes.remember, "", (), prefix)

@@ -7,7 +7,6 @@ with each reply as its plan, which history records. So a changed tool never brea
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Literal
 
@@ -20,7 +19,7 @@ from everturn.carryover import CarryOver, OpenReply
 from everturn.cutting import short_status
 from everturn.payloads import ModelReply, ModelRequest, Start, Status, TranscriptPage
 from everturn.plans import PlannedCall
-from everturn.records import Message, Outcome, ToolResult, results_in
+from everturn.records import Outcome
 from everturn.sizes import MAX_INBOX_BYTES, MAX_OPEN_INBOX_BYTES, MAX_OUTCOME_BYTES, size_of
 from everturn.state import State
 from everturn.waiting import READ_AGAIN
@@ -31,7 +30,7 @@ from everturn.workflows.awaited_worker import AwaitedWorker, handed_back_for
 from everturn.workflows.cancellation import stop_if_cancelled
 from everturn.workflows.chain import Chain
 from everturn.workflows.commands import Commands
-from everturn.workflows.recent_messages import RecentMessages, whole_prefix
+from everturn.workflows.recent_messages import HeldMessages, RecentMessages
 from everturn.workflows.subagents import SubAgents
 from everturn.workflows.timeouts import model_options, turn_group
 from everturn.workflows.tool_calls import OpenCalls
@@ -58,7 +57,8 @@ class ConversationWorkflow:
         began = workflow.info().workflow_start_time.timestamp()
         self._state = State(self._start_input.start, run_began=began, on_prefix=self._recent.add)
         self._state.earlier = continue_as_new.held(carry_over.earlier) if carry_over.earlier else None
-        self._visibility = Visibility(self._state, self._recent, status=self._status)
+        self.held = HeldMessages(self._state, self._recent)
+        self.visibility = Visibility(self._state, self._recent, status=self._status)
         open_reply = carry_over.open or OpenReply()
         self._notices = WaitNotices(self._state, told=(one.call_id for one in open_reply.waits))
         self._approvals = PendingApprovals(self._state, open_reply, on_change=self._show)
@@ -246,7 +246,7 @@ class ConversationWorkflow:
             **state.start.labels,
             **state.prompts.asked,
         )
-        summary = web_ui.turn_summary(state.turn, self._visibility.turn_model, summarise=summarise)
+        summary = web_ui.turn_summary(state.turn, self.visibility.turn_model, summarise=summarise)
 
         async def start(hand_back_for: float | None) -> ModelReply:
             handle = workflow.start_activity(
@@ -379,22 +379,8 @@ class ConversationWorkflow:
             chain_id=self._calls.chain.id,
         )
 
-    @property
-    def prefix(self) -> tuple[Message, ...] | None:
-        """All that the model has seen and said; None if not all of it is here."""
-        return whole_prefix(self._state, self._recent)
-
-    def results(self, call_ids: Sequence[str]) -> list[ToolResult]:
-        """Those of these calls that the model has not seen."""
-        unseen = results_in(self._state.unseen)
-        return [unseen[call_id] for call_id in call_ids if call_id in unseen]
-
-    def current_details(self) -> str:
-        """For the Web UI."""
-        return self._visibility.current_details()
-
     def _show(self) -> None:
-        self._visibility.show()
+        self.visibility.show()
         self._notices.look()
 
     @workflow.query(name=names.STATUS, description="What goes on, what waits for whom, tokens and cost.")

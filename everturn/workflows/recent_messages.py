@@ -9,7 +9,7 @@ from itertools import chain, islice
 from everturn.carryover import InRun
 from everturn.cutting import cut
 from everturn.packing import unpack
-from everturn.records import Message, Text
+from everturn.records import Message, Text, ToolResult, results_in
 from everturn.sizes import MAX_DELTA_BYTES, MAX_PAGE_BYTES, fits, size_of
 from everturn.state import State
 from everturn.workflows import web_ui
@@ -58,6 +58,24 @@ class RecentMessages:
             room -= size_of(message)
             page.append(message)
         return list(cut(page, MAX_DELTA_BYTES))
+
+
+class HeldMessages:
+    """What a conversation has in memory of its messages, for its worker."""
+
+    def __init__(self, state: State, recent: RecentMessages) -> None:
+        self._state = state
+        self._recent = recent
+
+    @property
+    def prefix(self) -> tuple[Message, ...] | None:
+        """All that the model has seen and said; None if not all of it is here."""
+        return whole_prefix(self._state, self._recent)
+
+    def results(self, call_ids: Sequence[str]) -> list[ToolResult]:
+        """Those of these calls that the model has not seen."""
+        unseen = results_in(self._state.unseen)
+        return [unseen[call_id] for call_id in call_ids if call_id in unseen]
 
 
 def whole_prefix(state: State, recent: RecentMessages) -> tuple[Message, ...] | None:

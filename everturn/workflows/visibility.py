@@ -102,7 +102,7 @@ class CurrentDetails(WorkflowInboundInterceptor):
     async def handle_query(self, input: HandleQueryInput) -> Any:  # noqa: A002
         answer = await self.next.handle_query(input)
         if isinstance(answer, WorkflowMetadata):
-            answer.current_details = workflow.instance().current_details()
+            answer.current_details = workflow.instance().visibility.current_details()
         return answer
 
 
