@@ -55,6 +55,33 @@ async def test_a_long_conversation_is_many_runs_with_one_transcript(
     assert [event.kind async for event in conversation.events()].count("tool_finished") == 20
 
 
+async def test_a_killed_worker_costs_5_seconds_of_a_workflow_task_whoever_started_the_conversation(
+    client: Client, scripted: Scripted, bounds: Bounds
+) -> None:
+    bounds(events=20)
+
+    @tool
+    def read_page(number: int) -> str:
+        return page(number)
+
+    agent, start = agent_on(scripted(pages(3)), tools=[read_page]), {"agent": "clerk", "message": "Read it all"}
+    timeouts = []
+    async with hosting(client, agent):
+        for name, options in (("said nothing", {}), ("said 10", {"task_timeout": timedelta(seconds=10)})):
+            handle = await client.temporal.start_workflow(
+                "Conversation", start, id=f"{name} {client.task_queue}", task_queue=client.task_queue, **options
+            )
+            await handle.result()
+            runs = await runs_of(client, client.conversation(handle.id))
+            handles = [client.temporal.get_workflow_handle(handle.id, run_id=run) for run in runs]
+            firsts = [(await one.fetch_history()).events[0] for one in handles]
+            began = [first.workflow_execution_started_event_attributes for first in firsts]
+            timeouts.append([one.workflow_task_timeout.ToSeconds() for one in began])
+    by_default, said = timeouts
+    assert set(by_default) == {5}
+    assert (said[0], set(said[1:])) == (10, {5})
+
+
 async def test_a_worker_without_memory_finds_what_earlier_runs_hold(
     client: Client, scripted: Scripted, short_runs: None
 ) -> None:
