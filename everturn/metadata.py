@@ -34,13 +34,8 @@ class Labelled(Record):
 
     @property
     def labels(self) -> dict[str, Any]:
-        """Both, as other such records take them."""
-        return {"tenant": self.tenant, "metadata": self.metadata}
-
-    @property
-    def memo(self) -> dict[str, Any]:
-        """As they stand in a workflow's memo: those that there are."""
-        return {name: value for name, value in self.labels.items() if value}
+        """Those that there are, as other such records and a workflow's memo take them."""
+        return {name: value for name in ("tenant", "metadata") if (value := getattr(self, name))}
 
 
 def in_words(metadata: Mapping[str, JsonValue]) -> str:

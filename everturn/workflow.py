@@ -213,7 +213,7 @@ async def start(
         parent_close_policy=parent_close_policy,
         static_summary=first_line(payload.as_message().text or name),
         static_details=f"Agent **{inline(name)}**, asked by {code(own_id)}",
-        memo=payload.memo or None,
+        memo=payload.labels or None,
         priority=order,
     )
     return ChildConversation(handle, agent if isinstance(agent, Agent) else None)

@@ -113,7 +113,7 @@ class ClientConnection:
 
 def _memo(start: Start) -> dict[str, Any] | None:
     """What is found out about a conversation without a look into its history."""
-    memo = start.memo
+    memo = start.labels
     if start.carry and start.carry.origin and (origin := start.carry.origin.conversation_id):
         # As a payload, which no codec goes over: ids are no secret, and deleting has to find forks without a key.
         memo[names.FORKED_FROM] = JSONPlainPayloadConverter().to_payload(origin)

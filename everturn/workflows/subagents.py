@@ -65,7 +65,7 @@ class SubAgents:
                 ),
                 id=child.conversation_id,
                 result_type=RawValue,
-                memo=self._state.start.memo or None,
+                memo=self._state.start.labels or None,
                 **self._shown(plan.agent, message, parent),
                 **sub_agent_options(),
             )
