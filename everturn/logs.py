@@ -26,6 +26,7 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 
 # Wide on purpose: a user's own key for a compatible server, or for a tool, is as secret as the ones that we know.
 _SECRET_NAMES: Final = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_KEY_DATA")
+_PLAIN: Final = (int, float, type(None))
 _SECRET_MIN_CHARS: Final = 8
 """Shorter values are placeholders, and would blot out ordinary words."""
 
@@ -169,7 +170,7 @@ _shown_name = lru_cache(maxsize=1_000)(printable_line)  # they are few, and in e
 def _shown_value(value: Any) -> Any:
     if isinstance(value, str):
         return printable(value)
-    return value if value is None or isinstance(value, int | float) else _Shown(printable(repr(value)))
+    return value if isinstance(value, _PLAIN) else _Shown(printable(repr(value)))
 
 
 @dataclass(frozen=True, repr=False)

@@ -256,7 +256,7 @@ class Message(Record):
 
 def results_in(messages: Iterable[Message]) -> dict[str, ToolResult]:
     """The tool results of messages by call_id, in order."""
-    return {result.call_id: result for message in messages for result in message.tool_results}
+    return {part.call_id: part for message in messages for part in message.parts if part.kind == "tool_result"}
 
 
 class Usage(Record):

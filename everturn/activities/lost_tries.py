@@ -14,7 +14,6 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from datetime import timedelta
-from itertools import takewhile
 from typing import Any
 
 from temporalio import activity
@@ -27,7 +26,7 @@ from everturn import names
 from everturn.activities.journal import RPC_TIMEOUT
 from everturn.activities.user_activities import is_users_own
 from everturn.payloads import WORKERS_LOST
-from everturn.records import Message, ToolResult
+from everturn.records import Message
 
 MOST_OF_A_TOOL = 5
 """Then the model is told. Two in company, three alone: nothing else was to blame for those."""
@@ -68,9 +67,12 @@ def given_up(messages: Sequence[Message]) -> frozenset[str]:
     """The tools whose calls, since a user last said something, took their workers with them again and again: a model
     that is told of one may just call again."""
     times: Counter[str] = Counter()
-    for message in takewhile(lambda message: message.role != "user", reversed(messages)):
-        if message.role == "tool":
-            times.update(one.name for one in message.parts if WORKERS_LOST in one.extra and isinstance(one, ToolResult))
+    for message in reversed(messages):
+        if message.role == "user":
+            break
+        for part in message.parts:
+            if WORKERS_LOST in part.extra and part.kind == "tool_result":
+                times[part.name] += 1
     return frozenset(name for name, count in times.items() if count >= MOST_GIVEN_UP)
 
 
