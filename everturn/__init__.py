@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from everturn.client.conversation import Conversation
     from everturn.errors import EverturnError, Retry, ToolFailed
     from everturn.models import Approvals, Compaction, Limits, Model, ModelSettings, Patience
-    from everturn.providers.generate import generate
+    from everturn.providers.generate import generate, generate_sync
     from everturn.records import Document, Image, Message, Outcome, Reply, Text, ToolCall, ToolResult, Usage
     from everturn.storage.encryption import Encryption
     from everturn.tools.activity_tool import activity_tool
@@ -71,6 +71,7 @@ _HOMES = {
     "activity_tool": "tools.activity_tool",
     "ask_user": "tools.ask_user",
     "generate": "providers.generate",
+    "generate_sync": "providers.generate",
     "nexus_tool": "tools.nexus_tool",
     "tool": "tools.tool",
 }
@@ -115,6 +116,7 @@ __all__ = [
     "activity_tool",
     "ask_user",
     "generate",
+    "generate_sync",
     "nexus_tool",
     "tool",
 ]

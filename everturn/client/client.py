@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 import socket
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
@@ -20,6 +20,7 @@ from everturn.agent import Agent
 from everturn.client import interpreter_exit, listing
 from everturn.client.connection import ClientConnection
 from everturn.client.conversation import Conversation
+from everturn.client.earlier_transcript import begun_with
 from everturn.client.listing import ListedConversation
 from everturn.client.messages import MessageLike, start_payload, user_message
 from everturn.errors import (
@@ -111,6 +112,7 @@ class Client(ClientConnection):
         tenant: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         stream: bool = False,
+        transcript: Iterable[Any] = (),
         priority: int | None = None,
         fairness_key: str | None = None,
         fairness_weight: float | None = None,
@@ -122,6 +124,10 @@ class Client(ClientConnection):
         `tenant`: for whom it is; `metadata`: what else its tools have to know, such as the user's id, as JSON of 4,096
         bytes at most. Tools, predicates, approvers and instructions are given both, the agents that it asks as well; no
         model sees them. Both are kept in the workflow's memo, and shown with the conversation.
+
+        `transcript`: what was said before, which the model is shown before `message`: Messages, or messages as OpenAI
+        Chat, Responses, Anthropic or Gemini write them. Compressed, it has 400 KB at most. Raises Refused for one that
+        can't be read, and for results whose calls it lacks.
 
         If workers have more to do than they can: `priority` 1 goes before 2, down to 5 (3 unless given). Among equals,
         each `fairness_key` (the tenant unless given, 64 bytes) gets a share of `fairness_weight` (1 unless given).
@@ -139,6 +145,7 @@ class Client(ClientConnection):
             tenant=tenant,
             metadata=metadata or {},
             stream=stream,
+            carry=begun_with(transcript),
         )
         order = Order(priority, fairness_key, fairness_weight).of(tenant)
         name = id or f"{start.agent}-{uuid4().hex[:12]}"

@@ -2,34 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from everturn.errors import InvalidSetting, InvalidTool
 from everturn.models import Model, ModelSettings
-from everturn.providers.base import Request, specs_of
-from everturn.records import Message, Reply
+from everturn.providers.base import OnDelta, Request, specs_of
+from everturn.records import Message, Reply, Text, ToolCall, ToolResult, unanswerable
 from everturn.spelling import known_options
 
 if TYPE_CHECKING:
     from everturn.agent import ToolItem
 
+Said = Message | Reply | ToolResult | tuple[ToolCall, Any] | str
+"""One of the messages that a model is asked with. A text is the user's; a pair is a call and what came of it: what a
+tool may return, an exception, or a ToolResult."""
+
 
 @known_options("generate", InvalidSetting)
 async def generate(
     model: str | Model,
-    messages: str | Message | Sequence[Message],
+    messages: str | Message | Sequence[Said],
     *,
     tools: Sequence[ToolItem] = (),
     instructions: str = "",
     settings: ModelSettings | None = None,
     output: Any = None,
+    on_delta: OnDelta | None = None,
 ) -> Reply:
     """One reply. Its tool calls are handed back and not run: what to do about them is the caller's business.
 
-    `messages`: a user's text, a message, or a transcript. `tools` and `output`: what an Agent takes; of `output`,
-    the provider is given the schema, and the reply's text is left as it is.
-    Raises InvalidModel, InvalidSetting, InvalidTool and every kind of ProviderError; sends once, retries nothing.
+    `messages`: a user's text, a message, or a transcript, in which a Reply stands for its message, and pairs for the
+    results of its calls: `[*messages, reply, *((call, run(call)) for call in reply.tool_calls)]`. `tools` and `output`:
+    what an Agent takes; of `output`, the provider is given the schema, and the reply's text is left as it is.
+    `on_delta` is called with each piece of the reply as it comes: its `kind` is "text" or "thinking".
+    Raises InvalidModel, InvalidSetting (also for a result whose call no message before it has), InvalidTool and every
+    kind of ProviderError; sends once, retries nothing.
     """
     # On demand: the module of this function comes with the package, whose Requests need neither.
     from everturn.agent import Agent
@@ -58,10 +67,107 @@ async def generate(
         settings=agent.settings,
         output_schema=agent.output_schema,
     )
-    return await ask(request)
+    return await ask(request, on_delta=on_delta)
 
 
-def _transcript(messages: str | Message | Sequence[Message]) -> tuple[Message, ...]:
-    if isinstance(messages, str):
-        return (Message.user(messages),)
-    return (messages,) if isinstance(messages, Message) else tuple(messages)
+@known_options("generate_sync", InvalidSetting)
+def generate_sync(
+    model: str | Model,
+    messages: str | Message | Sequence[Said],
+    *,
+    tools: Sequence[ToolItem] = (),
+    instructions: str = "",
+    settings: ModelSettings | None = None,
+    output: Any = None,
+    on_delta: OnDelta | None = None,
+) -> Reply:
+    """`generate` for programs without an event loop; each call opens a connection of its own. Raises InvalidSetting in
+    a running event loop, as in a notebook: there, `await generate(...)`."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        pass
+    else:
+        raise InvalidSetting(
+            "generate_sync() was called in a running event loop, which it would block.",
+            cure="Write `await generate(...)`.",
+        )
+
+    async def once() -> Reply:
+        from everturn.providers.http import aclose
+
+        try:
+            return await generate(
+                model,
+                messages,
+                tools=tools,
+                instructions=instructions,
+                settings=settings,
+                output=output,
+                on_delta=on_delta,
+            )
+        finally:
+            await aclose()
+
+    return asyncio.run(once())
+
+
+def _transcript(messages: str | Message | Sequence[Said]) -> tuple[Message, ...]:
+    """Raises InvalidSetting for what is no message, and for a result that nothing asked for."""
+    if isinstance(messages, str | Message):
+        messages = [messages]
+    if not isinstance(messages, Iterable):
+        raise InvalidSetting(
+            f"generate() was given messages={messages!r:.100}.", cure="Give a text, a Message or a list of them."
+        )
+    found: list[Message] = []
+    for message in _said(messages):
+        if message.role == "tool" and found and found[-1].role == "tool":  # those of one reply belong together
+            parts = (*found.pop().parts, *message.parts)
+            found.append(Message(role="tool", parts=parts, provider=message.provider))
+        else:
+            found.append(message)
+    if lone := unanswerable(found):
+        _, call_id, name = lone
+        raise InvalidSetting(
+            f"The messages have the result of the call {call_id!r:.100}{f' of {name}' if name else ''}, and no message "
+            "before it has that call: the model would not be told.",
+            cure="Put the reply that asked for it before it: [*messages, reply, (call, result)].",
+        )
+    return tuple(found)
+
+
+def _said(messages: Iterable[Said]) -> Iterator[Message]:
+    for place, item in enumerate(messages):
+        match item:
+            case Message():
+                yield item
+            case Reply():
+                yield item.message
+            case str():
+                yield Message.user(item)
+            case ToolResult():
+                yield Message(role="tool", parts=(item,))
+            case (ToolCall() as call, result):
+                yield Message(role="tool", parts=(_result(call, result),))
+            case _:
+                raise InvalidSetting(
+                    f"messages[{place}] is {item!r:.100}, and no message.",
+                    cure="Give Messages, Replies, texts and pairs of (call, result); everturn.formats reads what other "
+                    "libraries write: from_openai_chat(...), from_anthropic(...).",
+                )
+
+
+def _result(call: ToolCall, result: Any) -> ToolResult:
+    """What came of a call, as the model is told. Raises InvalidSetting for what it can't be told."""
+    from everturn.tools.results import error_text, to_parts
+
+    if isinstance(result, ToolResult):
+        return result
+    if isinstance(result, BaseException):
+        return ToolResult(call_id=call.call_id, name=call.name, content=(Text(text=error_text(result)),), is_error=True)
+    try:
+        content = to_parts(result)
+    except TypeError as error:
+        raise InvalidSetting(f"The result of {call.name!r} can't be sent: {error}") from None
+    return ToolResult(call_id=call.call_id, name=call.name, content=content)

@@ -1,0 +1,46 @@
+"""A conversation that begins with a transcript: of another library, another store, another conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from everturn.carryover import CarryOver, Packed
+from everturn.errors import Refused
+from everturn.formats.any_format import read_any
+from everturn.packing import pack
+from everturn.records import unanswerable
+from everturn.sizes import MAX_PACKED_AT_START_BYTES
+
+
+def begun_with(transcript: Iterable[Any]) -> CarryOver | None:
+    """What a conversation is started with that goes on from these messages; None if there are none. Raises Refused."""
+    try:
+        messages = read_any(transcript)
+    except (TypeError, ValueError) as error:
+        raise Refused(
+            f"The transcript can't be read: {error}.".replace("..", "."),
+            cure="Give Messages, or messages as OpenAI Chat, Responses, Anthropic or Gemini write them; "
+            "everturn.formats has a reader for each.",
+        ) from None
+    if not messages:
+        return None
+    if any(message.role == "system" for message in messages):
+        raise Refused(
+            "The transcript has a system message, and a conversation takes its instructions from its Agent.",
+            cure="Leave it out, or put it into Agent(instructions=).",
+        )
+    if lone := unanswerable(messages):
+        place, call_id, name = lone
+        raise Refused(
+            f"The transcript's message {place} has the result of the call {call_id!r:.100}"
+            f"{f' of {name}' if name else ''}, and no message before it has that call.",
+            cure="Begin the transcript with the message that has it, or leave the result out.",
+        )
+    packed = pack(messages)
+    if len(packed) > MAX_PACKED_AT_START_BYTES:
+        raise Refused(
+            f"The transcript has {len(packed):,} bytes, compressed; the limit is {MAX_PACKED_AT_START_BYTES:,}.",
+            cure="Leave out its oldest messages, or put links in the place of its pictures.",
+        )
+    return CarryOver(earlier=Packed(data=packed), length=len(messages))

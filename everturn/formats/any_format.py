@@ -1,0 +1,79 @@
+"""A transcript in whichever of the four formats it is, or as Messages: told apart by the fields that only one has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from everturn.formats.readers import read_anthropic, read_gemini, read_openai_chat, read_openai_responses
+from everturn.records import Message, Reply, explain
+from everturn.vendor_calls import as_dict
+
+_RESPONSES_BLOCKS = frozenset({"input_text", "output_text", "input_image", "input_file", "refusal"})
+_ANTHROPIC_BLOCKS = frozenset({"tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use"})
+_CHAT_BLOCKS = frozenset({"image_url", "input_audio", "file"})
+_CHAT_FIELDS = frozenset({"tool_calls", "tool_call_id", "function_call"})
+
+
+def read_any(given: Iterable[Any]) -> tuple[Message, ...]:
+    """The messages in `given`: Messages and Replies, as records or as their JSON, or the messages, items or contents of
+    OpenAI Chat, Responses, Anthropic or Gemini, as dicts or as the SDKs' objects. A mixture of formats is refused.
+
+    Raises ValueError for what is none of them; `everturn.formats` has a reader for each, if this one can't tell.
+    """
+    items = list(given)
+    if any(isinstance(item, Message | Reply) or _is_record(item) for item in items):
+        return tuple(map(_message, range(len(items)), items))
+    found = [as_dict(item) for item in items]
+    for place, item in enumerate(found):
+        if not item.keys() & {"role", "type", "parts"}:
+            raise ValueError(f"its item {place} is {_shown(items[place])}, which is a message of no format")
+    if any("parts" in item for item in found):
+        return read_gemini(found, provider="google")
+    if any("role" not in item or item.get("type") not in (None, "message") or _says(item, "id") for item in found):
+        return read_openai_responses(found, provider="openai")
+    blocks = {str(block.get("type")) for item in found for block in _blocks(item)}
+    if blocks & _RESPONSES_BLOCKS:
+        return read_openai_responses(found, provider="openai")
+    is_chat = any(item.get("role") in ("tool", "developer") or item.keys() & _CHAT_FIELDS for item in found)
+    if not (is_chat or blocks & _CHAT_BLOCKS) and (blocks & _ANTHROPIC_BLOCKS or _has_source(found)):
+        return read_anthropic(found, provider="anthropic")
+    return read_openai_chat(found, provider="openai-chat")
+
+
+def _message(place: int, item: Any) -> Message:
+    if isinstance(item, Message):
+        return item
+    if isinstance(item, Reply):
+        return item.message
+    if not isinstance(item, Mapping):
+        raise ValueError(f"its item {place} is {_shown(item)}, and no Message")
+    try:
+        return Message.model_validate(item)
+    except ValueError as error:
+        raise ValueError(f"its item {place} is no Message: {explain(error)}") from None
+
+
+def _is_record(item: Any) -> bool:
+    """A Message, written as JSON: its parts say of what kind they are."""
+    parts = item.get("parts") if isinstance(item, Mapping) else None
+    return isinstance(parts, list | tuple) and any(isinstance(one, Mapping) and "kind" in one for one in parts)
+
+
+def _blocks(item: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    content = item.get("content")
+    return [block for block in content if isinstance(block, Mapping)] if isinstance(content, list) else []
+
+
+def _says(item: Mapping[str, Any], field: str) -> bool:
+    """A message of Responses' `output`: none of the others has both a type and an id."""
+    return item.get("type") == "message" and field in item and not item.keys() & {"stop_reason", "model"}
+
+
+def _has_source(found: Iterable[Mapping[str, Any]]) -> bool:
+    return any("source" in block for item in found for block in _blocks(item))
+
+
+def _shown(item: Any) -> str:
+    written = repr(item)
+    return written if len(written) <= 80 else f"{written[:79]}…"
