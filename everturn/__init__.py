@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from everturn.activities.agent_store import AgentStore
     from everturn.agent import Agent
     from everturn.client.client import Client
     from everturn.client.conversation import Conversation
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Agent": "agent",
+    "AgentStore": "activities.agent_store",
     "Approvals": "models",
     "Client": "client.client",
     "CodeExecution": "tools.builtin",
@@ -78,6 +80,7 @@ _HOMES = {
 
 __all__ = [
     "Agent",
+    "AgentStore",
     "Approvals",
     "Client",
     "CodeExecution",

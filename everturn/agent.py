@@ -206,6 +206,12 @@ class Agent:
         vars(made).update(tools=tools, _by_name={item.name: item for item in tools})
         return made
 
+    def named(self, name: str) -> Agent:
+        """The same agent under another name, such as one with its version."""
+        made = copy(self)
+        vars(made).update(name=name)
+        return made
+
     def for_turn(self, *, instructions: str | None = None, tools: Sequence[ToolItem] | None = None) -> Agent:
         """The same agent with other instructions, or with these tools in place of its own. What the provider runs is
         added to what it has. Raises InvalidTool."""

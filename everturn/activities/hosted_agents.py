@@ -16,7 +16,10 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from everturn import names
 from everturn.activities import patience
+from everturn.activities.agent_store import AgentStore, HostedAgents, StoreFailed
+from everturn.activities.heartbeat import Heartbeats
 from everturn.agent import Agent
+from everturn.errors import ConfigError
 from everturn.logs import get_logger
 from everturn.payloads import ToolRequest
 from everturn.tools.tool import Tool
@@ -45,11 +48,37 @@ class NoLongerAvailable(Exception):
     """None of the agent's workers has the tool any more."""
 
 
-def agent_of(agents: Mapping[str, Agent], request: _Request) -> Agent:
-    """The agent that a request is for. If this worker does not host it, raises the error that hands it back."""
-    if agent := agents.get(request.agent):
+async def agent_of(agents: Mapping[str, Agent], request: _Request, *, heartbeats: Heartbeats) -> Agent:
+    """The agent that a request is for. If this worker does not host it, raises the error that hands it back; if its
+    store fails, the one that has it asked again while its patience lasts."""
+    if not isinstance(agents, HostedAgents):
+        agent = agents.get(request.agent)
+    elif (agent := agents.at_hand(request.agent)) is None and agents.store is not None:
+        with heartbeats.beating():
+            agent = await _looked_up(agents, agents.store, request.agent)
+    if agent is not None:
         return agent
     raise _handed_back(f"the agent {request.agent!r}", agents, request.hand_back_for)
+
+
+async def _looked_up(agents: HostedAgents, store: AgentStore, name: str) -> Agent | None:
+    try:
+        return await agents.look_up(name)
+    except StoreFailed as error:
+        delay = patience.retry_delay(None, attempt=activity.info().attempt, longest=store.patience)
+        again = patience.spend(delay, store.patience)
+        raise ApplicationError(
+            str(error),
+            {"cure": "See to the store of agents. Then `resume`."},
+            type=names.NOT_PREPARED,
+            non_retryable=not again,
+            next_retry_delay=delay if again else None,
+            category=ApplicationErrorCategory.BENIGN,
+        ) from None
+    except ConfigError as error:
+        raise ApplicationError(
+            error.message, {"cure": f"{error.cure} Then `resume`."}, type=names.NOT_PREPARED, non_retryable=True
+        ) from None
 
 
 def tool_of(agent: Agent, name: str, request: ToolRequest) -> Tool:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
+from weakref import WeakKeyDictionary
 
 from everturn import extras
 from everturn.errors import InvalidTool
@@ -29,6 +30,9 @@ REFRESH_SECONDS = 5.0
 """How long a turn waits for a list that is there already, in an older form."""
 AGAIN_SECONDS = 30.0
 """How soon that is tried again."""
+
+MOST_MET = 1_000
+"""Servers of agents that a store has, each as one agent has it."""
 
 _log = get_logger("everturn.mcp")
 
@@ -65,8 +69,9 @@ class Toolsets:
 
     def __init__(self, agents: Iterable[Agent]) -> None:
         self._toolsets = {id(server): _Toolset(server) for agent in agents for server in agent.mcp_servers}
+        self._met: dict[int, _Toolset] = {}
         self._connections = ServerConnections(on_change=self._changed)
-        self._completed: dict[str, tuple[tuple[Any, ...], Agent]] = {}
+        self._completed: WeakKeyDictionary[Agent, tuple[tuple[Any, ...], Agent]] = WeakKeyDictionary()
 
     async def __aenter__(self) -> Self:
         if self._toolsets:
@@ -88,7 +93,7 @@ class Toolsets:
         Raises NotListed for a server that was never reached and is not optional."""
         if not agent.mcp_servers:
             return agent
-        toolsets = [self._toolsets[id(server)] for server in agent.mcp_servers]
+        toolsets = [self._toolset(server) for server in agent.mcp_servers]
         if wanted and (found := self._with(agent, toolsets)).tool(wanted):
             return found
         missing = await asyncio.gather(*(self._refreshed(one, at_once=bool(wanted)) for one in toolsets))
@@ -99,6 +104,16 @@ class Toolsets:
         for error in away:
             if wanted or not error.server.optional:
                 raise error
+        return made
+
+    def _toolset(self, server: McpServer) -> _Toolset:
+        """That of an agent of the store is made as it is met, and goes as others are."""
+        if (known := self._toolsets.get(id(server)) or self._met.get(id(server))) is not None:
+            return known
+        check_installed()
+        while len(self._met) >= MOST_MET:
+            self._met.pop(next(iter(self._met)))
+        self._met[id(server)] = made = _Toolset(server)
         return made
 
     # ------------------------------------------------------------ lists
@@ -149,14 +164,14 @@ class Toolsets:
         _log.info("mcp.listed", server=server.label, tools=[tool.name for tool in toolset.tools])
 
     def _changed(self, server: McpServer) -> None:
-        for toolset in self._toolsets.values():
+        for toolset in (*self._toolsets.values(), *self._met.values()):
             if toolset.server.place == server.place:
                 toolset.stale = True
 
     def _with(self, agent: Agent, toolsets: Sequence[_Toolset]) -> Agent:
         """The same object while nothing changes. What the agent has itself goes before what a server calls alike."""
         lists = tuple(one.tools for one in toolsets)
-        before = self._completed.get(agent.name)
+        before = self._completed.get(agent)
         if before and len(before[0]) == len(lists) and all(a is b for a, b in zip(before[0], lists, strict=True)):
             return before[1]
         more: dict[str, Tool] = {}
@@ -168,7 +183,7 @@ class Toolsets:
                 else:
                     more[tool.name] = tool
         made = agent.with_tools(*more.values())
-        self._completed[agent.name] = lists, made
+        self._completed[agent] = lists, made
         return made
 
 

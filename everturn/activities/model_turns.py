@@ -88,7 +88,7 @@ class ModelTurns:
     @activity.defn(name=names.CALL_MODEL)
     async def call_model(self, request: ModelRequest) -> ModelReply:
         started = time.monotonic()
-        agent = agent_of(self._agents, request)
+        agent = await agent_of(self._agents, request, heartbeats=self._heartbeats)
         with self._heartbeats.beating() as beat:
             await take_over()
             agent = await for_turn(self._toolsets, agent)

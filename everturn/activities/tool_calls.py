@@ -83,7 +83,7 @@ class ToolCalls:
     async def check_call(self, request: ToolRequest) -> CheckedCall:
         """Before a user's own activity or a Nexus operation runs: do the arguments fit, has it run before a reset, is
         its endpoint there?"""
-        agent = agent_of(self._agents, request)
+        agent = await agent_of(self._agents, request, heartbeats=self._heartbeats)
         tool = agent.tool(request.tool)
         with self._heartbeats.beating() as beat:
             if request.endpoint:
@@ -125,7 +125,7 @@ class ToolCalls:
             raise ApplicationError("This run came too late: it was given to another worker.", type=names.TOO_LATE)
         started = time.monotonic()
         try:
-            tool = await self._tool(name, request)
+            agent, tool = await self._tool(name, request)
         except NeverListed as error:
             return _result(name, request, (Text(text=str(error)),), is_error=True)
         except NoLongerAvailable:  # gone with a deploy, after the call was planned
@@ -142,23 +142,24 @@ class ToolCalls:
                 started = time.monotonic()
                 content, failed = await self._outcome(tool, request, beat)
             whole = _result(name, request, content, is_error=failed)
-            result = await self._fitting(whole, request, until=started + tool.timeout.total_seconds())
+            until = started + tool.timeout.total_seconds()
+            result = await self._fitting(whole, request, max_chars=agent.limits.max_result_chars, until=until)
         if larger(result, INLINE_BYTES):  # a smaller one comes with the delta
             self._prefixes.remember_result(activity.info().workflow_run_id or "", result)
         _log.info("tool.finished", tool=name, failed=failed, seconds=round(time.monotonic() - started, 3))
         return result
 
-    async def _tool(self, name: str, request: ToolRequest) -> Tool:
+    async def _tool(self, name: str, request: ToolRequest) -> tuple[Agent, Tool]:
         """Raises NeverListed, and as `tool_of` does."""
-        agent = agent_of(self._agents, request)
+        agent = await agent_of(self._agents, request, heartbeats=self._heartbeats)
         if agent.tool(name) or not (agent.mcp_servers or agent.prepare_tools):
-            return tool_of(agent, name, request)
+            return agent, tool_of(agent, name, request)
         with self._heartbeats.beating():  # its server may have to be started first
             if agent.mcp_servers:
                 agent = await for_call(self._toolsets, agent, name)
             if agent.tool(name) is None:
                 agent = await with_its_tools(agent, self._contexts.of_turn(request))
-        return tool_of(agent, name, request)
+        return agent, tool_of(agent, name, request)
 
     async def _outcome(self, tool: Tool, request: ToolRequest, beat: Heartbeat) -> tuple[Content, bool]:
         """What the model is told, and whether it is an error. Raises only what is not the tool's own doing."""
@@ -193,9 +194,8 @@ class ToolCalls:
             return (Text(text=await (told_in_the_end(tool, error) if passing else safe_error_text(error))),), True
         return (*edit_notice(request.decision), *content), False
 
-    async def _fitting(self, result: ToolResult, request: ToolRequest, *, until: float) -> ToolResult:
+    async def _fitting(self, result: ToolResult, request: ToolRequest, *, max_chars: int, until: float) -> ToolResult:
         """The result; if it is too large, kept whole if there is a store, and cut."""
-        max_chars = self._agents[request.agent].limits.max_result_chars
         most = MAX_RESULT_BYTES if request.room is None else request.room
         max_bytes = max(0, most - size_of(result.decision))
         if result_fits(result.content, max_chars=max_chars, max_bytes=max_bytes):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 from uuid import uuid4
 
 import typer
 
 from everturn.cli import completion
+from everturn.cli.labels import MetadataOption, TenantOption, labels_of
 from everturn.cli.options import AgentOption, ModelOption, SystemOption, ToolOption, YesOption
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ def chat(
         str | None,
         typer.Option("--id", help="Start it with this id, or come back to it.", autocompletion=completion.ids),
     ] = None,
+    tenant: TenantOption = None,
+    metadata: MetadataOption = None,
 ) -> None:
     """Talk, message after message. Ctrl-C leaves, and `everturn chat --id ID` comes back."""
     from everturn.cli.chat_files import remembered
@@ -36,7 +39,7 @@ def chat(
         wanted = remembered(id) or asyncio.run(_hosted(id))
     wanted = wanted or AgentChoice.of(model=model, tools=tool, system=system, agent=agent)
     name = id or f"{agent or 'chat'}-{uuid4().hex[:8]}"
-    asyncio.run(_chat(wanted, name, approve_all=yes))
+    asyncio.run(_chat(wanted, name, labels_of(tenant, metadata), approve_all=yes))
 
 
 async def _hosted(name: str) -> AgentChoice:
@@ -58,7 +61,7 @@ async def _hosted(name: str) -> AgentChoice:
     raise NotFound(f"There is no conversation {name!r} to come back to.", cure=cure)
 
 
-async def _chat(wanted: AgentChoice, name: str, *, approve_all: bool) -> None:
+async def _chat(wanted: AgentChoice, name: str, labels: dict[str, Any], *, approve_all: bool) -> None:
     from everturn.cli.chat_files import ChatFiles
     from everturn.cli.chat_session import ChatSession
     from everturn.cli.connect import connect
@@ -68,7 +71,7 @@ async def _chat(wanted: AgentChoice, name: str, *, approve_all: bool) -> None:
     session = None
     try:
         async with connect(wanted, name, screen=screen, db=files.database) as place:
-            session = ChatSession(place, name, screen, approve_all=approve_all)
+            session = ChatSession(place, name, screen, approve_all=approve_all, labels=labels)
             await session.until_left(begun=lambda: files.remember(wanted))
     except asyncio.CancelledError:
         screen.idle()

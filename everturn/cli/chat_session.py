@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -31,8 +31,12 @@ PROMPT = Text.assemble(("▸", "bold cyan"), " ")
 
 
 class ChatSession:
-    def __init__(self, place: Connection, name: str, screen: Screen, *, approve_all: bool) -> None:
+    def __init__(
+        self, place: Connection, name: str, screen: Screen, *, approve_all: bool, labels: Mapping[str, Any] = {}
+    ) -> None:
         self._place = place
+        self._labels = labels
+        """What it is started with, if there is none yet."""
         self._screen = screen
         self._approve_all = approve_all
         self._conversation: Conversation = place.client.conversation(name)
@@ -95,7 +99,7 @@ class ChatSession:
         how: dict[str, Any] = {"keep_open": KEEP_OPEN, "message_id": uuid4().hex, "stream": self._streaming}
         cursor = await self._cursor()
         if cursor is None:
-            await client.start(self._place.agent, text, id=name, model=self._place.model, **how)
+            await client.start(self._place.agent, text, id=name, model=self._place.model, **how, **self._labels)
         else:
             await client.send(self._place.agent, text, id=name, **how)
         self.begun = True

@@ -6,11 +6,12 @@ import asyncio
 import shlex
 import sys
 from contextlib import redirect_stdout
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 from uuid import uuid4
 
 import typer
 
+from everturn.cli.labels import MetadataOption, TenantOption, labels_of
 from everturn.cli.options import AgentOption, JsonOption, ModelOption, SystemOption, ToolOption, YesOption
 from everturn.cli.output import hand_over, tell_json
 
@@ -34,6 +35,8 @@ def run(
         str | None, typer.Option("--id", metavar="ID", help="The conversation's id; made up if not given.")
     ] = None,
     again: Annotated[bool, typer.Option("--again", help="Begin anew, though one of this id is over.")] = False,
+    tenant: TenantOption = None,
+    metadata: MetadataOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Hold a conversation until its final reply, which goes to standard output. All else goes to stderr."""
@@ -44,9 +47,10 @@ def run(
     if not text.strip():
         raise typer.BadParameter("there is nothing to say.", param_hint="PROMPT")
     name = id or f"{agent or 'run'}-{uuid4().hex[:8]}"
+    labels = labels_of(tenant, metadata)
     # What tools print is not the reply: it goes where everything else goes.
     with redirect_stdout(sys.stderr):
-        outcome = asyncio.run(_run(wanted, text, name, approve_all=yes, again=again or id is None))
+        outcome = asyncio.run(_run(wanted, text, name, labels, approve_all=yes, again=again or id is None))
     _print(outcome, name, as_json=as_json)
 
 
@@ -62,7 +66,9 @@ def _read_all() -> str:
         ) from None
 
 
-async def _run(wanted: AgentChoice, text: str, name: str, *, approve_all: bool, again: bool) -> Outcome:
+async def _run(
+    wanted: AgentChoice, text: str, name: str, labels: dict[str, Any], *, approve_all: bool, again: bool
+) -> Outcome:
     """`again`: another conversation of this id may be over."""
     from everturn.cli.connect import connect
     from everturn.cli.terminal import Screen
@@ -72,7 +78,7 @@ async def _run(wanted: AgentChoice, text: str, name: str, *, approve_all: bool, 
         async with connect(wanted, name, screen=screen, db=None) as place:
             if not again:
                 await _check_new(place, name)
-            conversation = await place.client.start(place.agent, text, id=name, model=place.model)
+            conversation = await place.client.start(place.agent, text, id=name, model=place.model, **labels)
             try:
                 return await _follow(conversation, place, screen, approve_all=approve_all)
             except asyncio.CancelledError:

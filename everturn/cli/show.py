@@ -20,10 +20,31 @@ if TYPE_CHECKING:
 def show(
     id: IdArgument,  # noqa: A002
     full: Annotated[bool, typer.Option("--full", help="Arguments and results whole, not in a line each.")] = False,
+    prompt: Annotated[
+        int | None,
+        typer.Option("--prompt", metavar="TURN", help="What this turn was asked with, if functions decided it."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show a conversation: what goes on, what waits, and its transcript."""
-    asyncio.run(_show(id, full=full, as_json=as_json))
+    if prompt is None:
+        asyncio.run(_show(id, full=full, as_json=as_json))
+    else:
+        asyncio.run(_show_prompt(id, prompt, as_json=as_json))
+
+
+async def _show_prompt(conversation_id: str, turn: int, *, as_json: bool) -> None:
+    from everturn.cli.connect import remote_client
+    from everturn.cli.output import hand_over
+
+    async with remote_client() as client:
+        found = await client.conversation(conversation_id).prompt(turn)
+    tools = [tool.model_dump(mode="json") for tool in found.tools]
+    if as_json:
+        tell_json({"turn": found.turn, "digest": found.digest, "instructions": found.instructions, "tools": tools})
+        return
+    listed = "\n".join(f"- {tool.name}: {tool.description}" for tool in found.tools)
+    hand_over(f"{found.instructions}\n\nTools:\n{listed or '- none'}\n\nDigest: {found.digest}")
 
 
 async def _show(conversation_id: str, *, full: bool, as_json: bool) -> None:

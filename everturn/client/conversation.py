@@ -18,6 +18,7 @@ from everturn.client import listing, updates
 from everturn.client.connection import ClientConnection
 from everturn.client.deletion import Deleted, delete_all
 from everturn.client.messages import MessageLike, check_room, message_payload, user_message
+from everturn.client.prompts import AskedTurns
 from everturn.client.revival import revived
 from everturn.client.runs import Runs
 from everturn.client.streaming import LiveActivities, interleaved
@@ -44,7 +45,7 @@ from everturn.tools.results import parts_of_blocks
 _log = get_logger("everturn.conversation")
 
 
-class Conversation:
+class Conversation(AskedTurns):
     """One conversation, by its id. Any process may have any number of handles on the same one."""
 
     def __init__(self, client: ClientConnection, conversation_id: str) -> None:

@@ -26,6 +26,7 @@ from temporalio.worker import (
 from temporalio.workflow import _Definition
 
 from everturn import durations
+from everturn.activities.agent_store import AgentStore, FindAgent, HostedAgents
 from everturn.activities.contexts import MakeDeps, check_deps
 from everturn.activities.journal import default_folder
 from everturn.activities.prefixes import Prefixes
@@ -64,6 +65,9 @@ BRING_A_CONVERTER: Final = frozenset({"OpenAIAgentsPlugin"})
 """Plugins, by name, that refuse a client whose payload converter is not temporalio's, and set their own. On a worker,
 and by everturn's client, conversations go beside that one all the same."""
 
+Agents = Sequence[Agent] | AgentStore | FindAgent
+"""What a worker hosts: agents, or where it finds them."""
+
 _log = get_logger("everturn.worker")
 
 
@@ -78,6 +82,7 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
     start conversations as any workflow; without agents, it is for that alone. On a `Replayer`, conversations are
     replayed with the application's workflows. `WorkflowEnvironment` takes it as a client does.
 
+    - `agents`: a list; or an AgentStore, or its function, which finds them by name and version as they are asked for.
     - `deps`: a function that makes an async context manager: what that opens when a worker starts (pools, clients),
       tools and the other functions find as `context.deps`. It is closed when the worker has drained; each worker opens
       its own.
@@ -100,7 +105,7 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
     @known_options("EverturnPlugin", InvalidSetting)
     def __init__(
         self,
-        agents: Sequence[Agent] = (),
+        agents: Agents = (),
         *,
         deps: MakeDeps | None = None,
         cached_conversations: int | None = None,
@@ -122,14 +127,13 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         kept_at = artifacts or settings.artifacts
         kept = Artifacts.at(kept_at) if isinstance(kept_at, str | Path) else kept_at
         self.hosted = Hosted(
-            agents={name: _with_reader(agent, kept) for name, agent in _checked(agents).items()},
+            agents=_hosted(agents, artifacts=kept, deps=deps),
             prefixes=Prefixes(settings.max_prefix_mb * 1024**2 if max_prefix_bytes is None else max_prefix_bytes),
             journals=journals or default_folder(),
             artifacts=kept,
             stream_seconds=stream_every.total_seconds() if stream_every else settings.stream_seconds,
             make_deps=deps,
         )
-        check_deps(self.hosted.agents.values(), deps)
         self._wanted_traces = traces_of(traces, settings)
         self._traces = self._made_traces()
         """For the next worker. Made here, so that what is wrong with them is said here."""
@@ -302,6 +306,21 @@ def _with_reader(agent: Agent, artifacts: Artifacts | None) -> Agent:
     if artifacts is None:
         return agent
     return agent.with_tools(read_result_tool(artifacts, max_result_chars=agent.limits.max_result_chars))
+
+
+def _hosted(agents: Agents, *, artifacts: Artifacts | None, deps: MakeDeps | None) -> HostedAgents:
+    """Those that are given and those of a store, with what the worker adds to each."""
+
+    def complete(agent: Agent) -> Agent:
+        check_deps([agent], deps)
+        return _with_reader(agent, artifacts)
+
+    check_deps((), deps)
+    if isinstance(agents, AgentStore) or callable(agents):
+        store = agents if isinstance(agents, AgentStore) else AgentStore(agents)
+        return HostedAgents({}, store, complete=complete)
+    given = {name: complete(agent) for name, agent in _checked(agents).items()}
+    return HostedAgents(given, None, complete=complete)
 
 
 def _checked(agents: Sequence[Agent]) -> dict[str, Agent]:

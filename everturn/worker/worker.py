@@ -16,7 +16,6 @@ from temporalio.worker import Interceptor, PollerBehavior, WorkerTuner
 
 from everturn.activities.contexts import MakeDeps
 from everturn.activities.prefixes import Prefixes
-from everturn.agent import Agent
 from everturn.client.client import Client
 from everturn.errors import ConfigError, InvalidAgent, InvalidSetting, Unreachable
 from everturn.settings import Settings
@@ -24,7 +23,7 @@ from everturn.spelling import known_options
 from everturn.storage.artifacts import Artifacts
 from everturn.worker.deployment import Deployment, of_settings, options
 from everturn.worker.hosting import Hosting
-from everturn.worker.plugin import EverturnPlugin
+from everturn.worker.plugin import Agents, EverturnPlugin
 from everturn.worker.shutdown import drained
 from everturn.worker.traces import Traces
 
@@ -41,6 +40,7 @@ class Worker:
     worker if you have one.
 
     - `task_queue`: the client's, unless given.
+    - `agents`: a list; or an AgentStore, or its function, which finds them by name and version as they are asked for.
     - `deps`: a function that makes an async context manager: what that opens when the worker starts (pools, clients),
       tools and the other functions find as `context.deps`. It is closed when the worker has drained.
     - `cached_conversations`: how many keep their state in memory; it should exceed those that run at the same time.
@@ -73,7 +73,7 @@ class Worker:
         self,
         client: Client,
         *,
-        agents: Sequence[Agent],
+        agents: Agents,
         deps: MakeDeps | None = None,
         task_queue: str | None = None,
         cached_conversations: int | None = None,

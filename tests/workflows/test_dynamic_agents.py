@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -9,7 +10,10 @@ from typing import Any
 import pytest
 
 from everturn import Agent, Client, McpServer, Patience, Tool, ToolContext, TurnContext, tool
-from everturn.errors import InvalidAgent, Stalled
+from everturn.errors import InvalidAgent, NotFound, Stalled
+from everturn.history.reader import read_steps
+from everturn.history.steps import TurnCompleted
+from everturn.prompts import KnownPrompts, Prompt, RecordedPrompt
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
 from tests.support.transcripts import results_of
@@ -83,6 +87,55 @@ async def test_a_turn_has_the_tools_that_a_function_gives_it(
         "There is no tool 'refund'. The tools are: look_up.",
         "There is no tool 'escalate'. The tools are: look_up.",
     ]
+
+
+async def test_what_a_turn_was_asked_with_is_in_the_history_once(
+    client: Client, scripted: Scripted, cached_conversations: int
+) -> None:
+    def instructions(context: TurnContext) -> str:
+        return "Look it up." if context.turn < 3 else "Answer now."
+
+    script = [call("look_up", {"word": "a"}, id="c1"), call("look_up", {"word": "b"}, id="c2"), "Done."]
+    agent = agent_on(scripted(script), tools=[look_up], instructions=instructions)
+    async with hosting(client, agent, cached_conversations=cached_conversations):
+        conversation = await client.start(agent, "Hi")
+        assert await conversation.reply() == "Done."
+    prompts = [await conversation.prompt(turn) for turn in (1, 2, 3)]
+    assert [one.instructions for one in prompts] == ["Look it up.", "Look it up.", "Answer now."]
+    assert prompts[0].digest == prompts[1].digest != prompts[2].digest
+    assert [tool.name for tool in prompts[0].tools] == ["look_up"]
+    assert await conversation.prompt() == prompts[2]
+    recorded = [
+        step.reply.prompt
+        async for step in read_steps(client.temporal, conversation.id)
+        if isinstance(step, TurnCompleted) and step.reply.prompt
+    ]
+    assert [bool(one.packed) for one in recorded] == [True, False, True]
+    with pytest.raises(NotFound, match="no answered turn 9"):
+        await conversation.prompt(9)
+
+
+async def test_nothing_is_recorded_for_an_agent_that_is_fixed(client: Client, scripted: Scripted) -> None:
+    agent = agent_on(scripted(["Hello."]), instructions="Be brief.")
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Hi")
+        assert await conversation.reply() == "Hello."
+    with pytest.raises(NotFound, match="Nothing was decided for turn 1"):
+        await conversation.prompt()
+
+
+def test_texts_of_prompts_have_a_bound_in_a_run() -> None:
+    known = KnownPrompts()
+    for number in range(500):
+        text = "".join(random.Random(f"{number}").choices("abcdefghijklmnopqrstuvwxyz", k=2_000))
+        asked = known.asked
+        one = RecordedPrompt.of(
+            Prompt(instructions=text), known=asked.get("prompts", ()), room=asked.get("prompt_room")
+        )
+        known.take(one)
+    assert known.asked["prompt_room"] < 3_000
+    assert not one.packed
+    assert one.digest
 
 
 async def test_what_a_function_raises_is_tried_again_and_then_stalls(client: Client, scripted: Scripted) -> None:

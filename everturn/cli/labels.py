@@ -1,0 +1,35 @@
+"""`--tenant` and `--metadata`: what a conversation is started with beside its message."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+TenantOption = Annotated[str | None, typer.Option("--tenant", metavar="NAME", help="For whom the conversation is.")]
+MetadataOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--metadata",
+        metavar="KEY=VALUE",
+        help="What its tools are to know beside the message; KEY:=JSON for what is no text. May be repeated.",
+    ),
+]
+
+
+def labels_of(tenant: str | None, metadata: list[str] | None) -> dict[str, Any]:
+    """As Client.start takes them. Raises typer.BadParameter."""
+    return {"tenant": tenant, "metadata": dict(map(_read, metadata or ()))}
+
+
+def _read(given: str) -> tuple[str, Any]:
+    key, equals, value = given.partition("=")
+    if not equals or not key.removesuffix(":"):
+        raise typer.BadParameter(f"{given!r} is not KEY=VALUE.", param_hint="--metadata")
+    if not key.endswith(":"):
+        return key, value
+    try:
+        return key.removesuffix(":"), json.loads(value)
+    except ValueError:
+        raise typer.BadParameter(f"the value of {given!r} is no JSON.", param_hint="--metadata") from None

@@ -1,0 +1,71 @@
+"""What a turn was asked with, as the history says: see decision 0023."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import temporalio.client
+
+from everturn import temporal_errors
+from everturn.client.runs import Runs
+from everturn.errors import ConversationError, NotFound
+from everturn.history.reader import read_steps
+from everturn.history.steps import TurnCompleted
+from everturn.prompts import Prompt, PromptTool, RecordedPrompt
+
+
+@dataclass(frozen=True, kw_only=True)
+class TurnPrompt:
+    """What a turn was asked with, beside its messages."""
+
+    turn: int
+    digest: str
+    """The same for turns that were asked with the same."""
+    instructions: str
+    tools: tuple[PromptTool, ...]
+
+
+class AskedTurns:
+    """Of a conversation: what its turns were asked with."""
+
+    id: str
+    _temporal: temporalio.client.Client
+    _runs: Runs
+
+    async def prompt(self, turn: int | None = None) -> TurnPrompt:
+        """The instructions and the tools that a turn was asked with, if functions of its agent decided them; of the
+        last one that was answered, if `turn` is None. Reads the history: needs no worker.
+
+        Raises NotFound if there is no such turn, or if nothing was decided for it: then it is what the code of its
+        worker says. And ConversationError if the run had no room for the text: then its digest is all there is.
+        """
+        for run in reversed(await self._runs._all()):
+            asked: dict[int, RecordedPrompt | None] = {}
+            texts: dict[str, Prompt] = {}
+            with temporal_errors.explained(self._temporal, self.id):
+                async for step in read_steps(self._temporal, self.id, run_id=run):
+                    if not isinstance(step, TurnCompleted) or step.request.summarise:
+                        continue
+                    recorded = asked[step.request.turn] = step.reply.prompt
+                    if recorded and (text := recorded.read()):
+                        texts[recorded.digest] = text
+            wanted = max(asked, default=None) if turn is None else turn
+            if wanted in asked:
+                return self._found(wanted, asked[wanted], texts)
+        which = "The conversation has no turn that was answered" if turn is None else f"It has no answered turn {turn}"
+        raise NotFound(f"{which}: {self.id!r}.", cure="Turns count from 1; `everturn export` lists them.")
+
+    def _found(self, turn: int, recorded: RecordedPrompt | None, texts: dict[str, Prompt]) -> TurnPrompt:
+        if recorded is None:
+            raise NotFound(
+                f"Nothing was decided for turn {turn} of conversation {self.id!r} alone.",
+                cure="It was asked with the instructions and the tools that its agent has in the code of its worker.",
+            )
+        text = texts.get(recorded.digest)
+        if text is None:
+            raise ConversationError(
+                f"Of what turn {turn} of conversation {self.id!r} was asked with, the digest alone is recorded: "
+                f"{recorded.digest}.",
+                cure="Its run had no more room for texts: see decision 0023.",
+            )
+        return TurnPrompt(turn=turn, digest=recorded.digest, instructions=text.instructions, tools=text.tools)
