@@ -1,6 +1,6 @@
 """What a turn was asked with, if the agent's functions decided it: its digest with each turn, and its text once.
 
-Decision 0023: the text is in the event of the first turn of a run that was asked with it. Of all such texts together, a
+Decision 0026: the text is in the event of the first turn of a run that was asked with it. Of all such texts together, a
 run's history holds so many bytes and no more.
 """
 

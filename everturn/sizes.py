@@ -91,7 +91,7 @@ MAX_DETAILS_BYTES = 64_000
 """What a provider says of a reply as a whole: a part of the margin."""
 
 MAX_PROMPT_BYTES = 16_000
-"""What one turn was asked with, packed, if it was decided at run time: a part of the margin (decision 0023)."""
+"""What one turn was asked with, packed, if it was decided at run time: a part of the margin (decision 0026)."""
 MAX_PROMPTS_BYTES = 48_000
 """All of those that a run's history holds."""
 

@@ -20,7 +20,6 @@ from everturn.client.deletion import Deleted, delete_all
 from everturn.client.messages import MessageLike, check_room, message_payload, user_message
 from everturn.client.prompts import AskedTurns
 from everturn.client.revival import revived
-from everturn.client.runs import Runs
 from everturn.client.streaming import LiveActivities, interleaved
 from everturn.client.tools import call_tool, run_tools
 from everturn.content_blocks import says_error
@@ -49,10 +48,8 @@ class Conversation(AskedTurns):
     """One conversation, by its id. Any process may have any number of handles on the same one."""
 
     def __init__(self, client: ClientConnection, conversation_id: str) -> None:
-        self.id = conversation_id
+        super().__init__(client.temporal, conversation_id)
         self._client = client
-        self._temporal = client.temporal
-        self._runs = Runs(client.temporal, conversation_id)
         self._sent: set[str] = set()
         """What was sent from here. The server may have it and not show it yet: reply() waits until it does."""
 

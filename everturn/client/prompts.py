@@ -1,4 +1,4 @@
-"""What a turn was asked with, as the history says: see decision 0023."""
+"""What a turn was asked with, as the history says: see decision 0026."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ class TurnPrompt:
 class AskedTurns:
     """Of a conversation: what its turns were asked with."""
 
-    id: str
-    _temporal: temporalio.client.Client
-    _runs: Runs
+    def __init__(self, temporal: temporalio.client.Client, conversation_id: str) -> None:
+        self.id = conversation_id
+        self._temporal = temporal
+        self._runs = Runs(temporal, conversation_id)
 
     async def prompt(self, turn: int | None = None) -> TurnPrompt:
         """The instructions and the tools that a turn was asked with, if functions of its agent decided them; of the
@@ -66,6 +67,6 @@ class AskedTurns:
             raise ConversationError(
                 f"Of what turn {turn} of conversation {self.id!r} was asked with, the digest alone is recorded: "
                 f"{recorded.digest}.",
-                cure="Its run had no more room for texts: see decision 0023.",
+                cure="Its run had no more room for texts: see decision 0026.",
             )
         return TurnPrompt(turn=turn, digest=recorded.digest, instructions=text.instructions, tools=text.tools)

@@ -17,7 +17,7 @@ from temporalio.api.nexus.v1 import EndpointSpec, EndpointTarget
 from temporalio.api.operatorservice.v1 import CreateNexusEndpointRequest
 from temporalio.worker import Worker as TemporalWorker
 
-from everturn import Agent, Client, Conversation, Image, Limits, Model, ToolCall, ask_user, nexus_tool, tool
+from everturn import Agent, Client, Conversation, Image, Limits, Model, ToolCall, Worker, ask_user, nexus_tool, tool
 from everturn.errors import Ended, NotFound, Refused, Stalled
 from everturn.events import ApprovalRequested
 from everturn.history import state_by_history
@@ -549,3 +549,23 @@ async def refused_start(client: Client, folder: Path) -> str:
         with suppress(Ended):
             await client.conversation(handle.id).outcome()
         return handle.id
+
+
+@kind
+async def decided_at_run_time(client: Client, folder: Path) -> str:
+    """Its instructions and tools are functions, its agent is a store's; it has a tenant and metadata."""
+
+    async def find(name: str, version: str | None) -> Agent:
+        return Agent(
+            name,
+            model=Model("scripted:demo", base_url=model.base_url),
+            instructions=lambda context: f"For {context.tenant}, turn {context.turn}.",
+            tools=[note, refund],
+            prepare_tools=lambda context, tools: [one for one in tools if one.name != context.metadata["without"]],
+        )
+
+    with ScriptedModel([call("note", {"text": "x"}), call("refund", {"order_id": "81", "cents": 5}), "Done."]) as model:
+        async with Worker(client, agents=find):
+            metadata = {"without": "refund"}
+            conversation = await client.start("ada@2", "1", tenant="acme", metadata=metadata, id="decided-at-run-time")
+            return await whole(conversation)

@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from rich.text import Text
 
 from everturn import events
 from everturn.cli import run_command
+from everturn.cli.labels import labels_of
 from everturn.cli.render import EventLines, columns, folded, transcript_lines
 from everturn.records import Decision, Message, ToolCall, ToolResult
 from everturn.records import Text as TextPart
@@ -294,3 +296,16 @@ def test_folding_and_columns_keep_to_one_line() -> None:
         f"{long}  1",
         f"b\\u001b{' ' * 195}2",
     ]
+
+
+def test_metadata_is_text_unless_it_is_marked_as_json() -> None:
+    given = ["user=u-7", "vip:=true", "roles:=[1, 2]", "note=a=b", "empty="]
+    wanted = {"user": "u-7", "vip": True, "roles": [1, 2], "note": "a=b", "empty": ""}
+    assert labels_of("acme", given) == {"tenant": "acme", "metadata": wanted}
+    assert labels_of(None, None) == {"tenant": None, "metadata": {}}
+
+
+@pytest.mark.parametrize("given", ["user", "=x", ":=1", "vip:=yes"])
+def test_metadata_that_makes_no_sense_is_a_matter_of_usage(given: str) -> None:
+    with pytest.raises(typer.BadParameter):
+        labels_of(None, [given])
