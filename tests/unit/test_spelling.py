@@ -107,7 +107,17 @@ CONFIGURED = {
     "ModelSettings",
     "Patience",
 }
-CONFIGURED |= {"EverturnPlugin", "ToolOptions", "ToolContext", "Traces", "WebSearch", "Worker", "XSearch"}
+CONFIGURED |= {
+    "AgentStore",
+    "EverturnPlugin",
+    "ToolOptions",
+    "ToolContext",
+    "Traces",
+    "TurnContext",
+    "WebSearch",
+    "Worker",
+    "XSearch",
+}
 NOT_CONFIGURED = {"Document", "Image", "Message", "Outcome", "Reply", "Text", "ToolCall", "ToolResult", "Usage"}
 """Records: they cross deploys, and pass over what they do not know."""
 NOT_CONFIGURED |= {"Conversation", "Tool"}

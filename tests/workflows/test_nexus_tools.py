@@ -6,7 +6,6 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -30,33 +29,11 @@ from tests.crash.workers import WorkerProcess
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
 from tests.support.histories import runs_of
+from tests.support.nexus_shop import Receipt, Refund, Shop
 from tests.support.transcripts import results_of, told
 from tests.support.waiting import eventually, waiting
 
 Scripted = Callable[..., ScriptedModel]
-
-
-@dataclass
-class Refund:
-    """What is refunded."""
-
-    order_id: str
-    cents: int = 5
-
-
-@dataclass
-class Receipt:
-    order_id: str
-    refunded: int
-
-
-@nexusrpc.service(name="Shop")
-class Shop:
-    refund: nexusrpc.Operation[Refund, Receipt]
-    greet: nexusrpc.Operation[str, str]
-    now: nexusrpc.Operation[None, str]
-    ship: nexusrpc.Operation[str, str]
-    fail: nexusrpc.Operation[str, str]
 
 
 @workflow.defn(sandboxed=False)
