@@ -33,6 +33,7 @@ from everturn.activities.prefixes import Prefixes
 from everturn.agent import Agent, with_sub_agents
 from everturn.errors import InvalidAgent, InvalidSetting
 from everturn.logs import get_logger
+from everturn.models import Limits
 from everturn.settings import Settings
 from everturn.spelling import known_options
 from everturn.storage.artifacts import Artifacts
@@ -210,7 +211,8 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
             "max_concurrent_activities": None if counted else ACTIVITIES_AT_ONCE,
             # A reply's calls begin here at once, without a way through the server's queue. temporalio's default is 3.
             "max_eager_activity_reservations_per_workflow_task": max(
-                agent.limits.max_parallel_calls for agent in self.hosted.agents.values()
+                (agent.limits.max_parallel_calls for agent in self.hosted.agents.values()),
+                default=Limits().max_parallel_calls,  # of a store's agents, nobody knows them yet
             ),
         }
 
