@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 from uuid import uuid4
@@ -92,7 +93,8 @@ async def _send_signal(page: Page, name: str, payload: str) -> None:
     await page.get_by_role("menuitem", name="Send a Signal").click()
     dialog = page.get_by_role("dialog", name="Send a Signal")
     await dialog.get_by_test_id("signal-select-button").click()
-    await dialog.get_by_role("option", name=name, exact=True).click()
+    # Its accessible name goes on with what the signal does.
+    await dialog.get_by_role("option", name=re.compile(rf"^{name}\b")).click()
     await dialog.get_by_role("textbox", name="Data").click()
     await page.keyboard.insert_text(payload)
     await dialog.get_by_role("button", name="Submit").click()
