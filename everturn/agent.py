@@ -10,7 +10,9 @@ from typing import Any, Literal, Union, get_args
 
 from pydantic import BaseModel, Field, JsonValue, PydanticUserError, TypeAdapter
 
+from everturn import hooks as hook_points
 from everturn.errors import InvalidAgent, InvalidTool
+from everturn.hooks import Hooks
 from everturn.models import Approvals, Compaction, Limits, Model, ModelSettings, Patience, check_provider
 from everturn.records import Decision, ToolCall
 from everturn.spelling import known_options
@@ -97,6 +99,8 @@ class Agent:
     """When waiting calls expire."""
     approvers: Approvers | None
     """Who may decide: a function, sync or async, of the call and the decision."""
+    hooks: tuple[Hooks, ...]
+    """What looks at each turn and each call, and may change or stop it: see everturn.hooks."""
     output: Any
     """A type that the last reply is to have: a pydantic model, or what JSON can carry. One that does not fit goes back
     to the model twice, with what is wrong."""
@@ -124,6 +128,7 @@ class Agent:
         compaction: Compaction | None = None,
         approvals: Approvals = Approvals(),  # noqa: B008 - frozen
         approvers: Approvers | None = None,
+        hooks: Sequence[Hooks] = (),
         output: Any = None,
         loop: Loop = "auto",
         handlers: Mapping[str, Handler] = {},
@@ -172,6 +177,7 @@ class Agent:
             compaction=compaction,
             approvals=approvals,
             approvers=approvers,
+            hooks=hook_points.checked(f"Agent {name!r}", hooks),
             limits=limits,
             patience=patience,
             fallback_models=tuple(line[1:]),
@@ -223,6 +229,12 @@ class Agent:
             others = {type(one): one for one in (*self.server_tools, *served)}
             more = {"server_tools": tuple(others.values()), "raw_tools": (*self.raw_tools, *raw)}
             vars(made).update(tools=own, _by_name={item.name: item for item in own}, **more)
+        return made
+
+    def with_hooks(self, hooks: Sequence[Hooks]) -> Agent:
+        """The same agent with more hooks, before its own."""
+        made = copy(self)
+        vars(made).update(hooks=(*hooks, *self.hooks))
         return made
 
     def read_output(self, text: str) -> JsonValue:

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
-from everturn.payloads import TOO_LARGE, Status
+from everturn.names import TOO_LARGE
+from everturn.payloads import Status
 from everturn.records import (
     Decision,
     Document,

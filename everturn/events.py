@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, JsonValue
 
 from everturn.plans import WaitReason
-from everturn.records import Message, Outcome, Record, ToolCall, ToolResult, Usage
+from everturn.records import HookPoint, Message, Outcome, Record, ToolCall, ToolResult, Usage
 
 
 class _Event(Record):
@@ -151,6 +151,21 @@ class ToolLost(_Event):
     cause: str
 
 
+class HookActed(_Event):
+    """A hook changed something, denied a call or asked for its approval, stopped the answer, or failed: `did` says
+    which, and `why` is its reason, or the answer that it gave after a tool."""
+
+    kind: Literal["hook_acted"] = "hook_acted"
+    turn: int
+    hook: str
+    """Its name."""
+    point: HookPoint
+    did: Literal["changed", "denied", "asked", "stopped", "failed"]
+    call_id: str = ""
+    """The call that it was about; empty if it was the turn."""
+    why: str = ""
+
+
 class Stalled(_Event):
     """Retries don't cure it: the conversation waits for `resume`."""
 
@@ -227,6 +242,7 @@ Event = Annotated[
     | ToolProgress
     | ToolFinished
     | ToolLost
+    | HookActed
     | Stalled
     | WorkerAwaited
     | FellBack

@@ -68,6 +68,11 @@ NOT_LISTED: Final = "ToolsNotListed"
 
 NOT_PREPARED: Final = "NotPrepared"
 """The error type of an activity whose agent's own functions (`instructions=`, `prepare_tools=`) failed."""
+NEEDS_APPROVAL: Final = "NeedsApproval"
+"""The error type of a tool's activity that wants a person's approval: once it has that, it is run again."""
+
+HOOK_STALLED: Final = "HookStalled"
+"""The error type of a model turn that a hook stalled, or whose hook failed."""
 
 UNREADABLE_RESULT: Final = "UnreadableResult"
 """In the place of an error's type: a call ended, and nobody can read how."""
@@ -156,6 +161,15 @@ EVERTURN_AGENT: Final = "EverturnAgent"
 EVERTURN_MODEL: Final = "EverturnModel"
 EVERTURN_TOKENS: Final = "EverturnTokens"
 EVERTURN_COST_USD: Final = "EverturnCostUsd"
+
+TOO_DEEP: Final = "everturn_too_deep"
+"""In a call's `extra`: its arguments were nested too deeply to be kept."""
+
+TOO_LARGE: Final = "everturn_too_large"
+"""In a call's `extra`: how many bytes it had, if its arguments were too many to be kept."""
+
+WORKERS_LOST: Final = "everturn_workers_lost"
+"""In a result's `extra`: its call was given up after so many workers were lost with it."""
 
 FORKED_FROM: Final = "forked_from"
 """In a fork's memo: the id of the conversation that it shares its beginning with."""

@@ -16,7 +16,7 @@ from everturn.metadata import Labelled
 from everturn.models import Limits
 from everturn.plans import PlannedCall, WaitReason
 from everturn.prompts import RecordedPrompt
-from everturn.records import Decision, Message, Part, Record, ResultPart, Stop, Text, ToolCall, Usage
+from everturn.records import Decision, HookAction, Message, Part, Record, ResultPart, Stop, Text, ToolCall, Usage
 from everturn.sizes import MAX_ID_BYTES, MAX_INPUT_PARTS, MAX_NAME_CHARS, flat
 from everturn.tracing import Trace, TraceContext, or_none
 
@@ -300,6 +300,8 @@ class ModelReply(Record):
     """What the turn was asked with, if functions of the user's decided it."""
     facts: WorkerFacts | None = None
     """Sent when a worker meets the conversation; None if what it said before still holds."""
+    hooks: tuple[HookAction, ...] = ()
+    """What hooks did to the turn, to the reply and to its calls."""
     traced: Literal["sampled", "dropped"] | None = None
     """Its worker traces: and has said what it was handed, or drops this trace."""
 
@@ -371,13 +373,3 @@ class DecisionCheck(Labelled):
     turn: int = 0
     hand_back_for: float | None = None
     """As in ModelRequest."""
-
-
-TOO_DEEP = "everturn_too_deep"
-"""In a call's `extra`: its arguments were nested too deeply to be kept."""
-
-TOO_LARGE = "everturn_too_large"
-"""In a call's `extra`: how many bytes it had, if its arguments were too many to be kept."""
-
-WORKERS_LOST = "everturn_workers_lost"
-"""In a result's `extra`: its call was given up after so many workers were lost with it."""

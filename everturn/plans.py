@@ -54,6 +54,8 @@ class RunPlan(Record):
     expiry: Expiry | None = None
     policy: bool = False
     """The agent says who may decide: ask it."""
+    changed_by: str = ""
+    """The hooks that changed its arguments, for its summary."""
 
 
 class RunTool(RunPlan):

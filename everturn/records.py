@@ -167,6 +167,20 @@ class Decision(Record):
         return self.verdict == "approve" and (self.arguments is not None or bool(self.note))
 
 
+HookPoint = Literal["before_model", "after_model", "before_tool", "after_tool"]
+
+
+class HookAction(Record):
+    """What a hook did, in the record of what it did it to."""
+
+    hook: str
+    point: HookPoint
+    did: Literal["changed", "denied", "asked", "stopped", "failed"]
+    call_id: str = ""
+    why: str = ""
+    """In words; the answer, of one that stopped the answer at hand."""
+
+
 ResultPart = Annotated[Text | Image | Document, Field(discriminator="kind")]
 
 
@@ -182,6 +196,7 @@ class ToolResult(PartRecord):
     """The tool failed, or did not run: the content says why."""
     decision: Decision | None = None
     """The person's word on the call, if there was one."""
+    hooks: tuple[HookAction, ...] = ()
 
     @property
     def text(self) -> str:

@@ -94,6 +94,8 @@ MAX_PROMPT_BYTES = 16_000
 """What one turn was asked with, packed, if it was decided at run time: a part of the margin (decision 0026)."""
 MAX_PROMPTS_BYTES = 48_000
 """All of those that a run's history holds."""
+MAX_ACTIONS_BYTES = 12_000
+"""What hooks did to a turn or a result, as its record says: a part of the margin."""
 
 # ---------------------------------------------------------------- tool calls
 
@@ -220,7 +222,7 @@ def _part_at_most(part: Part) -> int:
     match part:
         case Text(text=text):
             return _RECORD_BYTES + _ESCAPED_BYTES * len(text)
-        case ToolResult(decision=None):
+        case ToolResult(decision=None, hooks=()):
             names = _ESCAPED_BYTES * (len(part.call_id) + len(part.name))
             return _RECORD_BYTES + names + sum(map(_part_at_most, part.content))
         case _:

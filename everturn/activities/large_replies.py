@@ -15,7 +15,7 @@ from temporalio import activity
 
 from everturn.cutting import Notice, cut, cut_part
 from everturn.logs import get_logger
-from everturn.payloads import TOO_DEEP
+from everturn.names import TOO_DEEP
 from everturn.records import (
     Document,
     Image,

@@ -25,7 +25,6 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, 
 from everturn import names
 from everturn.activities.journal import RPC_TIMEOUT
 from everturn.activities.user_activities import is_users_own
-from everturn.payloads import WORKERS_LOST
 from everturn.records import Message
 
 MOST_OF_A_TOOL = 5
@@ -71,7 +70,7 @@ def given_up(messages: Sequence[Message]) -> frozenset[str]:
         if message.role == "user":
             break
         for part in message.parts:
-            if WORKERS_LOST in part.extra and part.kind == "tool_result":
+            if names.WORKERS_LOST in part.extra and part.kind == "tool_result":
                 times[part.name] += 1
     return frozenset(name for name, count in times.items() if count >= MOST_GIVEN_UP)
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from functools import partial
 from weakref import WeakKeyDictionary
 
 from pydantic import JsonValue
 from temporalio import activity
+from temporalio.exceptions import ApplicationError
 
 from everturn import names
-from everturn.activities import activity_errors, compaction, lost_tries
+from everturn.activities import activity_errors, compaction, hook_runs, lost_tries
 from everturn.activities.contexts import Contexts
 from everturn.activities.heartbeat import Heartbeat, Heartbeats
+from everturn.activities.hook_runs import HookRuns, Stops
 from everturn.activities.hosted_agents import agent_of
 from everturn.activities.large_replies import fitted, without_large_details
 from everturn.activities.mcp_tools import for_turn
@@ -22,12 +23,12 @@ from everturn.activities.mcp_toolsets import Toolsets
 from everturn.activities.planning import plan_calls
 from everturn.activities.prefixes import Prefixes, digest_of
 from everturn.activities.question import instructions_of, question_of
+from everturn.activities.reply_output import output_of
 from everturn.activities.streaming import ReplyStream
 from everturn.activities.takeover import take_over
 from everturn.activities.turn_agent import decided
 from everturn.agent import Agent
 from everturn.carryover import View, WorkerFacts
-from everturn.cutting import shortened
 from everturn.errors import (
     FAULTS,
     ConfigError,
@@ -47,13 +48,9 @@ from everturn.payloads import ModelReply, ModelRequest
 from everturn.plans import PlannedCall
 from everturn.prices import cost_usd
 from everturn.prompts import Prompt, PromptTool, RecordedPrompt
-from everturn.providers import ToolSpec, ask, specs_of
+from everturn.providers import Request, ToolSpec, ask, specs_of
 from everturn.records import Message, Reply, ToolResult, Usage
-from everturn.sizes import MAX_BESIDE_REPLY_BYTES, MAX_CAUSE_BYTES, MAX_DEPTH, size_of, too_deep
 from everturn.storage.artifacts import Artifacts
-from everturn.tools import user_code
-from everturn.tools.output import InvalidOutput
-from everturn.tools.results import safe_error_text
 
 MAX_HALF_TOLD = 10_000
 
@@ -97,10 +94,11 @@ class ModelTurns:
             request, prefix, delta = await self._messages(request)
             if request.summarise:
                 return await self._summary(agent, request, prefix)
-            messages = (*prefix, *delta)
-            reply = await self._ask(agent, request, messages, reply_stream=self._reply_stream(beat, request))
+            hooks, messages = HookRuns(agent), (*prefix, *delta)
+            stream = self._reply_stream(beat, agent, request)
+            reply = await self._ask(agent, request, messages, hooks, reply_stream=stream)
             given_up = lost_tries.given_up(messages) if reply.tool_calls else frozenset()
-            plan, output, problem = await self._follow_up(agent, request, reply, given_up=given_up)
+            reply, plan, output, problem = await self._follow_up(agent, request, reply, hooks, given_up=given_up)
         digest = self._prefixes.remember(request.digest, prefix, (*delta, reply.message))
         self._prefixes.forget_results(activity.info().workflow_run_id or "", request.named)
         view, summary_due = _next_view(agent, request, (*messages, reply.message), reply.usage)
@@ -118,6 +116,7 @@ class ModelTurns:
             output_problem=problem,
             view=view,
             summary_due=summary_due,
+            hooks=tuple(hooks.actions),
             facts=await self._facts(agent, met=met),
         )
         _log.info("turn.finished", **_line(reply), seconds=round(time.monotonic() - started, 3))
@@ -135,10 +134,12 @@ class ModelTurns:
         return made, RecordedPrompt.of(prompt, known=request.prompts, room=request.prompt_room)
 
     async def _follow_up(
-        self, agent: Agent, request: ModelRequest, reply: Reply, *, given_up: frozenset[str]
-    ) -> tuple[tuple[PlannedCall, ...], JsonValue, str | None]:
-        """The reply's plan, or its output and what is wrong with that. It is paid for: whatever fails here is no reason
-        to ask for another by itself."""
+        self, agent: Agent, request: ModelRequest, reply: Reply, hooks: HookRuns, *, given_up: frozenset[str]
+    ) -> tuple[Reply, tuple[PlannedCall, ...], JsonValue, str | None]:
+        """The reply as hooks let it be, and its plan; or its output and what is wrong with that. It is paid for:
+        whatever fails here is no reason to ask for another by itself."""
+        if hooks.stopped:
+            return reply, (), None, None
         careful = lost_tries.lost() >= lost_tries.MOST_OF_A_PLAN
         try:
             plan = await plan_calls(
@@ -149,8 +150,13 @@ class ModelTurns:
                 careful=careful,
                 given_up=given_up,
                 context=lambda call: self._contexts.of_call(request, call.call_id),
+                hooks=hooks,
             )
-            return plan, *await _output(agent, reply)
+            return hooks.with_changes(reply), plan, *await output_of(agent, reply)
+        except Stops as stop:
+            return hook_runs.stopped(reply, stop.text), (), None, None
+        except ApplicationError:  # a hook's, which stalls the conversation
+            raise
         except Exception as error:
             raise activity_errors.after_reply(error) from error
 
@@ -177,7 +183,10 @@ class ModelTurns:
         limits = agent.limits.model_dump(mode="json", exclude_defaults=True)
         return WorkerFacts(model=agent.model.name, limits=limits, indexed=indexed, retention=retention)
 
-    def _reply_stream(self, beat: Heartbeat, request: ModelRequest) -> ReplyStream:
+    def _reply_stream(self, beat: Heartbeat, agent: Agent, request: ModelRequest) -> ReplyStream | None:
+        """None if a hook is to see the reply before anybody else does."""
+        if not all(hook.streams for hook in hook_runs.hooks_at(agent, "after_model")):
+            return None
         every = self._stream_seconds if request.stream else None
         return ReplyStream(beat, attempt=activity.info().attempt, every=every)
 
@@ -187,7 +196,8 @@ class ModelTurns:
         old, keep_from = compaction.to_summarise(prefix, request.view, wanted) if wanted else ([], 0)
         if not old:
             return ModelReply(message=Message(role="user", parts=()), digest=request.digest)
-        reply = await self._ask(agent, request, [*old, Message.user(compaction.ASK)])
+        hooks = HookRuns(agent, summary=True)
+        reply = await self._ask(agent, request, [*old, Message.user(compaction.ASK)], hooks)
         summary = compaction.summary_of(reply.text)
         trimmed = request.view.trim_before if request.view else 0
         _log.info("transcript.summarised", **_line(reply), messages=len(old))
@@ -196,6 +206,7 @@ class ModelTurns:
             digest=self._prefixes.remember(request.digest, prefix, (summary,)),
             usage=reply.usage,
             cost_usd=cost_usd(_model(agent, request), reply.usage),
+            hooks=tuple(hooks.actions),
             view=View(trim_before=trimmed, summary_at=len(prefix), keep_from=keep_from),
         )
 
@@ -204,14 +215,36 @@ class ModelTurns:
         agent: Agent,
         request: ModelRequest,
         messages: Sequence[Message],
+        hooks: HookRuns,
         *,
         reply_stream: ReplyStream | None = None,
     ) -> Reply:
+        """The model's reply as hooks left it, or what they say in its place."""
+        question, context = self._question(agent, request, messages), self._contexts.of_turn(request)
+        if text := hook_runs.stopped_before(messages):
+            return hooks.answered(question, text)
+        question = await hooks.before_model(question, context)
+        if hooks.stopped:
+            return hooks.answered(question, hooks.answer)
+        reply = await self._sent(agent, request, question, messages, reply_stream)
+        return await fitted(await hooks.after_model(reply, context), turn=request.turn, artifacts=self._artifacts)
+
+    def _question(self, agent: Agent, request: ModelRequest, messages: Sequence[Message]) -> Request:
         try:
             model = _model(agent, request)
         except ConfigError as error:
             raise activity_errors.final(error) from None
-        question = question_of(agent, request, messages, model=model, tools=self._specs_of(agent))
+        return question_of(agent, request, messages, model=model, tools=self._specs_of(agent))
+
+    async def _sent(
+        self,
+        agent: Agent,
+        request: ModelRequest,
+        question: Request,
+        messages: Sequence[Message],
+        reply_stream: ReplyStream | None,
+    ) -> Reply:
+        """What the model replies to the question, which is made of the `messages`."""
         limit, fallback = agent.patience.turn_timeout, _fallback(agent, question.model)
         try:
             async with asyncio.timeout(limit.total_seconds()):
@@ -239,7 +272,7 @@ class ModelTurns:
         if reply.is_empty and (again := activity_errors.of_empty(reply, agent.patience)):
             _log.warning("turn.empty")
             raise again
-        return await fitted(reply, turn=request.turn, artifacts=self._artifacts)
+        return reply
 
     def _specs_of(self, agent: Agent) -> tuple[ToolSpec, ...]:
         """Made once for each set of tools."""
@@ -315,27 +348,6 @@ def _fallback(agent: Agent, failed: Model) -> str | None:
     line = [agent.model.name, *(model.name for model in agent.fallback_models)]
     left = line[line.index(failed.name) + 1 :] if failed.name in line else []
     return left[0] if left else None
-
-
-async def _output(agent: Agent, reply: Reply) -> tuple[JsonValue, str | None]:
-    """A final reply as the agent's `output` type, in JSON, and what is wrong with it; None for other replies."""
-    if agent.output_adapter is None or reply.stop != "end" or reply.tool_calls:
-        return None, None
-    try:
-        if size_of(reply.text) > MAX_BESIDE_REPLY_BYTES:
-            raise InvalidOutput(f"It has more than {MAX_BESIDE_REPLY_BYTES:,} bytes.")
-        output = await user_code.in_thread(partial(agent.read_output, reply.text))
-        if (size := size_of(output)) > MAX_BESIDE_REPLY_BYTES:  # a type can make much of a short text
-            raise InvalidOutput(f"It has {size:,} bytes as JSON; the limit is {MAX_BESIDE_REPLY_BYTES:,}.")
-        if too_deep(output):
-            raise InvalidOutput(f"It is nested more than {MAX_DEPTH} levels deep.")
-        return output, None
-    except InvalidOutput as error:
-        _log.warning("output.refused", error=str(error))
-        return None, shortened(str(error), max_bytes=MAX_CAUSE_BYTES)
-    except Exception as error:  # noqa: BLE001 - of the user's validators, which may also hang
-        why = f"It could not be checked: {await safe_error_text(error)}"
-        return None, shortened(why, max_bytes=MAX_CAUSE_BYTES)
 
 
 def _next_view(

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from everturn.activities.hook_runs import CallVerdict, HookRuns, hooks_at, seconds_at
 from everturn.agent import Agent
-from everturn.payloads import TOO_DEEP, TOO_LARGE
+from everturn.names import TOO_DEEP, TOO_LARGE
 from everturn.plans import AwaitAnswer, Expiry, PlannedCall, RefuseCall, RunActivity, RunAgent, RunNexus, RunTool
 from everturn.providers.json_values import TooDeep, parse
 from everturn.records import ToolCall
@@ -53,10 +55,13 @@ async def plan_calls(
     careful: bool = False,
     given_up: Collection[str] = (),
     context: CallContexts = _no_context,
+    hooks: HookRuns | None = None,
 ) -> tuple[PlannedCall, ...]:
-    """`given_up`: tools that are not run again. `careful`: nothing of the user's runs, since workers were lost with
+    """Raises what hooks raise to stop or to stall.
+
+    `given_up`: tools that are not run again. `careful`: nothing of the user's runs, since workers were lost with
     this reply. What a predicate would have decided, a person does; and arguments are checked when the tool runs.
-    `context`: what the predicates and validators of a call are given."""
+    `context`: what the predicates and validators of a call are given, and hooks."""
     if conclude:
         return _fitted(_refused(calls, f"No more tool calls: the conversation has reached {conclude}."))
     left = agent.limits.max_tool_calls if calls_left is None else calls_left
@@ -74,10 +79,14 @@ async def plan_calls(
             if call.name in given_up:
                 text = f"{call.name} is not run again, for its workers were lost. Go on without it."
                 return RefuseCall(call_id=call.call_id, text=text)
-            return await _plan(agent, call, context(call), careful=careful)
+            return await _plan(agent, call, context(call), careful=careful, hooks=hooks)
 
-    planned = await asyncio.gather(*map(plan, taken))
-    return _fitted((*planned, *_refused(surplus, too_many)))
+    planned = await asyncio.gather(*map(plan, taken), return_exceptions=True)
+    for one in planned:
+        if isinstance(one, BaseException):  # in the order of the calls
+            raise one
+    made = [one for one in planned if not isinstance(one, BaseException)]
+    return _fitted((*made, *_refused(surplus, too_many)))
 
 
 def _fitted(plan: tuple[PlannedCall, ...]) -> tuple[PlannedCall, ...]:
@@ -95,6 +104,10 @@ def _shortened(plan: PlannedCall, most: int) -> PlannedCall:
             return plan.model_copy(update={"text": f"{text[:most]}…"})
         case AwaitAnswer(why=why) if len(why) > most:
             return plan.model_copy(update={"why": f"{why[:most]}…"})
+        case RunTool(approval=str(why)) if len(why) > most:
+            return plan.model_copy(update={"approval": f"{why[:most]}…"})
+        case RunActivity(approval=str(why)) | RunNexus(approval=str(why)) if len(why) > most:
+            return _shortened(plan.model_copy(update={"approval": f"{why[:most]}…"}), most + 1)
         case RunActivity(arguments=dict(arguments)) | RunNexus(arguments=dict(arguments)) if (
             size_of(arguments) > INPUTS_TO_TEXT * most
         ):
@@ -107,13 +120,16 @@ def _refused(calls: Iterable[ToolCall], text: str) -> tuple[PlannedCall, ...]:
     return tuple(RefuseCall(call_id=call.call_id, text=text) for call in calls)
 
 
-async def _plan(agent: Agent, call: ToolCall, context: ToolContext, *, careful: bool) -> PlannedCall:
-    tool = agent.tool(call.name)
+async def _plan(
+    agent: Agent, call: ToolCall, context: ToolContext, *, careful: bool, hooks: HookRuns | None
+) -> PlannedCall:
+    hidden = hooks.hidden if hooks else frozenset[str]()
+    tool = None if call.name in hidden else agent.tool(call.name)
     if agent.loop == "manual":
         why = f"the loop is manual: send {call.name}'s result as the answer"
         return AwaitAnswer(call_id=call.call_id, why=why, expiry=_answer_expiry(agent, tool))
     if tool is None:
-        known = ", ".join(tool.name for tool in agent.tools) or "none"
+        known = ", ".join(tool.name for tool in agent.tools if tool.name not in hidden) or "none"
         return RefuseCall(call_id=call.call_id, text=f"There is no tool {call.name!r}. The tools are: {known}.")
     if size := call.extra.get(TOO_LARGE):
         text = f"The arguments have {size:,} bytes, which is too much. Call {call.name} again with less."
@@ -128,6 +144,31 @@ async def _plan(agent: Agent, call: ToolCall, context: ToolContext, *, careful: 
             await tool.checked(call.arguments, context)
     except InvalidArguments as error:
         return RefuseCall(call_id=call.call_id, text=f"The arguments of {call.name} do not fit its schema:\n{error}")
+    verdict = await _verdict(agent, tool, call, context, hooks, careful=careful)
+    if verdict.denied is not None:
+        return RefuseCall(call_id=call.call_id, text=verdict.denied)
+    return await _plan_run(agent, tool, verdict, context, careful=careful)
+
+
+async def _verdict(
+    agent: Agent, tool: Tool, call: ToolCall, context: ToolContext, hooks: HookRuns | None, *, careful: bool
+) -> CallVerdict:
+    """What hooks say of a call whose arguments fit."""
+    if hooks is None or not any(hooks_at(agent, "before_tool", tool=tool.name)):
+        return CallVerdict(call)
+    if careful:
+        verdict = CallVerdict(call, asks="hooks were not asked, for workers were lost with this reply", failed=True)
+    else:
+        verdict = await hooks.before_tool(call, tool, context)
+    if verdict.asks and (tool.runs_on == "client" or tool.agent):
+        return replace(verdict, denied=f"This call was denied and did not run. Reason: {verdict.asks}")
+    return verdict
+
+
+async def _plan_run(
+    agent: Agent, tool: Tool, verdict: CallVerdict, context: ToolContext, *, careful: bool
+) -> PlannedCall:
+    call = verdict.call
     if tool.runs_on == "client":
         question = question_of(tool, call.arguments)
         return AwaitAnswer(
@@ -140,16 +181,19 @@ async def _plan(agent: Agent, call: ToolCall, context: ToolContext, *, careful: 
         return RunAgent(call_id=call.call_id, agent=tool.agent)
     doubts = _doubts(call) if tool.provider_tool else ""
     asked = bool(doubts) or (tool.needs_approval is not False if careful else await _asked(tool, call, context))
+    why = verdict.asks or doubts or (f"{tool.name} needs approval" if asked else None)
+    asked = why is not None
     # A once tool may have to ask a person later, when its worker is lost.
     may_wait = asked or tool.effect == "once"
     run: dict[str, Any] = {
         "call_id": call.call_id,
         "effect": tool.effect,
-        "timeout": tool.timeout.total_seconds(),
+        "timeout": tool.timeout.total_seconds() + seconds_at(agent, tool.name),
         "patience": tool.patience.total_seconds(),
-        "approval": (doubts or f"{tool.name} needs approval") if asked else None,
+        "approval": why,
         "expiry": _expiry(agent) if asked else None,
         "policy": may_wait and agent.approvers is not None,
+        "changed_by": ", ".join(verdict.changed_by),
     }
     if tool.is_function:
         return RunTool(**run, local=tool.local)

@@ -17,6 +17,7 @@ from everturn import names
 from everturn.activities import activity_errors, attempts, before_reset, lost_tries, nexus_endpoints, patience
 from everturn.activities.contexts import Contexts
 from everturn.activities.heartbeat import Heartbeat, Heartbeats
+from everturn.activities.hook_runs import HookRuns, Stops, seconds_at
 from everturn.activities.hosted_agents import NoLongerAvailable, agent_of, not_registered, request_of, tool_of
 from everturn.activities.mcp_tools import NeverListed, for_call
 from everturn.activities.mcp_toolsets import Toolsets
@@ -29,9 +30,9 @@ from everturn.agent import Agent
 from everturn.cutting import Notice, bounded, edit_notice, result_fits
 from everturn.errors import Retry
 from everturn.logs import get_logger
-from everturn.payloads import WORKERS_LOST, ToolRequest
+from everturn.payloads import ToolRequest
 from everturn.plans import CheckedCall
-from everturn.records import ResultPart, Text, ToolResult
+from everturn.records import ResultPart, Text, ToolCall, ToolResult
 from everturn.sizes import INLINE_BYTES, MAX_REPLY_BYTES, MAX_RESULT_BYTES, larger, size_of
 from everturn.storage.artifacts import Artifacts
 from everturn.tools.asking import AsksPerson, OutcomeUnknown, set_answer
@@ -95,12 +96,14 @@ class ToolCalls:
                 return checked
             arguments = request.arguments
             if tool is not None:  # else it is gone with a deploy, and runs as it was planned
+                context = self._context(tool.name, request, beat)
+                arguments = (await _seen_by_hooks(HookRuns(agent), tool, request, context)).arguments
                 try:
-                    arguments = await tool.inputs(arguments, self._context(tool, request, beat))
+                    arguments = await tool.inputs(arguments, context)
                     if (size := size_of(arguments)) > MAX_REPLY_BYTES:  # a type can make much of a short text
                         raise InvalidArguments(f"they have {size:,} bytes as JSON; the limit is {MAX_REPLY_BYTES:,}")
                 except InvalidArguments as error:
-                    _refuse_edit(tool.name, request, error)
+                    _refuse_edit(tool.name, request, f"do not fit: {error}")
             return checked.model_copy(update={"arguments": arguments})
 
     def _activity(self, name: str) -> ToolActivity:
@@ -135,14 +138,19 @@ class ToolCalls:
             lost = await self._local_tries.lost() if activity.info().is_local else lost_tries.blamed()
             if lost >= lost_tries.MOST_OF_A_TOOL:
                 told = _result(name, request, _lost(tool, lost), is_error=True)
-                return told.model_copy(update={"extra": {WORKERS_LOST: lost}})
+                return told.model_copy(update={"extra": {names.WORKERS_LOST: lost}})
             if tool.effect == "once":
                 await before_reset.check(name, request)
             async with self._alone.if_lost_before():
                 started = time.monotonic()
-                content, failed = await self._outcome(tool, request, beat)
-            whole = _result(name, request, content, is_error=failed)
-            until = started + tool.timeout.total_seconds()
+                hooks, context = HookRuns(agent), self._context(name, request, beat)
+                request = await _seen_by_hooks(hooks, tool, request, context)
+                content, failed = await self._outcome(tool, request, context, beat)
+                ran = _result(name, request, content, is_error=failed)
+                whole = await hooks.after_tool(_call(name, request), ran, context)
+            if not failed:
+                whole = whole.model_copy(update={"content": (*edit_notice(request.decision), *whole.content)})
+            until = started + tool.timeout.total_seconds() + seconds_at(agent, name)
             result = await self._fitting(whole, request, max_chars=agent.limits.max_result_chars, until=until)
         if larger(result, INLINE_BYTES):  # a smaller one comes with the delta
             self._prefixes.remember_result(activity.info().workflow_run_id or "", result)
@@ -161,9 +169,10 @@ class ToolCalls:
                 agent = await with_its_tools(agent, self._contexts.of_turn(request))
         return agent, tool_of(agent, name, request)
 
-    async def _outcome(self, tool: Tool, request: ToolRequest, beat: Heartbeat) -> tuple[Content, bool]:
+    async def _outcome(
+        self, tool: Tool, request: ToolRequest, context: ToolContext, beat: Heartbeat
+    ) -> tuple[Content, bool]:
         """What the model is told, and whether it is an error. Raises only what is not the tool's own doing."""
-        context = self._context(tool, request, beat)
         set_answer(request.answer)
         try:
             content = await tool.run(request.arguments, context, executor=self._threads)
@@ -192,7 +201,7 @@ class ToolCalls:
         except Exception as error:  # noqa: BLE001 - a tool may raise anything, and the model may know what to do
             passing = isinstance(error, (Retry, *tool.retry))
             return (Text(text=await (told_in_the_end(tool, error) if passing else safe_error_text(error))),), True
-        return (*edit_notice(request.decision), *content), False
+        return content, False
 
     async def _fitting(self, result: ToolResult, request: ToolRequest, *, max_chars: int, until: float) -> ToolResult:
         """The result; if it is too large, kept whole if there is a store, and cut."""
@@ -235,14 +244,14 @@ class ToolCalls:
             raise ApplicationError(text, type=kind, next_retry_delay=delay or None)
         return (Text(text=text),)
 
-    def _context(self, tool: Tool, request: ToolRequest, beat: Heartbeat) -> ToolContext:
+    def _context(self, tool: str, request: ToolRequest, beat: Heartbeat) -> ToolContext:
         return self._contexts.of_call(
             request,
             request.call_id,
             chain_id=request.chain_id,
             heartbeat=beat.report,
             is_cancelled=lambda: beat.cancelled,
-            log=get_logger("everturn.tool", tool=tool.name),
+            log=get_logger("everturn.tool", tool=tool),
         )
 
 
@@ -262,16 +271,42 @@ def _lost(tool: Tool, times: int) -> Content:
 
 
 def _refused(name: str, request: ToolRequest, error: InvalidArguments) -> Content:
-    _refuse_edit(name, request, error)
+    _refuse_edit(name, request, f"do not fit: {error}")
     return (Text(text=str(error)),)
 
 
-def _refuse_edit(name: str, request: ToolRequest, error: InvalidArguments) -> None:
+async def _seen_by_hooks(hooks: HookRuns, tool: Tool, request: ToolRequest, context: ToolContext) -> ToolRequest:
+    """With the arguments that a person put in as hooks let them be: those of the model were seen when the call was
+    planned. Raises ApplicationError if hooks do not let them be."""
+    if request.decision is None or request.decision.arguments is None:
+        return request
+    call = _call(tool.name, request)
+    try:
+        await tool.checked(call.arguments, context)
+    except InvalidArguments:
+        return request  # the run says so
+    try:
+        verdict = await hooks.before_tool(call, tool, context)
+        problem = verdict.denied or (verdict.asks if verdict.failed else None)
+    except Stops as stop:
+        problem = stop.text
+    except ApplicationError as stall:
+        problem = stall.message
+    if problem:
+        _refuse_edit(tool.name, request, f"are not taken: {problem}")
+    return request.model_copy(update={"arguments": verdict.call.arguments})
+
+
+def _call(name: str, request: ToolRequest) -> ToolCall:
+    return ToolCall(call_id=request.call_id, name=name, arguments=request.arguments)
+
+
+def _refuse_edit(name: str, request: ToolRequest, why: str) -> None:
     """Raises ApplicationError if it was a person who put these arguments in."""
     if request.decision and request.decision.arguments is not None:
         # A human's slip is the human's to mend: the call waits for a person again.
         raise ApplicationError(
-            f"the edited arguments do not fit: {error}",
+            f"the edited arguments {why}",
             {"call_id": request.call_id, "tool": name},  # the event of a local activity does not say whose it is
             type=names.INVALID_EDIT,
             non_retryable=True,

@@ -122,6 +122,10 @@ class EventLines:
             case events.ToolLost():
                 lost = f"{self._line(event.call_id, event.tool)} was lost: {folded(event.cause, 200)}"
                 return [marked("trouble", lost, indent=2)]
+            case events.HookActed():
+                of = f" {self._line(event.call_id)}" if event.call_id else ""
+                why = f": {folded(event.why, 200)}" if event.why else ""
+                return [marked("waits", f"hook {folded(event.hook, 64)} {event.did}{of}{why}", indent=2)]
             case events.Stalled():
                 trouble = f"stalled in turn {event.turn}: {folded(f'{event.cause} {event.cure}', 500)}"
                 return [marked("trouble", trouble)]

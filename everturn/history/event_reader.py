@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 from everturn import names
@@ -18,6 +19,7 @@ from everturn.events import (
     Done,
     Event,
     FellBack,
+    HookActed,
     MessageReceived,
     Replied,
     Stalled,
@@ -33,7 +35,7 @@ from everturn.history import steps
 from everturn.history.state_by_history import StateByHistory
 from everturn.payloads import ModelReply
 from everturn.plans import RefuseCall
-from everturn.records import Message, Outcome, results_in
+from everturn.records import HookAction, Message, Outcome, results_in
 from everturn.sizes import known_id
 from everturn.waiting import PendingCall
 
@@ -148,7 +150,10 @@ def _events(step: steps.Step, at: str) -> list[Event]:
         case steps.TurnScheduled(request=request):
             return [TurnStarted(turn=request.turn, at=at)]
         case steps.TurnCompleted(request=request, reply=reply) if request.summarise:
-            return [Compacted(turn=request.turn, summary=reply.message.text, at=at)]
+            return [
+                *_acts(request.turn, reply.hooks, at),
+                Compacted(turn=request.turn, summary=reply.message.text, at=at),
+            ]
         case steps.TurnCompleted(request=request, reply=reply):
             trimmed: list[Event] = [Compacted(turn=request.turn, at=at)] if reply.view else []
             return _reply(request.turn, reply, at) + trimmed
@@ -172,7 +177,7 @@ def _events(step: steps.Step, at: str) -> list[Event]:
         case steps.ToolRunFailed(tool=tool, request=call, cause=cause):
             return [ToolLost(turn=call.turn, call_id=call.call_id, tool=tool, cause=cause, at=at)]
         case steps.ToolCompleted(request=call, result=result) | steps.ActivityEnded(request=call, result=result):
-            return [ToolFinished(turn=call.turn, result=result, at=at)]
+            return [*_acts(call.turn, result.hooks, at), ToolFinished(turn=call.turn, result=result, at=at)]
         case steps.RunClosed(alike=alike, why=why) if alike:
             return [Switched(name="reset", reason=why or None, at=at)]
         case steps.RunClosed(outcome=outcome, why=why, next_run_id=""):
@@ -194,13 +199,17 @@ def _reply(turn: int, reply: ModelReply, at: str) -> list[Event]:
     replied = Replied(
         turn=turn, message=reply.message, usage=reply.usage, final=reply.final, details=reply.details, at=at
     )
-    events: list[Event] = [replied]
+    events: list[Event] = [replied, *_acts(turn, reply.hooks, at)]
     plans = {plan.call_id: plan for plan in reply.plan}
     for call in reply.message.tool_calls:
         plan = plans.get(call.call_id)
         refused = plan.text if isinstance(plan, RefuseCall) else None
         events.append(ToolCalled(turn=turn, call=call, refused=refused, at=at))
     return events
+
+
+def _acts(turn: int, actions: Iterable[HookAction], at: str) -> list[Event]:
+    return [HookActed(turn=turn, at=at, **action.model_dump()) for action in actions]
 
 
 def _ask(turn: int, pending: PendingCall, at: str) -> ApprovalRequested | AnswerRequested:

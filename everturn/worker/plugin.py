@@ -32,6 +32,8 @@ from everturn.activities.journal import default_folder
 from everturn.activities.prefixes import Prefixes
 from everturn.agent import Agent, with_sub_agents
 from everturn.errors import InvalidAgent, InvalidSetting
+from everturn.hooks import Hooks
+from everturn.hooks import checked as checked_hooks
 from everturn.logs import get_logger
 from everturn.models import Limits
 from everturn.settings import Settings
@@ -99,6 +101,7 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
       0.2 s.
     - `traces`: True, or Traces(...): answers, model turns, tool calls and approvals are spans of OpenTelemetry. None:
       as EVERTURN_TRACES says.
+    - `hooks`: for all its agents, before their own.
 
     Raises InvalidAgent and InvalidSetting; so does a worker that it can't be put on.
     """
@@ -116,6 +119,7 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         artifacts: Artifacts | Path | str | None = None,
         stream_every: timedelta | None = None,
         traces: Traces | bool | None = None,
+        hooks: Sequence[Hooks] = (),
     ) -> None:
         settings = Settings.load()
         _check_duration("drain_timeout", drain_timeout, may_be_zero=True)
@@ -127,8 +131,9 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         self._versioning = settings.versioning
         kept_at = artifacts or settings.artifacts
         kept = Artifacts.at(kept_at) if isinstance(kept_at, str | Path) else kept_at
+        more = checked_hooks("a worker", hooks)
         self.hosted = Hosted(
-            agents=_hosted(agents, artifacts=kept, deps=deps),
+            agents=_hosted(agents, hooks=more, artifacts=kept, deps=deps),
             prefixes=Prefixes(settings.max_prefix_mb * 1024**2 if max_prefix_bytes is None else max_prefix_bytes),
             journals=journals or default_folder(),
             artifacts=kept,
@@ -310,12 +315,14 @@ def _with_reader(agent: Agent, artifacts: Artifacts | None) -> Agent:
     return agent.with_tools(read_result_tool(artifacts, max_result_chars=agent.limits.max_result_chars))
 
 
-def _hosted(agents: Agents, *, artifacts: Artifacts | None, deps: MakeDeps | None) -> HostedAgents:
+def _hosted(
+    agents: Agents, *, hooks: Sequence[Hooks], artifacts: Artifacts | None, deps: MakeDeps | None
+) -> HostedAgents:
     """Those that are given and those of a store, with what the worker adds to each."""
 
     def complete(agent: Agent) -> Agent:
         check_deps([agent], deps)
-        return _with_reader(agent, artifacts)
+        return _with_reader(agent, artifacts).with_hooks(hooks)
 
     check_deps((), deps)
     if isinstance(agents, AgentStore) or callable(agents):

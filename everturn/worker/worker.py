@@ -18,6 +18,7 @@ from everturn.activities.contexts import MakeDeps
 from everturn.activities.prefixes import Prefixes
 from everturn.client.client import Client
 from everturn.errors import ConfigError, InvalidAgent, InvalidSetting, Unreachable
+from everturn.hooks import Hooks
 from everturn.settings import Settings
 from everturn.spelling import known_options
 from everturn.storage.artifacts import Artifacts
@@ -60,6 +61,7 @@ class Worker:
       0.2 s.
     - `traces`: True, or Traces(...): answers, model turns, tool calls and approvals are spans of OpenTelemetry. None:
       as EVERTURN_TRACES says.
+    - `hooks`: for all its agents, before their own.
     - `interceptors`, `tuner`, `workflow_task_poller_behavior`, `activity_task_poller_behavior`,
       `max_activities_per_second` (of this worker), `max_task_queue_activities_per_second` (of all): as temporalio's
       Worker takes them.
@@ -85,6 +87,7 @@ class Worker:
         deployment: Deployment | None = None,
         stream_every: timedelta | None = None,
         traces: Traces | bool | None = None,
+        hooks: Sequence[Hooks] = (),
         interceptors: Sequence[Interceptor] = (),
         tuner: WorkerTuner | None = None,
         workflow_task_poller_behavior: PollerBehavior | None = None,
@@ -112,6 +115,7 @@ class Worker:
             artifacts=artifacts,
             stream_every=stream_every,
             traces=traces,
+            hooks=hooks,
         )
         self._plugin.hosted = replace(self._plugin.hosted, namespace=client.namespace)
         if not self._plugin.hosted.agents:

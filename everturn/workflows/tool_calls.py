@@ -363,7 +363,9 @@ class OpenCalls:
         start = workflow.start_local_activity if local else workflow.start_activity
         options = local_options(plan) if local else tool_activity_options(plan)
         shown = self._state.start.visibility
-        summary = web_ui.call_summary(call.name, request.arguments, request.decision, visibility=shown)
+        summary = web_ui.call_summary(
+            call.name, request.arguments, request.decision, changed_by=plan.changed_by, visibility=shown
+        )
         handle = start(call.name, request, result_type=RawValue, summary=summary, **options)
         self._running.add(call.call_id)
         try:

@@ -64,14 +64,17 @@ def call_summary(
     arguments: Mapping[str, JsonValue],
     decision: Decision | None = None,
     *,
+    changed_by: str = "",
     visibility: Literal["full", "minimal"] = "full",
 ) -> str:
-    """A call as one would write it, and who allowed it: `refund(order_id="81", cents=1200) · approved by ada`."""
+    """A call as one would write it, and who allowed or changed it: `refund(order_id="81", cents=1200) · approved by
+    ada`. `changed_by`: the hooks that did."""
     if visibility == "minimal":
         return summary(shortened(tool))
     written = ", ".join(f"{name}={_shown(value)}" for name, value in arguments.items())
     call = shortened(f"{tool}({written})")
-    return summary(f"{call} · {_decided(decision)}" if decision else call)
+    words = [call, *([f"changed by {shortened(changed_by, 40)}"] if changed_by else [])]
+    return summary(" · ".join([*words, *([_decided(decision)] if decision else [])]))
 
 
 def _shown(value: JsonValue) -> str:

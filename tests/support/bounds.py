@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from everturn import packing, state, temporal_errors
-from everturn.activities import heartbeat, hosted_agents, lost_tries, mcp_tools, model_turns
+from everturn.activities import heartbeat, hosted_agents, lost_tries, mcp_tools, reply_output
 from everturn.client import connection, deletion, messages
 from everturn.history import fork, state_by_history
 from everturn.providers import http, json_values
@@ -76,7 +76,7 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     "decompressed_bytes": (encryption, "MAX_DECOMPRESSED_BYTES"),
     "ask_again_seconds": (encryption, "ASK_AGAIN_SECONDS"),
     "codec_body_bytes": (codec_server, "MAX_BODY_BYTES"),
-    "output_bytes": (model_turns, "MAX_BESIDE_REPLY_BYTES"),
+    "output_bytes": (reply_output, "MAX_BESIDE_REPLY_BYTES"),
     # How long what users wrote may take.
     "quick_seconds": (user_code, "QUICK_SECONDS"),
     "clean_up_seconds": (user_code, "CLEAN_UP_SECONDS"),

@@ -21,7 +21,7 @@ BOTTOM_UP = """
     carryover causes sizes metadata prompts streamed payloads
     waiting cutting outcomes activity_outputs events storage priorities state
     temporal_errors namespace history
-    tools agent loading
+    tools hooks agent loading
     providers formats client devserver
     workflow workflows testing activities worker exporting web mcp_server cli
 """
@@ -51,7 +51,7 @@ BANS = [
         for room in ("records", "models", "plans", "carryover", "payloads", "events")
     ),
     # What users write with: usable without Temporal and without a provider.
-    *(Ban(room, never="temporalio httpx providers") for room in ("tools", "agent", "loading")),
+    *(Ban(room, never="temporalio httpx providers") for room in ("tools", "hooks", "agent", "loading")),
     Ban("formats", never="temporalio"),
     # HTTP to model APIs, and nothing else.
     Ban("providers", never="temporalio payloads carryover state history storage client"),

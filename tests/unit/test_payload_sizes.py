@@ -14,6 +14,7 @@ import pytest
 
 from everturn import payloads
 from everturn.activities import planning
+from everturn.activities.hook_runs import MAX_WHY_BYTES
 from everturn.carryover import REMEMBERED_IDS, Asked, CarryOver, InRun, OpenReply, Packed, View, WorkerFacts
 from everturn.cutting import short_status, shortened
 from everturn.history.state_by_history import StateByHistory, next_life
@@ -40,13 +41,15 @@ from everturn.payloads import (
 from everturn.plans import ActivityCall, AwaitAnswer, CheckedCall, Expiry, PlannedCall, RefuseCall, RunTool
 from everturn.prompts import KNOWN, RecordedPrompt
 from everturn.providers.reading import MAX_CALLS
-from everturn.records import Decision, Document, Message, Outcome, Record, Text, ToolCall, ToolResult, Usage
+from everturn.records import Decision, Document, HookAction, Message, Outcome, Record, Text, ToolCall, ToolResult, Usage
 from everturn.sizes import (
     MARGIN_BYTES,
+    MAX_ACTIONS_BYTES,
     MAX_BESIDE_REPLY_BYTES,
     MAX_CAUSE_BYTES,
     MAX_DELTA_BYTES,
     MAX_DETAILS_BYTES,
+    MAX_EDIT_BYTES,
     MAX_HANDED_BYTES,
     MAX_ID_BYTES,
     MAX_INBOX_BYTES,
@@ -125,6 +128,10 @@ DECISION = Decision(
     verdict="answer", by=full(MAX_INPUT_BYTES // 2 - 100), at=NAME[:30], note=full(MAX_INPUT_BYTES // 2)
 )
 EDIT = Decision(verdict="approve", at=NAME, by=NAME, arguments={"x": full(MAX_INPUT_BYTES - 10_000)})
+
+
+ACTION = HookAction(hook=ZERO * 64, point="before_tool", did="changed", call_id=call_id(1), why=full(MAX_WHY_BYTES))
+ACTIONS = (ACTION,) * (MAX_ACTIONS_BYTES // size_of(ACTION))
 
 
 def test_what_everturn_takes_is_less_than_what_temporal_does() -> None:
@@ -252,6 +259,7 @@ def reply(**beside: Any) -> ModelReply:
         usage=USAGE,
         cost_usd=1.2345678e300,
         details={"x": full(MAX_DETAILS_BYTES)},
+        hooks=ACTIONS,
         view=View(trim_before=10**9, summary_at=10**9, keep_from=10**9),
         prompt=RecordedPrompt(digest="0" * 16, packed="x" * MAX_PROMPT_BYTES),
         facts=FACTS,
@@ -290,8 +298,14 @@ def test_what_a_call_is_run_and_checked_with_fits(arguments: str, decision: Deci
     told = run.model_copy(update={"answer": answer, "decision": with_short_words(decision)})
     call = ToolCall(call_id=call_id(1), name="save", arguments={"x": full(MAX_REPLY_BYTES)})
     check = DecisionCheck(agent=NAME, call=call, decision=decision, turn=10**9, hand_back_for=1e18, **LABELS)
+    stop = HookAction(hook=ZERO * 64, point="after_tool", did="stopped", call_id=call_id(1), why=full(MAX_EDIT_BYTES))
     result = ToolResult(
-        call_id=call_id(1), name=NAME, content=(Text(text=full(MAX_RESULT_BYTES)),), is_error=True, decision=decision
+        call_id=call_id(1),
+        name=NAME,
+        content=(Text(text=full(MAX_RESULT_BYTES)),),
+        is_error=True,
+        decision=decision,
+        hooks=(*ACTIONS, stop),
     )
     assert max(map(size_of, (run, told, check, result))) < MAX_PAYLOAD_BYTES
 

@@ -111,6 +111,10 @@ export class Transcript {
     call?.explain(cause);
   }
 
+  _hook_acted({ hook, did, why, call_id }) {
+    this.calls.get(call_id)?.explain(`The hook ${hook} ${did}${why ? `: ${why}` : ""}.`);
+  }
+
   _approval_reminder({ call_id }) {
     this.calls.get(call_id)?.explain("It expires soon.");
   }

@@ -1,0 +1,328 @@
+"""Runs an agent's hooks in a model turn or a tool call, and keeps what they did for its record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NoReturn
+
+from temporalio.exceptions import ApplicationError
+
+from everturn import names
+from everturn.agent import Agent
+from everturn.cutting import shortened
+from everturn.hooks import (
+    AskApproval,
+    DenyCall,
+    Hooks,
+    ModelInput,
+    StallWith,
+    StopWith,
+    has,
+    name_of,
+)
+from everturn.logs import get_logger
+from everturn.providers import Request
+from everturn.records import HookAction, HookPoint, Message, Reply, Text, ToolCall, ToolResult
+from everturn.sizes import MAX_ACTIONS_BYTES, MAX_CAUSE_BYTES, MAX_EDIT_BYTES, MAX_REPLY_BYTES, size_of, too_deep
+from everturn.tools import user_code
+from everturn.tools.context import ToolContext, TurnContext
+from everturn.tools.results import safe_error_text
+from everturn.tools.schema import InvalidArguments
+from everturn.tools.tool import Tool
+
+MAX_WHY_BYTES = 300
+"""Of one that did not stop the answer."""
+
+MAX_CHANGED_BYTES = 20_000
+"""Of the arguments that a hook puts in the place of shorter ones."""
+
+_log = get_logger("everturn.hook")
+
+
+_OF_CALLS = (ToolCall, DenyCall, AskApproval, StopWith, StallWith)
+_OF_RESULTS = (ToolResult, str, StopWith)
+
+
+class HookFailed(Exception):
+    """A hook raised, hung, or returned what it may not; the message says which one."""
+
+
+class Stops(Exception):
+    """`before_tool` has answered in the place of the reply."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+
+@dataclass(frozen=True)
+class CallVerdict:
+    """What hooks say of a call before it runs."""
+
+    call: ToolCall
+    """With the arguments that they left."""
+    changed_by: tuple[str, ...] = ()
+    denied: str | None = None
+    """What the model is told, if it does not run."""
+    asks: str | None = None
+    """Why a person has to approve it."""
+    failed: bool = False
+    """Nothing but a person's word lets it run: no policy."""
+
+
+class HookRuns:
+    """Of one turn or call. `actions`: what was done, in order."""
+
+    def __init__(self, agent: Agent, *, summary: bool = False) -> None:
+        self._agent = agent
+        self._summary = summary
+        self.actions: list[HookAction] = []
+        self.changed: dict[str, ToolCall] = {}
+        """Calls of the reply whose arguments were changed."""
+
+        self.hidden: frozenset[str] = frozenset()
+        """Tools that the model was not shown."""
+        self.answer: str | None = None
+        """What one of them says in the place of the model."""
+
+    @property
+    def stopped(self) -> bool:
+        return self.answer is not None
+
+    # ------------------------------------------------------------ the model
+
+    async def before_model(self, request: Request, context: TurnContext) -> Request:
+        """What the model is sent, unless there is an `answer` after this. Raises ApplicationError for a stall."""
+        for hook in self._at("before_model"):
+            given = ModelInput(
+                messages=tuple(request.messages),
+                instructions=request.instructions,
+                tools=tuple(tool.name for tool in request.tools),
+                settings=request.settings,
+                model=request.model.name,
+                purpose="summary" if self._summary else "turn",
+            )
+            said = await self._of_model(hook, "before_model", given, context, wanted=ModelInput)
+            if isinstance(said, StopWith):
+                return request
+            if said is not None and said != given:
+                request = replace(
+                    request,
+                    messages=said.messages,
+                    instructions=said.instructions,
+                    tools=[tool for tool in request.tools if tool.name in said.tools],
+                    settings=said.settings,
+                )
+                self.hidden |= set(given.tools) - set(said.tools)
+                self._note(hook, "before_model", "changed")
+        return request
+
+    async def after_model(self, reply: Reply, context: TurnContext) -> Reply:
+        """The reply as it is recorded. Raises ApplicationError for a stall."""
+        for hook in reversed([*self._at("after_model")]):
+            said = await self._of_model(hook, "after_model", reply, context, wanted=Reply)
+            if isinstance(said, StopWith):
+                return stopped(reply, said.text)
+            if said is not None and said != reply:
+                if problem := _reply_problem(reply, said):
+                    self._stall_failed(hook, "after_model", problem)
+                reply = said
+                self._note(hook, "after_model", "changed")
+        return reply
+
+    async def _of_model(self, hook: Hooks, point: HookPoint, given: Any, context: TurnContext, *, wanted: type) -> Any:
+        try:
+            said = await self._said(hook, point, given, context, wanted=(wanted, StopWith, StallWith))
+        except HookFailed as error:
+            self._stall_failed(hook, point, str(error))
+        if isinstance(said, StallWith):
+            raise _stall(said.cause, said.cure)
+        if isinstance(said, StopWith) and self._summary:
+            self._stall_failed(hook, point, "what is written is a summary, and no answer to be stopped with")
+        if isinstance(said, StopWith):
+            self._note(hook, point, "stopped")
+            self.answer = said.text
+        return said
+
+    def answered(self, request: Request, text: str | None) -> Reply:
+        """The reply that a hook gives before the model is asked."""
+        self.answer = text or ""
+        return stopped(Reply(message=Message(role="assistant", parts=()), model=request.model.name), self.answer)
+
+    def _stall_failed(self, hook: Hooks, point: HookPoint, why: str) -> NoReturn:
+        cure = "Mend it and deploy that, then resume: the model is asked again."
+        raise _stall(f"The hook {name_of(hook)!r} ({point}) of agent {self._agent.name!r} failed: {why}", cure)
+
+    # ------------------------------------------------------------ tools
+
+    async def before_tool(self, call: ToolCall, tool: Tool, context: ToolContext) -> CallVerdict:
+        """Of a call whose arguments fit. Raises Stops, and ApplicationError for a stall."""
+        verdict = CallVerdict(call)
+        for hook in self._at("before_tool", tool=call.name):
+            try:
+                said = await self._said(hook, "before_tool", verdict.call, context, wanted=_OF_CALLS)
+                if isinstance(said, ToolCall) and said != verdict.call:
+                    await _check_change(verdict.call, said, tool, context)
+            except HookFailed as error:
+                self._note(hook, "before_tool", "failed", str(error), call)
+                why = f"the hook {name_of(hook)!r} failed: {error}"
+                verdict = replace(verdict, asks=verdict.asks or why, failed=True)
+                continue
+            match said:
+                case DenyCall(reason):
+                    self._note(hook, "before_tool", "denied", reason, call)
+                    return replace(verdict, denied=_denied(hook, reason))
+                case AskApproval(why):
+                    self._note(hook, "before_tool", "asked", why, call)
+                    verdict = replace(verdict, asks=verdict.asks or why or f"{name_of(hook)} asks for approval")
+                case StopWith(text):
+                    self._note(hook, "before_tool", "stopped", call=call)
+                    raise Stops(text)
+                case StallWith(cause, cure):
+                    raise _stall(cause, cure)
+                case ToolCall() if said != verdict.call:
+                    self._note(hook, "before_tool", "changed", call=call)
+                    verdict = replace(verdict, call=said, changed_by=(*verdict.changed_by, name_of(hook)))
+                    self.changed[call.call_id] = said
+                case _:
+                    pass
+        return verdict
+
+    def with_changes(self, reply: Reply) -> Reply:
+        """The reply with the calls as `before_tool` left them. Raises ApplicationError if it is too large by that."""
+        if not self.changed:
+            return reply
+        parts = (
+            self.changed.get(part.call_id, part) if isinstance(part, ToolCall) else part for part in reply.message.parts
+        )
+        message = reply.message.model_copy(update={"parts": tuple(parts)})
+        if size_of(message) > MAX_REPLY_BYTES and size_of(message) > size_of(reply.message):
+            raise _stall("Hooks have made the calls of a reply too large to be recorded.", "Let them put in less.")
+        return reply.model_copy(update={"message": message})
+
+    async def after_tool(self, call: ToolCall, result: ToolResult, context: ToolContext) -> ToolResult:
+        """The result as it is recorded, with what hooks did to it. Whatever goes wrong here, the tool has run."""
+        for hook in reversed([*self._at("after_tool", tool=call.name)]):
+            try:
+                said = await self._said(hook, "after_tool", call, result, context, wanted=_OF_RESULTS)
+                if isinstance(said, ToolResult) and said.call_id != result.call_id:
+                    raise HookFailed("it returned the result of another call")
+            except HookFailed as error:
+                self._note(hook, "after_tool", "failed", str(error), call)
+                text = (
+                    f"The result of {call.name} is withheld, for the hook {name_of(hook)!r} failed. The tool has run."
+                )
+                result = result.model_copy(update={"content": (Text(text=text),), "is_error": True})
+                break
+            match said:
+                case StopWith(text):
+                    self._note(hook, "after_tool", "stopped", text, call, most=MAX_EDIT_BYTES)
+                    break
+                case str():
+                    said = result.model_copy(update={"content": (Text(text=said),)})
+            if isinstance(said, ToolResult) and said != result:
+                self._note(hook, "after_tool", "changed", call=call)
+                result = result.model_copy(update={"content": said.content, "is_error": said.is_error})
+        return result.model_copy(update={"hooks": tuple(self.actions)})
+
+    # ------------------------------------------------------------ one of them
+
+    def _at(self, point: HookPoint, *, tool: str | None = None) -> Iterator[Hooks]:
+        return hooks_at(self._agent, point, tool=tool)
+
+    async def _said(self, hook: Hooks, point: HookPoint, *given: Any, wanted: tuple[type, ...]) -> Any:
+        """Raises HookFailed."""
+        function = partial(getattr(hook, point), *given)
+        try:
+            said = await user_code.call(function, seconds=hook.timeout.total_seconds())
+        except user_code.TookTooLong:
+            why = f"it did not end within {hook.timeout}"
+        except Exception as error:  # noqa: BLE001 - the user's own, whatever it is
+            why = await safe_error_text(error)
+        else:
+            if said is None or isinstance(said, wanted):
+                return said
+            may = ", ".join(one.__name__ for one in wanted)
+            why = f"it returned something of type {type(said).__name__}; it may return {may} or None"
+        _log.error("hook.failed", hook=name_of(hook), point=point, agent=self._agent.name, error=why)
+        raise HookFailed(why)
+
+    def _note(
+        self,
+        hook: Hooks,
+        point: HookPoint,
+        did: Any,
+        why: str = "",
+        call: ToolCall | None = None,
+        *,
+        most: int = MAX_WHY_BYTES,
+    ) -> None:
+        """`point` and `did` are as in HookAction."""
+        words, call_id = shortened(why, max_bytes=most), call.call_id if call else ""
+        action = HookAction(hook=name_of(hook), point=point, did=did, call_id=call_id, why=words)
+        _log.info("hook.acted", hook=name_of(hook), point=point, did=did)
+        if did == "stopped" or size_of(self.actions) + size_of(action) <= MAX_ACTIONS_BYTES:
+            self.actions.append(action)
+
+
+def hooks_at(agent: Agent, point: HookPoint, *, tool: str | None = None) -> Iterator[Hooks]:
+    """Those that do something there; for a tool's calls, if one is named."""
+    for hook in agent.hooks:
+        if has(hook, point) and (tool is None or hook.tools is None or tool in hook.tools):
+            yield hook
+
+
+def seconds_at(agent: Agent, tool: str) -> float:
+    """How long hooks may take beside a run of the tool."""
+    points: tuple[HookPoint, ...] = ("before_tool", "after_tool")
+    return sum(hook.timeout.total_seconds() for point in points for hook in hooks_at(agent, point, tool=tool))
+
+
+def stopped(reply: Reply, text: str) -> Reply:
+    """A reply of that text alone, which cost what the other did."""
+    message = Message(role="assistant", parts=(Text(text=text),))
+    return reply.model_copy(update={"message": message, "stop": "end", "details": {}})
+
+
+def stopped_before(messages: Sequence[Message]) -> str | None:
+    """The answer of a hook that stopped after a tool; None if none did, or if somebody has said something since."""
+    last = messages[-1] if messages else None
+    actions = [action for result in (last.tool_results if last else ()) for action in result.hooks]
+    return next((action.why for action in actions if action.did == "stopped"), None)
+
+
+def _stall(cause: str, cure: str) -> ApplicationError:
+    details = {"cure": shortened(cure, max_bytes=MAX_CAUSE_BYTES)}
+    return ApplicationError(
+        shortened(cause, max_bytes=MAX_CAUSE_BYTES), details, type=names.HOOK_STALLED, non_retryable=True
+    )
+
+
+def _denied(hook: Hooks, reason: str) -> str:
+    why = f" Reason: {reason}" if reason else ""
+    return f"This call was denied by {name_of(hook)} and did not run.{why}"
+
+
+def _reply_problem(before: Reply, after: Reply) -> str:
+    """What is wrong with a reply that a hook has changed; empty if nothing is."""
+    known = {call.call_id for call in before.tool_calls}
+    ids = [call.call_id for call in after.tool_calls]
+    if after.message.role != "assistant":
+        return "its message is not the assistant's"
+    if len(ids) != len(set(ids)) or not known.issuperset(ids):
+        return "it has calls that the model did not make"
+    return ""
+
+
+async def _check_change(before: ToolCall, after: ToolCall, tool: Tool, context: ToolContext) -> None:
+    """Raises HookFailed for a change that can't be followed."""
+    if (before.call_id, before.name) != (after.call_id, after.name):
+        raise HookFailed("it returned another call: only the arguments may be changed")
+    if too_deep(after.arguments) or size_of(after.arguments) > max(size_of(before.arguments), MAX_CHANGED_BYTES):
+        raise HookFailed(f"its arguments have more than {MAX_CHANGED_BYTES:,} bytes, or are nested too deeply")
+    try:
+        await tool.checked(after.arguments, context)
+    except InvalidArguments as error:
+        raise HookFailed(f"its arguments do not fit: {error}") from None

@@ -1,0 +1,232 @@
+"""Hooks: code of yours that sees what goes to the model and to the tools, and what comes back, and may change it.
+
+    @before_tool
+    def only_small(call: ToolCall, context: ToolContext) -> DenyCall | None:
+        return DenyCall("too much") if call.name == "refund" and call.arguments["cents"] > 5000 else None
+
+    Agent("clerk", ..., hooks=[only_small])
+
+They run on workers, inside the activities of model turns and tool calls; what they decide is recorded with the reply or
+the result, so that a retry or a replay follows it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, Union, cast, get_args, overload
+
+from everturn import durations
+from everturn.errors import InvalidAgent
+from everturn.models import ModelSettings
+from everturn.records import HookPoint, Message, Reply, ToolCall, ToolResult
+from everturn.tools.context import ToolContext, TurnContext
+
+__all__ = [
+    "AskApproval",
+    "DenyCall",
+    "Hooks",
+    "ModelInput",
+    "StallWith",
+    "StopWith",
+    "after_model",
+    "after_tool",
+    "before_model",
+    "before_tool",
+]
+
+F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
+Given: TypeAlias = Union[T, Awaitable[T]]  # noqa: UP007 - of a type variable, only this is an alias
+"""Of a sync function, or of an async one."""
+
+DEFAULT_TIMEOUT: Final = timedelta(seconds=20)
+LONGEST_TIMEOUT: Final = timedelta(minutes=10)
+MAX_NAME_CHARS: Final = 64
+
+# ---------------------------------------------------------------- what they are given, and what they may say
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelInput:
+    """What the model is about to be sent. `dataclasses.replace` makes a changed one; the transcript stays as it is."""
+
+    messages: tuple[Message, ...]
+    instructions: str = ""
+    tools: tuple[str, ...] = ()
+    """The names of the tools that it is shown: leave some out, and it can't call them in this turn."""
+    settings: ModelSettings = ModelSettings()  # noqa: RUF009 - frozen
+    model: str = ""
+    """`provider:name`. It can't be changed here."""
+    purpose: Literal["turn", "summary"] = "turn"
+    """A `summary` is what the model writes if the transcript nears its window: see Compaction."""
+
+    @property
+    def new(self) -> tuple[Message, ...]:
+        """The messages since the model's last reply."""
+        replies = [place for place, message in enumerate(self.messages) if message.role == "assistant"]
+        return self.messages[replies[-1] + 1 :] if replies else self.messages
+
+
+@dataclass(frozen=True)
+class DenyCall:
+    """From `before_tool`: the call does not run. The model is told so, and why."""
+
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class AskApproval:
+    """From `before_tool`: the call waits for a person's approval. A client's tool, or an agent's, is denied."""
+
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class StopWith:
+    """From any hook: this is the answer. Nothing more is asked of the model, and no call of its reply runs; after a
+    tool's result, the other calls of the reply are finished first."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class StallWith:
+    """From any hook but `after_tool`: the conversation stalls. `resume` asks the model again."""
+
+    cause: str
+    cure: str = "See to it, then resume."
+
+
+BeforeModel = ModelInput | StopWith | StallWith | None
+AfterModel = Reply | StopWith | StallWith | None
+BeforeTool = ToolCall | DenyCall | AskApproval | StopWith | StallWith | None
+AfterTool = ToolResult | str | StopWith | None
+
+# ---------------------------------------------------------------- hooks
+
+
+class Hooks:
+    """Several hooks that belong together. Override those that you need, sync or async; None leaves all as it is.
+
+    They run in the order of `Agent(hooks=[...])`, `after_...` in the opposite one, each with what the one before left.
+    The first that denies, stops or stalls ends it; one that asks for approval does not: a later one may deny.
+    A hook that raises, takes longer than its `timeout` or returns what it may not counts as failed: then the
+    conversation stalls (`before_model`, `after_model`), the call waits for a person's approval (`before_tool`), or the
+    result is withheld (`after_tool`). It may run again, if a worker is lost: it should do no harm twice.
+    """
+
+    name: str = ""
+    """As it is recorded and shown; the class's own name unless given."""
+    timeout: timedelta = DEFAULT_TIMEOUT
+    """Of each run."""
+    tools: Collection[str] | None = None
+    """The names of the tools that `before_tool` and `after_tool` are for; None: all."""
+    streams: bool = False
+    """The text may be shown while it is written, before `after_model` has seen it. False: it is not streamed."""
+
+    def before_model(self, given: ModelInput, context: TurnContext) -> Given[BeforeModel]:  # noqa: ARG002 - for those who override it
+        """Before the model is asked. May change what it is sent; StopWith answers in its place."""
+        return None
+
+    def after_model(self, reply: Reply, context: TurnContext) -> Given[AfterModel]:  # noqa: ARG002 - for those who override it
+        """Before the model's reply is recorded. May change its text, and change or leave out its calls."""
+        return None
+
+    def before_tool(self, call: ToolCall, context: ToolContext) -> Given[BeforeTool]:  # noqa: ARG002 - for those who override it
+        """Once a call is planned whose arguments fit the tool's schema; what it says is recorded with the reply. May
+        change the arguments. It sees a call again only if a person put other arguments in: on the worker that runs it,
+        as they were approved; if it denies those, the call waits for a person again."""
+        return None
+
+    def after_tool(self, call: ToolCall, result: ToolResult, context: ToolContext) -> Given[AfterTool]:  # noqa: ARG002 - for those who override it
+        """After a tool of a worker's, before its result is recorded. May change or replace it: a text stands for a
+        result of that text."""
+        return None
+
+
+class _FunctionHook(Hooks):
+    def __init__(self, point: HookPoint, function: Callable[..., Any], /, **options: Any) -> None:
+        vars(self).update({"name": getattr(function, "__name__", point), **options, point: function})
+
+
+class _Decorator(Generic[F]):
+    """Makes a hook of a function."""
+
+    def __init__(self, point: HookPoint) -> None:
+        self._point = point
+
+    @overload
+    def __call__(self, function: F, /) -> Hooks: ...
+
+    @overload
+    def __call__(
+        self,
+        /,
+        *,
+        name: str | None = None,
+        timeout: timedelta | None = None,
+        tools: Collection[str] | None = None,
+        streams: bool | None = None,
+    ) -> Callable[[F], Hooks]: ...
+
+    def __call__(self, function: F | None = None, /, **options: Any) -> Hooks | Callable[[F], Hooks]:
+        given = {name: value for name, value in options.items() if value is not None}
+        if unknown := given.keys() - {"name", "timeout", "tools", "streams"}:
+            raise InvalidAgent(
+                f"{self._point} has no option {min(unknown)!r}.", cure="There are name, timeout, tools and streams."
+            )
+        made = partial(_FunctionHook, self._point, **given)
+        return cast("Callable[[F], Hooks]", made) if function is None else made(function)
+
+
+before_model: Final = _Decorator[Callable[[ModelInput, TurnContext], Given[BeforeModel]]]("before_model")
+"""Makes a hook of a function: `@before_model`, or `@before_model(name=, timeout=)`. See Hooks.before_model."""
+
+after_model: Final = _Decorator[Callable[[Reply, TurnContext], Given[AfterModel]]]("after_model")
+"""Likewise, with `streams=`. See Hooks.after_model."""
+
+before_tool: Final = _Decorator[Callable[[ToolCall, ToolContext], Given[BeforeTool]]]("before_tool")
+"""Likewise, with `tools=`. See Hooks.before_tool."""
+
+after_tool: Final = _Decorator[Callable[[ToolCall, ToolResult, ToolContext], Given[AfterTool]]]("after_tool")
+"""Likewise, with `tools=`. See Hooks.after_tool."""
+
+
+# ---------------------------------------------------------------- underneath
+
+
+def name_of(hook: Hooks) -> str:
+    return (hook.name or type(hook).__name__)[:MAX_NAME_CHARS]
+
+
+def has(hook: Hooks, point: HookPoint) -> bool:
+    """Whether it does anything at that point."""
+    return point in vars(hook) or getattr(type(hook), point) is not getattr(Hooks, point)
+
+
+def checked(place: str, hooks: Any) -> tuple[Hooks, ...]:
+    """Raises InvalidAgent for what is no list of hooks."""
+    if isinstance(hooks, Hooks | str) or not isinstance(hooks, Sequence):
+        raise InvalidAgent(f"{place} has hooks={hooks!r}, which is not a list.", cure="Write hooks=[...].")
+    for number, hook in enumerate(hooks):
+        where = f"hooks[{number}] of {place}"
+        if isinstance(hook, type):
+            raise InvalidAgent(f"{where}: {hook.__name__} is a class.", cure=f"Write {hook.__name__}(...).")
+        if not isinstance(hook, Hooks):
+            kind = "a function" if inspect.isroutine(hook) else f"of type {type(hook).__name__}"
+            raise InvalidAgent(
+                f"{where} is {hook!r}, {kind}.", cure="Put @before_tool or its like before it, or subclass Hooks."
+            )
+        if not any(has(hook, point) for point in get_args(HookPoint)):
+            raise InvalidAgent(f"{where}, {name_of(hook)!r}, does nothing.", cure="Override before_tool or its like.")
+        why = durations.problem(hook.timeout)
+        if why or hook.timeout > LONGEST_TIMEOUT:
+            raise InvalidAgent(
+                f"{where}, {name_of(hook)!r}, has timeout={hook.timeout!r}.",
+                cure=why or f"{LONGEST_TIMEOUT} is the longest.",
+            )
+    return tuple(hooks)
