@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from everturn.agent import Agent
     from everturn.client.client import Client
     from everturn.client.conversation import Conversation
-    from everturn.errors import EverturnError, Retry, ToolFailed
+    from everturn.errors import EverturnError, NeedsApproval, Retry, ToolFailed
     from everturn.models import Approvals, Compaction, Limits, Model, ModelSettings, Patience
     from everturn.providers.generate import generate, generate_sync
     from everturn.records import Document, Image, Message, Outcome, Reply, Text, ToolCall, ToolResult, Usage
@@ -52,6 +52,7 @@ _HOMES = {
     "Message": "records",
     "Model": "models",
     "ModelSettings": "models",
+    "NeedsApproval": "errors",
     "Outcome": "records",
     "Patience": "models",
     "Reply": "records",
@@ -98,6 +99,7 @@ __all__ = [
     "Message",
     "Model",
     "ModelSettings",
+    "NeedsApproval",
     "Outcome",
     "Patience",
     "Reply",

@@ -10,6 +10,7 @@ from pydantic import Field, JsonValue, field_validator
 from everturn.errors import InvalidSetting
 from everturn.models import Limits
 from everturn.plans import PlannedCall, WaitReason
+from everturn.policy import Rule
 from everturn.records import Decision, Message, Record, ToolCall, ToolResult, Usage
 from everturn.tracing import CarriedTrace
 
@@ -87,6 +88,8 @@ class Asked(Record):
     """If its tool asks: what it left, to go on with once it has the answer."""
     decision: Decision | None = None
     """Likewise: the approval that it ran with."""
+    only_person: bool = False
+    """As in RunPlan."""
 
     @property
     def doubtful(self) -> bool:
@@ -170,4 +173,5 @@ class CarryOver(Record):
     summary_due: bool = False
     repairs: int = 0
     """Final replies in a row that did not fit the agent's output type."""
+    policy: tuple[Rule, ...] = ()
     trace: CarriedTrace | None = None

@@ -32,6 +32,7 @@ from everturn.sizes import (
     MAX_CAUSE_BYTES,
     MAX_EDIT_BYTES,
     MAX_PAYLOAD_BYTES,
+    MAX_REASON_BYTES,
     MAX_RESULT_BYTES,
     fits,
     larger,
@@ -282,3 +283,14 @@ def described(part: Part) -> str:
             return f"what {part.name[:100]} gave ({size_of(part.data):,} bytes)"
         case Opaque() | Thinking() | ToolCall() | ToolResult():
             return f"{part.kind} ({size_of(part):,} bytes)"
+
+
+def shortened_reason(text: str) -> str:
+    """What somebody gave as their name or their reason, as it is told on."""
+    return shortened(text, max_bytes=MAX_REASON_BYTES)
+
+
+def with_short_words(decision: Decision) -> Decision:
+    """A decision that goes along with something large."""
+    note = None if decision.note is None else shortened_reason(decision.note)
+    return decision.model_copy(update={"by": shortened_reason(decision.by), "note": note})

@@ -8,6 +8,7 @@ EverturnError
  │   ├─ InvalidSetting          an environment variable or option
  │   └─ InvalidFile             a tool file or agent file that can't be loaded
  ├─ ToolFailed                  raised by a tool: the model is told, and nothing is retried
+ ├─ NeedsApproval               raised by a tool: the call waits for a person's approval, and is run again
  ├─ Retry                       raised by a tool: its call is tried again, while the tool's patience lasts
  ├─ ProviderError               a model API said no, or nothing; `retry` says whether asking again can help
  │   ├─ RateLimited             429
@@ -66,6 +67,11 @@ class InvalidFile(ConfigError): ...
 
 class ToolFailed(EverturnError):
     """Raise it in a tool: its message becomes the model's ToolResult, marked as an error. Never retried."""
+
+
+class NeedsApproval(EverturnError):
+    """Raise it in a tool that finds that a person has to approve this call: the try ends, the call waits with the
+    message as its reason, and is run again, from its beginning, once it is approved: `ToolContext.approved` says so."""
 
 
 class Retry(EverturnError):

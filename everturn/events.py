@@ -110,6 +110,8 @@ class Decided(_Event):
     note: str | None = None
     arguments: dict[str, JsonValue] | None = None
     """Those that an approval put in place of the model's."""
+    by_policy: bool = False
+    """By a rule that `by` had made before."""
 
 
 class ToolStarted(_Event):

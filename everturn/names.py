@@ -122,6 +122,7 @@ PAUSE: Final = "pause"
 RESUME: Final = "resume"
 CANCEL_TURN: Final = "cancel_turn"
 CLOSE: Final = "close"
+SET_POLICY: Final = "set_policy"
 DECISIONS: Final = (APPROVE, DENY, ANSWER)
 """What a person says to a call that waits."""
 

@@ -6,17 +6,17 @@ with the conversation: a model turn is sent a position, a digest and the delta s
 
 from __future__ import annotations
 
-import json
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, JsonValue, field_serializer, field_validator, model_validator
+from pydantic import Field, JsonValue, field_serializer, field_validator
 
 from everturn.carryover import CarryOver, View, WorkerFacts
 from everturn.metadata import Labelled
 from everturn.models import Limits
 from everturn.plans import PlannedCall, WaitReason
+from everturn.policy import MAX_RULES, Rule
 from everturn.prompts import RecordedPrompt
-from everturn.records import Decision, HookAction, Message, Part, Record, ResultPart, Stop, Text, ToolCall, Usage
+from everturn.records import Decision, HookAction, Message, Part, Record, Stop, ToolCall, Usage
 from everturn.sizes import MAX_ID_BYTES, MAX_INPUT_PARTS, MAX_NAME_CHARS, flat
 from everturn.tracing import Trace, TraceContext, or_none
 
@@ -62,6 +62,8 @@ class Start(Labelled):
     trace: TraceContext | None = None
     """The span that it is started from. What is no such context counts as none."""
     notify: Notify | None = None
+    policy: tuple[Rule, ...] = Field(default=(), max_length=MAX_RULES)
+    """What is decided on calls in advance."""
     carry: CarryOver | None = None
 
     _flat = field_validator("message", mode="before")(flat)
@@ -144,13 +146,16 @@ class Status(Record):
     """What to do about the cause. A stalled conversation then needs `resume`; one that runs goes on by itself."""
     chain_id: str = ""
     """The conversation's first run, or the one that a reset made."""
+    policy: tuple[Rule, ...] = ()
+    """What is decided on calls in advance, decisions that are remembered too."""
 
     def as_json(self) -> dict[str, Any]:
         waiting = [{name: getattr(call, name) for name in WaitingCall.model_fields} for call in self.waiting]
         usage = {name: getattr(self.usage, name) for name in Usage.model_fields}
         facts = {name: getattr(self, name) for name in ("state", "turn", "cost_usd", "cause", "cure", "chain_id")}
         agents = [one.model_dump() for one in self.agents]
-        return {**facts, "waiting": waiting, "agents": agents, "usage": usage}
+        policy = [rule.model_dump(mode="json") for rule in self.policy]
+        return {**facts, "waiting": waiting, "agents": agents, "usage": usage, "policy": policy}
 
 
 class TranscriptPage(Record):
@@ -182,47 +187,6 @@ class MessageIn(Record):
     def as_message(self) -> Message:
         said = Message.user(self.text if self.text is not None else self.parts)
         return said.model_copy(update={"provider": self.provider})
-
-
-class Approve(Record):
-    call_id: str
-    arguments: dict[str, JsonValue] | None = None
-    expected: dict[str, JsonValue] | None = None
-    """The arguments that the person saw: refused if the call's are others."""
-    note: str | None = None
-    by: str = ""
-
-    _flat = field_validator("arguments", "expected", mode="before")(flat)
-
-
-class Deny(Record):
-    call_id: str
-    reason: str | None = None
-    by: str = ""
-
-
-class Answer(Record):
-    """`answer`: the result, in the tool's place. `parts` instead of `content` if it is more than text or JSON."""
-
-    call_id: str
-    content: JsonValue = None
-    parts: tuple[ResultPart, ...] = Field(default=(), max_length=MAX_INPUT_PARTS)
-    is_error: bool = False
-    by: str = ""
-
-    _flat = field_validator("content", "parts", mode="before")(flat)
-
-    @model_validator(mode="after")
-    def _one_of_both(self) -> Self:
-        if ("content" in self.model_fields_set) == bool(self.parts):
-            raise ValueError("an answer has content, or else parts")
-        return self
-
-    def as_parts(self) -> tuple[ResultPart, ...]:
-        if self.parts:
-            return self.parts
-        content = self.content
-        return (Text(text=content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)),)
 
 
 class Control(Record):

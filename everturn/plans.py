@@ -54,6 +54,8 @@ class RunPlan(Record):
     expiry: Expiry | None = None
     policy: bool = False
     """The agent says who may decide: ask it."""
+    only_person: bool = False
+    """Only a person approves it, and no policy: what was to look at it failed."""
     changed_by: str = ""
     """The hooks that changed its arguments, for its summary."""
 

@@ -160,6 +160,8 @@ class Decision(Record):
     note: str | None = None
     arguments: dict[str, JsonValue] | None = None
     """The arguments that the human put in place of the model's; None if they were left alone."""
+    by_policy: bool = False
+    """By a rule of theirs, made before."""
 
     @property
     def is_told(self) -> bool:

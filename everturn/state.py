@@ -13,17 +13,17 @@ from dataclasses import dataclass
 from pydantic import JsonValue
 
 from everturn.carryover import REMEMBERED_IDS, CarryOver, Earlier, InRun, OpenReply, WorkerFacts
-from everturn.cutting import shortened
+from everturn.cutting import shortened, shortened_reason
 from everturn.models import Limits
 from everturn.payloads import Control, MessageIn, ModelReply, Start, StateName
+from everturn.policy import Policy
 from everturn.prompts import KnownPrompts
-from everturn.records import Decision, Message, ToolResult, Usage, cost_with, results_in
+from everturn.records import Message, ToolResult, Usage, cost_with, results_in
 from everturn.sizes import (
     MAX_INBOX_BYTES,
     MAX_INPUT_BYTES,
     MAX_LAST_TEXT_BYTES,
     MAX_NAME_CHARS,
-    MAX_REASON_BYTES,
     fits,
     known_id,
 )
@@ -49,7 +49,8 @@ class State:
 
     def __init__(self, start: Start, *, run_began: float, on_prefix: Observer | None = None) -> None:
         carry = start.carry or CarryOver()
-        self.start = start.model_copy(update={"carry": None})  # it may be large, and lives as long as the run
+        # What is carried may be large, and this lives as long as the run.
+        self.start = start.model_copy(update={"carry": None, "policy": ()})
         self.limits = start.limits or Limits()
         self.prompts = KnownPrompts()
         self._on_prefix = on_prefix
@@ -115,6 +116,8 @@ class State:
         """What people are asked, by call_id."""
         self.stall: Stall | None = None
         self.paused = carry.paused
+        self.policy: Policy = start.policy if start.carry is None else carry.policy
+        """What is decided on calls in advance."""
         self.cancelled = ""
         """Why the last answer was cut short, in words; empty if it was not."""
         self.closing = False
@@ -382,18 +385,8 @@ class State:
             facts=self.facts,
             model=self.model,
             paused=self.paused,
+            policy=self.policy,
             repairs=self.repairs,
             view=self.view,
             summary_due=self.summary_due,
         )
-
-
-def shortened_reason(text: str) -> str:
-    """What somebody gave as their name or their reason, as it is told on."""
-    return shortened(text, max_bytes=MAX_REASON_BYTES)
-
-
-def with_short_words(decision: Decision) -> Decision:
-    """A decision that goes along with something large."""
-    note = None if decision.note is None else shortened_reason(decision.note)
-    return decision.model_copy(update={"by": shortened_reason(decision.by), "note": note})

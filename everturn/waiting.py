@@ -3,17 +3,22 @@ this, so that they say the same."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import JsonValue
 
 from everturn import names
 from everturn.carryover import Asked
+from everturn.decisions import Answer, Approve, Deny, too_late
 from everturn.payloads import WaitingCall
-from everturn.plans import AwaitAnswer, Expiry, PlannedCall, RunPlan, WaitReason
+from everturn.plans import AwaitAnswer, Expiry, PlannedCall, RunAgent, RunPlan, WaitReason
+from everturn.policy import MAX_RULE_CHARS, Policy, Rule, decided, with_rules
+from everturn.policy import problem as policy_problem
 from everturn.records import Decision, ToolCall
+from everturn.sizes import MAX_NAME_CHARS
 
 LONGEST_SECONDS = 100 * 365 * 86_400.0
 """A timer can't be longer than some centuries."""
@@ -67,6 +72,15 @@ class PendingCall:
         """A person's decision on it is checked before it counts."""
         return isinstance(self.plan, RunPlan) and self.plan.policy
 
+    def ruled(self, policy: Policy, *, again: bool = False) -> Rule | None:
+        """The rule that decides on it in people's place; None if a person has to. `again`: the rules have changed."""
+        reasons = ("needs_approval", "not_allowed") if again else ("needs_approval",)
+        if self.asked.reason not in reasons:
+            return None
+        rule = decided(policy, self.call.name, self.call.arguments)
+        asks = rule is None or rule.then == "ask" or (rule.then == "approve" and self.asked.only_person)
+        return None if asks else rule
+
     def at(self, time: float) -> PendingCall:
         """It is asked now, unless it was before. `time`: seconds since 1970."""
         return self if self.asked.since else self._with(since=time)
@@ -97,15 +111,66 @@ class PendingCall:
         return replace(self, asked=self.asked.model_copy(update=changes))
 
 
-def before_run(call: ToolCall, plan: PlannedCall) -> PendingCall | None:
-    """What is asked before the call runs, or in its place; None if nobody is asked."""
+def before_run(call: ToolCall, plan: PlannedCall, policy: Policy) -> PendingCall | None:
+    """What is asked before the call runs, or in its place; None if nobody is asked. What the policy decides by itself
+    is asked too, and decided at once: see `PendingCall.ruled`."""
     match plan:
-        case RunPlan(approval=str(why)) if why:
-            return PendingCall(call, plan, Asked(call_id=plan.call_id, reason="needs_approval", why=why))
+        case RunPlan() | RunAgent():
+            why = plan.approval if isinstance(plan, RunPlan) else None
+            rule = decided(policy, call.name, call.arguments)
+            if not why and (rule is None or rule.then == "approve"):
+                return None
+            why = why or (rule and rule.reason) or f"the policy asks for an approval of {call.name}"
+            only = isinstance(plan, RunPlan) and plan.only_person
+            return PendingCall(
+                call, plan, Asked(call_id=plan.call_id, reason="needs_approval", why=why, only_person=only)
+            )
         case AwaitAnswer():
             return for_answer(call, plan)
         case _:
             return None
+
+
+def decision_of(rule: Rule, *, at: str) -> Decision:
+    """A rule's, in the place of the person who made it."""
+    verdict: Literal["approve", "deny"] = "deny" if rule.then == "deny" else "approve"
+    note = rule.reason or None if verdict == "deny" else None
+    return Decision(verdict=verdict, by=rule.by, at=at, note=note, by_policy=True)
+
+
+def rules_of(said: Approve | Deny, calls: Iterable[PendingCall]) -> tuple[Rule, ...]:
+    """What a person has decided for always, as they decided on these calls."""
+    if said.always is False:
+        return ()
+    then: Literal["approve", "deny"] = "approve" if isinstance(said, Approve) else "deny"
+    where = said.always if isinstance(said.always, dict) else {}
+    words = {"reason": (said.reason or "")[:MAX_RULE_CHARS]} if isinstance(said, Deny) else {}
+    tools = dict.fromkeys(one.call.name for one in calls)
+    return tuple(Rule(tool=tool, then=then, where=where, by=said.by[:MAX_NAME_CHARS], **words) for tool in tools)
+
+
+def remembered(
+    verdict: str, payload: dict[str, Any], calls: Collection[PendingCall], *, policy: Policy, time: float
+) -> Policy | None:
+    """What a decision on these calls is to decide for always; None if it can't be taken."""
+    if verdict == names.ANSWER:
+        return None if too_late(Answer.model_validate(payload), time) else ()
+    said = (Approve if verdict == names.APPROVE else Deny).model_validate(payload)
+    expected = said.expected if isinstance(said, Approve) else None
+    if expected is not None and any(expected != one.call.arguments for one in calls):
+        return None  # whoever approved had other arguments before them
+    return None if too_late(said, time) or always_problem(said, calls, policy) else rules_of(said, calls)
+
+
+def always_problem(said: Approve | Deny, calls: Collection[PendingCall], policy: Policy) -> str | None:
+    """Why it can't be decided for always; None if it can, or is not to be."""
+    if said.always is False:
+        return None
+    if isinstance(said, Approve) and said.arguments is not None:
+        return "What is decided for always goes without other arguments: approve this call by itself."
+    if any(one.asked.reason not in ("needs_approval", "not_allowed") for one in calls):
+        return "Only a call that waits for its approval before it runs can be decided for always: name its call_id."
+    return policy_problem(with_rules(policy, rules_of(said, calls)))
 
 
 def for_answer(call: ToolCall, plan: AwaitAnswer) -> PendingCall:
@@ -128,6 +193,12 @@ def after_run(
     if kind == names.ASKS and left is not None:
         asked = Asked(call_id=plan.call_id, reason="tool_asks", why=cause, left=left, decision=decision)
         return PendingCall(call, plan, asked)
+    if kind == names.NEEDS_APPROVAL:
+        # What was approved already and asks again is for a person: a rule would let it ask for ever.
+        once_more = decision is not None
+        return PendingCall(
+            call, plan, Asked(call_id=plan.call_id, reason="needs_approval", why=cause, only_person=once_more)
+        )
     doubtful = before is not None and before.doubtful
     once = isinstance(plan, RunPlan) and plan.effect == "once"
     reason: WaitReason

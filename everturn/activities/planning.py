@@ -183,8 +183,6 @@ async def _plan_run(
     asked = bool(doubts) or (tool.needs_approval is not False if careful else await _asked(tool, call, context))
     why = verdict.asks or doubts or (f"{tool.name} needs approval" if asked else None)
     asked = why is not None
-    # A once tool may have to ask a person later, when its worker is lost.
-    may_wait = asked or tool.effect == "once"
     run: dict[str, Any] = {
         "call_id": call.call_id,
         "effect": tool.effect,
@@ -192,7 +190,8 @@ async def _plan_run(
         "patience": tool.patience.total_seconds(),
         "approval": why,
         "expiry": _expiry(agent) if asked else None,
-        "policy": may_wait and agent.approvers is not None,
+        "policy": agent.approvers is not None,
+        "only_person": verdict.failed or careful,
         "changed_by": ", ".join(verdict.changed_by),
     }
     if tool.is_function:

@@ -27,13 +27,13 @@ from everturn.activities.takeover import take_over
 from everturn.activities.turn_agent import with_its_tools
 from everturn.activities.user_activities import user_activities
 from everturn.agent import Agent
-from everturn.cutting import Notice, bounded, edit_notice, result_fits
-from everturn.errors import Retry
+from everturn.cutting import Notice, bounded, edit_notice, result_fits, shortened
+from everturn.errors import NeedsApproval, Retry
 from everturn.logs import get_logger
 from everturn.payloads import ToolRequest
 from everturn.plans import CheckedCall
 from everturn.records import ResultPart, Text, ToolCall, ToolResult
-from everturn.sizes import INLINE_BYTES, MAX_REPLY_BYTES, MAX_RESULT_BYTES, larger, size_of
+from everturn.sizes import INLINE_BYTES, MAX_CAUSE_BYTES, MAX_REPLY_BYTES, MAX_RESULT_BYTES, larger, size_of
 from everturn.storage.artifacts import Artifacts
 from everturn.tools.asking import AsksPerson, OutcomeUnknown, set_answer
 from everturn.tools.context import ToolContext
@@ -186,6 +186,8 @@ class ToolCalls:
             return _refused(tool.name, request, error), True
         except AsksPerson as error:
             raise _asking(tool, request, error) from None
+        except NeedsApproval as error:
+            raise _needs_approval(tool, request, error) from None
         except OutcomeUnknown as error:
             raise ApplicationError(str(error), type=names.OUTCOME_UNKNOWN, non_retryable=True) from None
         except asyncio.CancelledError:  # by Temporal: one of the tool's own comes as another error
@@ -249,6 +251,7 @@ class ToolCalls:
             request,
             request.call_id,
             chain_id=request.chain_id,
+            approved=request.decision is not None and request.decision.verdict == "approve",
             heartbeat=beat.report,
             is_cancelled=lambda: beat.cancelled,
             log=get_logger("everturn.tool", tool=tool),
@@ -261,6 +264,17 @@ def _asking(tool: Tool, request: ToolRequest, error: AsksPerson) -> ApplicationE
     question = error.question or f"{tool.name} asks for a word"
     return ApplicationError(
         question, details, type=names.ASKS, non_retryable=True, category=ApplicationErrorCategory.BENIGN
+    )
+
+
+def _needs_approval(tool: Tool, request: ToolRequest, error: NeedsApproval) -> ApplicationError:
+    details, why = {"call_id": request.call_id, "tool": tool.name}, error.message or f"{tool.name} needs approval"
+    return ApplicationError(
+        shortened(why, max_bytes=MAX_CAUSE_BYTES),
+        details,
+        type=names.NEEDS_APPROVAL,
+        non_retryable=True,
+        category=ApplicationErrorCategory.BENIGN,
     )
 
 

@@ -164,7 +164,7 @@ class EventLines:
         return _with_result(marked("failed" if result.is_error else "done", line, indent=2), told)
 
     def _decided(self, event: events.Decided) -> str:
-        said = _said(event.verdict, event.by, event.note)
+        said = _said(event.verdict, f"the policy of {event.by}" if event.by_policy else event.by, event.note)
         call = self._calls.get(event.call_id)
         if call and event.arguments is not None:
             edited = self._calls[event.call_id] = call.model_copy(update={"arguments": event.arguments})

@@ -20,6 +20,7 @@ from everturn.agent import Agent
 from everturn.client import interpreter_exit, listing
 from everturn.client.connection import ClientConnection
 from everturn.client.conversation import Conversation
+from everturn.client.delivery import deliver
 from everturn.client.earlier_transcript import begun_with
 from everturn.client.listing import ListedConversation
 from everturn.client.messages import MessageLike, start_payload, user_message
@@ -184,7 +185,7 @@ class Client(ClientConnection):
             stream=bool(stream),
         )
         order = Order(priority, fairness_key, fairness_weight)
-        await conversation._deliver(said, anew=anew, agent=agent, message_id=message_id, stream=stream, order=order)
+        await deliver(conversation, said, anew=anew, agent=agent, message_id=message_id, stream=stream, order=order)
         return conversation
 
     @known_options("Client.run", InvalidSetting)

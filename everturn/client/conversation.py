@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, aclosing
 from datetime import timedelta
 from pathlib import Path
@@ -13,17 +13,16 @@ from pydantic import JsonValue
 from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionStatus
 
 from everturn import names, temporal_errors
-from everturn.agent import Agent
 from everturn.client import listing, updates
 from everturn.client.connection import ClientConnection
 from everturn.client.deletion import Deleted, delete_all
-from everturn.client.messages import MessageLike, check_room, message_payload, user_message
+from everturn.client.delivery import deliver
+from everturn.client.messages import MessageLike, check_room, decision_options, message_payload
 from everturn.client.prompts import AskedTurns
-from everturn.client.revival import revived
 from everturn.client.streaming import LiveActivities, interleaved
 from everturn.client.tools import call_tool, run_tools
 from everturn.content_blocks import says_error
-from everturn.errors import AlreadyStarted, Ended, NotFound, Stalled, Unreachable
+from everturn.errors import Ended, Refused, Stalled, Unreachable
 from everturn.events import Event
 from everturn.history.event_reader import EventReader
 from everturn.history.fork import start_of_fork
@@ -33,9 +32,10 @@ from everturn.history.steps import RunClosed, Step, ToolRunFailed, TurnFailed
 from everturn.history.transcript import read_transcript
 from everturn.logs import get_logger
 from everturn.models import Model, check_provider
-from everturn.payloads import Start, Status, WaitingCall
-from everturn.priorities import AS_BEFORE, Order
-from everturn.records import Message, Outcome, ResultPart, ToolCall, ToolResult
+from everturn.payloads import Status, WaitingCall
+from everturn.policy import Rule
+from everturn.priorities import Order
+from everturn.records import Message, Outcome, ResultPart, ToolCall, ToolResult, explain
 from everturn.sizes import LONG_MESSAGE_BYTES, check_input, known_id, size_of
 from everturn.state import Stall
 from everturn.storage.artifacts import Artifacts
@@ -69,7 +69,7 @@ class Conversation(AskedTurns):
         transcript, agent, model, limits and `keep_open`: whether it was is the result.
         """
         if revive:
-            return await self._deliver(message, message_id=message_id, stream=stream)
+            return await deliver(self, message, message_id=message_id, stream=stream)
         message_id = uuid4().hex if message_id is None else message_id
         payload = message_payload(message, message_id=message_id, stream=stream)
         if size_of(payload) > LONG_MESSAGE_BYTES:
@@ -78,44 +78,6 @@ class Conversation(AskedTurns):
             await self._handle.signal(names.MESSAGE, payload)
         self._sent.add(known_id(message_id))
         return False
-
-    async def _deliver(
-        self,
-        message: MessageLike,
-        *,
-        anew: Start | None = None,
-        agent: Agent | str = "",
-        message_id: str | None = None,
-        stream: bool | None = None,
-        order: Order = AS_BEFORE,
-    ) -> bool:
-        """As `Client.send`; whether the message took up again what was over. `anew`: how it is started if there is no
-        conversation; without that, it is for the agent that it had, as long as it was kept open, and NotFound is
-        raised."""
-        said = user_message(message)
-        while True:
-            try:
-                await self.send(said, message_id=message_id, stream=stream)
-            except Ended:
-                before = await self.by_history()
-                if message_id is not None and known_id(message_id) in before.state.message_ids:
-                    return False
-                with self._explained():
-                    start = await revived(self._temporal, self.id, before, said, anew, message_id, stream)
-                    priority = await order.after(self._handle)
-                if await self.latest_run() != before.run_id:
-                    continue  # somebody else was quicker: the transcript has become longer
-            except NotFound:
-                if anew is None:
-                    raise
-                start, priority = anew, order.of(anew.tenant)
-            else:
-                return False
-            try:
-                await self._client._start(start, self.id, agent or start.agent, priority=priority)
-            except AlreadyStarted:
-                continue  # somebody else was quicker: it runs now, and takes the message
-            return start.carry is not None
 
     async def reply(self) -> str:
         """The text of the final reply to all that was said so far; waits for it.
@@ -278,30 +240,60 @@ class Conversation(AskedTurns):
         note: str | None = None,
         *,
         expected: dict[str, JsonValue] | None = None,
+        always: bool | Mapping[str, Any] = False,
+        within: timedelta | None = None,
     ) -> tuple[str, ...]:
         """Lets a call run, with `arguments` in place of the model's if given; returns the ids of the calls.
 
-        `expected`: the arguments that you saw; the decision is refused if the call has others now.
+        `expected`: the arguments that you saw; the decision is refused if the call has others now. `always`: decide so
+        on every call of that tool from now on, in this conversation; or on those of whose arguments this holds, such
+        as {"cents": {"at_most": 2000}}: see Condition. `within`: the decision is not taken later than so long from
+        now, by this machine's clock.
 
         Raises Refused, with the reason, if the conversation does not take it, and Unreachable if no worker does
         within 10 s; it is then withdrawn, and not carried out later, unless the message says otherwise. So does all
         that decides or steers. Of many at the same time, eight are sent; the others wait for their turn, and then for
         a worker.
         """
-        return await self._decide(names.APPROVE, call_id=call_id, arguments=arguments, note=note, expected=expected)
+        more = {"arguments": arguments, "note": note, "expected": expected, **decision_options(always, within)}
+        return await self._decide(names.APPROVE, call_id=call_id, **more)
 
-    async def deny(self, call_id: str = names.EVERY_CALL, reason: str | None = None) -> tuple[str, ...]:
-        """Lets a call not run; the model is told, and why."""
-        return await self._decide(names.DENY, call_id=call_id, reason=reason)
+    async def deny(
+        self,
+        call_id: str = names.EVERY_CALL,
+        reason: str | None = None,
+        *,
+        always: bool | Mapping[str, Any] = False,
+        within: timedelta | None = None,
+    ) -> tuple[str, ...]:
+        """Lets a call not run; the model is told, and why. `always`, `within`: as in `approve`."""
+        return await self._decide(names.DENY, call_id=call_id, reason=reason, **decision_options(always, within))
+
+    async def set_policy(self, rules: Iterable[Rule | Mapping[str, Any]]) -> None:
+        """What is decided on calls from now on, in place of all rules that there are, remembered decisions too; those
+        are in `status().policy`. Calls that wait are looked at again. Raises Refused."""
+        try:
+            policy = [Rule.model_validate(rule).model_dump(mode="json") for rule in rules]
+        except ValueError as error:
+            raise Refused(f"That is no rule: {explain(error)}.", cure="See everturn.policy.Rule.") from None
+        await self._update(names.SET_POLICY, {"rules": policy})
 
     async def answer(
-        self, call_id: str, content: JsonValue = None, *, parts: Iterable[ResultPart] = (), is_error: bool = False
+        self,
+        call_id: str,
+        content: JsonValue = None,
+        *,
+        parts: Iterable[ResultPart] = (),
+        is_error: bool = False,
+        within: timedelta | None = None,
     ) -> tuple[str, ...]:
         """Gives the result in the tool's place: a text or JSON, content blocks, or `parts` such as images."""
         if not parts and (blocks := parts_of_blocks(content)) is not None:
             parts, is_error = blocks, is_error or says_error(content)
         given: dict[str, Any] = {"parts": tuple(parts)} if parts else {"content": content}
-        return await self._decide(names.ANSWER, call_id=call_id, is_error=is_error, **given)
+        return await self._decide(
+            names.ANSWER, call_id=call_id, is_error=is_error, **given, **decision_options(False, within)
+        )
 
     async def call_tool(self, call: ToolCall | WaitingCall, function: Callable[..., Any]) -> ToolResult | None:
         """Runs a waiting call here, with a function or `@tool`, and answers it; returns the result that was given.

@@ -5,15 +5,17 @@ What a conversation would pass over, or a model never see, is refused here: noth
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
+from datetime import timedelta
 from typing import Any, TypeVar
 
 from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionStatus
 
-from everturn import names
+from everturn import durations, names
 from everturn.client.caller import current_context
 from everturn.content_blocks import read_block
-from everturn.errors import Refused
+from everturn.errors import InvalidSetting, Refused
 from everturn.payloads import MessageIn, Start
 from everturn.records import Document, Image, Message, Part, Record, Text, explain
 from everturn.sizes import MAX_INPUT_PARTS, MAX_UNREAD_BYTES, check_input, size_of
@@ -151,3 +153,11 @@ def _own(item: Mapping[str, Any]) -> Text | Image | Document:
 def _short(value: Any) -> str:
     written = repr(value)
     return written if len(written) <= 100 else f"{written[:99]}…"
+
+
+def decision_options(always: bool | Mapping[str, Any], within: timedelta | None) -> dict[str, Any]:
+    """What a decision says beside itself. Raises InvalidSetting for what is no duration."""
+    if within is not None and (why := durations.problem(within)):
+        raise InvalidSetting(f"A decision can't be for within={within!r}.", cure=why)
+    until = None if within is None else time.time() + within.total_seconds()
+    return {"always": always if always is not False else None, "valid_until": until}

@@ -6,7 +6,8 @@ from temporalio.client import Client
 
 from everturn.carryover import InRun
 from everturn.client.messages import start_payload
-from everturn.history.state_by_history import StateByHistory, next_life
+from everturn.history.next_life import next_life
+from everturn.history.state_by_history import StateByHistory
 from everturn.history.transcript import read_transcript
 from everturn.payloads import Start
 from everturn.records import Message

@@ -82,7 +82,7 @@ class EventReader:
         at = step.at.isoformat(timespec="milliseconds")
         self._by_history.take(step)
         self._asked = {one: why for one, why in self._asked.items() if one in self._by_history.state.pending}
-        untold = self._untold(step, at)
+        untold = [*self._by_policy(at), *self._untold(step, at)]
         match step:
             case steps.RunStarted(start=start):
                 before = self._message_ids if self._alike else ()  # a reset takes them once more
@@ -104,10 +104,18 @@ class EventReader:
             case steps.TurnCompleted(request=request, reply=reply):
                 self._open |= dict.fromkeys((call.call_id for call in reply.message.tool_calls), request.turn)
             case steps.WorkflowTaskCompleted():
-                return self._asks(at)
+                return [*untold, *self._asks(at)]
             case steps.ToolRunFailed(local=True):  # the conversation knows of it, and asks already
                 return [*untold, *_events(step, at), *self._asks(at)]
         return [*untold, *_events(step, at)]
+
+    def _by_policy(self, at: str) -> list[Event]:
+        """What the conversation's policy has decided in people's place."""
+        ruled, self._by_history.ruled = self._by_history.ruled, []
+        return [
+            Decided(call_id=call_id, verdict=rule.then, by=rule.by, note=rule.reason or None, by_policy=True, at=at)
+            for call_id, rule in ruled
+        ]
 
     def _asks(self, at: str) -> list[Event]:
         """What people are asked from now on: a decision that came before that would be refused."""
@@ -165,7 +173,7 @@ def _events(step: steps.Step, at: str) -> list[Event]:
             return [WorkerAwaited(turn=step.request.turn, cause=step.cause, cure=step.cure, at=at)]
         case steps.TurnFailed(passing=True):
             return []
-        case steps.ToolRunFailed(kind=names.ASKS):
+        case steps.ToolRunFailed(kind=names.ASKS | names.NEEDS_APPROVAL):
             return []  # nothing is lost: what is asked follows
         case steps.ToolRunFailed(stalled=True):
             return [Stalled(turn=step.request.turn, cause=step.cause, cure=step.cure, at=at)]

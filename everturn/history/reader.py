@@ -21,6 +21,7 @@ from temporalio.service import RPCError
 from everturn import names, waiting
 from everturn.carryover import Packed
 from everturn.causes import read_cause
+from everturn.decisions import Answer, Approve, Deny, SetPolicy
 from everturn.errors import InvalidSetting
 from everturn.history import event_types
 from everturn.history.activity_reader import NEXUS_EVENTS, ActivityReader
@@ -46,11 +47,8 @@ from everturn.history.steps import (
 )
 from everturn.outcomes import result_of
 from everturn.payloads import (
-    Answer,
-    Approve,
     Control,
     DecisionCheck,
-    Deny,
     MessageIn,
     ModelReply,
     ModelRequest,
@@ -68,6 +66,7 @@ COMMANDS: dict[str, type[Record]] = {
     names.APPROVE: Approve,
     names.DENY: Deny,
     names.ANSWER: Answer,
+    names.SET_POLICY: SetPolicy,
     **dict.fromkeys((names.PAUSE, names.RESUME, names.CANCEL_TURN, names.CLOSE), Control),
 }
 """What people decide and steer with. A signal of another name, or that is no such record, changes nothing."""

@@ -6,19 +6,18 @@ people sent first, then what its activities brought.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from everturn import names, waiting
-from everturn.carryover import CarryOver, InRun, OpenReply, Packed, planned
-from everturn.cutting import cut
+from everturn.carryover import OpenReply, planned
+from everturn.decisions import policy_after
 from everturn.history import steps
 from everturn.history.transcript import Transcript, user_messages
-from everturn.packing import pack
-from everturn.payloads import Approve, Control, ModelReply, ModelRequest, Start, Status
+from everturn.payloads import Control, ModelReply, ModelRequest, Start, Status
 from everturn.plans import PlannedCall, RefuseCall
-from everturn.records import Message, Outcome, ToolCall, ToolResult, results_in
-from everturn.sizes import MAX_INBOX_BYTES, MAX_PACKED_AT_START_BYTES, MAX_UNSEEN_BYTES, size_of
+from everturn.policy import Policy, Rule, with_rules
+from everturn.records import Outcome, ToolCall, ToolResult
+from everturn.sizes import size_of
 from everturn.state import State
 from everturn.waiting import PendingCall
 
@@ -35,18 +34,16 @@ class StateByHistory:
         self.finished: steps.RunClosed | None = None
         self._calls: dict[str, tuple[ToolCall, PlannedCall]] = {}  # those of the reply at hand
         self._results: dict[str, ToolResult] = {}
-        self._recorded: set[str] = set()
-        """The calls whose results are in events of their own."""
+        self._recorded: set[str] = set()  # the calls whose results are in events of their own
         self._told: set[str] = set()
         """Those whose results are made of what users' own activities gave."""
-        self._asked: dict[str, PendingCall] = {}
-        """What people were asked about them last."""
+        self._asked: dict[str, PendingCall] = {}  # what people were asked about them last
+        self.ruled: list[tuple[str, Rule]] = []  # the calls that the policy has decided on, until somebody takes note
         self._concludes = False
         """A limit is used up: the reply at hand is the last one, whatever was said meanwhile."""
         self._checked: dict[str, tuple[PendingCall, str]] = {}
         """The calls whose decision, of that verdict, is checked by the agent's policy."""
-        self._running: set[str] = set()
-        """The calls that were begun, and have not failed."""
+        self._running: set[str] = set()  # the calls that were begun, and have not failed
         self._decided: set[str] = set()
         """Those that somebody has decided on, in this run or in its open reply before."""
         self._held: list[steps.CommandSent] = []
@@ -198,9 +195,10 @@ class StateByHistory:
         self._results, self._recorded, self._asked, self._checked = {}, set(), {}, {}
         self._told = set()
         for call, plan in self._calls.values():
-            pending = waiting.before_run(call, plan)
+            pending = waiting.before_run(call, plan, state.policy)
             if pending and not state.closing:
                 self._wait(pending)
+                self._follow_policy(pending)
             elif pending or isinstance(plan, RefuseCall):
                 self._take_result(_unwritten(call))
         over = self._cut_short or request.conclude or state.closing
@@ -259,6 +257,7 @@ class StateByHistory:
         )
         if again and not self.state.closing:
             self._wait(again)
+            self._follow_policy(again)
         else:
             self._take_result(_unwritten(call))
 
@@ -287,6 +286,8 @@ class StateByHistory:
             return not problem
         if step.name in names.DECISIONS:
             return self._take_decision(step.name, step.payload)
+        if step.name == names.SET_POLICY:
+            return self._change_policy(policy_after(step.payload, self.state.policy))
         control = Control.model_validate(step.payload)
         match step.name:
             case names.PAUSE:
@@ -330,21 +331,37 @@ class StateByHistory:
     def _take_decision(self, verdict: str, payload: dict[str, Any]) -> bool:
         approving, call_id = verdict == names.APPROVE, payload.get("call_id", "")
         addressed = [one for one in self.state.pending.values() if one.addressed(call_id, approving=approving)]
-        if approving and self._expects_others(payload, addressed):
+        rules = waiting.remembered(verdict, payload, addressed, policy=self.state.policy, time=self._clock)
+        if rules is None:
             return False
         for pending in addressed:
-            self._decided.add(pending.call.call_id)
-            if pending.policy:
-                self.state.pending.pop(pending.call.call_id)
-                self._checked[pending.call.call_id] = (pending, verdict)
-            else:
-                self._decide(pending, verdict)
+            self._hear(pending, verdict)
+        if rules and addressed:
+            self._change_policy(with_rules(self.state.policy, rules))
         return bool(addressed)
 
-    def _expects_others(self, payload: dict[str, Any], addressed: Sequence[PendingCall]) -> bool:
-        """Whoever approves had other arguments before them."""
-        expected = Approve.model_validate(payload).expected
-        return expected is not None and any(expected != pending.call.arguments for pending in addressed)
+    def _change_policy(self, policy: Policy | None) -> bool:
+        """None: it can't be taken."""
+        if policy is not None:
+            self.state.policy = policy
+            self._follow_policy(*self.state.pending.values(), again=True)
+        return policy is not None
+
+    def _follow_policy(self, *calls: PendingCall, again: bool = False) -> None:
+        """As PendingApprovals does."""
+        for pending in calls:
+            if rule := pending.ruled(self.state.policy, again=again):
+                self.ruled.append((pending.call.call_id, rule))
+                self._hear(pending, rule.then)
+
+    def _hear(self, pending: PendingCall, verdict: str) -> None:
+        """A decision, which may have to be checked first."""
+        self._decided.add(pending.call.call_id)
+        if pending.policy:
+            self.state.pending.pop(pending.call.call_id)
+            self._checked[pending.call.call_id] = (pending, verdict)
+        else:
+            self._decide(pending, verdict)
 
     def _decide(self, pending: PendingCall, verdict: str) -> None:
         self.state.pending.pop(pending.call.call_id, None)
@@ -381,20 +398,3 @@ class StateByHistory:
 def _unwritten(call: ToolCall) -> ToolResult:
     """A result that is in no event yet: that of a call which did not run."""
     return ToolResult(call_id=call.call_id, name=call.name, content=())
-
-
-def next_life(state: State, transcript: Sequence[Message], *, origin: InRun) -> CarryOver:
-    """What a conversation begins with that goes on from here: a fork, or the next life of one that is over.
-
-    `transcript`: all of it, that of earlier runs too. `origin`: the run that it goes on from.
-    """
-    length, digest, unseen = state.position, state.digest, tuple(transcript[state.position :])
-    if size_of(unseen) + size_of(tuple(results_in(unseen))) > MAX_UNSEEN_BYTES:
-        length, digest, unseen = len(transcript), "", ()
-    packed = pack(transcript[:length])
-    fits = len(packed) <= MAX_PACKED_AT_START_BYTES
-    # Temporal deletes that run's history some day: its messages are copied into the new one's at once.
-    carry = state.carry_over(earlier=Packed(data=packed) if fits else origin, keep_by=0.0)
-    changes = {"origin": origin, "length": length, "digest": digest, "unseen": unseen, "told": (*results_in(unseen),)}
-    at_rest = {"owed": False, "paused": False, "repairs": 0, "started_at": None}
-    return carry.model_copy(update={**changes, **at_rest, "inbox": cut(state.inbox, MAX_INBOX_BYTES)})

@@ -58,6 +58,8 @@ class ToolContext(Generic[D]):
     """1 for the first try."""
     turn: int = 1
     """The turn whose reply asked for the call."""
+    approved: bool = False
+    """Somebody has approved the call, or a rule of theirs: a tool that raised NeedsApproval goes on."""
     heartbeat: Callable[..., None] = _no_heartbeat
     """`heartbeat(progress)` says that the tool is alive, and how far it is. Safe to call from any thread."""
     is_cancelled: Callable[[], bool] = _never

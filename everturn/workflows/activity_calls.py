@@ -177,7 +177,9 @@ class ActivityCalls:
         self, call: ToolCall, request: ToolRequest, plan: RunElsewhere, served: ActivityCall
     ) -> asyncio.Task[RawValue]:
         shown = self._state.start.visibility
-        summary = web_ui.call_summary(call.name, request.arguments, request.decision, visibility=shown)
+        summary = web_ui.call_summary(
+            call.name, request.arguments, request.decision, changed_by=plan.changed_by, visibility=shown
+        )
         inputs = _inputs(plan, request.arguments)
         if isinstance(plan, RunNexus):
             ran = self._operations.ran(plan, inputs, served, chain_id=request.chain_id, summary=summary)

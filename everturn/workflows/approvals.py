@@ -11,13 +11,13 @@ from temporalio import workflow
 
 from everturn import names
 from everturn.carryover import Asked, OpenReply
-from everturn.cutting import shortened
+from everturn.cutting import shortened, shortened_reason
 from everturn.payloads import PersonsAnswer
 from everturn.plans import Expiry
 from everturn.records import Decision, ResultPart, Text
 from everturn.sizes import MAX_REASON_BYTES
-from everturn.state import State, shortened_reason
-from everturn.waiting import LONGEST_SECONDS, PendingCall, iso
+from everturn.state import State
+from everturn.waiting import LONGEST_SECONDS, PendingCall, decision_of, iso
 from everturn.workflows.early_decisions import EarlyDecisions
 from everturn.workflows.handlers import Later
 
@@ -82,9 +82,11 @@ class PendingApprovals:
                 return AppliedDecision(self._closing, by_rule=True)
             decided = _future()
             waiting[call_id], self._decided[call_id] = pending, decided
+            self._follow_policy(pending)
         self._on_change()
         self._early.release(call_id, until=decided.done)
-        clock = asyncio.create_task(self._expire(pending, pending.expiry)) if pending.expiry else None
+        waits = pending.expiry and not decided.done()
+        clock = asyncio.create_task(self._expire(pending, pending.expiry)) if pending.expiry and waits else None
         try:
             return await decided
         finally:
@@ -93,6 +95,15 @@ class PendingApprovals:
                 waiting.pop(call_id, None)
             if clock:
                 clock.cancel()
+
+    def look_again(self) -> None:
+        """The policy has changed: it may decide on calls that wait."""
+        for pending in [*self.undecided.values()]:
+            self._follow_policy(pending, again=True)
+
+    def _follow_policy(self, pending: PendingCall, *, again: bool = False) -> None:
+        if rule := pending.ruled(self._state.policy, again=again):
+            self.decide(pending.call.call_id, AppliedDecision(decision_of(rule, at=iso(workflow.now()))))
 
     async def _expire(self, pending: PendingCall, expiry: Expiry) -> None:
         expires, call_id = pending.expires, pending.call.call_id

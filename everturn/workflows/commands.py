@@ -11,11 +11,15 @@ from typing import Any
 from temporalio import workflow
 
 from everturn import names
-from everturn.payloads import Answer, Approve, Control, Deny, MessageIn
+from everturn.cutting import shortened_reason
+from everturn.decisions import Answer, Approve, Deny, SetPolicy, too_late
+from everturn.payloads import Control, MessageIn
+from everturn.policy import Policy, said_by, with_rules
+from everturn.policy import problem as policy_problem
 from everturn.records import Decision
 from everturn.sizes import MAX_INPUT_BYTES, size_of
-from everturn.state import State, shortened_reason
-from everturn.waiting import LONGEST_SECONDS, iso
+from everturn.state import State
+from everturn.waiting import LONGEST_SECONDS, PendingCall, always_problem, iso, rules_of
 from everturn.workflows.approvals import MOST_REFUSED_EDITS, AppliedDecision, PendingApprovals
 from everturn.workflows.early_decisions import EarlyDecisions
 from everturn.workflows.handlers import Handlers, Later
@@ -47,6 +51,7 @@ class Commands:
         accept(names.PAUSE, Control, objection=lambda _: state.pause_problem(), take=self._pause)
         accept(names.RESUME, Control, objection=state.resume_problem, take=self._resume, hold=self._hold_resume)
         accept(names.CANCEL_TURN, Control, objection=lambda _: state.cancel_problem(), take=self._cancel_turn)
+        accept(names.SET_POLICY, SetPolicy, objection=self._policy_objection, take=self._set_policy)
         accept(names.CLOSE, Control, objection=lambda _: None, take=self._close)
 
     @property
@@ -142,23 +147,33 @@ class Commands:
             )
         if approval.arguments is not None and (full := too_full_for(3 * size)):  # the tool's input has them twice
             return full
-        return self.approvals.objection(approval.call_id, approving=True, expected=approval.expected)
+        late = too_late(approval, workflow.time())
+        waits = late or self.approvals.objection(approval.call_id, approving=True, expected=approval.expected)
+        return waits or self._always_objection(approval)
+
+    def _always_objection(self, said: Approve | Deny) -> str | None:
+        return always_problem(said, self._addressed(said), self.state.policy)
+
+    def _addressed(self, said: Approve | Deny) -> list[PendingCall]:
+        approving = isinstance(said, Approve)
+        return [one for one in self.approvals.undecided.values() if one.addressed(said.call_id, approving=approving)]
 
     def _objection(self, decision: Deny | Answer) -> str | None:
         if (size := size_of(decision)) > MAX_INPUT_BYTES:
             return f"It has {size:,} bytes of JSON; the limit is {MAX_INPUT_BYTES:,}."
-        return too_full_for(size) or self.approvals.objection(decision.call_id)
+        late = too_late(decision, workflow.time())
+        waits = late or too_full_for(size) or self.approvals.objection(decision.call_id)
+        return waits or (self._always_objection(decision) if isinstance(decision, Deny) else None)
 
     def _take_approval(self, approval: Approve) -> dict[str, Any]:
         decision = Decision(
             verdict="approve", by=approval.by, at=now(), note=approval.note, arguments=approval.arguments
         )
-        return self._decide(approval.call_id, AppliedDecision(decision))
+        return self._decide(approval.call_id, AppliedDecision(decision), rules_of(approval, self._addressed(approval)))
 
     def _take_denial(self, denial: Deny) -> dict[str, Any]:
-        return self._decide(
-            denial.call_id, AppliedDecision(Decision(verdict="deny", by=denial.by, at=now(), note=denial.reason))
-        )
+        taken = AppliedDecision(Decision(verdict="deny", by=denial.by, at=now(), note=denial.reason))
+        return self._decide(denial.call_id, taken, rules_of(denial, self._addressed(denial)))
 
     def _take_answer(self, answer: Answer) -> dict[str, Any]:
         decision = Decision(verdict="answer", by=answer.by, at=now())
@@ -167,8 +182,22 @@ class Commands:
     def _hold(self, decision: Approve | Deny | Answer, later: Later) -> bool:
         return not self.state.idle and self.approvals.hold(decision.call_id, later)
 
-    def _decide(self, call_id: str, taken: AppliedDecision) -> dict[str, Any]:
-        return {"call_ids": self.approvals.decide(call_id, taken)}
+    def _decide(self, call_id: str, taken: AppliedDecision, rules: Policy = ()) -> dict[str, Any]:
+        """`rules`: what is decided so for always."""
+        addressed = self.approvals.decide(call_id, taken)
+        if rules:
+            self.state.policy = with_rules(self.state.policy, rules)
+            self.approvals.look_again()
+        return {"call_ids": addressed}
+
+    def _policy_objection(self, said: SetPolicy) -> str | None:
+        return policy_problem(said_by(said.by, said.rules, known=self.state.policy))
+
+    def _set_policy(self, said: SetPolicy) -> dict[str, Any]:
+        self.state.policy = said_by(said.by, said.rules, known=self.state.policy)
+        self.approvals.look_again()
+        self._on_change()
+        return {"rules": len(self.state.policy)}
 
     # ------------------------------------------------------------ switches
 

@@ -46,7 +46,7 @@ OutcomeStatus = Literal["completed", "limit_reached", "cancelled", "failed"]
 class ConversationWorkflow:
     message, approve, deny, answer = map(handlers.signal, (names.MESSAGE, names.APPROVE, names.DENY, names.ANSWER))
     pause, resume, cancel_turn = map(handlers.signal, (names.PAUSE, names.RESUME, names.CANCEL_TURN))
-    close, withdraw = map(handlers.signal, (names.CLOSE, names.WITHDRAW))
+    close, withdraw, set_policy = map(handlers.signal, (names.CLOSE, names.WITHDRAW, names.SET_POLICY))
 
     @workflow.init
     def __init__(self, *inputs: Any) -> None:
@@ -370,6 +370,7 @@ class ConversationWorkflow:
         return Status(
             state=state.name,
             turn=state.turn,
+            policy=state.policy,
             waiting=tuple(pending.shown() for pending in state.pending.values()),
             agents=tuple(self._agents.running.values()),
             usage=state.usage,

@@ -37,6 +37,7 @@ TOLD = {
     names.RESUME: "A paused or stalled conversation goes on.",
     names.CANCEL_TURN: "Cuts short the turn that runs; the conversation goes on.",
     names.CLOSE: "The conversation ends once what runs has ended.",
+    names.SET_POLICY: 'Rules for calls, in place of those there are: {"rules": [{"tool": "...", "then": "approve"}]}.',
     names.WITHDRAW: "Takes back an update that no worker has taken yet.",
 }
 """What the Web UI says of each signal."""

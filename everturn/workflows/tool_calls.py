@@ -18,12 +18,13 @@ from temporalio.exceptions import (
 
 from everturn import names, waiting
 from everturn.carryover import OpenReply
+from everturn.cutting import with_short_words
 from everturn.outcomes import result_of
 from everturn.payloads import DecisionCheck, ModelReply, PersonsAnswer, ToolRequest
 from everturn.plans import AwaitAnswer, PlannedCall, RefuseCall, RunActivity, RunAgent, RunElsewhere, RunNexus, RunTool
 from everturn.records import Decision, Outcome, ToolCall, ToolResult
 from everturn.sizes import MAX_OUTCOME_BYTES, MAX_RESULT_BYTES, size_of
-from everturn.state import State, with_short_words
+from everturn.state import State
 from everturn.waiting import PendingCall
 from everturn.workflows import tool_results, web_ui
 from everturn.workflows.activity_calls import ActivityCalls
@@ -226,7 +227,8 @@ class OpenCalls:
                 taken = await self._asked(pending)
                 self._approvals.settle(call.call_id)
                 if taken.decision.verdict != "approve":
-                    return tool_results.outcome_unknown(call, taken)
+                    told = tool_results.outcome_unknown if pending.doubtful else tool_results.of
+                    return told(call, taken)
             try:
                 return await self._agents_answer(call, plan)
             except Unreadable as error:
@@ -244,7 +246,7 @@ class OpenCalls:
 
     def _pending(self, call: ToolCall, plan: PlannedCall) -> PendingCall | None:
         """What a person is asked about the call, as the run before left it or the plan has it; None if nobody is."""
-        return self._carried.pop(call.call_id, None) or waiting.before_run(call, plan)
+        return self._carried.pop(call.call_id, None) or waiting.before_run(call, plan, self._state.policy)
 
     async def _agents_answer(self, call: ToolCall, plan: RunAgent) -> ToolResult:
         async with self._slots:

@@ -38,7 +38,8 @@ def of(call: ToolCall, taken: AppliedDecision) -> ToolResult:
         return ToolResult(
             call_id=call.call_id, name=call.name, content=taken.content, is_error=taken.is_error, decision=decision
         )
-    by = f" by {decision.by}" if decision.by else ""
+    who = f"the policy of {decision.by or 'the conversation'}" if decision.by_policy else decision.by
+    by = f" by {who}" if who else ""
     return answered(call, f"This call was denied{by} and did not run.{_reason(decision)}", decision=decision)
 
 

@@ -84,7 +84,10 @@ def _shown(value: JsonValue) -> str:
 
 def _decided(decision: Decision) -> str:
     edited = "edited and " if decision.arguments is not None else ""
-    by = f" by {shortened(decision.by, 40)}" if decision.by else ""
+    who = shortened(decision.by, 40)
+    if decision.by_policy:
+        return f"{_VERDICTS[decision.verdict]} by {f'the policy of {who}' if who else 'its policy'}"
+    by = f" by {who}" if who else ""
     return f"{edited}{_VERDICTS[decision.verdict]}{by}"
 
 

@@ -17,10 +17,25 @@ from temporalio.api.nexus.v1 import EndpointSpec, EndpointTarget
 from temporalio.api.operatorservice.v1 import CreateNexusEndpointRequest
 from temporalio.worker import Worker as TemporalWorker
 
-from everturn import Agent, Client, Conversation, Image, Limits, Model, ToolCall, Worker, ask_user, nexus_tool, tool
+from everturn import (
+    Agent,
+    Client,
+    Conversation,
+    Image,
+    Limits,
+    Model,
+    ToolCall,
+    ToolContext,
+    ToolResult,
+    Worker,
+    ask_user,
+    nexus_tool,
+    tool,
+)
 from everturn.errors import Ended, NotFound, Refused, Stalled
 from everturn.events import ApprovalRequested
-from everturn.history import state_by_history
+from everturn.history import next_life
+from everturn.hooks import AskApproval, DenyCall, StopWith, after_tool, before_tool
 from everturn.models import Approvals
 from everturn.testing import ScriptedModel, call, fail
 from everturn.tools.asking import AsksPerson, answered
@@ -532,7 +547,7 @@ async def forked_and_large(client: Client, folder: Path) -> str:
     async with clerk(client, [call("note", {"text": "x"}), "One.", "Two."]) as agent:
         conversation = await client.start(agent, "1")
         await conversation.outcome()
-        with patch.object(state_by_history, "MAX_PACKED_AT_START_BYTES", 0):
+        with patch.object(next_life, "MAX_PACKED_AT_START_BYTES", 0):
             fork = await conversation.fork(at_turn=2, id="forked-2")
         await fork.send("2")
         await fork.reply()
@@ -569,3 +584,50 @@ async def decided_at_run_time(client: Client, folder: Path) -> str:
             metadata = {"without": "refund"}
             conversation = await client.start("ada@2", "1", tenant="acme", metadata=metadata, id="decided-at-run-time")
             return await whole(conversation)
+
+
+@before_tool
+def bounded(call: ToolCall, context: ToolContext) -> DenyCall | AskApproval | ToolCall | None:
+    text = call.arguments.get("text")
+    if text == "ask":
+        return AskApproval("asked")
+    if text == "change":
+        return call.model_copy(update={"arguments": {"text": "changed"}})
+    return DenyCall("denied") if text == "deny" else None
+
+
+@after_tool
+def stop(call: ToolCall, result: ToolResult, context: ToolContext) -> StopWith | str | None:
+    return StopWith("That is enough.") if result.text == "noted: stop" else result.text.upper()
+
+
+@kind
+async def hooked(client: Client, folder: Path) -> str:
+    calls = [call("note", {"text": text}, id=text) for text in ("ask", "change", "deny")]
+    script = [calls, [call("note", {"text": "stop"}, id="stop")], "Never said."]
+    async with clerk(client, script, hooks=[bounded, stop]) as agent:
+        conversation = await client.start(agent, "Note")
+        await waiting(conversation)
+        await conversation.approve("ask", arguments={"text": "change"})
+        return await whole(conversation)
+
+
+@kind
+async def decided_by_policy(client: Client, folder: Path) -> str:
+    refunds = [call("refund", {"order_id": "81", "cents": cents}, id=f"c{cents}") for cents in (1, 2, 3000)]
+    later = [call("refund", {"order_id": "82", "cents": 4}, id="c4"), call("note", {"text": "x"}, id="n")]
+    async with clerk(client, [refunds, later, "Done."]) as agent:
+        conversation = await client.start(agent, "Refund")
+        await waiting(conversation, calls=3)
+        await conversation.approve("c1", always={"cents": {"at_most": 2000}})
+        policy = (await conversation.status()).policy
+        await conversation.set_policy(
+            [
+                *policy,
+                {"tool": "refund", "then": "deny", "where": {"cents": {"above": 2000}}},
+                {"tool": "note", "then": "ask"},
+            ]
+        )
+        await waiting(conversation)
+        await conversation.approve("n")
+        return await whole(conversation)

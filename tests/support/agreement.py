@@ -37,7 +37,7 @@ from everturn.workflows import ConversationWorkflow
 FIELDS = (
     *("base", "position", "digest", "view", "summary_due", "turn", "reply_awaited", "tool_calls", "usage", "cost_usd"),
     *("last_text", "output", "output_problem", "repairs", "model", "facts", "answering", "final", "stall", "paused"),
-    *("cancelled", "closing", "abandoned", "ended", "idle", "answered", "message_ids", "name", "started_at"),
+    *("cancelled", "closing", "abandoned", "ended", "idle", "answered", "message_ids", "name", "started_at", "policy"),
 )
 
 

@@ -16,7 +16,7 @@ import pytest
 from everturn import packing, state, temporal_errors
 from everturn.activities import heartbeat, hosted_agents, lost_tries, mcp_tools, reply_output
 from everturn.client import connection, deletion, messages
-from everturn.history import fork, state_by_history
+from everturn.history import fork, next_life
 from everturn.providers import http, json_values
 from everturn.storage import directory, encryption, unreadable
 from everturn.tools import results, user_code
@@ -47,7 +47,7 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     "handed_bytes": (continue_as_new, "MAX_HANDED_BYTES"),
     "held_chars": (recent_messages, "MAX_HELD_CHARS"),
     # What a fork or a revived conversation begins with.
-    "begun_with_bytes": (state_by_history, "MAX_PACKED_AT_START_BYTES"),
+    "begun_with_bytes": (next_life, "MAX_PACKED_AT_START_BYTES"),
     "moved_bytes": (fork, "MAX_PACKED_AT_START_BYTES"),
     # What it takes in.
     "remembered_ids": (state, "REMEMBERED_IDS"),

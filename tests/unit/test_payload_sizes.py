@@ -16,12 +16,13 @@ from everturn import payloads
 from everturn.activities import planning
 from everturn.activities.hook_runs import MAX_WHY_BYTES
 from everturn.carryover import REMEMBERED_IDS, Asked, CarryOver, InRun, OpenReply, Packed, View, WorkerFacts
-from everturn.cutting import short_status, shortened
-from everturn.history.state_by_history import StateByHistory, next_life
+from everturn.cutting import short_status, shortened, with_short_words
+from everturn.decisions import Approve
+from everturn.history.next_life import next_life
+from everturn.history.state_by_history import StateByHistory
 from everturn.history.steps import MessageSent, RunStarted
 from everturn.metadata import Labelled
 from everturn.payloads import (
-    Approve,
     AskedAgent,
     Caller,
     Control,
@@ -39,6 +40,7 @@ from everturn.payloads import (
     WaitNotice,
 )
 from everturn.plans import ActivityCall, AwaitAnswer, CheckedCall, Expiry, PlannedCall, RefuseCall, RunTool
+from everturn.policy import MAX_POLICY_BYTES, Rule
 from everturn.prompts import KNOWN, RecordedPrompt
 from everturn.providers.reading import MAX_CALLS
 from everturn.records import Decision, Document, HookAction, Message, Outcome, Record, Text, ToolCall, ToolResult, Usage
@@ -77,7 +79,7 @@ from everturn.sizes import (
     known_id,
     size_of,
 )
-from everturn.state import State, with_short_words
+from everturn.state import State
 from everturn.tools.asking import MAX_LEFT_BYTES
 from everturn.tracing import MAX_LINKS, MAX_OVER, AnswerSpan, CarriedTrace, Trace, TraceContext
 from everturn.waiting import PendingCall
@@ -132,6 +134,10 @@ EDIT = Decision(verdict="approve", at=NAME, by=NAME, arguments={"x": full(MAX_IN
 
 ACTION = HookAction(hook=ZERO * 64, point="before_tool", did="changed", call_id=call_id(1), why=full(MAX_WHY_BYTES))
 ACTIONS = (ACTION,) * (MAX_ACTIONS_BYTES // size_of(ACTION))
+
+
+RULE = Rule(tool="t" * 64, then="approve", by=NAME, reason=ZERO * 1_000)
+POLICY = (RULE,) * (MAX_POLICY_BYTES // size_of(RULE))
 
 
 def test_what_everturn_takes_is_less_than_what_temporal_does() -> None:
@@ -356,6 +362,7 @@ def handed(**more: Any) -> CarryOver:
         "reset_run": RUN_ID,
         "model": NAME,
         "paused": True,
+        "policy": POLICY,
         "view": View(trim_before=10**9, summary_at=10**9, keep_from=10**9),
         "summary_due": True,
         "repairs": 2,
@@ -452,6 +459,7 @@ def test_a_status_fits(count: int) -> None:
             AskedAgent(call_id=call_id(n), agent=NAME, conversation_id=CONVERSATION_ID) for n in range(512 - count)
         ),
         usage=USAGE,
+        policy=POLICY,
         cause=full(MAX_REPLY_BYTES),
         cure=full(MAX_REPLY_BYTES),
     )
@@ -494,4 +502,4 @@ def test_the_records_that_cross_are_those_above() -> None:
     seen = {name for name in mine if name in globals()}
     # Sent by people, and measured as they come.
     assert Labelled in ModelRequest.mro()
-    assert mine - seen == {"Answer", "Deny", "Withdrawal"}
+    assert mine - seen == {"Withdrawal"}

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from everturn.decisions import Approve
 from everturn.errors import Refused
-from everturn.payloads import Approve, MessageIn, Start
+from everturn.payloads import MessageIn, Start
 from everturn.sizes import MAX_ID_BYTES, check_input, child_id, id_problem, too_deep
 
 

@@ -1,0 +1,70 @@
+"""A message for a conversation that may be over, or not there yet."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from everturn.agent import Agent
+from everturn.client.messages import MessageLike, user_message
+from everturn.client.revival import revived
+from everturn.errors import AlreadyStarted, Ended, NotFound
+from everturn.payloads import Start
+from everturn.priorities import AS_BEFORE, Order
+from everturn.sizes import known_id
+
+
+class _Conversation(Protocol):
+    """A Conversation, as far as this goes."""
+
+    id: str
+    _client: Any
+    _temporal: Any
+
+    @property
+    def _handle(self) -> Any: ...
+    async def send(
+        self, message: MessageLike, *, message_id: str | None = None, stream: bool | None = None
+    ) -> bool: ...
+    async def by_history(self) -> Any: ...
+    async def latest_run(self) -> str: ...
+    def _explained(self, what: str = "request") -> AbstractContextManager[None]: ...
+
+
+async def deliver(
+    conversation: _Conversation,
+    message: MessageLike,
+    *,
+    anew: Start | None = None,
+    agent: Agent | str = "",
+    message_id: str | None = None,
+    stream: bool | None = None,
+    order: Order = AS_BEFORE,
+) -> bool:
+    """As `Client.send`; whether the message took up again what was over. `anew`: how it is started if there is no
+    conversation; without that, it is for the agent that it had, as long as it was kept open, and NotFound is
+    raised."""
+    said = user_message(message)
+    while True:
+        try:
+            await conversation.send(said, message_id=message_id, stream=stream)
+        except Ended:
+            before = await conversation.by_history()
+            if message_id is not None and known_id(message_id) in before.state.message_ids:
+                return False
+            with conversation._explained():
+                start = await revived(conversation._temporal, conversation.id, before, said, anew, message_id, stream)
+                priority = await order.after(conversation._handle)
+            if await conversation.latest_run() != before.run_id:
+                continue  # somebody else was quicker: the transcript has become longer
+        except NotFound:
+            if anew is None:
+                raise
+            start, priority = anew, order.of(anew.tenant)
+        else:
+            return False
+        try:
+            await conversation._client._start(start, conversation.id, agent or start.agent, priority=priority)
+        except AlreadyStarted:
+            continue  # somebody else was quicker: it runs now, and takes the message
+        return start.carry is not None

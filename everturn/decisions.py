@@ -1,0 +1,93 @@
+"""What people decide on calls, as they send it: signals, and updates of the same names."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Annotated, Any, Self
+
+from pydantic import BeforeValidator, Field, JsonValue, field_validator, model_validator
+
+from everturn.policy import MAX_RULES, Condition, Policy, Rule, problem, said_by
+from everturn.records import Record, ResultPart, Text
+from everturn.sizes import MAX_INPUT_PARTS, flat
+
+Always = bool | Annotated[dict[str, Condition], BeforeValidator(flat)]
+"""Decide so on every call of this tool from now on, or on those of whose arguments this holds."""
+
+ValidUntil = Annotated[float | None, Field(allow_inf_nan=False)]
+"""Seconds since 1970: a decision that comes later is not taken."""
+
+
+class Approve(Record):
+    call_id: str
+    arguments: dict[str, JsonValue] | None = None
+    expected: dict[str, JsonValue] | None = None
+    """The arguments that the person saw: refused if the call's are others."""
+    note: str | None = None
+    by: str = ""
+    always: Always = False
+    valid_until: ValidUntil = None
+
+    _flat = field_validator("arguments", "expected", mode="before")(flat)
+
+
+class Deny(Record):
+    call_id: str
+    reason: str | None = None
+    by: str = ""
+    always: Always = False
+    valid_until: ValidUntil = None
+
+
+class Answer(Record):
+    """`answer`: the result, in the tool's place. `parts` instead of `content` if it is more than text or JSON."""
+
+    call_id: str
+    content: JsonValue = None
+    parts: tuple[ResultPart, ...] = Field(default=(), max_length=MAX_INPUT_PARTS)
+    is_error: bool = False
+    by: str = ""
+    valid_until: ValidUntil = None
+
+    _flat = field_validator("content", "parts", mode="before")(flat)
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if ("content" in self.model_fields_set) == bool(self.parts):
+            raise ValueError("an answer has content, or else parts")
+        return self
+
+    def as_parts(self) -> tuple[ResultPart, ...]:
+        if self.parts:
+            return self.parts
+        content = self.content
+        return (Text(text=content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)),)
+
+
+class SetPolicy(Record):
+    """`set_policy`: these rules, in place of all that there are."""
+
+    rules: Annotated[tuple[Rule, ...], Field(max_length=MAX_RULES)]
+    by: str = ""
+
+
+def policy_after(payload: dict[str, Any], known: Policy) -> Policy | None:
+    """The rules after a `set_policy`; None if they can't be taken."""
+    said = SetPolicy.model_validate(payload)
+    made = said_by(said.by, said.rules, known=known)
+    return None if problem(made) else made
+
+
+def too_late(said: Approve | Deny | Answer, time: float) -> str | None:
+    """Why a decision that comes now is not taken; None if it is in time. `time`: of the conversation's clock."""
+    if said.valid_until is None or time <= said.valid_until:
+        return None
+    return f"It came {time - said.valid_until:.1f} s too late: it was to be taken by {_written(said.valid_until)}."
+
+
+def _written(seconds: float) -> str:
+    try:
+        return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+    except (OverflowError, OSError, ValueError):
+        return f"{seconds} s since 1970"

@@ -1,0 +1,29 @@
+"""What a conversation begins with that goes on from where another stands, or from its own end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from everturn.carryover import CarryOver, InRun, Packed
+from everturn.cutting import cut
+from everturn.packing import pack
+from everturn.records import Message, results_in
+from everturn.sizes import MAX_INBOX_BYTES, MAX_PACKED_AT_START_BYTES, MAX_UNSEEN_BYTES, size_of
+from everturn.state import State
+
+
+def next_life(state: State, transcript: Sequence[Message], *, origin: InRun) -> CarryOver:
+    """What a conversation begins with that goes on from here: a fork, or the next life of one that is over.
+
+    `transcript`: all of it, that of earlier runs too. `origin`: the run that it goes on from.
+    """
+    length, digest, unseen = state.position, state.digest, tuple(transcript[state.position :])
+    if size_of(unseen) + size_of(tuple(results_in(unseen))) > MAX_UNSEEN_BYTES:
+        length, digest, unseen = len(transcript), "", ()
+    packed = pack(transcript[:length])
+    fits = len(packed) <= MAX_PACKED_AT_START_BYTES
+    # Temporal deletes that run's history some day: its messages are copied into the new one's at once.
+    carry = state.carry_over(earlier=Packed(data=packed) if fits else origin, keep_by=0.0)
+    changes = {"origin": origin, "length": length, "digest": digest, "unseen": unseen, "told": (*results_in(unseen),)}
+    at_rest = {"owed": False, "paused": False, "repairs": 0, "started_at": None}
+    return carry.model_copy(update={**changes, **at_rest, "inbox": cut(state.inbox, MAX_INBOX_BYTES)})

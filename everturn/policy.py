@@ -1,0 +1,158 @@
+"""What people have decided in advance: rules by tool and argument, as data. Pure functions.
+
+A conversation follows its rules without a worker's help: so they are plain comparisons, and run no code of anybody's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from math import isfinite
+from typing import Any, Literal
+
+from pydantic import Field, JsonValue, field_validator, model_validator
+
+from everturn.records import Record
+from everturn.sizes import MAX_NAME_CHARS, flat, size_of
+
+MAX_RULES = 100
+"""Of a conversation."""
+
+MAX_POLICY_BYTES = 20_000
+"""Of all of them: each run hands them to the next."""
+
+MAX_RULE_CHARS = 1_000
+"""Of the reason that one gives."""
+
+ANY_TOOL = "*"
+
+
+class Condition(Record):
+    """What holds of an argument. Of several, all have to hold."""
+
+    equals: JsonValue = None
+    one_of: tuple[JsonValue, ...] = ()
+    at_most: float | None = None
+    at_least: float | None = None
+    below: float | None = None
+    above: float | None = None
+    starts_with: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _says_something(cls, given: Any) -> Any:
+        """A misspelt one would hold of everything."""
+        if isinstance(given, Condition):
+            return given
+        if not isinstance(given, Mapping) or not given:
+            raise ValueError("a condition is an object such as {'at_most': 2000}")
+        if unknown := set(given) - set(cls.model_fields):
+            known = ", ".join(cls.model_fields)
+            raise ValueError(f"there is no condition {min(map(str, unknown))!r}; there are {known}")
+        if empty := [name for name, value in given.items() if value is None or value in ([], ())]:
+            raise ValueError(f"the condition {empty[0]!r} compares with nothing")
+        return given
+
+    def holds(self, value: JsonValue) -> bool | None:
+        """None if it can't be said: the value is missing, or of another kind than what it is compared with."""
+        said = [_compared(name, getattr(self, name), value) for name in self.model_fields_set]
+        return _all(said)
+
+
+class Rule(Record):
+    """What is decided on calls of a tool, if the conditions on its arguments hold."""
+
+    tool: str = Field(min_length=1, max_length=MAX_NAME_CHARS)
+    """Its name; `*`: every tool."""
+    then: Literal["approve", "deny", "ask"]
+    """Let it run, deny it, or have a person approve it."""
+    where: dict[str, Condition] = Field(default_factory=dict)
+    """By argument, as the model gives it; `customer.tier` is one inside of another. Empty: of whatever arguments."""
+    reason: str = Field(default="", max_length=MAX_RULE_CHARS)
+    """What the model is told, or the person who is asked."""
+    by: str = Field(default="", max_length=MAX_NAME_CHARS)
+    """Who said so: set by the conversation as it takes the rule."""
+
+    _flat = field_validator("where", mode="before")(flat)
+
+    def applies(self, tool: str, arguments: Mapping[str, JsonValue]) -> bool | None:
+        """None if it can't be said."""
+        if self.tool not in (ANY_TOOL, tool):
+            return False
+        said = [condition.holds(_argument(arguments, name)) for name, condition in self.where.items()]
+        return _all(said)
+
+
+Policy = tuple[Rule, ...]
+
+
+def decided(policy: Iterable[Rule], tool: str, arguments: Mapping[str, JsonValue]) -> Rule | None:
+    """The rule that decides on a call: one that denies goes before one that asks, and that before one that approves;
+    None if none does. A rule to deny of which can't be said whether it holds has a person asked; one to approve does
+    nothing then."""
+    found: dict[str, Rule] = {}
+    for rule in policy:
+        applies = rule.applies(tool, arguments)
+        if applies:
+            found.setdefault(rule.then, rule)
+        elif applies is None and rule.then != "approve":
+            found.setdefault("ask", rule.model_copy(update={"then": "ask"}))
+    return found.get("deny") or found.get("ask") or found.get("approve")
+
+
+def problem(policy: Policy) -> str | None:
+    """Why a conversation does not take these; None if it does."""
+    if len(policy) > MAX_RULES:
+        return f"There are {len(policy)} rules; the limit is {MAX_RULES}."
+    if (size := size_of(policy)) > MAX_POLICY_BYTES:
+        return f"The rules have {size:,} bytes of JSON; the limit is {MAX_POLICY_BYTES:,}."
+    return None
+
+
+def said_by(who: str, rules: Iterable[Rule], *, known: Policy) -> Policy:
+    """The rules, each with who made it: those that are known already keep their own."""
+    return tuple(rule if rule in known else rule.model_copy(update={"by": who[:MAX_NAME_CHARS]}) for rule in rules)
+
+
+def with_rules(policy: Policy, more: Iterable[Rule]) -> Policy:
+    """Those that are there, and more: one that says the same of the same calls takes the place of the old one."""
+    new = [*more]
+    same = [(rule.tool, rule.where) for rule in new]
+    return (*(rule for rule in policy if (rule.tool, rule.where) not in same), *new)
+
+
+def _all(said: list[bool | None]) -> bool | None:
+    return False if False in said else None if None in said else True
+
+
+def _argument(arguments: Mapping[str, JsonValue], name: str) -> JsonValue:
+    """None for one that is not there, and for null."""
+    if name in arguments:
+        return arguments[name]
+    first, _, rest = name.partition(".")
+    inside = arguments.get(first)
+    return _argument(inside, rest) if rest and isinstance(inside, dict) else None
+
+
+def _compared(name: str, wanted: Any, value: JsonValue) -> bool | None:
+    match name:
+        case "equals":
+            return _same(wanted, value)
+        case "one_of":
+            said = [_same(one, value) for one in wanted]
+            return True if True in said else None if None in said else False
+        case "starts_with":
+            return value.startswith(wanted) if isinstance(value, str) else None
+        case _:
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                return None
+            if isinstance(value, float) and not isfinite(value):
+                return None
+            bounds = {"at_most": value <= wanted, "at_least": value >= wanted}
+            return bool({**bounds, "below": value < wanted, "above": value > wanted}[name])
+
+
+def _same(wanted: JsonValue, value: JsonValue) -> bool | None:
+    """As JSON has it: true is not 1. None if they are of different kinds."""
+    number = (int, float)
+    alike = type(wanted) is type(value) or (type(wanted) in number and type(value) in number)
+    return bool(wanted == value) if alike else None

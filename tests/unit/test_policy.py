@@ -1,0 +1,88 @@
+"""Rules by tool and argument: which one decides on a call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from everturn.policy import MAX_RULES, Rule, decided, problem, with_rules
+
+
+def rule(then: Any, tool: str = "refund", **where: Any) -> Rule:
+    return Rule.model_validate({"tool": tool, "then": then, "where": where})
+
+
+@pytest.mark.parametrize(
+    ("condition", "value", "expected"),
+    [
+        ({"at_most": 2000}, 2000, True),
+        ({"at_most": 2000}, 2000.5, False),
+        ({"below": 20}, 20, False),
+        ({"above": 20}, 21, True),
+        ({"at_least": 1, "at_most": 5}, 6, False),
+        ({"at_most": 2000}, "100", None),
+        ({"at_most": 2000}, True, None),
+        ({"at_most": 2000}, None, None),
+        ({"at_most": 2000}, float("nan"), None),
+        ({"above": 2000}, float("inf"), None),
+        ({"equals": "EUR"}, "EUR", True),
+        ({"equals": 1}, True, None),
+        ({"equals": True}, 1, None),
+        ({"one_of": ["a", 1]}, "c", None),
+        ({"above": 20}, 10**400, True),
+        ({"equals": "EUR"}, None, None),
+        ({"one_of": ["a", "b"]}, "b", True),
+        ({"one_of": ["a", "b"]}, "c", False),
+        ({"starts_with": "/tmp/"}, "/tmp/x", True),
+        ({"starts_with": "/tmp/"}, ["/tmp/"], None),
+    ],
+)
+def test_a_condition_holds_does_not_or_can_t_be_said(condition: Any, value: Any, expected: bool | None) -> None:
+    [found] = rule("ask", x=condition).where.values()
+    assert found.holds(value) is expected
+
+
+def test_one_that_denies_goes_before_one_that_asks_and_that_before_one_that_approves() -> None:
+    policy = (
+        rule("approve"),
+        rule("ask", cents={"above": 500}),
+        rule("deny", cents={"above": 900}),
+    )
+    verdicts = {cents: decided(policy, "refund", {"cents": cents}) for cents in (100, 600, 1000)}
+    assert {cents: found and found.then for cents, found in verdicts.items()} == {
+        100: "approve",
+        600: "ask",
+        1000: "deny",
+    }
+    assert decided(policy, "other", {"cents": 1000}) is None
+
+
+@pytest.mark.parametrize("arguments", [{}, {"cents": "1000"}, {"cents": None}, {"cents": [1000]}])
+def test_arguments_that_can_t_be_compared_are_not_let_through(arguments: Any) -> None:
+    denies = decided((rule("deny", cents={"above": 900}),), "refund", arguments)
+    assert denies is not None
+    assert denies.then == "ask"
+    assert decided((rule("approve", cents={"at_most": 900}),), "refund", arguments) is None
+
+
+def test_a_rule_may_be_for_every_tool_and_look_inside_of_an_argument() -> None:
+    policy = (rule("deny", tool="*", **{"customer.tier": {"equals": "blocked"}}),)
+    assert decided(policy, "anything", {"customer": {"tier": "blocked"}}) is not None
+    assert decided(policy, "anything", {"customer": {"tier": "gold"}}) is None
+    assert decided(policy, "anything", {"customer.tier": "blocked"}) is not None
+
+
+@pytest.mark.parametrize("where", [{"cents": one} for one in ({"atmost": 5}, {}, 5, {"equals": None}, {"one_of": []})])
+def test_a_condition_that_is_misspelt_is_refused(where: Any) -> None:
+    with pytest.raises(ValidationError, match="condition"):
+        rule("approve", **where)
+
+
+def test_a_rule_takes_the_place_of_one_of_the_same_calls_and_there_are_not_too_many() -> None:
+    policy = with_rules((rule("approve"), rule("deny", cents={"above": 5})), [rule("deny")])
+    assert [one.then for one in policy] == ["deny", "deny"]
+    assert problem(policy) is None
+    assert "101 rules" in str(problem((rule("ask"),) * (MAX_RULES + 1)))
+    assert "bytes" in str(problem((Rule(tool="x", then="ask", reason="y" * 1_000),) * 30))

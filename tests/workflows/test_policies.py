@@ -1,0 +1,239 @@
+"""Decisions made in advance: remembered ones, rules by tool and argument, and decisions that come too late."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from everturn import Client, Conversation, NeedsApproval, ToolContext, tool
+from everturn.errors import Refused
+from everturn.testing import ScriptedModel, call
+from tests.support.agents import agent_on, hosting
+from tests.support.bounds import Bounds
+from tests.support.histories import runs_of
+from tests.support.transcripts import results_of
+from tests.support.transcripts import told as events_of
+from tests.support.waiting import eventually, waiting
+
+Scripted = Callable[..., ScriptedModel]
+
+paid: list[int] = []
+
+
+@pytest.fixture(autouse=True)
+def _nothing_paid() -> None:
+    paid.clear()
+
+
+@tool(needs_approval=True, effect="once")
+def refund(order_id: str, cents: int) -> str:
+    """Refunds."""
+    paid.append(cents)
+    return f"{cents} back"
+
+
+@tool
+def note(text: str) -> str:
+    """Notes."""
+    return f"noted {text}"
+
+
+def refunds(*cents: int) -> list[Any]:
+    return [call("refund", {"order_id": "81", "cents": one}, id=f"c{one}") for one in cents]
+
+
+async def told(conversation: Conversation) -> list[str]:
+    return [result.text for result in results_of(await conversation.transcript())]
+
+
+async def test_a_decision_for_always_is_one_on_the_calls_that_wait_and_on_those_to_come(
+    client: Client, scripted: Scripted, cached_conversations: int
+) -> None:
+    script = [refunds(1, 2, 3000), refunds(4, 5000), "Done."]
+    agent = agent_on(scripted(script), tools=[refund])
+    async with hosting(client, agent, cached_conversations=cached_conversations):
+        conversation = await client.start(agent, "Refund")
+        await waiting(conversation, calls=3)
+        await conversation.approve("c1", always={"cents": {"at_most": 2000}})
+        assert await waiting(conversation) == ("c3000",)
+        await conversation.deny("c3000", "too much", always={"cents": {"above": 4000}})
+        assert (await conversation.outcome()).text == "Done."
+    assert sorted(paid) == [1, 2, 4]
+    assert (await told(conversation))[2:] == [
+        "This call was denied by tester and did not run. Reason: too much",
+        "4 back",
+        "This call was denied by the policy of tester and did not run. Reason: too much",
+    ]
+    decided = [event for event in await events_of(conversation) if event.kind == "decided"]
+    assert sorted((one.call_id, one.verdict, one.by, one.by_policy) for one in decided) == [
+        ("c1", "approve", "tester", False),
+        ("c2", "approve", "tester", True),
+        ("c3000", "deny", "tester", False),
+        ("c4", "approve", "tester", True),
+        ("c5000", "deny", "tester", True),
+    ]
+
+
+async def test_a_policy_holds_back_what_no_tool_asks_for_and_lets_go_of_what_waits(
+    client: Client, scripted: Scripted, cached_conversations: int
+) -> None:
+    calls = [*refunds(1), call("note", {"text": "x"}, id="n1"), call("note", {"text": "rm"}, id="n2")]
+    agent = agent_on(scripted([calls, "Done."]), tools=[refund, note])
+    async with hosting(client, agent, cached_conversations=cached_conversations):
+        conversation = await client.start(agent, "Go", keep_open=timedelta(minutes=1), id=None)
+        await waiting(conversation)
+        await conversation.set_policy([{"tool": "refund", "then": "ask"}])
+        assert [one.call_id for one in (await conversation.status()).waiting] == ["c1"]
+        assert [(rule.tool, rule.by) for rule in (await conversation.status()).policy] == [("refund", "tester")]
+        await conversation.set_policy(
+            [
+                {"tool": "*", "then": "approve"},
+                {"tool": "note", "then": "deny", "where": {"text": {"equals": "x"}}, "reason": "no x"},
+            ]
+        )
+        assert await conversation.reply() == "Done."
+        await conversation.close()
+        await conversation.outcome()
+    assert paid == [1]
+
+
+async def test_a_policy_denies_and_asks_from_the_first_turn_on(client: Client, scripted: Scripted) -> None:
+    calls = [call("note", {"text": text}, id=text) for text in ("a", "b", "c")]
+    agent = agent_on(scripted(["Hello.", calls, "Done."]), tools=[note])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Hi", keep_open=timedelta(minutes=1))
+        await conversation.reply()
+        await conversation.set_policy(
+            [
+                {"tool": "note", "then": "deny", "where": {"text": {"equals": "a"}}},
+                {"tool": "note", "then": "ask", "where": {"text": {"equals": "b"}}, "reason": "is it b?"},
+            ]
+        )
+        await conversation.send("Note")
+        assert await waiting(conversation) == ("b",)
+        [asked] = (await conversation.status()).waiting
+        assert (asked.reason, asked.why) == ("needs_approval", "is it b?")
+        await conversation.approve("b")
+        assert await conversation.reply() == "Done."
+        await conversation.close()
+        await conversation.outcome()
+    assert await told(conversation) == [
+        "This call was denied by the policy of tester and did not run.",
+        "noted b",
+        "noted c",
+    ]
+
+
+async def test_what_is_decided_for_always_goes_on_into_the_next_run(
+    client: Client, scripted: Scripted, bounds: Bounds
+) -> None:
+    bounds(updates=1)
+    agent = agent_on(scripted([refunds(1), refunds(2), "Done."]), tools=[refund])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Refund")
+        await waiting(conversation)
+        await conversation.approve("c1", always=True)
+        await conversation.outcome()
+        assert len(await runs_of(client, conversation)) > 1
+    assert paid == [1, 2]
+
+
+async def test_a_rule_of_somebody_who_may_not_decide_decides_nothing(client: Client, scripted: Scripted) -> None:
+    def approvers(_: Any, decision: Any) -> bool:
+        return bool(decision.by == "owner")
+
+    agent = agent_on(scripted([refunds(1), "Done."]), tools=[refund], approvers=approvers)
+    address = client.temporal.service_client.config.target_host
+    owner = await Client.connect(address, task_queue=client.task_queue, by="owner")
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Refund")
+        await waiting(conversation)
+        await conversation.set_policy([{"tool": "refund", "then": "approve", "by": "owner"}])
+
+        async def turned_down() -> bool:
+            return [one.reason for one in (await conversation.status()).waiting] == ["not_allowed"]
+
+        await eventually(turned_down)
+        await owner.conversation(conversation.id).set_policy([{"tool": "refund", "then": "approve"}])
+        assert (await conversation.outcome()).text == "Done."
+    assert paid == [1]
+
+
+async def test_what_can_t_be_decided_for_always_is_refused(client: Client, scripted: Scripted) -> None:
+    agent = agent_on(scripted([refunds(1), "Done."]), tools=[refund])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Refund")
+        await waiting(conversation)
+        with pytest.raises(Refused, match="goes without other arguments"):
+            await conversation.approve("c1", {"order_id": "81", "cents": 2}, always=True)
+        with pytest.raises(Refused, match="condition"):
+            await conversation.approve("c1", always={"cents": {"atmost": 2}})
+        with pytest.raises(Refused, match="rule"):
+            await conversation.set_policy([{"tool": "refund", "then": "perhaps"}])
+        with pytest.raises(Refused, match="bytes"):
+            await conversation.set_policy([{"tool": "x", "then": "ask", "reason": "y" * 1_000}] * 50)
+        await conversation.approve("c1")
+        await conversation.outcome()
+
+
+async def test_a_decision_is_not_taken_after_its_time(client: Client, scripted: Scripted) -> None:
+    agent = agent_on(scripted([refunds(1), "Done."]), tools=[refund])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Refund")
+        await waiting(conversation)
+        handle = client.temporal.get_workflow_handle(conversation.id)
+        for verdict, more in (("approve", {}), ("deny", {}), ("answer", {"content": "x"})):
+            with pytest.raises(Refused, match="s too late"):
+                await conversation._update(verdict, {"call_id": "c1", "valid_until": 1.0, **more})
+            await handle.signal(verdict, {"call_id": "c1", "valid_until": 1.0, **more})
+        assert await waiting(conversation) == ("c1",)
+        await conversation.approve("c1", within=timedelta(hours=1))
+        await conversation.outcome()
+    assert paid == [1]
+
+
+@tool(effect="once")
+def pay(cents: int, context: ToolContext) -> str:
+    """Pays."""
+    if cents > 100 and not context.approved:
+        raise NeedsApproval(f"{cents} is more than 100")
+    paid.append(cents)
+    return f"paid {cents}"
+
+
+async def test_a_tool_may_find_that_a_person_has_to_approve(
+    client: Client, scripted: Scripted, cached_conversations: int
+) -> None:
+    calls = [call("pay", {"cents": cents}, id=f"p{cents}") for cents in (5, 500, 700)]
+    agent = agent_on(scripted([calls, "Done."]), tools=[pay])
+    async with hosting(client, agent, cached_conversations=cached_conversations):
+        conversation = await client.start(agent, "Pay")
+        await waiting(conversation, calls=2)
+        shown = {one.call_id: (one.reason, one.why) for one in (await conversation.status()).waiting}
+        assert shown["p500"] == ("needs_approval", "500 is more than 100")
+        await conversation.deny("p700", "no")
+        await conversation.approve("p500")
+        await conversation.outcome()
+    assert sorted(paid) == [5, 500]
+    assert (await told(conversation))[1:] == ["paid 500", "This call was denied by tester and did not run. Reason: no"]
+    assert "tool_lost" not in [event.kind for event in await events_of(conversation)]
+
+
+@tool
+def never_enough() -> str:
+    """Asks for ever."""
+    raise NeedsApproval("again")
+
+
+async def test_a_rule_does_not_let_a_tool_ask_for_ever(client: Client, scripted: Scripted) -> None:
+    agent = agent_on(scripted([[call("never_enough", id="n")], "Done."]), tools=[never_enough])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Go")
+        await waiting(conversation)
+        await conversation.approve("n", always=True)
+        await waiting(conversation)
+        await conversation.deny("n")
+        await conversation.outcome()
