@@ -7,7 +7,7 @@ Light to import: pydantic and the standard library only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 from uuid import uuid4
 
@@ -274,17 +274,6 @@ class Message(Record):
 def results_in(messages: Iterable[Message]) -> dict[str, ToolResult]:
     """The tool results of messages by call_id, in order."""
     return {part.call_id: part for message in messages for part in message.parts if part.kind == "tool_result"}
-
-
-def unanswerable(messages: Sequence[Message]) -> tuple[int, str, str] | None:
-    """The first result whose call is in no message before it: the place, the call's id and the tool's name."""
-    called: set[str] = set()
-    for place, message in enumerate(messages):
-        called.update(call.call_id for call in message.tool_calls)
-        for result in message.tool_results:
-            if result.call_id not in called:
-                return place, result.call_id, result.name
-    return None
 
 
 class Usage(Record):

@@ -8,8 +8,8 @@ from typing import Any
 from everturn.carryover import CarryOver, Packed
 from everturn.errors import Refused
 from everturn.formats.any_format import read_any
+from everturn.lone_results import unanswerable
 from everturn.packing import pack
-from everturn.records import unanswerable
 from everturn.sizes import MAX_PACKED_AT_START_BYTES
 
 
