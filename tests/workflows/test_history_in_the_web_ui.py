@@ -63,6 +63,6 @@ async def test_the_web_ui_lists_each_signal_with_what_it_does(
         handle = client.temporal.get_workflow_handle(conversation.id)
         metadata: WorkflowMetadata = await handle.query("__temporal_workflow_metadata", result_type=WorkflowMetadata)
     listed = {one.name: one.description for one in metadata.definition.signal_definitions}
-    commands = ("message", "approve", "deny", "answer", "pause", "resume", "cancel_turn", "close", "withdraw")
-    assert sorted(listed) == sorted(commands)
+    decisions = ("approve", "deny", "answer", "set_policy")
+    assert sorted(listed) == sorted(("message", *decisions, "pause", "resume", "cancel_turn", "close", "withdraw"))
     assert all(listed.values())

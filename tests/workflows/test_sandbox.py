@@ -23,12 +23,10 @@ MODULES = [
     if not found.name.endswith(".__main__")  # programs
 ]
 
+DOCUMENTED_IMPORT = r"^from everturn\.\S+ import (?:\([^)]*\)|[^(\n]+)$|^import everturn\..+$"
+
 DOCUMENTED = sorted(
-    {
-        line.strip()
-        for page in PAGES
-        for line in re.findall(r"^from everturn\.\S+ import .+$|^import everturn\..+$", page.read_text(), re.MULTILINE)
-    }
+    {line.strip() for page in PAGES for line in re.findall(DOCUMENTED_IMPORT, page.read_text(), re.MULTILINE)}
 )
 
 WORKFLOW = """\
