@@ -31,8 +31,10 @@ def is_call(item: Item, declared: Declared) -> bool:
             return True
         case "custom_tool_call":
             return a_str(item.get("name")) in declared.custom
-        case kind:
+        case str(kind):
             return kind in declared.kinds
+        case _:
+            return False
 
 
 def parts_of(item: Item, *, logprobs: bool) -> list[Part]:
