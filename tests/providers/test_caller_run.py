@@ -100,3 +100,30 @@ def test_gemini_is_told_the_address_that_its_browser_is_at() -> None:
     response = contents[2]["parts"][0]["functionResponse"]
     assert response["response"] == {"url": "https://example.com", "safety_acknowledgement": "true"}
     assert response["parts"] == [{"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}}]
+
+
+@pytest.mark.parametrize("said", ['{"status": []}', '{"status": {}, "output": 5}', "[]", "null", '{"output": [[]]}'])
+@pytest.mark.parametrize("kind", ["shell", "local_shell", "apply_patch", "computer"])
+def test_whatever_a_function_returns_goes_back_as_something(kind: str, said: str) -> None:
+    item = {"type": f"{kind}_call", "id": "i", "call_id": "c1", "status": "completed", "action": {"type": "wait"}}
+    if kind == "apply_patch":
+        item["operation"] = {"type": "delete_file", "path": "x"}
+    raw = {"type": "computer_use_preview"} if kind == "computer" else {"type": kind}
+    body = {"id": "r", "status": "completed", "output": [item]}
+    reply = openai_responses.decode(body, request(ASK, model="openai:gpt-5.5", raw_tools=[raw]))
+    assert len(reply.tool_calls) == 1
+    again = request(ASK, reply.message, told("c1", Text(text=said)), model="openai:gpt-5.5", raw_tools=[raw])
+    output = openai_responses.encode(again)[1]["input"][2]
+    assert (output["type"], output["call_id"]) == (f"{kind}_call_output", "c1")
+
+
+@pytest.mark.parametrize("odd", [[], {}, 5, None, True, [{}]])
+def test_a_call_of_whatever_shape_is_read_or_is_none(odd: Any) -> None:
+    raw = [{"type": kind} for kind in ("shell", "local_shell", "apply_patch", "computer_use_preview", "mcp")]
+    fields = ("type", "call_id", "id", "action", "actions", "operation", "arguments", "name", "status")
+    for kind in ("shell_call", "local_shell_call", "apply_patch_call", "computer_call", "mcp_approval_request"):
+        whole = {"type": kind, "id": "i", "call_id": "c1", "status": "completed", "action": {"type": "wait"}}
+        for field in fields:
+            body = {"id": "r", "status": "completed", "output": [{**whole, field: odd}]}
+            reply = openai_responses.decode(body, request(ASK, model="openai:gpt-5.5", raw_tools=raw))
+            openai_responses.encode(request(ASK, reply.message, model="openai:gpt-5.5", raw_tools=raw))

@@ -128,7 +128,7 @@ def result_items(call: ToolCall, result: ToolResult | None, *, wire_id: str) -> 
             yield item
         case "apply_patch_call":
             said = a_dict(value)
-            status = said.get("status") if said.get("status") in {"completed", "failed"} else None
+            status = said.get("status") if said.get("status") in ("completed", "failed") else None
             output_text = a_str(said.get("output")) if status else text
             yield {
                 "type": "apply_patch_call_output",
