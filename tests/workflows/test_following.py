@@ -24,7 +24,7 @@ from everturn.workflows.commands import Commands
 from everturn.workflows.conversation import ConversationWorkflow
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
-from tests.support.waiting import WAIT_SECONDS, busy_in, eventually, waiting
+from tests.support.waiting import WAIT_SECONDS, busy_in, eventually, reaches, waiting
 
 Scripted = Callable[..., ScriptedModel]
 
@@ -373,6 +373,7 @@ async def test_a_signal_that_was_refused_is_not_believed(client: Client, scripte
         conversation = await client.start(agent, "1", keep_open=timedelta(minutes=1))
         handle = client.temporal.get_workflow_handle(conversation.id)
         assert await conversation.reply() == "One."
+        await reaches(conversation, "idle")  # a cancellation that comes together with the reply counts
         await handle.signal("cancel_turn", {})
         await handle.signal("message", {"text": "x" * 450_000})
         await handle.signal("close", {"by": 7})
