@@ -18,6 +18,7 @@ from everturn.policy import MAX_RULES, Rule
 from everturn.prompts import RecordedPrompt
 from everturn.records import Decision, HookAction, Message, Part, Record, Stop, ToolCall, Usage
 from everturn.sizes import MAX_ID_BYTES, MAX_INPUT_PARTS, MAX_NAME_CHARS, flat
+from everturn.streamed import SeenReply
 from everturn.tracing import Trace, TraceContext, or_none
 
 # ---------------------------------------------------------------- the conversation
@@ -196,6 +197,8 @@ class Control(Record):
     by: str = ""
     model: str | None = None
     """For `resume` after a stall: the model to go on with."""
+    seen: SeenReply | None = None
+    """For `cancel_turn`: what people saw of the reply."""
 
 
 class Withdrawal(Record):

@@ -1,8 +1,7 @@
 """What is said and done in a conversation, as frozen values.
 
-Everything here crosses processes, deploys and years of histories. So: unknown fields are ignored, every new
-field has a default, and defaults are not written (a record costs history bytes for each field that it spells out).
-Light to import: pydantic and the standard library only.
+Everything here crosses processes, deploys and years of histories. So: unknown fields are ignored, every new field has
+a default, and defaults are not written (each costs history bytes). Light to import: pydantic and the standard library.
 """
 
 from __future__ import annotations
@@ -246,6 +245,8 @@ class Message(Record):
     """Who wrote a user's message, if it was not a user: 'everturn'."""
     summary: bool = False
     """It sums up what came before, and the model is shown it in the place of that."""
+    cut_short: bool = False
+    """Its turn was cancelled while it was written: it is what people had seen of it."""
     provider: str = ""
     """Who made an assistant's message, such as 'anthropic'; only set if a part holds what nobody else may see:
     thinking, opaque parts, the provider's own tools, or an `extra`."""
@@ -309,8 +310,7 @@ def cost_with(spent: float | None, more: float | None) -> float | None:
 
 
 Stop = Literal["end", "tool_calls", "length", "filtered", "refused", "paused"]
-"""Why the model stopped: it was done; it wants tools; it ran out of tokens; a filter or it itself refused; its
-provider made a pause, and goes on when it is asked again with this reply as the last message."""
+"""See Reply.stop; `paused`: the provider goes on when it is asked again with this reply as the last message."""
 
 
 class Reply(Record):

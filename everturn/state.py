@@ -27,6 +27,7 @@ from everturn.sizes import (
     fits,
     known_id,
 )
+from everturn.streamed import SeenReply
 from everturn.waiting import PendingCall
 
 MAX_REPAIRS = 2
@@ -120,6 +121,8 @@ class State:
         """What is decided on calls in advance."""
         self.cancelled = ""
         """Why the last answer was cut short, in words; empty if it was not."""
+        self._seen: SeenReply | None = None
+        """What people saw of the reply that was cut short with it."""
         self.closing = False
         self.abandoned = False
         """It was closed while it was stalled or paused: what is unanswered stays so."""
@@ -169,6 +172,10 @@ class State:
         self.answering, self.final, self.cancelled = True, False, ""
 
     def end_answer(self) -> None:
+        if self.reply_awaited and (seen := self._seen):
+            self.unseen.append(seen.as_message())
+            self.spend(seen.usage, seen.cost_usd)
+        self._seen = None
         self.answering, self.reply_awaited = False, False
         self.pending.clear()
 
@@ -286,6 +293,7 @@ class State:
 
     def cancel(self, control: Control) -> None:
         """Whoever runs the turn ends the answer."""
+        self._seen = control.seen if control.seen and control.seen.turn == self.turn else None
         by, reason = shortened_reason(control.by), shortened_reason(control.reason or "")
         self.cancelled = f"the turn was cancelled{by and f' by {by}'}{reason and f' ({reason})'}"
         self.paused, self.stall = False, None

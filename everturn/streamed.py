@@ -1,18 +1,24 @@
-"""What a model turn says of itself while it runs: the text so far, as a heartbeat's details hold it."""
+"""What a model turn says of itself while it runs: the text so far, as a heartbeat's details hold it;
+and what is left of it if the turn is cancelled."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from everturn.records import Record
+from everturn.records import Message, Record, Text, Thinking, Usage
+
+MAX_SEEN_CHARS = 40_000
+"""More than a heartbeat holds of a reply, with a notice."""
 
 
 class Streamed(Record):
     """What a running `call_model` says of itself, as the second of its heartbeat details: the end of what the model
     has said so far. No event of the history holds it."""
 
+    turn: int = 0
+    """0 if its worker is of a version that does not say."""
     attempt: int = 1
     """The details of an earlier attempt stay until this one has something to say."""
     every: float = Field(ge=0, le=60)
@@ -20,6 +26,10 @@ class Streamed(Record):
     at: int = 0
     """So many characters, of text and thinking together, came before `pieces`."""
     pieces: tuple[tuple[Literal["text", "thinking"], str], ...] = ()
+    usage: Usage = Usage()
+    """So far, if the provider says so before the end."""
+    cost_usd: float | None = 0.0
+    """Of that; None if the price is not known."""
 
     def after(self, position: int) -> list[tuple[Literal["text", "thinking"], str]]:
         """What comes after so many characters; nothing if a part of that is not here any more."""
@@ -30,3 +40,26 @@ class Streamed(Record):
                 rest.append((kind, text[skip:]))
             skip = max(0, skip - len(text))
         return rest
+
+
+class SeenReply(Record):
+    """What people saw of a reply when they cancelled its turn."""
+
+    turn: int
+    """Of another turn than the one that is cancelled, it counts for nothing."""
+    text: str = Field(min_length=1)
+    thinking: str = ""
+    """For people: no model is shown thoughts that were cut short."""
+    usage: Usage = Usage()
+    cost_usd: float | None = 0.0
+
+    @model_validator(mode="after")
+    def _bounded(self) -> Self:
+        if len(self.text) + len(self.thinking) > MAX_SEEN_CHARS:
+            raise ValueError(f"what was seen of a reply has at most {MAX_SEEN_CHARS:,} characters")
+        return self
+
+    def as_message(self) -> Message:
+        """As it stays in the transcript, and goes to the model with the next turn."""
+        thoughts = (Thinking(text=self.thinking),) if self.thinking else ()
+        return Message(role="assistant", parts=(*thoughts, Text(text=self.text)), cut_short=True)

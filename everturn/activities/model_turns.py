@@ -188,7 +188,11 @@ class ModelTurns:
         if not all(hook.streams for hook in hook_runs.hooks_at(agent, "after_model")):
             return None
         every = self._stream_seconds if request.stream else None
-        return ReplyStream(beat, attempt=activity.info().attempt, every=every)
+
+        def cost(usage: Usage) -> float | None:
+            return cost_usd(_model(agent, request), usage)
+
+        return ReplyStream(beat, attempt=activity.info().attempt, turn=request.turn, cost=cost, every=every)
 
     async def _summary(self, agent: Agent, request: ModelRequest, prefix: Sequence[Message]) -> ModelReply:
         """The model's summary of what is old, as the message that stands for it from now on."""
@@ -248,7 +252,7 @@ class ModelTurns:
         limit, fallback = agent.patience.turn_timeout, _fallback(agent, question.model)
         try:
             async with asyncio.timeout(limit.total_seconds()):
-                reply = without_large_details(await ask(question, on_delta=reply_stream.take if reply_stream else None))
+                reply = without_large_details(await self._streamed(question, reply_stream))
         except TimeoutError:
             late = ConnectionFailed(f"The model turn took longer than {limit}.", cure="See Patience(turn_timeout=).")
             raise activity_errors.of_provider(late, agent.patience, fallback=fallback) from None
@@ -273,6 +277,11 @@ class ModelTurns:
             _log.warning("turn.empty")
             raise again
         return reply
+
+    async def _streamed(self, question: Request, reply_stream: ReplyStream | None) -> Reply:
+        if reply_stream is None:
+            return await ask(question)
+        return await ask(question, on_delta=reply_stream.take, on_start=reply_stream.counted_by)
 
     def _specs_of(self, agent: Agent) -> tuple[ToolSpec, ...]:
         """Made once for each set of tools."""

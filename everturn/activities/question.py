@@ -11,7 +11,9 @@ from everturn.agent import Agent
 from everturn.models import Model, ModelSettings
 from everturn.payloads import ModelRequest
 from everturn.providers import Request, ToolSpec
-from everturn.records import Message
+from everturn.records import Message, Text
+
+CUT_SHORT = "\n[Cut short: the turn was cancelled before this reply was finished.]"
 
 _NOT_FORCED = frozenset({None, "auto", "none"})
 
@@ -21,7 +23,7 @@ def question_of(
 ) -> Request:
     return Request(
         model=model,
-        messages=messages if request.summarise else compaction.shown(messages, request.view),
+        messages=messages if request.summarise else _told(compaction.shown(messages, request.view)),
         instructions=instructions_of(agent, request),
         tools=tools,
         server_tools=agent.server_tools,
@@ -31,6 +33,14 @@ def question_of(
         output_schema=None if request.summarise else agent.output_schema,
         conclude=request.conclude is not None or request.summarise,
     )
+
+
+def _told(messages: Sequence[Message]) -> Sequence[Message]:
+    """The messages, with a note in those that were cut short: a model takes its own words for whole."""
+    if not any(message.cut_short for message in messages):
+        return messages
+    note = Text(text=CUT_SHORT)
+    return [one.model_copy(update={"parts": (*one.parts, note)}) if one.cut_short else one for one in messages]
 
 
 def settings_for(settings: ModelSettings, messages: Sequence[Message]) -> ModelSettings:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from itertools import groupby
 from operator import itemgetter
 from typing import Literal
 
 from everturn.activities.heartbeat import INTERVAL_SECONDS, Heartbeat
 from everturn.providers import Delta
+from everturn.records import Usage
 from everturn.streamed import Streamed
 
 RECENT_CHARS = 4_000
@@ -33,12 +35,17 @@ class ReplyStream:
         beat: Heartbeat,
         *,
         attempt: int,
+        turn: int = 0,
+        cost: Callable[[Usage], float | None] = lambda _: 0.0,
         every: float | None,
         recent_chars: int = RECENT_CHARS,
         max_chars: int = MAX_CHARS,
     ) -> None:
         self._beat = beat
         self._attempt = attempt
+        self._turn = turn
+        self._cost = cost
+        self._usage: Callable[[], Usage] = Usage
         self._every = every
         self._recent_chars = recent_chars
         self._max_chars = max_chars
@@ -58,6 +65,10 @@ class ReplyStream:
             self._beat.within(0.0 if self._silent else self._every)
             self._silent = False
 
+    def counted_by(self, usage: Callable[[], Usage]) -> None:
+        """`usage` says what the provider has counted so far. May be called from any thread."""
+        self._usage = usage
+
     def streamed(self) -> Streamed | None:
         """What the next beat says: what is recent, and now and then all that a beat can hold."""
         with self._lock:
@@ -68,7 +79,16 @@ class ReplyStream:
             self._whole_at = time.monotonic() if whole else self._whole_at
             at, pieces = (self._at, self._pieces) if whole else _last(self._pieces, self._recent_chars, self._at)
         every = INTERVAL_SECONDS if self._every is None else self._every
-        return Streamed(attempt=self._attempt, every=every, at=at, pieces=tuple(pieces))
+        usage = self._usage()
+        return Streamed(
+            turn=self._turn,
+            attempt=self._attempt,
+            every=every,
+            at=at,
+            pieces=tuple(pieces),
+            usage=usage,
+            cost_usd=self._cost(usage) if usage.total_tokens else 0.0,
+        )
 
     def _gather(self) -> None:
         count = len(self._new)

@@ -190,6 +190,8 @@ def transcript_lines(
             shown = marked(message.role, text, style="bold" if message.role == "user" else "")
             if markdown and not max_chars and message.role == "assistant":
                 shown = _marked_markdown(text, width=width)
+            if message.cut_short:
+                shown.append(" … cut short", style="yellow")
             lines += [Text(), shown]
         for call in message.tool_calls:
             lines.append(

@@ -19,6 +19,7 @@ from everturn.client.deletion import Deleted, delete_all
 from everturn.client.delivery import deliver
 from everturn.client.messages import MessageLike, check_room, decision_options, message_payload
 from everturn.client.prompts import AskedTurns
+from everturn.client.seen_reply import seen_reply
 from everturn.client.streaming import LiveActivities, interleaved
 from everturn.client.tools import call_tool, run_tools
 from everturn.content_blocks import says_error
@@ -321,8 +322,8 @@ class Conversation(AskedTurns):
         await self._update(names.RESUME, {"model": model and check_provider(Model(model)).name})
 
     async def cancel_turn(self, reason: str | None = None) -> None:
-        """Stops the model call and the tools that run; the conversation is then ready for the next message."""
-        await self._update(names.CANCEL_TURN, {"reason": reason})
+        """Stops the model call and the tools that run, for the next message; what was seen of the reply is kept."""
+        await self._update(names.CANCEL_TURN, {"reason": reason, "seen": await seen_reply(self._temporal, self.id)})
 
     async def close(self, reason: str | None = None) -> None:
         """Ends the conversation: the reply at hand is finished, and what waits is denied. What is said before that end

@@ -52,6 +52,7 @@ def _messages(it: Exported) -> Iterator[str]:
 
 def _heading(message: Message, facts: MessageFacts | None) -> str:
     who = inline(message.author) or _WHO[message.role]
+    who += " · cut short" if message.cut_short else ""
     return who + (f" · turn {facts.turn} · {facts.at:%Y-%m-%d %H:%M:%S}" if facts else "")
 
 

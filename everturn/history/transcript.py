@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
+from everturn import names
 from everturn.carryover import CarryOver, Earlier, InRun, OpenReply
 from everturn.errors import ConversationError, NotFound
 from everturn.history.reader import read_steps
 from everturn.history.steps import (
     ActivityEnded,
+    CommandSent,
     PrefixExtended,
     RunClosed,
     RunStarted,
@@ -23,8 +25,9 @@ from everturn.history.steps import (
     TurnScheduled,
 )
 from everturn.packing import unpack
-from everturn.payloads import ModelRequest
+from everturn.payloads import Control, ModelRequest
 from everturn.records import Message, ToolCall, ToolResult, explain, results_in
+from everturn.streamed import SeenReply
 
 
 class Transcript:
@@ -42,6 +45,8 @@ class Transcript:
         self._results: dict[str, ToolResult] = {}
         self._open: tuple[ToolCall, ...] = ()
         """The calls of the last reply, until the message with their results follows it."""
+        self._asked: ModelRequest | None = None
+        """Of the turn that runs."""
         self._begun: set[str] = set()
         """Those of them that may have taken effect."""
 
@@ -62,13 +67,17 @@ class Transcript:
                 self._results[step.result.call_id] = step.result
             case TurnScheduled():
                 self._put(step.request.position, filled(step.request, self._results))
+                self._asked = None if step.request.summarise else step.request
+            case CommandSent(name=names.CANCEL_TURN) if self._asked:
+                self._take_seen(self._asked, Control.model_validate(step.payload).seen)
+                self._asked = None
             case PrefixExtended():
                 self._put(step.request.position, filled(step.request, self._results))
                 self._seen = self.base + len(self.messages)
             case TurnCompleted() if step.reply.message.parts or not step.request.summarise:
                 still_open = self._open if step.request.summarise else step.reply.message.tool_calls
                 self._put(step.request.position + len(step.request.delta), [step.reply.message])
-                self._seen, self._open = self.base + len(self.messages), still_open
+                self._seen, self._open, self._asked = self.base + len(self.messages), still_open, None
             case RunClosed(outcome=None, next_run_id="") if self._open:
                 # It was terminated, say: nobody wrote down what its last calls brought.
                 known = self.results([call.call_id for call in self._open])
@@ -82,6 +91,11 @@ class Transcript:
                 bare = [one.call_id for one in results_in(step.outcome.tail).values() if not one.content]
                 # All that the model has not seen: some may be here already, by the run's start or by a turn cut short.
                 self._put(self._seen, _filled(step.outcome.tail, tuple(self.results(bare)), self._results))
+
+    def _take_seen(self, request: ModelRequest, seen: SeenReply | None) -> None:
+        """What was seen of a reply that was cut short. If the reply came all the same, it takes the place of that."""
+        if seen and seen.turn == request.turn:
+            self._put(request.position + len(request.delta), [seen.as_message()])
 
     def _put(self, position: int, messages: list[Message]) -> None:
         self.messages[position - self.base :] = messages

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
@@ -18,9 +18,11 @@ from everturn.providers.catalog import ModelEndpoint, ProtocolName, resolve
 from everturn.providers.connections import aclose, lent
 from everturn.providers.content_encoding import ACCEPTED, PIECE_BYTES, UnknownEncoding, UnreadableBody, decoder_of
 from everturn.providers.json_values import TooManyValues, a_dict, parse, write
-from everturn.records import Reply
+from everturn.records import Reply, Usage
 
 __all__ = ["aclose", "ask"]
+
+OnStart = Callable[[Callable[[], Usage]], None]
 
 MAX_REPLY_BYTES: Final = 64 * 1024 * 1024
 MAX_ERROR_BYTES: Final = 1024 * 1024
@@ -39,6 +41,8 @@ class Assembler(Protocol):
 
     @property
     def complete(self) -> bool: ...
+    @property
+    def usage_so_far(self) -> Usage: ...
     def feed(self, event: sse.Event) -> list[Delta]: ...
     def finish(self) -> Reply: ...
 
@@ -62,8 +66,9 @@ PROTOCOLS: Final[Mapping[ProtocolName, WireProtocol]] = {
 }
 
 
-async def ask(request: Request, *, on_delta: OnDelta | None = None) -> Reply:
-    """One reply. `on_delta` is called with each piece of text as it comes, if settings.stream is on.
+async def ask(request: Request, *, on_delta: OnDelta | None = None, on_start: OnStart | None = None) -> Reply:
+    """One reply. `on_delta` is called with each piece of text as it comes, if settings.stream is on; and `on_start`,
+    when the stream begins, with what says how much was used so far.
 
     Raises InvalidModel, InvalidSetting and every kind of ProviderError; no message of theirs holds the key.
     """
@@ -77,7 +82,7 @@ async def ask(request: Request, *, on_delta: OnDelta | None = None) -> Reply:
     try:
         with lent() as client:
             async with client.stream("POST", endpoint.url(path), content=content, headers=headers) as answer:
-                return await _read(answer, request, protocol, endpoint, on_delta=on_delta)
+                return await _read(answer, request, protocol, endpoint, on_delta=on_delta, on_start=on_start)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise failures.of_exception(endpoint, error) from None
     except InvalidReply as error:
@@ -107,6 +112,7 @@ async def _read(
     endpoint: ModelEndpoint,
     *,
     on_delta: OnDelta | None,
+    on_start: OnStart | None,
 ) -> Reply:
     clocks.heard(endpoint, answer.headers)
     if not answer.is_success:
@@ -115,6 +121,8 @@ async def _read(
     try:
         if _is_stream(answer, request):
             assembler = protocol.Assembler(request)
+            if on_start:
+                on_start(lambda: assembler.usage_so_far)
             await _assemble(answer, assembler, endpoint, on_delta=on_delta)
             with _reading(answer, endpoint):
                 return assembler.finish()

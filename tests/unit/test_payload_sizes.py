@@ -80,6 +80,7 @@ from everturn.sizes import (
     size_of,
 )
 from everturn.state import State
+from everturn.streamed import MAX_SEEN_CHARS, SeenReply
 from everturn.tools.asking import MAX_LEFT_BYTES
 from everturn.tracing import MAX_LINKS, MAX_OVER, AnswerSpan, CarriedTrace, Trace, TraceContext
 from everturn.waiting import PendingCall
@@ -494,6 +495,13 @@ def test_what_is_looked_at_before_an_activity_of_the_users_own_fits() -> None:
     assert size_of(checked) < MAX_PAYLOAD_BYTES
     header = ActivityCall(turn=10**9, call_id=call_id(1), tool="t" * 64, awaited=True, own_queue=True, again=True)
     assert size_of(header) < 1_000
+
+
+def test_what_was_seen_of_a_reply_fits_into_the_command_that_cuts_it_short() -> None:
+    seen = SeenReply(turn=10**9, text="\x01" * MAX_SEEN_CHARS, usage=Usage(input_tokens=10**9), cost_usd=0.1)
+    assert size_of(Control(reason=full(MAX_REASON_BYTES), by=NAME, seen=seen)) < MAX_INPUT_BYTES
+    with pytest.raises(ValueError, match="at most 40,000 characters"):
+        SeenReply(turn=1, text="x" * (MAX_SEEN_CHARS + 1))
 
 
 def test_the_records_that_cross_are_those_above() -> None:

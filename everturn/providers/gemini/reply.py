@@ -151,6 +151,11 @@ class Assembler:
         latest = next((one for one in reversed(self._parts) if isinstance(one, ServerToolUse)), None)
         return self._finish == "STOP" and not self.done and _is_code(latest, "executableCode")
 
+    @property
+    def usage_so_far(self) -> Usage:
+        """What the server has counted by now; nothing, if it counts at the end."""
+        return _usage(self._usage)
+
     def feed(self, event: Event) -> list[Delta]:
         """What the event adds to the text. Raises ErrorInReply for an error, InvalidReply for what is no chunk."""
         data = event.data.strip()

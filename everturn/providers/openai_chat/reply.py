@@ -83,6 +83,11 @@ class Assembler:
         """Whether the reply is all here, so that a connection that breaks now costs nothing."""
         return self._answered and (self.done or bool(self._finish))
 
+    @property
+    def usage_so_far(self) -> Usage:
+        """What the server has counted by now; nothing, if it counts at the end."""
+        return _usage(self._usage)
+
     def feed(self, event: Event) -> list[Delta]:
         """What the event adds to the text. Raises ErrorInReply for an error, InvalidReply for what is no chunk."""
         data = event.data.strip()

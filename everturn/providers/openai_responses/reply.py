@@ -64,6 +64,11 @@ class Assembler:
         """Whether the reply is all here, so that a connection that breaks now costs nothing."""
         return self.done
 
+    @property
+    def usage_so_far(self) -> Usage:
+        """What the server has counted by now; nothing, if it counts at the end."""
+        return _usage(a_dict(self._response.get("usage")))
+
     def feed(self, event: Event) -> list[Delta]:
         """What the event adds to the text. Raises ErrorInReply for an error, InvalidReply for what is no event."""
         data = event.data.strip()
