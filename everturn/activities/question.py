@@ -23,7 +23,7 @@ def question_of(
 ) -> Request:
     return Request(
         model=model,
-        messages=messages if request.summarise else _told(compaction.shown(messages, request.view)),
+        messages=messages if request.summarise else with_notes(compaction.shown(messages, request.view)),
         instructions=instructions_of(agent, request),
         tools=tools,
         server_tools=agent.server_tools,
@@ -35,7 +35,7 @@ def question_of(
     )
 
 
-def _told(messages: Sequence[Message]) -> Sequence[Message]:
+def with_notes(messages: Sequence[Message]) -> Sequence[Message]:
     """The messages, with a note in those that were cut short: a model takes its own words for whole."""
     if not any(message.cut_short for message in messages):
         return messages

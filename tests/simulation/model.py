@@ -52,7 +52,7 @@ class SimulatedModel:
     asked: list[Asked] = field(default_factory=list)
     _count: int = 0
 
-    async def __call__(self, request: Request, on_delta: Any = None) -> Reply:
+    async def __call__(self, request: Request, on_delta: Any = None, on_start: Any = None) -> Reply:
         worker = activity.client().service_client._worker  # type: ignore[attr-defined]
         if worker.alive:
             self.asked.append(Asked(request.conversation_id or "", tuple(request.messages), worker.name))
@@ -63,6 +63,8 @@ class SimulatedModel:
                 await asyncio.sleep(200.0)  # it hangs
             raise FAILURES[chance.choice(self.failures)]()
         reply = self._reply(request)
+        if on_start:
+            on_start(lambda: Usage(input_tokens=reply.usage.input_tokens))
         if on_delta:
             for part in reply.message.parts:
                 if isinstance(part, Text | Thinking):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from everturn import names
 from everturn.activities.compaction import ASK, shown
 from everturn.activities.prefixes import chained
+from everturn.activities.question import with_notes
 from everturn.events import Event
 from everturn.history import steps
 from everturn.models import Limits
@@ -147,7 +148,7 @@ def prompts_are_the_transcript(one: Evidence) -> Iterator[str]:
     """Whatever a model was shown is how the transcript begins, unless it is compacted."""
     if AGENTS_BY_NAME[one.agent].compaction:
         return
-    said = [message.model_dump_json() for message in one.transcript]
+    said = [message.model_dump_json() for message in with_notes(one.transcript)]
     for asked in one.asked:
         shown = [message.model_dump_json() for message in asked.messages]
         if shown != said[: len(shown)]:
@@ -167,7 +168,7 @@ def compacted_prompts_are_right(one: Evidence) -> Iterator[str]:
     for step in one.steps:
         if isinstance(step, steps.TurnScheduled) and not step.request.summarise:
             for length in range(step.request.position, min(step.request.position + 12, len(one.transcript)) + 1):
-                possible.add(_written(shown(one.transcript[:length], step.request.view)))
+                possible.add(_written(with_notes(shown(one.transcript[:length], step.request.view))))
     for asked in one.asked:
         if asked.messages and asked.messages[-1].text != ASK and _written(asked.messages) not in possible:
             yield f"a model was shown {len(asked.messages)} messages that no view of the transcript has"
