@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -33,11 +34,11 @@ from everturn import (
     tool,
 )
 from everturn.errors import Ended, NotFound, Refused, Stalled
-from everturn.events import ApprovalRequested
+from everturn.events import ApprovalRequested, TextDelta
 from everturn.history import next_life
 from everturn.hooks import AskApproval, DenyCall, StopWith, after_tool, before_tool
 from everturn.models import Approvals
-from everturn.testing import ScriptedModel, call, fail
+from everturn.testing import ScriptedModel, call, fail, slow
 from everturn.tools.asking import AsksPerson, answered
 from everturn.workflows import timeouts
 from tests.crash.workers import workers
@@ -471,6 +472,25 @@ async def turn_cancelled(client: Client, folder: Path) -> str:
         await conversation.reply()
         await conversation.close()
         return await whole(conversation)
+
+
+@kind
+async def turn_cut_short(client: Client, folder: Path) -> str:
+    held = threading.Event()
+    story = "Once upon a time, a workflow lived by its history. " * 9
+    with ScriptedModel([slow(story, after=6, until=held), "Shorter."], order="arrival") as model:
+        agent = Agent("clerk", model=Model("scripted:demo", base_url=model.base_url))
+        async with hosting(client, agent):
+            conversation = await client.start(agent, "A story", keep_open=KEEP_OPEN, stream=True)
+            async for event in conversation.events():
+                if isinstance(event, TextDelta):
+                    break
+            await conversation.cancel_turn("enough")
+            held.set()
+            await conversation.send("Shorter, please")
+            await conversation.reply()
+            await conversation.close()
+            return await whole(conversation)
 
 
 @kind

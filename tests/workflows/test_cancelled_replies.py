@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from everturn import Agent, Client, Message, Model, Text
 from everturn.activities.question import CUT_SHORT
+from everturn.cli.render import transcript_lines
 from everturn.client.seen_reply import seen_reply
+from everturn.devserver import DevServer
+from everturn.exporting import read_conversation, to_jsonl, to_markdown
+from everturn.records import Thinking
 from everturn.streamed import SeenReply
-from everturn.testing import ScriptedModel
+from everturn.testing import ScriptedModel, say, slow
 from tests.support.agents import agent_on, hosting
 from tests.support.provider_server import Asked, ProviderServer
 from tests.support.waiting import eventually
@@ -21,6 +30,23 @@ from tests.workflows.test_streaming import HALF, half_told, until_told
 
 Scripted = Callable[..., ScriptedModel]
 CUT = Message(role="assistant", parts=(Text(text=HALF),), cut_short=True)
+ROOT = Path(__file__).parents[2]
+
+WORKER = """
+import asyncio, sys
+from everturn import Client, Worker
+from tests.workflows.test_cancelled_replies import agent_at
+
+async def main():
+    client = await Client.connect(sys.argv[1], task_queue=sys.argv[2])
+    await Worker(client, agents=[agent_at(sys.argv[3])]).run()
+
+asyncio.run(main())
+"""
+
+
+def agent_at(address: str) -> Agent:
+    return Agent("clerk", model=Model("scripted:demo", base_url=address))
 
 
 @pytest.fixture
@@ -127,3 +153,67 @@ async def test_a_turn_that_said_nothing_yet_leaves_nothing(client: Client, scrip
         held.set()
         await conversation.close()
         await conversation.outcome()
+
+
+async def test_what_a_killed_worker_said_is_kept_when_its_turn_is_cancelled(
+    server: DevServer, client: Client, scripted: Scripted, cached_conversations: int, go_on: threading.Event
+) -> None:
+    """The try after it has said nothing yet: what people saw is that of the one before."""
+    silent = slow("Never seen.", after=1, until=go_on)
+    model = scripted([half_told(go_on), silent, "As you like."], order="arrival")
+    command = [sys.executable, "-c", WORKER, server.address, client.task_queue, model.base_url]
+    agent = agent_at(model.base_url)
+    with subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}) as doomed:
+        try:
+            conversation = await client.start(agent, "Tell me a story", keep_open=timedelta(minutes=1), stream=True)
+            await until_told(conversation.events(), HALF)
+        finally:
+            doomed.kill()
+        await asyncio.to_thread(doomed.wait, 60)
+    async with hosting(client, agent, cached_conversations=cached_conversations):
+        await eventually(lambda: len(model.requests) == 2)
+        await conversation.cancel_turn()
+        assert (await conversation.transcript())[1:] == (CUT,)
+        await conversation.send("Shorter")
+        assert await conversation.reply() == "As you like."
+        await conversation.close()
+        await conversation.outcome()
+
+
+async def test_thoughts_that_were_seen_stay_for_people_and_are_not_sent(
+    client: Client, scripted: Scripted, go_on: threading.Event
+) -> None:
+    model = scripted(
+        [slow(say("Once upon a time. " * 9, thinking="Hm."), after=4, until=go_on), "So."], order="arrival"
+    )
+    agent = agent_on(model)
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Tell me a story", keep_open=timedelta(minutes=1), stream=True)
+        async for event in conversation.events():
+            if event.kind == "text_delta":
+                break
+        await conversation.cancel_turn()
+        cut = (await conversation.transcript())[-1]
+        await conversation.send("Shorter")
+        assert await conversation.reply() == "So."
+        await conversation.close()
+        await conversation.outcome()
+    assert (cut.parts[0], cut.cut_short) == (Thinking(text="Hm."), True)
+    assert "Once".startswith(cut.text[:4])
+    assert model.requests[1]["messages"][1] == {"role": "assistant", "content": cut.text + CUT_SHORT}
+
+
+async def test_what_was_cut_short_is_marked_for_people(
+    client: Client, scripted: Scripted, go_on: threading.Event
+) -> None:
+    agent = agent_on(scripted([half_told(go_on)]))
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Tell me a story", stream=True)
+        await until_told(conversation.events(), HALF)
+        await conversation.cancel_turn()
+        await conversation.outcome()
+        exported = await read_conversation(client, conversation.id)
+        lines = transcript_lines(await conversation.transcript(), width=100)
+    assert "## Assistant · cut short" in to_markdown(exported)
+    assert '"cut_short": true' in to_jsonl(exported)
+    assert [line.plain.endswith("… cut short") for line in lines if line.plain][-1]
