@@ -146,6 +146,9 @@ class ModelSettings(Setting):
     """Asks for the reply piece by piece. The transcript is the same either way."""
     cache: bool = True
     """Lets the provider keep the prompt's stable prefix for the next turn, if it has to be told to."""
+    background: bool = False
+    """The provider works on the reply by itself, and stores it for that: a turn that loses its worker or its connection
+    is picked up where it is, and paid once. OpenAI's Responses have this; others are asked as ever, with a warning."""
     extra: dict[str, JsonValue] = Field(default_factory=dict)
     """Put into the request's body as it is."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager
+from contextvars import ContextVar
 from typing import Any, Self, get_args
 
 from temporalio import activity
@@ -13,6 +14,7 @@ from everturn.agent import Agent
 from everturn.errors import InvalidAgent, InvalidSetting
 from everturn.logs import get_logger
 from everturn.payloads import DecisionCheck, ModelRequest, ToolRequest
+from everturn.records import Usage, cost_with
 from everturn.tools.context import ToolContext, TurnContext
 from everturn.tools.given_schema import annotations_of
 from everturn.tools.schema import mentioned
@@ -21,6 +23,27 @@ MakeDeps = Callable[[], AbstractAsyncContextManager[Any]]
 """Makes what `async with` opens when the worker starts, and closes when it has drained."""
 
 _log = get_logger("everturn.worker")
+
+
+class Spent:
+    """What code of the user's own says that it spent in a turn."""
+
+    def __init__(self) -> None:
+        self.usage = Usage()
+        self.cost_usd: float | None = 0.0
+
+    def add(self, usage: Usage, cost_usd: float | None = None) -> None:
+        self.usage, self.cost_usd = self.usage + usage, cost_with(self.cost_usd, cost_usd)
+
+    @classmethod
+    def of_this_turn(cls) -> Self:
+        """To be called when a turn's activity begins: what its contexts count from then on."""
+        _spent.set(spent := cls())
+        return spent
+
+
+_spent: ContextVar[Spent] = ContextVar("spent")
+_NOBODY = Spent()
 
 
 class Contexts:
@@ -73,6 +96,7 @@ class Contexts:
             turn=request.turn,
             now=info.scheduled_time,
             attempt=info.attempt,
+            spend=_spent.get(_NOBODY).add,
         )
 
     def of_call(

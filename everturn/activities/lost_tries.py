@@ -216,9 +216,12 @@ class LocalTries:
 
 
 async def _leave_for_certain(before: int, alone: int, *, ran: bool) -> None:
+    await leave_for_certain(**{LOST: before, AT: activity.info().attempt, RAN: ran, ALONE: alone})
+
+
+async def leave_for_certain(**facts: Any) -> None:
     """As `leave`, but waits until the server has it. Raises RPCError if it can't."""
-    info = activity.info()
-    left().update({LOST: before, AT: info.attempt, RAN: ran, ALONE: alone})
-    handle = activity.client().get_async_activity_handle(task_token=info.task_token)
+    left().update(facts)
+    handle = activity.client().get_async_activity_handle(task_token=activity.info().task_token)
     with suppress(AsyncActivityCancelledError):  # the cancellation comes in by itself
         await asyncio.wait_for(handle.heartbeat(left()), RPC_TIMEOUT.total_seconds())

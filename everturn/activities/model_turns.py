@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from pydantic import JsonValue
@@ -13,10 +14,11 @@ from temporalio.exceptions import ApplicationError
 
 from everturn import names
 from everturn.activities import activity_errors, compaction, hook_runs, lost_tries
-from everturn.activities.contexts import Contexts
+from everturn.activities.contexts import Contexts, Spent
 from everturn.activities.heartbeat import Heartbeat, Heartbeats
 from everturn.activities.hook_runs import HookRuns, Stops
 from everturn.activities.hosted_agents import agent_of
+from everturn.activities.kept_responses import KeptResponse
 from everturn.activities.large_replies import fitted, without_large_details
 from everturn.activities.mcp_tools import for_turn
 from everturn.activities.mcp_toolsets import Toolsets
@@ -49,7 +51,7 @@ from everturn.plans import PlannedCall
 from everturn.prices import cost_usd
 from everturn.prompts import Prompt, PromptTool, RecordedPrompt
 from everturn.providers import Request, ToolSpec, ask, specs_of
-from everturn.records import Message, Reply, ToolResult, Usage
+from everturn.records import Message, Reply, ToolResult, Usage, cost_with
 from everturn.storage.artifacts import Artifacts
 
 MAX_HALF_TOLD = 10_000
@@ -88,12 +90,13 @@ class ModelTurns:
         agent = await agent_of(self._agents, request, heartbeats=self._heartbeats)
         with self._heartbeats.beating() as beat:
             await take_over()
+            spent = Spent.of_this_turn()
             agent = await for_turn(self._toolsets, agent)
             agent, prompt = await self._decided(agent, request)
             met = not self._prefixes.knows(request.digest)
             request, prefix, delta = await self._messages(request)
             if request.summarise:
-                return await self._summary(agent, request, prefix)
+                return await self._summary(agent, request, prefix, spent)
             hooks, messages = HookRuns(agent), (*prefix, *delta)
             stream = self._reply_stream(beat, agent, request)
             reply = await self._ask(agent, request, messages, hooks, reply_stream=stream)
@@ -108,8 +111,8 @@ class ModelTurns:
             # That it wants tools is plain from the message; every field that is written costs history bytes.
             stop="end" if reply.stop == "tool_calls" else reply.stop,
             digest=digest,
-            usage=reply.usage,
-            cost_usd=cost_usd(_model(agent, request), reply.usage),
+            usage=reply.usage + spent.usage,
+            cost_usd=cost_with(cost_usd(_model(agent, request), reply.usage), spent.cost_usd),
             details=reply.details,
             prompt=prompt,
             output=output,
@@ -194,7 +197,9 @@ class ModelTurns:
 
         return ReplyStream(beat, attempt=activity.info().attempt, turn=request.turn, cost=cost, every=every)
 
-    async def _summary(self, agent: Agent, request: ModelRequest, prefix: Sequence[Message]) -> ModelReply:
+    async def _summary(
+        self, agent: Agent, request: ModelRequest, prefix: Sequence[Message], spent: Spent
+    ) -> ModelReply:
         """The model's summary of what is old, as the message that stands for it from now on."""
         wanted = agent.compaction
         old, keep_from = compaction.to_summarise(prefix, request.view, wanted) if wanted else ([], 0)
@@ -208,8 +213,8 @@ class ModelTurns:
         return ModelReply(
             message=summary,
             digest=self._prefixes.remember(request.digest, prefix, (summary,)),
-            usage=reply.usage,
-            cost_usd=cost_usd(_model(agent, request), reply.usage),
+            usage=reply.usage + spent.usage,
+            cost_usd=cost_with(cost_usd(_model(agent, request), reply.usage), spent.cost_usd),
             hooks=tuple(hooks.actions),
             view=View(trim_before=trimmed, summary_at=len(prefix), keep_from=keep_from),
         )
@@ -230,7 +235,9 @@ class ModelTurns:
         question = await hooks.before_model(question, context)
         if hooks.stopped:
             return hooks.answered(question, hooks.answer)
-        reply = await self._sent(agent, request, question, messages, reply_stream)
+        kept = KeptResponse(question.model)
+        async with kept.awaited():
+            reply = await self._sent(agent, request, question, messages, reply_stream, kept)
         return await fitted(await hooks.after_model(reply, context), turn=request.turn, artifacts=self._artifacts)
 
     def _question(self, agent: Agent, request: ModelRequest, messages: Sequence[Message]) -> Request:
@@ -247,12 +254,13 @@ class ModelTurns:
         question: Request,
         messages: Sequence[Message],
         reply_stream: ReplyStream | None,
+        kept: KeptResponse,
     ) -> Reply:
         """What the model replies to the question, which is made of the `messages`."""
         limit, fallback = agent.patience.turn_timeout, _fallback(agent, question.model)
         try:
             async with asyncio.timeout(limit.total_seconds()):
-                reply = without_large_details(await self._streamed(question, reply_stream))
+                reply = without_large_details(await self._streamed(question, reply_stream, kept))
         except TimeoutError:
             late = ConnectionFailed(f"The model turn took longer than {limit}.", cure="See Patience(turn_timeout=).")
             raise activity_errors.of_provider(late, agent.patience, fallback=fallback) from None
@@ -275,13 +283,15 @@ class ModelTurns:
             raise
         if reply.is_empty and (again := activity_errors.of_empty(reply, agent.patience)):
             _log.warning("turn.empty")
+            kept.forget()
             raise again
         return reply
 
-    async def _streamed(self, question: Request, reply_stream: ReplyStream | None) -> Reply:
-        if reply_stream is None:
-            return await ask(question)
-        return await ask(question, on_delta=reply_stream.take, on_start=reply_stream.counted_by)
+    async def _streamed(self, question: Request, reply_stream: ReplyStream | None, kept: KeptResponse) -> Reply:
+        options: dict[str, Any] = {"kept": kept} if question.settings.background else {}
+        if reply_stream is not None:
+            options |= {"on_delta": reply_stream.take, "on_start": reply_stream.counted_by}
+        return await ask(question, **options)
 
     def _specs_of(self, agent: Agent) -> tuple[ToolSpec, ...]:
         """Made once for each set of tools."""

@@ -8,7 +8,7 @@ from everturn.providers.base import Delta, Request, ToolSpec, specs_of
 from everturn.providers.generate import generate
 
 if TYPE_CHECKING:
-    from everturn.providers.http import ask
+    from everturn.providers.asking import ask
 
 __all__ = ["Delta", "Request", "ToolSpec", "ask", "generate", "specs_of"]
 
@@ -16,7 +16,7 @@ __all__ = ["Delta", "Request", "ToolSpec", "ask", "generate", "specs_of"]
 def __getattr__(name: str) -> Any:
     # httpx takes its time to import, and who only builds a Request has no need of it.
     if name == "ask":
-        from everturn.providers.http import ask
+        from everturn.providers.asking import ask
 
         return ask
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -70,6 +70,8 @@ class ResponsesDialect:
     """Whether the instructions have a field of their own; if not, they are the first system message."""
     reasoning_leads: bool = False
     """Whether a reasoning is refused unless something that it led to follows."""
+    background: bool = False
+    """Whether a response can be worked on in the background, and picked up by its id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +130,7 @@ PROVIDERS: Mapping[str, Row] = {
         protocol="openai_responses",
         base_url="https://api.openai.com/v1",
         keys=("OPENAI_API_KEY",),
-        responses=ResponsesDialect(server_tools="openai", reasoning_leads=True),
+        responses=ResponsesDialect(server_tools="openai", reasoning_leads=True, background=True),
     ),
     "openai-chat": Row(base_url="https://api.openai.com/v1", keys=("OPENAI_API_KEY",), dialect=_OPENAI),
     "anthropic": Row(
@@ -163,7 +165,12 @@ PROVIDERS: Mapping[str, Row] = {
         keys=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
         key_header="x-goog-api-key",
     ),
-    "openresponses": Row(protocol="openai_responses", keys=("OPENRESPONSES_API_KEY",), key_optional=True),
+    "openresponses": Row(
+        protocol="openai_responses",
+        keys=("OPENRESPONSES_API_KEY",),
+        responses=ResponsesDialect(background=True),
+        key_optional=True,
+    ),
     "scripted": Row(),
 }
 

@@ -43,7 +43,7 @@ async def generate(
     """
     # On demand: the module of this function comes with the package, whose Requests need neither.
     from everturn.agent import Agent
-    from everturn.providers.http import ask
+    from everturn.providers.asking import ask
 
     agent = Agent(
         "generate",

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import re
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 import httpx
@@ -37,8 +37,8 @@ _END_SECONDS: Final = 1.0
 class Assembler(Protocol):
     """Events of one stream in, one Reply out."""
 
-    done: bool
-
+    @property
+    def done(self) -> bool: ...
     @property
     def complete(self) -> bool: ...
     @property
@@ -66,28 +66,54 @@ PROTOCOLS: Final[Mapping[ProtocolName, WireProtocol]] = {
 }
 
 
-async def ask(request: Request, *, on_delta: OnDelta | None = None, on_start: OnStart | None = None) -> Reply:
-    """One reply. `on_delta` is called with each piece of text as it comes, if settings.stream is on; and `on_start`,
-    when the stream begins, with what says how much was used so far.
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A request as it goes out."""
 
-    Raises InvalidModel, InvalidSetting and every kind of ProviderError; no message of theirs holds the key.
-    """
+    endpoint: ModelEndpoint
+    protocol: WireProtocol
+    path: str
+    content: bytes
+    headers: httpx.Headers
+
+    @property
+    def url(self) -> str:
+        return self.endpoint.url(self.path)
+
+
+def prepared(request: Request) -> Prepared:
+    """Raises InvalidModel, InvalidSetting and what encoding raises."""
     endpoint = resolve(request.model)
     protocol = PROTOCOLS[endpoint.row.protocol]
     path, body = protocol.encode(replace(request, now=clocks.now_at(endpoint)))
     extra_headers = _extra_headers(body.pop(EXTRA_HEADERS, None))
-    content = write(body)
     headers = httpx.Headers({"Content-Type": "application/json", **extra_headers})
     headers.update({**endpoint.headers(), "Accept-Encoding": ACCEPTED})  # last: the key's is ours
+    return Prepared(endpoint, protocol, path, write(body), headers)
+
+
+@contextlib.contextmanager
+def explained(endpoint: ModelEndpoint) -> Iterator[None]:
+    """What goes wrong inside, as a ProviderError."""
     try:
-        with lent() as client:
-            async with client.stream("POST", endpoint.url(path), content=content, headers=headers) as answer:
-                return await _read(answer, request, protocol, endpoint, on_delta=on_delta, on_start=on_start)
+        yield
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise failures.of_exception(endpoint, error) from None
     except InvalidReply as error:
         error.provider = error.provider or endpoint.provider
         raise
+
+
+async def ask(request: Request, *, on_delta: OnDelta | None = None, on_start: OnStart | None = None) -> Reply:
+    """One reply, of one answer. `on_delta` is called with each piece of text as it comes, if settings.stream is on; and
+    `on_start`, when the stream begins, with what says how much was used so far.
+
+    Raises InvalidModel, InvalidSetting and every kind of ProviderError; no message of theirs holds the key.
+    """
+    it = prepared(request)
+    with explained(it.endpoint), lent() as client:
+        async with client.stream("POST", it.url, content=it.content, headers=it.headers) as answer:
+            return await _read(answer, request, it.protocol, it.endpoint, on_delta=on_delta, on_start=on_start)
 
 
 def _extra_headers(given: object) -> dict[str, str]:
@@ -105,6 +131,14 @@ def _extra_headers(given: object) -> dict[str, str]:
     return headers
 
 
+async def checked(answer: httpx.Response, endpoint: ModelEndpoint) -> None:
+    """Raises a ProviderError if the answer is a refusal or a failure."""
+    clocks.heard(endpoint, answer.headers)
+    if not answer.is_success:
+        body = await _body(answer, endpoint, limit=MAX_ERROR_BYTES, cut=True)
+        raise failures.of_response(endpoint, status=answer.status_code, headers=answer.headers, body=body)
+
+
 async def _read(
     answer: httpx.Response,
     request: Request,
@@ -114,32 +148,30 @@ async def _read(
     on_delta: OnDelta | None,
     on_start: OnStart | None,
 ) -> Reply:
-    clocks.heard(endpoint, answer.headers)
-    if not answer.is_success:
-        body = await _body(answer, endpoint, limit=MAX_ERROR_BYTES, cut=True)
-        raise failures.of_response(endpoint, status=answer.status_code, headers=answer.headers, body=body)
+    await checked(answer, endpoint)
     try:
         if _is_stream(answer, request):
             assembler = protocol.Assembler(request)
             if on_start:
                 on_start(lambda: assembler.usage_so_far)
-            await _assemble(answer, assembler, endpoint, on_delta=on_delta)
-            with _reading(answer, endpoint):
+            await assemble(answer, assembler, endpoint, on_delta=on_delta)
+            with reading(answer, endpoint):
                 return assembler.finish()
-        body = await _body(answer, endpoint, limit=MAX_REPLY_BYTES)
-        with _reading(answer, endpoint):
-            return protocol.decode(_json(body, answer, endpoint), request)
+        whole = await json_of(answer, endpoint)
+        with reading(answer, endpoint):
+            return protocol.decode(whole, request)
     except failures.ErrorInReply as error:
         raise failures.of_response(endpoint, status=200, headers=answer.headers, body=error.body) from None
 
 
-async def _assemble(
+async def assemble(
     answer: httpx.Response, assembler: Assembler, endpoint: ModelEndpoint, *, on_delta: OnDelta | None
 ) -> None:
+    """Feeds the stream to the assembler, to its last word or to its end."""
     decoder = sse.EventDecoder()
     async with contextlib.aclosing(_bounded(answer, endpoint, limit=MAX_REPLY_BYTES)) as chunks:
         try:
-            with _reading(answer, endpoint):
+            with reading(answer, endpoint):
                 async for chunk in chunks:
                     _feed(assembler, decoder.feed(chunk), on_delta=on_delta)
                     if assembler.done:
@@ -154,7 +186,7 @@ async def _assemble(
 
 
 @contextlib.contextmanager
-def _reading(answer: httpx.Response, endpoint: ModelEndpoint) -> Iterator[None]:
+def reading(answer: httpx.Response, endpoint: ModelEndpoint) -> Iterator[None]:
     """A reply of a shape that nobody thought of is one that can't be read. As any other exception, it would be asked
     for, and paid for, for ever."""
     try:
@@ -224,7 +256,9 @@ def _is_stream(answer: httpx.Response, request: Request) -> bool:
     return request.settings.stream and not ("json" in content_type or "html" in content_type)
 
 
-def _json(body: bytes, answer: httpx.Response, endpoint: ModelEndpoint) -> Any:
+async def json_of(answer: httpx.Response, endpoint: ModelEndpoint) -> Any:
+    """Raises InvalidReply if the answer holds no JSON."""
+    body = await _body(answer, endpoint, limit=MAX_REPLY_BYTES)
     try:
         return parse(body)
     except TooManyValues as error:

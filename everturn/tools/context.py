@@ -12,6 +12,7 @@ from typing_extensions import TypeVar
 
 from everturn.errors import InvalidTool
 from everturn.logs import get_logger
+from everturn.records import Usage
 from everturn.spelling import known_options
 
 D = TypeVar("D", default=Any)
@@ -23,6 +24,9 @@ def _never() -> bool:
 
 
 def _no_heartbeat(progress: Any = None) -> None: ...
+
+
+def _spend_nothing(usage: Usage, cost_usd: float | None = None) -> None: ...
 
 
 def _no_deps() -> Any:
@@ -99,6 +103,9 @@ class TurnContext(Generic[D]):
     """When the turn was begun, in UTC: the same for every try."""
     attempt: int = 1
     """1 for the first try."""
+    spend: Callable[..., None] = _spend_nothing
+    """`spend(usage, cost_usd=...)` counts what your code asked of a model, such as a judgement, in the conversation's
+    usage, cost and limits. Without `cost_usd`, the cost is not known from then on. A try that fails counts nothing."""
     log: Any = field(default_factory=partial(get_logger, "everturn.turn"), repr=False)
     """A structlog logger, with conversation, turn and attempt bound."""
 

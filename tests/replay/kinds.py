@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -25,6 +26,7 @@ from everturn import (
     Image,
     Limits,
     Model,
+    ModelSettings,
     ToolCall,
     ToolContext,
     ToolResult,
@@ -43,6 +45,7 @@ from everturn.tools.asking import AsksPerson, answered
 from everturn.workflows import timeouts
 from tests.crash.workers import workers
 from tests.support.agents import hosting
+from tests.support.background_server import BackgroundServer, is_kept, says
 from tests.support.waiting import eventually, waiting
 
 Kind = Callable[[Client, Path], Awaitable[str]]
@@ -490,6 +493,24 @@ async def turn_cut_short(client: Client, folder: Path) -> str:
             await conversation.send("Shorter, please")
             await conversation.reply()
             await conversation.close()
+            return await whole(conversation)
+
+
+@kind
+async def in_the_background(client: Client, folder: Path) -> str:
+    """The worker that began the response ends in its middle, and the next one picks it up."""
+    held = threading.Event()
+    with (
+        BackgroundServer(says("Once ", "upon a time.", go_on=held)) as provider,
+        patch.dict(os.environ, {"OPENAI_API_KEY": "sk-test"}),
+    ):
+        model = Model("openai:gpt-5.5", base_url=provider.base_url)
+        agent = Agent("clerk", model=model, settings=ModelSettings(background=True))
+        async with hosting(client, agent, drain_timeout=timedelta(0)):
+            conversation = await client.start(agent, "A story")
+            await eventually(lambda: is_kept(client, conversation.id))
+        held.set()
+        async with hosting(client, agent):
             return await whole(conversation)
 
 

@@ -6,7 +6,7 @@ import json
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 from urllib.parse import parse_qsl, urlsplit
@@ -26,10 +26,11 @@ class Asked:
 
 @dataclass(frozen=True)
 class Status:
-    """An answer that is no 200."""
+    """An answer that is no 200, or has headers of its own."""
 
     code: int
     body: Json
+    headers: dict[str, str] = field(default_factory=dict)
 
 
 Answer = Json | Status | Iterable[Json]
@@ -71,15 +72,17 @@ class ProviderServer:
                 outer.asked.append(asked)
                 answer = outer.answer(asked)
                 if isinstance(answer, Status):
-                    self._json(answer.body, answer.code)
+                    self._json(answer.body, answer.code, answer.headers)
                 elif isinstance(answer, dict):
                     self._json(answer, 200)
                 else:
                     self._stream(answer)
 
-            def _json(self, body: Json, code: int) -> None:
+            def _json(self, body: Json, code: int, headers: dict[str, str] | None = None) -> None:
                 data = json.dumps(body).encode()
                 self.send_response(code)
+                for name, value in (headers or {}).items():
+                    self.send_header(name, value)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(data)))
                 self.end_headers()

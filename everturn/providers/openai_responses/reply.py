@@ -32,7 +32,7 @@ _DELTAS: dict[str, str] = {
     "response.reasoning_summary_text.delta": "thinking",
     "response.reasoning_text.delta": "thinking",
 }
-_UNFINISHED = frozenset({"queued", "in_progress"})
+UNFINISHED = frozenset({"queued", "in_progress"})
 _NO_ROOM = frozenset({"max_output_tokens", "max_tokens", ""})
 _STOPS: dict[str, Stop] = {"content_filter": "filtered"}
 """Reasons of an incomplete response. What is not listed cut it short, as `max_output_tokens` does."""
@@ -52,6 +52,12 @@ class Assembler:
     request: Request
     done: bool = False
     """Whether the response came, which is the last word."""
+    response_id: str = ""
+    """As the first events say it."""
+    sequence: int = -1
+    """The number of the last event."""
+    resumed_after: int = -1
+    """Events up to this number came before the connection broke: a server may tell them again."""
     _response: dict[str, Any] = field(default_factory=dict)
     _started: dict[int, Item] = field(default_factory=dict)
     _finished: dict[int, Item] = field(default_factory=dict)
@@ -76,6 +82,8 @@ class Assembler:
             return []
         said = object_of(event, self.request.model)
         kind = a_str(said.get("type")) or event.name
+        if self._came_before(said):
+            return []
         if kind == "error" or (said.get("error") and "response" not in said):
             raise ErrorInReply(said)
         if kind in _LAST:
@@ -83,13 +91,22 @@ class Assembler:
             return []
         return self._take_event(kind, said)
 
+    def _came_before(self, said: dict[str, Any]) -> bool:
+        number = said.get("sequence_number")
+        if isinstance(number, int):
+            if number <= self.resumed_after:
+                return True
+            self.sequence = number
+        self.response_id = self.response_id or a_str(a_dict(said.get("response")).get("id"))
+        return False
+
     def take(self, response: dict[str, Any], *, failed: bool = False, streamed: bool = False) -> None:
         """Takes in the response itself. Raises ErrorInReply if it failed."""
         status, error = a_str(response.get("status")), response.get("error")
         if failed or error or status in {"failed", "cancelled"}:
             raise ErrorInReply({"error": error or {"code": "server_error", "message": f"the response {status}"}})
-        if status in _UNFINISHED:
-            raise self._invalid(f"the response is still {status!r}; background responses are not for this")
+        if status in UNFINISHED:
+            raise self._invalid(f"the response is still {status!r}, and was not asked for in the background")
         if not streamed and not isinstance(response.get("output"), list):
             raise self._invalid("it holds no output")
         self._response = response

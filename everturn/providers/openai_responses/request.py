@@ -1,5 +1,5 @@
 """OpenAI's Responses, and the servers that speak it too (xAI, OpenResponses): requests. Stateless: nothing is stored
-at the server, and reasoning goes to and fro encrypted.
+at the server but a response in the background, and reasoning goes to and fro encrypted.
 
 The transcript's items are written in `items.py`, the tools in `tools.py`.
 """
@@ -34,7 +34,7 @@ _memo: Memo[tuple[list[Item], bool]] = Memo()
 
 def encode(request: Request) -> tuple[str, dict[str, Any]]:
     """The path under the base URL, and the body. Raises InvalidTool for a server-side tool that is not there, and
-    RequestRefused for a reply in the background: asked again, it would only be paid for again."""
+    RequestRefused for `background` in extra: nobody would pick up what it begins."""
     settings, provider = request.settings, request.model.provider
     stored = bool(settings.extra.get("store"))
     body: dict[str, Any] = {"model": request.model.model, "input": [], "store": False}
@@ -54,11 +54,18 @@ def encode(request: Request) -> tuple[str, dict[str, Any]]:
     if settings.extra.get("background"):
         raise RequestRefused(
             f"{request.model.name} is asked with background=True, whose reply comes to those who ask for it later.",
-            cure="Take `background` out of ModelSettings(extra=): a turn waits for its reply, as long as it takes.",
+            cure="Write ModelSettings(background=True) in place of extra={'background': True}: it is waited for then.",
             provider=provider,
         )
+    if in_background(request):
+        body |= {"background": True, "store": True}  # it refuses the one without the other
     body |= _settings(request)
     return PATH, _merged(body, settings.extra)
+
+
+def in_background(request: Request) -> bool:
+    """Whether the response is worked on in the background: it is wanted, and the provider can do it."""
+    return request.settings.background and row_of(request.model.provider).responses.background
 
 
 def _settings(request: Request) -> dict[str, Any]:

@@ -1,0 +1,79 @@
+"""A response that a provider works on in the background: the next try of its turn finds it in the first heartbeat
+detail, and what nobody waits for any more is cancelled (decision 0028)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+from temporalio import activity
+from temporalio.client import WorkflowExecutionStatus
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError
+
+from everturn.activities.journal import RPC_TIMEOUT
+from everturn.activities.lost_tries import leave_for_certain, left
+from everturn.models import Model
+from everturn.providers import background
+
+RESPONSE = "everturn_response"
+
+
+class KeptResponse:
+    """The id of the response to this turn's question, asked of `model`."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+
+    @property
+    def response_id(self) -> str:
+        """Empty if none was begun, or of another model, which a deploy may have brought."""
+        kept = left().get(RESPONSE)
+        known = isinstance(kept, dict) and kept.get("model") == self._model.name
+        return str(kept.get("id") or "") if isinstance(kept, dict) and known else ""
+
+    async def keep(self, response_id: str) -> None:
+        # If the server can't be told now, the next ordinary beat tells it.
+        with suppress(RPCError, TimeoutError):
+            await leave_for_certain(**{RESPONSE: {"id": response_id, "model": self._model.name}})
+
+    def forget(self) -> None:
+        left().pop(RESPONSE, None)
+
+    @asynccontextmanager
+    async def awaited(self) -> AsyncIterator[None]:
+        """What runs inside waits for it. If that is not to be tried again, nobody pays for the rest."""
+        try:
+            yield
+        except asyncio.CancelledError:
+            if self.response_id and await _unwanted():
+                await self._cancel()
+            raise
+        except ApplicationError as error:
+            if error.non_retryable:
+                await self._cancel()
+            raise
+
+    async def _cancel(self) -> None:
+        await background.cancel(self._model, self.response_id)
+        self.forget()
+
+
+async def _unwanted() -> bool:
+    """Whether this activity was cancelled because nobody wants its result. Another try on another worker may wait for
+    the same response."""
+    why = activity.cancellation_details()
+    if why is None or why.worker_shutdown:
+        return False
+    if why.cancel_requested:
+        return True
+    info = activity.info()
+    try:
+        handle = activity.client().get_workflow_handle(info.workflow_id or "", run_id=info.workflow_run_id)
+        described = await handle.describe(rpc_timeout=RPC_TIMEOUT)
+    except RPCError:
+        return False
+    pending = described.raw_description.pending_activities
+    running = described.status == WorkflowExecutionStatus.RUNNING
+    return not (running and any(one.activity_id == info.activity_id for one in pending))

@@ -1,0 +1,22 @@
+"""One reply, however it is asked for: in one answer, or in the background."""
+
+from __future__ import annotations
+
+from everturn.providers import background, http
+from everturn.providers.background import KeptId
+from everturn.providers.base import OnDelta, Request, warn_unsupported
+from everturn.providers.http import OnStart
+from everturn.providers.openai_responses.request import in_background
+from everturn.records import Reply
+
+
+async def ask(
+    request: Request, *, on_delta: OnDelta | None = None, on_start: OnStart | None = None, kept: KeptId | None = None
+) -> Reply:
+    """As `http.ask`. `kept`: where the id of a response in the background is kept for another try; without it, such a
+    response is cancelled if nobody waits for it any more."""
+    if in_background(request):
+        return await background.ask(request, kept=kept, on_delta=on_delta, on_start=on_start)
+    if request.settings.background:
+        warn_unsupported(request.model, "background=True", "The turn waits for its answer as ever.")
+    return await http.ask(request, on_delta=on_delta, on_start=on_start)

@@ -1,0 +1,304 @@
+"""Responses that OpenAI works on in the background (decision 0028): begun once, followed over broken connections, and
+picked up by another try, which knows the id.
+
+A stream is taken up after the last event that came. OpenAI streams none that is more than five minutes old: then, as
+with a server that has no streams of these, the response is asked for now and again until it is final.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import AsyncIterator
+from typing import Any, Final, Protocol
+from urllib.parse import quote, urlencode
+
+import httpx
+
+from everturn.errors import InvalidReply, ProviderError, Unavailable
+from everturn.logs import get_logger
+from everturn.models import Model
+from everturn.providers import failures, http
+from everturn.providers.base import Delta, OnDelta, Request
+from everturn.providers.catalog import resolve
+from everturn.providers.connections import lent
+from everturn.providers.http import OnStart
+from everturn.providers.json_values import a_dict, a_str
+from everturn.providers.openai_responses.reply import UNFINISHED, Assembler
+from everturn.providers.openai_responses.tools import includes
+from everturn.providers.sse import Event
+from everturn.records import Reply, Usage
+
+POLL_SECONDS: Final = 2.0
+LONGEST_POLL_SECONDS: Final = 30.0
+POLL_AFTER: Final = "openai-poll-after-ms"
+"""The header in which OpenAI says when to ask again."""
+
+MOST_SILENT: Final = 3
+"""So many streams in a row may break without a new event: then the response is polled. So many polls may fail."""
+
+BROKEN_SECONDS: Final = 0.5
+"""After a stream that broke without a new event."""
+
+CANCEL_SECONDS: Final = 5.0
+
+_NO_STREAM: Final = frozenset({400, 405, 406, 409, 415, 422, 501})
+"""Answers of a server that can't stream this response (any more), but may give it whole."""
+
+_ID: Final = re.compile(r"[\w:=-]{1,500}", re.ASCII)
+
+_log = get_logger("everturn.turn")
+
+
+class KeptId(Protocol):
+    """The id of the response at hand, wherever another try finds it."""
+
+    @property
+    def response_id(self) -> str:
+        """Empty if none was begun."""
+
+    async def keep(self, response_id: str) -> None: ...
+    def forget(self) -> None: ...
+
+
+class _InMemory:
+    """For who asks once."""
+
+    def __init__(self) -> None:
+        self.response_id = ""
+
+    async def keep(self, response_id: str) -> None:
+        self.response_id = response_id
+
+    def forget(self) -> None:
+        self.response_id = ""
+
+
+async def ask(
+    request: Request, *, kept: KeptId | None = None, on_delta: OnDelta | None = None, on_start: OnStart | None = None
+) -> Reply:
+    """The reply of a response that is begun, or picked up if `kept` has one. Raises as `http.ask`."""
+    if kept is None:
+        kept = _InMemory()
+        try:
+            return await _reply(request, kept, on_delta, on_start)
+        except BaseException:
+            await cancel(request.model, kept.response_id)
+            raise
+    return await _reply(request, kept, on_delta, on_start)
+
+
+async def cancel(model: Model, response_id: str) -> None:
+    """Nobody waits for it any more, and nobody wants to pay for the rest. Raises nothing: it is only a kindness to the
+    account. To cancel one twice, or one that is over, changes nothing."""
+    if not response_id:
+        return
+    try:
+        endpoint = resolve(model)
+        url = endpoint.url(f"/responses/{quote(response_id, safe='')}/cancel")
+        async with asyncio.timeout(CANCEL_SECONDS):
+            with lent() as client:
+                answer = await client.post(url, headers={**endpoint.headers(), "Content-Type": "application/json"})
+        _log.info("response.cancelled", response=response_id, status=answer.status_code)
+    except Exception as error:  # noqa: BLE001 - see above
+        _log.warning("response.not_cancelled", response=response_id, error=type(error).__name__)
+
+
+async def _reply(request: Request, kept: KeptId, on_delta: OnDelta | None, on_start: OnStart | None) -> Reply:
+    following = _Following(request, kept, on_delta)
+    if on_start:
+        on_start(lambda: following.usage_so_far)
+    with http.explained(following.prepared.endpoint):
+        try:
+            if not kept.response_id:
+                await following.begin()
+            await following.to_its_end()
+            return following.finish()
+        except failures.ErrorInReply as error:
+            await following.forget()
+            endpoint = following.prepared.endpoint
+            raise failures.of_response(endpoint, status=200, headers={}, body=error.body) from None
+        except InvalidReply:
+            if following.over:  # it can't be read, however often it is fetched
+                await following.forget()
+            raise
+        finally:
+            await following.kept_by_now()
+
+
+class _Following:
+    """One try: a response, from where it is known to its end."""
+
+    def __init__(self, request: Request, kept: KeptId, on_delta: OnDelta | None) -> None:
+        self.request = request
+        self.prepared = http.prepared(request)
+        self.assembler = Assembler(request)
+        self._kept = kept
+        self._on_delta = on_delta
+        self._keeping: asyncio.Task[None] | None = None
+        self._streams = request.settings.stream
+        self._silent = 0
+        """Streams in a row that broke without a new event."""
+        self._unanswered = 0
+        self._is_final = False
+        self._include = ["reasoning.encrypted_content", *includes(request)]
+
+    # ------------------------------------------------------------ an assembler, which also sees the response's id
+
+    @property
+    def done(self) -> bool:
+        return self.assembler.done
+
+    @property
+    def complete(self) -> bool:
+        return self.assembler.complete
+
+    @property
+    def usage_so_far(self) -> Usage:
+        return self.assembler.usage_so_far
+
+    def feed(self, event: Event) -> list[Delta]:
+        deltas = self.assembler.feed(event)
+        self._keep(self.assembler.response_id)
+        return deltas
+
+    def finish(self) -> Reply:
+        return self.assembler.finish()
+
+    # ------------------------------------------------------------ what is asked
+
+    async def begin(self) -> None:
+        """Raises as http.ask, if it does not come so far that the response has an id."""
+        it = self.prepared
+        try:
+            with lent() as client:
+                async with client.stream("POST", it.url, content=it.content, headers=it.headers) as answer:
+                    await http.checked(answer, it.endpoint)
+                    await self._take(answer, stream=self._streams)
+        except httpx.TransportError as error:
+            if not self._known:
+                raise
+            _log.info("response.stream_broke", response=self._known, error=type(error).__name__)
+        if not (self._known or self.done):
+            raise failures.not_the_protocol(it.endpoint, "it names no response that could be picked up", status=200)
+
+    async def to_its_end(self) -> None:
+        while not self.done:
+            if self._streams:
+                await self._stream_on()
+            else:
+                await self._poll()
+
+    async def kept_by_now(self) -> None:
+        if self._keeping:
+            await self._keeping
+
+    async def forget(self) -> None:
+        """The response is over: the next try begins another one."""
+        await self.kept_by_now()
+        self._kept.forget()
+
+    @property
+    def over(self) -> bool:
+        """Nothing more comes, whether it could be read or not."""
+        return self.done or self._is_final
+
+    @property
+    def _known(self) -> str:
+        return self.assembler.response_id or self._kept.response_id
+
+    async def _stream_on(self) -> None:
+        """Takes the stream up after the last event that came; of a response that another try began, from its first."""
+        before = self.assembler.sequence
+        self.assembler.resumed_after = before
+        after = {"starting_after": before} if before >= 0 else {}
+        try:
+            async with self._fetched(stream="true", **after) as answer:
+                if answer.status_code in _NO_STREAM:
+                    _log.info("response.polled", response=self._known, status=answer.status_code)
+                    self._streams = False
+                    return
+                await http.checked(answer, self.prepared.endpoint)
+                await self._take(answer, stream=True)
+        except httpx.TransportError as error:
+            _log.info("response.stream_broke", response=self._known, error=type(error).__name__)
+        if self.done:
+            return
+        self._silent = 0 if self.assembler.sequence > before else self._silent + 1
+        if self._silent:
+            self._streams = self._streams and self._silent < MOST_SILENT
+            await asyncio.sleep(BROKEN_SECONDS)
+
+    async def _poll(self) -> None:
+        wait = POLL_SECONDS
+        try:
+            async with self._fetched() as answer:
+                await http.checked(answer, self.prepared.endpoint)
+                wait = _poll_after(answer.headers)
+                await self._take(answer, stream=False)
+        except httpx.TransportError:
+            self._unanswered += 1
+            if self._unanswered >= MOST_SILENT:
+                raise
+        else:
+            self._unanswered = 0
+        if not self.done:
+            await asyncio.sleep(wait)
+
+    @contextlib.asynccontextmanager
+    async def _fetched(self, **query: Any) -> AsyncIterator[httpx.Response]:
+        """Raises Unavailable if the response is gone."""
+        endpoint, response_id = self.prepared.endpoint, self._known
+        wanted = [*query.items(), *(("include[]", name) for name in self._include)]
+        path = f"/responses/{quote(response_id, safe='')}" + (f"?{urlencode(wanted)}" if wanted else "")
+        with lent() as client:
+            async with client.stream("GET", endpoint.url(path), headers=self.prepared.headers) as answer:
+                if answer.status_code == httpx.codes.NOT_FOUND:
+                    await self.forget()
+                    raise _gone(endpoint.model, endpoint.provider, response_id)
+                yield answer
+
+    # ------------------------------------------------------------ what is answered
+
+    async def _take(self, answer: httpx.Response, *, stream: bool) -> None:
+        """An answer's events, or the response that it holds. `stream`: events were asked for."""
+        endpoint, content_type = self.prepared.endpoint, answer.headers.get("content-type", "").lower()
+        if "event-stream" in content_type or (stream and "json" not in content_type):
+            try:
+                await http.assemble(answer, self, endpoint, on_delta=self._on_delta)
+            except failures.ErrorInReply:
+                if not self._known:
+                    raise
+                self._streams = False  # of the stream, perhaps: the response itself says how it ended
+            return
+        self._streams = False
+        body = a_dict(await http.json_of(answer, endpoint))
+        self._keep(a_str(body.get("id")))
+        if a_str(body.get("status")) not in UNFINISHED:
+            self._is_final = True
+            with http.reading(answer, endpoint):
+                self.assembler.take(body)
+
+    def _keep(self, response_id: str) -> None:
+        if not _ID.fullmatch(response_id):
+            self.assembler.response_id = ""
+        elif not self._keeping and response_id != self._kept.response_id:
+            self.assembler.response_id = response_id
+            self._keeping = asyncio.create_task(self._kept.keep(response_id))
+
+
+def _poll_after(headers: httpx.Headers) -> float:
+    try:
+        return min(max(float(headers.get(POLL_AFTER, "")) / 1000, 0.01), LONGEST_POLL_SECONDS)
+    except ValueError:
+        return POLL_SECONDS
+
+
+def _gone(model: str, provider: str, response_id: str) -> ProviderError:
+    return Unavailable(
+        f"{model}: the response {response_id!r:.100} that was worked on in the background is gone.",
+        cure="It is asked for anew, and paid for again: providers keep such a response for some minutes only.",
+        provider=provider,
+        status=404,
+    )
