@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
@@ -67,10 +67,18 @@ def priority_of(
     return Priority(priority_key=priority, fairness_key=key or None, fairness_weight=fairness_weight)
 
 
+def without_name(order: Priority, tenant: str | None) -> Priority:
+    """The same with a digest in the tenant's place, if that is the key: no codec goes over it."""
+    return replace(order, fairness_key=_digest(tenant)) if tenant and order.fairness_key == tenant else order
+
+
 def _key(tenant: str) -> str:
     """The tenant's name, or a digest of it if it is too long for a key."""
-    written = tenant.encode("utf-8", "replace")
-    return tenant if len(written) <= MAX_KEY_BYTES else blake2b(written, digest_size=16).hexdigest()
+    return tenant if len(tenant.encode("utf-8", "replace")) <= MAX_KEY_BYTES else _digest(tenant)
+
+
+def _digest(tenant: str) -> str:
+    return blake2b(tenant.encode("utf-8", "replace"), digest_size=16).hexdigest()
 
 
 AS_BEFORE: Final = Order()

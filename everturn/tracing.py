@@ -87,20 +87,21 @@ def or_none(context: Any) -> Any:
 
 
 class WaitSpan(Record):
-    """A call waited for a person, or for an activity that is not ours and has no span of ours."""
+    """A call waited for a person, or for an activity that is not ours and has no span of ours; or all of the
+    conversation waited for somebody to resume it."""
 
-    call_id: str
-    tool: str
-    needs: Literal["approval", "answer", "activity"] = "approval"
+    call_id: str = ""
+    tool: str = ""
+    needs: Literal["approval", "answer", "activity", "resume"] = "approval"
     reason: str = ""
-    """A WaitReason."""
+    """A WaitReason; of one that needs to be resumed, why: 'stalled' or 'paused'."""
     answer: int = 0
-    """The first turn of the answer that it was in."""
+    """The first turn of the answer that it was in; 0 if it was in none."""
     since: float
     """Seconds since 1970, by the server's clock; as all times here."""
     until: float
     verdict: str = ""
-    """Empty if nobody decided: the turn was cancelled."""
+    """Empty if nobody decided: the turn was cancelled. Of one that needs to be resumed: the command that ended it."""
     by: str = ""
     error: str = ""
     """The type of the error that the activity ended with."""
@@ -147,7 +148,7 @@ class Trace(Record):
         return TraceContext.of(self.trace_id, span_id, sampled=sampled, tracestate=state)
 
     def wait_span_id(self, wait: WaitSpan) -> str:
-        return _digits("wait", self.chain_id, wait.call_id, wait.since, wait.until)[:16]
+        return _digits("wait", self.chain_id, wait.call_id or wait.reason, wait.since, wait.until)[:16]
 
 
 class CarriedTrace(Record):

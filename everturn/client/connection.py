@@ -27,7 +27,7 @@ from everturn.markdown import code, first_line, inline
 from everturn.metadata import in_words
 from everturn.namespace import Namespace
 from everturn.payloads import Start
-from everturn.priorities import priority_of
+from everturn.priorities import priority_of, without_name
 from everturn.settings import Settings
 from everturn.sizes import MAX_ID_BYTES, id_problem, keyword
 from everturn.utf8 import check_utf8
@@ -83,6 +83,9 @@ class ClientConnection:
         if self._minimal:
             start = start.model_copy(update={"visibility": "minimal"})
         minimal = start.visibility == "minimal"
+        priority = priority or priority_of(None, None, None, tenant=start.tenant)
+        if minimal or self.temporal.data_converter.payload_codec:
+            priority = without_name(priority, start.tenant)
         try:
             await self.temporal.start_workflow(
                 names.CONVERSATION,
@@ -96,7 +99,7 @@ class ClientConnection:
                 static_summary=None if minimal else first_line(message or _origin(start) or start.agent),
                 static_details=None if minimal else _details(start, agent),
                 memo=_memo(start),
-                priority=priority or priority_of(None, None, None, tenant=start.tenant),
+                priority=priority,
                 request_eager_start=True,  # a worker in this process, if there is one, begins at once
             )
         except WorkflowAlreadyStartedError:

@@ -11,7 +11,12 @@ from typing import Any, Final
 
 from temporalio import activity
 from temporalio.client import Client
-from temporalio.worker import ActivityInboundInterceptor, Interceptor
+from temporalio.worker import (
+    ActivityInboundInterceptor,
+    Interceptor,
+    WorkflowInboundInterceptor,
+    WorkflowInterceptorClassInput,
+)
 
 from everturn import extras, names
 from everturn.activities.approvers import Approvers
@@ -33,6 +38,7 @@ from everturn.namespace import Namespace
 from everturn.prices import unpriced
 from everturn.storage.artifacts import Artifacts
 from everturn.tools.user_code import MOST_THREADS
+from everturn.worker.child_tenants import HideTenants
 from everturn.worker.gen_ai_metrics import GenAiMetrics, TemporalMeter
 from everturn.worker.heartbeat_throttle import ThrottledHeartbeats
 from everturn.worker.known_messages import KnownMessages
@@ -129,6 +135,12 @@ class Hosting(Interceptor):
             export_spans,
             *calls.activities(),
         ]
+
+    def workflow_interceptor_class(
+        self,
+        input: WorkflowInterceptorClassInput,  # noqa: A002, ARG002 - temporalio's name
+    ) -> type[WorkflowInboundInterceptor] | None:
+        return HideTenants if self._client.data_converter.payload_codec else None
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002
         if is_users_own() and self._throttle_is_open:

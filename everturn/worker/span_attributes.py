@@ -64,7 +64,7 @@ def wait_name(wait: WaitSpan) -> str:
     """The conventions have no name for a wait for a person."""
     if wait.needs == "activity":
         return call_name(wait.tool)
-    return f"await_{wait.needs} {wait.tool}"
+    return f"await_{wait.needs} {wait.tool or wait.reason}"
 
 
 # ---------------------------------------------------------------- what they have
@@ -154,11 +154,11 @@ def of_answer(answer: AnswerSpan, stop: str) -> Attributes:
 
 def of_wait(wait: WaitSpan, agent: str) -> Attributes:
     said: Attributes = {
-        "gen_ai.tool.name": wait.tool,
-        "gen_ai.tool.call.id": wait.call_id,
         "gen_ai.agent.name": agent,
         "gen_ai.conversation.id": activity.info().workflow_id or "",
     }
+    if wait.tool:
+        said |= {"gen_ai.tool.name": wait.tool, "gen_ai.tool.call.id": wait.call_id}
     if wait.needs == "activity":
         failed = {"error.type": wait.error} if wait.error else {}
         return {**said, "gen_ai.operation.name": "execute_tool", "gen_ai.tool.type": "function", **failed}

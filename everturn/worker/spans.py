@@ -134,9 +134,10 @@ class Spans:
             self._say_answer(trace, answer, agent, model)
 
     def _say_wait(self, trace: Trace, wait: WaitSpan, agent: str) -> None:
+        parent = trace.answer_context(wait.answer, sampled=True) if wait.answer else trace.caller
         span = self._with_id(trace, trace.wait_span_id(wait)).start_span(
             attributes.wait_name(wait),
-            _within(trace.answer_context(wait.answer, sampled=True)),
+            _within(parent) if parent else Context(),
             attributes=attributes.of_wait(wait, agent),
             start_time=_nanoseconds(wait.since),
         )

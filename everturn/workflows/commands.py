@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal
 
 from temporalio import workflow
 
@@ -40,6 +40,10 @@ class Commands:
         self._turn: asyncio.Task[str | None] | None = None
         """The answer at hand, from a message to its final reply."""
         self._tracing = tracing
+        self._held: set[str] = set()
+        """Why it waits for somebody to resume it."""
+        self._freed = "", ""
+        """The last command that ended such a wait, and who sent it."""
         self._on_change = on_change
         self._early = EarlyDecisions()
         self.handlers = Handlers()
@@ -95,12 +99,26 @@ class Commands:
         state.stalls(cause, cure)
         self._on_change()
         self._early.release(names.RESUME, until=lambda: state.stall is None)
-        await workflow.wait_condition(lambda: state.stall is None)
+        await self._until("stalled", lambda: state.stall is None)
 
     async def unpaused(self) -> None:
         await self._nothing_lost()
         if self.state.paused:
-            await workflow.wait_condition(lambda: not self.state.paused)
+            await self._until("paused", lambda: not self.state.paused)
+
+    async def _until(self, reason: Literal["stalled", "paused"], over: Callable[[], bool]) -> None:
+        """Waits for somebody. Several calls may wait for the same word: that is one wait."""
+        if reason in self._held:
+            await workflow.wait_condition(over)
+            return
+        since = workflow.time()
+        self._held.add(reason)
+        try:
+            await workflow.wait_condition(over)
+        finally:
+            self._held.discard(reason)
+            ended, by = self._freed if over() else ("", "")
+            self._tracing.was_held(reason, since=since, ended=ended, by=by)
 
     # ------------------------------------------------------------ messages
 
@@ -209,16 +227,19 @@ class Commands:
         return not (self.state.idle or self.state.pending) and self._early.keep(names.RESUME, later, waits=False)
 
     def _resume(self, control: Control) -> dict[str, Any]:
+        self._freed = names.RESUME, control.by
         self.state.resume(control)
         return self._changed()
 
     def _cancel_turn(self, control: Control) -> dict[str, Any]:
+        self._freed = names.CANCEL_TURN, control.by
         self.state.cancel(control)
         if self._turn:
             self._turn.cancel()
         return {"state": self.state.name}
 
     def _close(self, control: Control) -> dict[str, Any]:
+        self._freed = names.CLOSE, control.by
         self.state.close()
         self.approvals.close(
             Decision(verdict="deny", by=shortened_reason(control.by), at=now(), note="The conversation was closed.")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
@@ -56,6 +56,7 @@ class Tracing:
         self._over = list(left.trace.over) if left else []
         self._waits = list(left.trace.waits) if left else []
         self._links = list(left.links) if left else []
+        """Of messages that no model turn was asked with yet: the answer that takes them is linked to them."""
         self._told: Told = left.told if left else "unknown"
         self._usage_before = left.usage_before if left else state.usage
         self._cost_before = left.cost_before if left else state.cost_usd
@@ -75,11 +76,8 @@ class Tracing:
         """A message came from this place."""
         if context is None or (self._caller and context.trace_id == self._caller.trace_id):
             return
-        context = context.model_copy(update={"tracestate": ""})
-        if self._answer:
-            self._answer = self._answer.model_copy(update={"links": (*self._answer.links, context)[-MAX_LINKS:]})
-        else:
-            self._links = [*self._links, context][-MAX_LINKS:]
+        # Not to the answer at hand: its last turn may be under way, and would not say it.
+        self._links = [*self._links, context.model_copy(update={"tracestate": ""})][-MAX_LINKS:]
 
     def waited(self, pending: PendingCall, decision: Decision | None) -> None:
         """That call's wait is over: by a decision, or cut short."""
@@ -92,6 +90,11 @@ class Tracing:
             verdict=decision.verdict if decision else "",
             by=shortened(decision.by, max_bytes=MAX_NAME_CHARS) if decision else "",
         )
+
+    def was_held(self, reason: Literal["stalled", "paused"], *, since: float, ended: str, by: str) -> None:
+        """The conversation waited for somebody, until the command `ended` of `by`; until it was cancelled, if empty."""
+        by = shortened(by, max_bytes=MAX_NAME_CHARS)
+        self._note(needs="resume", reason=reason, since=since, verdict=ended, by=by)
 
     async def elsewhere(self, call: ToolCall, result: Awaitable[ToolResult]) -> ToolResult:
         """What a call brings that an activity serves which is not ours, and so says nothing of itself to us."""
@@ -136,6 +139,9 @@ class Tracing:
             return None
         if self._told == "dropped":
             return Trace(chain_id=self._chain_id, caller=self._caller)
+        if self._answer and self._links:
+            links = (*self._answer.links, *self._links)[-MAX_LINKS:]
+            self._answer, self._links = self._answer.model_copy(update={"links": links}), []
         return self._trace()
 
     def of_call(self) -> TraceContext | None:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
+import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import timedelta
@@ -179,6 +180,102 @@ async def test_a_caller_is_the_parent_and_who_sends_later_is_linked(
     first, second = sorted(receiver.named("invoke_agent"), key=lambda span: span.begin)
     assert (first.trace_id, first.parent_id) == (second.trace_id, second.parent_id) == (caller.trace_id, caller.span_id)
     assert (first.links, second.links) == ((), ((later.trace_id, later.span_id),))
+
+
+async def test_who_sends_while_a_turn_runs_is_linked_to_the_answer_that_takes_it(
+    client: Client, scripted: Scripted, receiver: Receiver, provider: TracerProvider, cached_conversations: int
+) -> None:
+    """Once after the last request of an answer, and once before one of its turns."""
+    asked, answer = threading.Semaphore(0), threading.Semaphore(0)
+
+    def reply(messages: list[dict[str, Any]]) -> Any:
+        asked.release()
+        assert answer.acquire(timeout=60)
+        return call("add", {"a": 1, "b": 2}) if messages[-1]["content"] == "First." else f"So much: {len(messages)}"
+
+    tracer = provider.get_tracer("test")
+    agent = agent_on(scripted(reply), tools=[add])
+    traces = Traces(provider=provider)
+    async with hosting(client, agent, traces=traces, cached_conversations=cached_conversations):
+        conversation = await client.start(agent, "First.", keep_open=timedelta(minutes=1))
+        for name in ("before the second turn", "after the last request"):
+            assert await asyncio.to_thread(asked.acquire, timeout=60)
+            with tracer.start_as_current_span(name):
+                await conversation.send("And?")
+            answer.release()
+        assert await asyncio.to_thread(asked.acquire, timeout=60)
+        answer.release()
+        await reaches(conversation, "idle")
+        await conversation.close()
+        await conversation.outcome()
+    await asyncio.to_thread(provider.force_flush)
+    receiver.check()
+    first, second = sorted(receiver.named("invoke_agent"), key=lambda span: span.begin)
+    sent = {name: receiver.one(name) for name in ("before the second turn", "after the last request")}
+    for answered, span in zip((first, second), sent.values(), strict=True):
+        assert answered.links == ((span.trace_id, span.span_id),)
+
+
+async def test_a_stall_and_a_pause_are_spans_as_long_as_they_last(
+    client: Client, scripted: Scripted, receiver: Receiver, provider: TracerProvider, cached_conversations: int
+) -> None:
+    agent = agent_on(scripted([fail(401), call("refund", {"order_id": "81", "cents": 5}), "Done."]), tools=[refund])
+    traces = Traces(provider=provider)
+    async with hosting(client, agent, traces=traces, cached_conversations=cached_conversations):
+        conversation = await client.start(agent, "Refund it.")
+        await reaches(conversation, "stalled")
+        await conversation.resume()
+        await waiting(conversation)
+        await conversation.pause()
+        await conversation.approve()
+        await client.temporal.get_workflow_handle(conversation.id).signal("pause", {})  # is so already
+        await reaches(conversation, "paused")
+        await eventually(lambda: len(receiver.named("execute_tool")) == 1)
+        await conversation.resume()
+        assert await conversation.reply() == "Done."
+    receiver.check()
+    answer, ran = receiver.one("invoke_agent clerk"), receiver.one("execute_tool refund")
+    stalled, paused = receiver.one("await_resume stalled"), receiver.one("await_resume paused")
+    failed, asked, last = sorted(receiver.named("chat"), key=lambda span: span.begin)
+    assert failed.begin <= stalled.begin <= stalled.end <= asked.begin + 1
+    assert ran.begin <= paused.begin + 1
+    assert paused.end <= last.begin + 1
+    for span in (stalled, paused):
+        assert span.parent_id == answer.span_id
+        assert span.attributes["everturn.decision.verdict"] == "resume"
+        assert span.attributes["everturn.decision.by"] == "tester"
+        assert "gen_ai.tool.name" not in span.attributes
+    assert "401" not in str(stalled.attributes), "its cause is what the provider said"
+
+
+async def test_a_stall_that_nobody_resumes_is_said_with_what_ended_it(
+    client: Client, scripted: Scripted, receiver: Receiver, provider: TracerProvider
+) -> None:
+    agent = agent_on(scripted(lambda messages: "Hello." if len(messages) == 1 else fail(401)))
+    traces = Traces(provider=provider)
+    ended = {}
+    async with hosting(client, agent, traces=traces):
+        for how in ("cancel_turn", "close", "cancel"):
+            conversation = await client.start(agent, "Hello?", keep_open=timedelta(minutes=1))
+            assert await conversation.reply() == "Hello."
+            await conversation.send("And?")
+            await reaches(conversation, "stalled")
+            match how:
+                case "cancel_turn":
+                    await conversation.cancel_turn()
+                    await conversation.close()
+                case "close":
+                    await conversation.close()
+                case _:
+                    await client.temporal.get_workflow_handle(conversation.id).cancel()
+            await conversation.outcome()
+            ended[conversation.id] = "none" if how == "cancel" else how
+    receiver.check()
+    found = {
+        span.attributes["gen_ai.conversation.id"]: span.attributes["everturn.decision.verdict"]
+        for span in receiver.named("await_resume stalled")
+    }
+    assert found == ended
 
 
 async def test_another_agent_is_a_part_of_the_answer_that_asks_it(
