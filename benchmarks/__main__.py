@@ -11,7 +11,19 @@ from pathlib import Path
 
 from benchmarks import peers, report
 from benchmarks.contestants import ALL, FLOOR
-from benchmarks.measures import Measured, Plan, actions, events, history, latency, replay, resume, startup, throughput
+from benchmarks.measures import (
+    Measured,
+    Plan,
+    actions,
+    events,
+    history,
+    imports,
+    latency,
+    replay,
+    resume,
+    startup,
+    throughput,
+)
 from benchmarks.rig import ROOT, rig
 from everturn.devserver import find_binary
 
@@ -22,9 +34,11 @@ MEASURES = {
     "actions": actions,
     "throughput": throughput,
     "startup": startup,
+    "imports": imports,
     "resume": resume,
     "replay": replay,
 }
+WITHOUT_PICTURE = ("actions", "imports", "replay")
 LONGEST_MEASURE_SECONDS = 600.0
 
 
@@ -54,7 +68,7 @@ async def main(arguments: argparse.Namespace) -> None:
     if peers.INSTALLED.exists():
         await asyncio.to_thread(draw, path)
     if arguments.record:
-        drawn = [f"![{name}](plots/{name}.png)" for name in every if name != "replay"]
+        drawn = [f"![{name}](plots/{name}.png)" for name in every if name not in WITHOUT_PICTURE]
         if plan.to_death:  # a run of its own, beside the last ordinary one
             report.record("to death", facts, *map(report.table, every.values()))
         else:

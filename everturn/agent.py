@@ -6,9 +6,10 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Union, get_args
+from typing import Any, Generic, Literal, Union, get_args
 
 from pydantic import BaseModel, Field, JsonValue, PydanticUserError, TypeAdapter
+from typing_extensions import TypeForm
 
 from everturn import hooks as hook_points
 from everturn.errors import InvalidAgent, InvalidTool
@@ -22,7 +23,7 @@ from everturn.tools.given_schema import given_arguments
 from everturn.tools.mcp.config import McpServer
 from everturn.tools.options import ToolOptions
 from everturn.tools.other_libraries import adopted
-from everturn.tools.output import Output
+from everturn.tools.output import Output, OutputT_co
 from everturn.tools.provider_tools import Handler, check_handlers, handled, handler_keys, tools_of
 from everturn.tools.schema import ModelArguments
 from everturn.tools.tool import NO_TIMEOUT, Tool, tool
@@ -57,7 +58,7 @@ takes a third one, that is the call's context."""
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
-class Agent:
+class Agent(Generic[OutputT_co]):
     """A name, a model, instructions and tools: what workers host, and conversations run. Frozen, and checked when made.
 
     `tools` takes functions, `@tool` objects, tools that the provider runs (`WebSearch()`), dicts with a name
@@ -129,7 +130,7 @@ class Agent:
         approvals: Approvals = Approvals(),  # noqa: B008 - frozen
         approvers: Approvers | None = None,
         hooks: Sequence[Hooks] = (),
-        output: Any = None,
+        output: TypeForm[OutputT_co] | None = None,
         loop: Loop = "auto",
         handlers: Mapping[str, Handler] = {},
     ) -> None:
@@ -199,7 +200,7 @@ class Agent:
         by_name: dict[str, Tool] = vars(self)["_by_name"]
         return by_name.get(name)
 
-    def with_tools(self, *more: Tool) -> Agent:
+    def with_tools(self, *more: Tool) -> Agent[OutputT_co]:
         """The same agent with more tools. Raises InvalidAgent if a name is taken."""
         for item in more:
             if self.tool(item.name):
@@ -212,13 +213,15 @@ class Agent:
         vars(made).update(tools=tools, _by_name={item.name: item for item in tools})
         return made
 
-    def named(self, name: str) -> Agent:
+    def named(self, name: str) -> Agent[OutputT_co]:
         """The same agent under another name, such as one with its version."""
         made = copy(self)
         vars(made).update(name=name)
         return made
 
-    def for_turn(self, *, instructions: str | None = None, tools: Sequence[ToolItem] | None = None) -> Agent:
+    def for_turn(
+        self, *, instructions: str | None = None, tools: Sequence[ToolItem] | None = None
+    ) -> Agent[OutputT_co]:
         """The same agent with other instructions, or with these tools in place of its own. What the provider runs is
         added to what it has. Raises InvalidTool."""
         made = copy(self)
@@ -231,7 +234,7 @@ class Agent:
             vars(made).update(tools=own, _by_name={item.name: item for item in own}, **more)
         return made
 
-    def with_hooks(self, hooks: Sequence[Hooks]) -> Agent:
+    def with_hooks(self, hooks: Sequence[Hooks]) -> Agent[OutputT_co]:
         """The same agent with more hooks, before its own."""
         made = copy(self)
         vars(made).update(hooks=(*hooks, *self.hooks))

@@ -19,7 +19,7 @@ import asyncio
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any
+from typing import Any, Generic
 
 from pydantic import JsonValue
 from temporalio import workflow
@@ -37,6 +37,7 @@ from everturn.payloads import Notify, WaitNotice
 from everturn.priorities import priority_of
 from everturn.records import Outcome
 from everturn.sizes import id_problem
+from everturn.tools.output import OutputT_co
 
 __all__ = ["ChildConversation", "TypedOutcome", "WaitNotice", "ask", "start"]
 
@@ -44,16 +45,17 @@ TASK_TIMEOUT = timedelta(seconds=5)
 """As clients start conversations with: what a worker that is killed in a workflow task costs."""
 
 
-class TypedOutcome(Outcome):
-    """How a conversation ended. Ask with an Agent, not with its name, and `output` is of its `output` type."""
+class TypedOutcome(Outcome, Generic[OutputT_co]):
+    """How a conversation ended. Ask with an Agent, not with its name, and `output` is of its `output` type; None unless
+    the conversation is completed. Type checkers know it too."""
 
-    output: Any = None
+    output: OutputT_co | None = None  # type: ignore[assignment] - what JSON can't say, this does
 
 
-class ChildConversation:
+class ChildConversation(Generic[OutputT_co]):
     """A conversation that this workflow has started. What it is told goes as a signal: nothing comes back."""
 
-    def __init__(self, handle: workflow.ChildWorkflowHandle[Any, Any], agent: Agent | None) -> None:
+    def __init__(self, handle: workflow.ChildWorkflowHandle[Any, Any], agent: Agent[OutputT_co] | None) -> None:
         self._handle = handle
         self._agent = agent
 
@@ -61,7 +63,7 @@ class ChildConversation:
     def id(self) -> str:
         return self._handle.id
 
-    async def outcome(self) -> TypedOutcome:
+    async def outcome(self) -> TypedOutcome[OutputT_co]:
         """How it ended; waits for the end, through stalls and approvals. Cancelling this cancels the conversation.
         Raises ChildWorkflowError if it ended without an outcome: terminated, or started with what makes no sense."""
         try:
@@ -118,7 +120,7 @@ class ChildConversation:
 
 
 async def ask(
-    agent: Agent | str,
+    agent: Agent[OutputT_co] | str,
     message: MessageLike,
     *,
     id: str | None = None,  # noqa: A002 - as clients have it
@@ -131,7 +133,7 @@ async def ask(
     priority: int | None = None,
     fairness_key: str | None = None,
     fairness_weight: float | None = None,
-) -> TypedOutcome:
+) -> TypedOutcome[OutputT_co]:
     """Holds a conversation with the agent, and returns how it ended. Takes what `start` takes."""
     conversation = await start(
         agent,
@@ -151,7 +153,7 @@ async def ask(
 
 
 async def start(
-    agent: Agent | str,
+    agent: Agent[OutputT_co] | str,
     message: MessageLike,
     *,
     id: str | None = None,  # noqa: A002 - as clients have it
@@ -166,7 +168,7 @@ async def start(
     priority: int | None = None,
     fairness_key: str | None = None,
     fairness_weight: float | None = None,
-) -> ChildConversation:
+) -> ChildConversation[OutputT_co]:
     """Starts a conversation with the agent.
 
     - `id`: unless given, this workflow's with the agent's name and a random end.
@@ -227,7 +229,7 @@ def _name(agent: Agent | str) -> str:
     raise InvalidAgent(f"{agent!r} is no agent.", cure="Give an Agent, or the name of one that a worker hosts.")
 
 
-def _typed(ended: Mapping[str, Any], agent: Agent | None) -> TypedOutcome:
+def _typed(ended: Mapping[str, Any], agent: Agent[OutputT_co] | None) -> TypedOutcome[OutputT_co]:
     outcome = TypedOutcome.model_validate(ended)
     if agent is None or agent.output_adapter is None or outcome.status != "completed":
         return outcome

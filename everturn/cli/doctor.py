@@ -48,10 +48,16 @@ def doctor(
             help="What do this worker's settings cost? The name of a function that returns your temporalio Worker.",
         ),
     ] = None,
+    fairness: Annotated[
+        bool,
+        typer.Option(
+            "--fairness", help="Does the server go by priorities and fairness keys? Tries it, in some seconds."
+        ),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Check what conversations need. Exit status 1 if something is wrong."""
-    findings = asyncio.run(_examine(fix=fix, against=against or [], worker=worker))
+    findings = asyncio.run(_examine(fix=fix, against=against or [], worker=worker, fairness=fairness))
     if as_json:
         tell_json([asdict(finding) for finding in findings], indent=2)
     else:
@@ -60,7 +66,7 @@ def doctor(
         raise typer.Exit(1)
 
 
-async def _examine(*, fix: bool, against: list[str], worker: str | None) -> list[Finding]:
+async def _examine(*, fix: bool, against: list[str], worker: str | None, fairness: bool) -> list[Finding]:
     findings = [_versions()]
     try:
         settings = _settings()
@@ -69,6 +75,7 @@ async def _examine(*, fix: bool, against: list[str], worker: str | None) -> list
     findings.append(Finding("settings", "ok", f"task queue {settings.task_queue!r}"))
     findings.append(_encryption(settings))
     findings += [finding async for finding in _temporal(fix=fix)]
+    findings += [finding async for finding in _fairness(tries=fairness)]
     agents, found = _agents(settings)
     if worker:
         from everturn.cli.doctor_worker import problems_of
@@ -161,6 +168,28 @@ async def _temporal(*, fix: bool) -> AsyncIterator[Finding]:
             yield Finding(part, "wrong", f"Temporal said no: {error.message}")
         except TimeoutError:
             yield Finding(part, "wrong", "no answer in time")
+
+
+async def _fairness(*, tries: bool) -> AsyncIterator[Finding]:
+    """Whether priorities and fairness keys count: the server does not say so."""
+    from temporalio.service import RPCError
+
+    from everturn.client.client import Client
+
+    if not tries:
+        cure = "To try it: everturn doctor --fairness."
+        yield Finding("fairness", "note", "the server does not say whether priorities and fairness keys count", cure)
+        return
+    from everturn.cli.doctor_fairness import tried
+
+    try:
+        client = await Client.connect()
+        async for told in tried(client.temporal):
+            yield Finding(*told)
+    except EverturnError as error:
+        yield _wrong("fairness", error)
+    except RPCError as error:
+        yield Finding("fairness", "note", f"it could not be tried: {error.message}")
 
 
 async def _server(client: Client) -> Finding:

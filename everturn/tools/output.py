@@ -7,8 +7,12 @@ from typing import Any
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 from pydantic_core import from_json, to_json
+from typing_extensions import TypeVar
 
 from everturn.tools.json_schema import ModelFacingSchema, bounded_lines, problems_in
+
+OutputT_co = TypeVar("OutputT_co", covariant=True, default=Any)
+"""What an agent's last reply is read as, for type checkers: its `output`. Any, if it has none."""
 
 WRAPPED = "result"
 """Providers want an object at the top. A type that is none, such as a list, is the one property of one."""

@@ -1,0 +1,167 @@
+"""`everturn doctor --fairness`: does the server go by priorities and fairness keys? Temporal has no call that says so.
+
+It is tried in a task queue of its own: many activities are put there, then a few that ought to go first, and they are
+fetched one by one. Nothing of them runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from statistics import mean
+from typing import Literal
+from uuid import uuid4
+
+from google.protobuf.duration_pb2 import Duration
+from temporalio.api.command.v1 import Command, ScheduleActivityTaskCommandAttributes
+from temporalio.api.common.v1 import ActivityType
+from temporalio.api.enums.v1 import CommandType, TaskQueueType
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import (
+    DescribeTaskQueueRequest,
+    PollActivityTaskQueueRequest,
+    PollWorkflowTaskQueueRequest,
+    RespondWorkflowTaskCompletedRequest,
+)
+from temporalio.client import Client, WorkflowHandle
+from temporalio.common import Priority
+from temporalio.service import RPCError
+
+MANY, FEW = 60, 4
+FIRST = MANY / 3
+"""The few come at about twice their number, in each of the queue's partitions, if they go first; else at the end, or in
+the middle, if the server has mixed what it was given."""
+
+LONGEST = timedelta(minutes=2)
+"""Of the workflows, if this is killed."""
+
+POLL = timedelta(seconds=10)
+SPOOLED_SECONDS = 10.0
+WORKFLOW = ACTIVITY = "everturn doctor"
+
+
+@dataclass(frozen=True)
+class Trial:
+    part: str
+    many: Priority
+    few: Priority
+    ok: str
+    wrong: str
+    cure: str
+
+
+TRIALS = (
+    Trial(
+        "priorities",
+        Priority(priority_key=5),
+        Priority(priority_key=1),
+        "count: what was more urgent and came last was handed out first",
+        "count for nothing here: what is more urgent waits for what came before",
+        "Set matching.useNewMatcher in the server's dynamic configuration.",
+    ),
+    Trial(
+        "fairness",
+        Priority(fairness_key="many"),
+        Priority(fairness_key="few"),
+        "counts: the key that asked for little was handed out among the first",
+        "counts for nothing here: a tenant waits for all that another one asked for before",
+        "Set matching.enableFairness in the server's dynamic configuration; on Temporal Cloud, switch it on for the "
+        "namespace.",
+    ),
+)
+
+Told = tuple[str, Literal["ok", "note"], str, str]
+"""As of a finding: its part, its state, what there is to say, and the cure. Nobody needs either: neither is wrong."""
+
+
+async def tried(temporal: Client) -> AsyncIterator[Told]:
+    """What the server does. Raises RPCError."""
+    for trial in TRIALS:
+        place = await place_of_few(temporal, trial.many, trial.few)
+        if place <= FIRST:
+            yield trial.part, "ok", trial.ok, ""
+        else:
+            yield trial.part, "note", trial.wrong, trial.cure
+
+
+async def place_of_few(temporal: Client, many: Priority, few: Priority) -> float:
+    """At which place the few were handed out, on average: from 1 on."""
+    queue = f"everturn-doctor-{uuid4().hex[:12]}"
+    started: list[WorkflowHandle[object, object]] = []
+    try:
+        for name, count, priority in (("many", MANY, many), ("few", FEW, few)):
+            started.append(await _schedule(temporal, queue, name, count, priority))
+            await _spooled(temporal, queue, MANY if name == "many" else MANY + FEW)
+        places: list[int] = []
+        for place in range(1, MANY + FEW + 1):
+            name = await _next(temporal, queue)
+            places += [place] if name == "few" else []
+            if len(places) == FEW:
+                return mean(places)
+        return float(MANY)
+    finally:
+        for handle in started:
+            with suppress(RPCError):
+                await handle.terminate("everturn doctor has seen what it wanted to see")
+
+
+async def _schedule(
+    temporal: Client, queue: str, name: str, count: int, priority: Priority
+) -> WorkflowHandle[object, object]:
+    """A workflow whose first task, as its worker, we answer with so many activities."""
+    handle: WorkflowHandle[object, object] = await temporal.start_workflow(
+        WORKFLOW, id=f"{queue}-{name}", task_queue=queue, execution_timeout=LONGEST
+    )
+    service = temporal.workflow_service
+    task = await service.poll_workflow_task_queue(
+        PollWorkflowTaskQueueRequest(namespace=temporal.namespace, task_queue=TaskQueue(name=queue), identity=queue),
+        timeout=POLL,
+    )
+    commands = [
+        Command(
+            command_type=CommandType.COMMAND_TYPE_SCHEDULE_ACTIVITY_TASK,
+            schedule_activity_task_command_attributes=ScheduleActivityTaskCommandAttributes(
+                activity_id=f"{name}-{number}",
+                activity_type=ActivityType(name=ACTIVITY),
+                task_queue=TaskQueue(name=queue),
+                schedule_to_close_timeout=Duration(seconds=int(LONGEST.total_seconds())),
+                priority=priority._to_proto(),
+            ),
+        )
+        for number in range(count)
+    ]
+    await service.respond_workflow_task_completed(
+        RespondWorkflowTaskCompletedRequest(
+            namespace=temporal.namespace, task_token=task.task_token, commands=commands, identity=queue
+        )
+    )
+    return handle
+
+
+async def _spooled(temporal: Client, queue: str, count: int) -> None:
+    """Waits until the server says that so many wait. It counts slowly: if it does not say so, we go on all the same."""
+    request = DescribeTaskQueueRequest(
+        namespace=temporal.namespace,
+        task_queue=TaskQueue(name=queue),
+        task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY,
+        report_stats=True,
+    )
+    deadline = time.monotonic() + SPOOLED_SECONDS
+    while time.monotonic() < deadline:
+        described = await temporal.workflow_service.describe_task_queue(request)
+        if described.stats.approximate_backlog_count >= count:
+            return
+        await asyncio.sleep(0.2)
+
+
+async def _next(temporal: Client, queue: str) -> str:
+    """Which one is handed out: 'many' or 'few'; empty if none is."""
+    task = await temporal.workflow_service.poll_activity_task_queue(
+        PollActivityTaskQueueRequest(namespace=temporal.namespace, task_queue=TaskQueue(name=queue), identity=queue),
+        timeout=POLL,
+    )
+    return task.activity_id.partition("-")[0]

@@ -1,0 +1,72 @@
+"""What type checkers make of an agent's `output`. Nothing runs: mypy reads it with `make check`, pyright in
+tests/unit/test_types.py. What both refuse has a comment that would be one too many if they did not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, assert_type
+
+from pydantic import BaseModel, Field
+from typing_extensions import TypedDict
+
+import everturn
+from everturn import Agent, EverturnPlugin
+from everturn.workflow import ChildConversation, TypedOutcome
+
+MODEL = "openai:gpt-5.5"
+
+
+class Invoice(BaseModel):
+    cents: int
+
+
+@dataclass
+class Refund:
+    cents: int
+
+
+class Row(TypedDict):
+    cents: int
+
+
+async def of_a_model() -> None:
+    agent = Agent("judge", model=MODEL, output=Invoice)
+    assert_type(agent, Agent[Invoice])
+    outcome = await everturn.workflow.ask(agent, "How much?")
+    assert_type(outcome, TypedOutcome[Invoice])
+    assert_type(outcome.output, Invoice | None)
+    if outcome.output:
+        assert_type(outcome.output.cents, int)
+        print(outcome.output.cts)  # type: ignore[attr-defined]  # pyright: ignore
+    print(outcome.output.cents)  # type: ignore[union-attr]  # pyright: ignore
+    conversation = await everturn.workflow.start(agent, "How much?")
+    assert_type(conversation, ChildConversation[Invoice])
+    assert_type((await conversation.outcome()).output, Invoice | None)
+
+
+async def of_other_types() -> None:
+    assert_type(Agent("a", model=MODEL, output=Refund), Agent[Refund])
+    assert_type(Agent("a", model=MODEL, output=Row), Agent[Row])
+    assert_type(Agent("a", model=MODEL, output=int), Agent[int])
+    assert_type(Agent("a", model=MODEL, output=list[Invoice]), Agent[list[Invoice]])
+    assert_type(Agent("a", model=MODEL, output=dict[str, int]), Agent[dict[str, int]])
+    assert_type(Agent("a", model=MODEL, output=Invoice | Refund), Agent[Invoice | Refund])
+    assert_type(Agent("a", model=MODEL, output=Literal["yes", "no"]), Agent[Literal["yes", "no"]])
+    assert_type(Agent("a", model=MODEL, output=Annotated[int, Field(gt=0)]), Agent[int])
+
+
+async def of_none() -> None:
+    plain: Agent = Agent("clerk", model=MODEL)
+    assert_type((await everturn.workflow.ask(plain, "Hello")).output, Any)
+    assert_type((await everturn.workflow.ask("clerk", "Hello")).output, Any)
+    made = Agent("clerk", model=MODEL)
+    assert_type((await everturn.workflow.ask(made, "Hello")).output, Any)
+
+
+def is_an_agent_as_any_other() -> None:
+    judge = Agent("judge", model=MODEL, output=Invoice)
+    clerk = Agent("clerk", model=MODEL, tools=[judge])
+    EverturnPlugin(agents=[judge, clerk])
+    every: list[Agent] = [judge, clerk]
+    EverturnPlugin(agents=every)
+    assert_type(judge.named("other"), Agent[Invoice])
