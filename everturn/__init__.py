@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from everturn import workflow as workflow  # for type checkers: of what __getattr__ gives, they know nothing
     from everturn.activities.agent_store import AgentStore
     from everturn.agent import Agent
     from everturn.client.client import Client

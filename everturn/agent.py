@@ -6,7 +6,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any, Generic, Literal, Union, get_args
+from typing import Any, Generic, Literal, Self, Union, get_args
 
 from pydantic import BaseModel, Field, JsonValue, PydanticUserError, TypeAdapter
 from typing_extensions import TypeForm
@@ -130,7 +130,7 @@ class Agent(Generic[OutputT_co]):
         approvals: Approvals = Approvals(),  # noqa: B008 - frozen
         approvers: Approvers | None = None,
         hooks: Sequence[Hooks] = (),
-        output: TypeForm[OutputT_co] | None = None,
+        output: TypeForm[OutputT_co] = None,  # type: ignore[assignment]  # noqa: RUF013 - any type, None among them
         loop: Loop = "auto",
         handlers: Mapping[str, Handler] = {},
     ) -> None:
@@ -200,7 +200,7 @@ class Agent(Generic[OutputT_co]):
         by_name: dict[str, Tool] = vars(self)["_by_name"]
         return by_name.get(name)
 
-    def with_tools(self, *more: Tool) -> Agent[OutputT_co]:
+    def with_tools(self, *more: Tool) -> Self:
         """The same agent with more tools. Raises InvalidAgent if a name is taken."""
         for item in more:
             if self.tool(item.name):
@@ -213,15 +213,13 @@ class Agent(Generic[OutputT_co]):
         vars(made).update(tools=tools, _by_name={item.name: item for item in tools})
         return made
 
-    def named(self, name: str) -> Agent[OutputT_co]:
+    def named(self, name: str) -> Self:
         """The same agent under another name, such as one with its version."""
         made = copy(self)
         vars(made).update(name=name)
         return made
 
-    def for_turn(
-        self, *, instructions: str | None = None, tools: Sequence[ToolItem] | None = None
-    ) -> Agent[OutputT_co]:
+    def for_turn(self, *, instructions: str | None = None, tools: Sequence[ToolItem] | None = None) -> Self:
         """The same agent with other instructions, or with these tools in place of its own. What the provider runs is
         added to what it has. Raises InvalidTool."""
         made = copy(self)
@@ -234,7 +232,7 @@ class Agent(Generic[OutputT_co]):
             vars(made).update(tools=own, _by_name={item.name: item for item in own}, **more)
         return made
 
-    def with_hooks(self, hooks: Sequence[Hooks]) -> Agent[OutputT_co]:
+    def with_hooks(self, hooks: Sequence[Hooks]) -> Self:
         """The same agent with more hooks, before its own."""
         made = copy(self)
         vars(made).update(hooks=(*hooks, *self.hooks))

@@ -49,7 +49,7 @@ class TypedOutcome(Outcome, Generic[OutputT_co]):
     """How a conversation ended. Ask with an Agent, not with its name, and `output` is of its `output` type; None unless
     the conversation is completed. Type checkers know it too."""
 
-    output: OutputT_co | None = None  # type: ignore[assignment] - what JSON can't say, this does
+    output: OutputT_co | None = None  # type: ignore[assignment] # of any type, and not only JSON
 
 
 class ChildConversation(Generic[OutputT_co]):

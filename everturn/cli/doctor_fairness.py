@@ -31,10 +31,9 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.common import Priority
 from temporalio.service import RPCError
 
-MANY, FEW = 60, 4
-FIRST = MANY / 3
-"""The few come at about twice their number, in each of the queue's partitions, if they go first; else at the end, or in
-the middle, if the server has mixed what it was given."""
+MANY, FEW = 60, 6
+FIRST = MANY / 2
+"""The few come at about twice their number if they go first, which the queue's partitions spread; else at the end."""
 
 LONGEST = timedelta(minutes=2)
 """Of the workflows, if this is killed."""

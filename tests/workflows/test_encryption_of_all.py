@@ -46,7 +46,7 @@ Scripted = Callable[..., ScriptedModel]
 
 ROOT = Path(__file__).parents[2]
 
-PLACES = ["message", "tenant", "metadata", "instructions", "message_id"]
+PLACES = ["message", "tenant", "metadata", "message_id"]
 PLACES += ["hook_denies", "hook_asks", "hook_breaks", "hook_changes", "rule", "rule_value"]
 PLACES += ["activity_input", "activity_result", "activity_error", "activity_beat", "progress"]
 PLACES += ["nexus_input", "nexus_result", "nexus_error", "mcp_input", "question", "answer", "note"]
@@ -195,7 +195,6 @@ async def talk(client: Client, said: Words, scripted: Scripted, endpoint: str, f
         scripted(script_of(said, ruled := threading.Event())),
         tools=[*tools_with(said, endpoint, folder), helper],
         hooks=hooks_of(said),
-        instructions=lambda: said["instructions"],
     )
     worker = TemporalWorker(
         client.temporal,

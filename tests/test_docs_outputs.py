@@ -1,0 +1,143 @@
+"""What pages show as the output of commands is what these print: line by line, but for random ids."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+from base64 import b64encode
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from everturn import Client, Encryption, Limits, tool
+from everturn.devserver import DevServer
+from everturn.testing import ScriptedModel, call
+from tests.support.agents import agent_on, hosting
+from tests.support.doc_pages import BLOCKS
+from tests.support.histories import started
+from tests.support.shell import Shell
+from tests.support.waiting import until
+
+Scripted = Callable[..., ScriptedModel]
+
+KEY = b64encode(b"k" * 32).decode()
+
+
+def block(page: str, part: str) -> str:
+    """The page's one block of output with this part."""
+    [found] = [one.text for one in BLOCKS if one.page.stem == page and one.language == "text" and part in one.text]
+    return found
+
+
+def in_one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def in_a_terminal(shell: Shell, *arguments: str, says: str) -> str:
+    """What a person sees, with what they type."""
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "everturn", *arguments],
+        cwd=shell.folder,
+        env={**shell.environment, "TERM": "dumb", "COLUMNS": "120"},
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    ):
+        os.close(theirs)
+        os.write(ours, says.encode())
+        seen = b""
+        with suppress(OSError):  # the end, as a terminal has it
+            while more := os.read(ours, 4096):
+                seen += more
+    os.close(ours)
+    return seen.decode().replace("\r\n", "\n")
+
+
+@tool
+def dump() -> str:
+    return "x" * 300_000
+
+
+async def test_the_page_on_deleting_shows_what_it_prints(
+    server: DevServer, scripted: Scripted, tmp_path: Path, alone: Shell
+) -> None:
+    client = await Client.connect(server.address, task_queue=f"q-{uuid4().hex[:8]}", storage=tmp_path / "stored")
+    conversation_id = f"order-{uuid4().hex}"
+
+    def looks(messages: list[dict[str, Any]]) -> Any:
+        return "Here." if messages[-1]["role"] == "tool" else call("dump", id="c")
+
+    def asks(messages: list[dict[str, Any]]) -> Any:
+        return "Done." if messages[-1]["role"] == "tool" else call("lister", {"message": "List them."}, id="call_0_0")
+
+    lister = agent_on(scripted(looks), name="lister", tools=[dump], limits=Limits(max_result_chars=1_000))
+    agent = agent_on(scripted(asks), tools=[lister])
+    async with hosting(client, agent, artifacts=tmp_path / "artifacts"):
+        conversation = await client.start(agent, "x" * 300_000, id=conversation_id, keep_open=timedelta(minutes=5))
+        assert await conversation.reply() == "Done."
+        forked = await conversation.fork(at_turn=2)
+        await forked.close()
+        await forked.outcome()
+        await conversation.close()
+        await conversation.outcome()
+    alone.environment |= {
+        "TEMPORAL_ADDRESS": server.address,
+        "EVERTURN_STORAGE": str(tmp_path / "stored"),
+        "EVERTURN_ARTIFACTS": str(tmp_path / "artifacts"),
+    }
+    seen = in_a_terminal(alone, "delete", conversation_id, says="y\n")
+    started.pop(client.task_queue, None)
+    seen = re.sub(r"(-turn-2-)[0-9a-f]{8}", r"\g<1>5c1d2e7f", seen.replace(conversation_id, "order-81"))
+    assert seen.removeprefix("y\n") == block("delete-conversations", "Delete all of it")
+
+
+async def test_the_page_on_encryption_shows_what_is_printed(
+    server: DevServer, scripted: Scripted, alone: Shell
+) -> None:
+    alone.environment |= {"TEMPORAL_ADDRESS": server.address, "EVERTURN_ENCRYPTION_KEYS": f"2026-11:{KEY}"}
+    told = alone.run("doctor").stdout.splitlines()
+    assert block("encrypt-conversations", "AES-GCM;").strip() in [line.strip() for line in told]
+
+    queue = f"q-{uuid4().hex[:8]}"
+    client = await Client.connect(server.address, task_queue=queue, encryption=Encryption({"2026-11": b"k" * 32}))
+    agent = agent_on(scripted(["Hello."]))
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Hi")
+        await conversation.outcome()
+    alone.environment["EVERTURN_ENCRYPTION_KEYS"] = f"2027-05:{b64encode(b'o' * 32).decode()}"
+    refused = alone.run("export", conversation.id)
+    assert in_one_line(refused.stderr) == in_one_line(
+        block("encrypt-conversations", "which this process does not have")
+    )
+    started.pop(queue, None)
+
+
+def test_the_page_on_encryption_shows_what_the_codec_server_prints(alone: Shell, tmp_path: Path) -> None:
+    wanted = block("encrypt-conversations", "Codec server")
+    seen = tmp_path / "seen"
+    with seen.open("w") as output:
+        environment = {**alone.environment, "EVERTURN_ENCRYPTION_KEYS": f"2026-11:{KEY}", "COLUMNS": "120"}
+        command = [sys.executable, "-m", "everturn", "codec", "--port", "0"]
+        with subprocess.Popen(command, cwd=alone.folder, env=environment, stdout=output, stderr=output) as process:
+            try:
+                until(lambda: "Ctrl-C" in seen.read_text() or process.poll() is not None)
+            finally:
+                process.send_signal(signal.SIGINT)
+    assert re.sub(r":\d+\n", ":8089\n", seen.read_text(), count=1) == wanted
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Shell:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    return Shell(folder, {"PATH": os.environ["PATH"], "HOME": str(folder)})
