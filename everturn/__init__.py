@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from everturn.tools.ask_user import ask_user
     from everturn.tools.builtin import CodeExecution, UnsupportedParameter, WebSearch, XSearch
     from everturn.tools.context import ToolContext, TurnContext
-    from everturn.tools.mcp.config import McpServer, McpTool
+    from everturn.tools.mcp.config import McpOAuth, McpServer, McpTool
     from everturn.tools.nexus_tool import nexus_tool
     from everturn.tools.options import ToolOptions
     from everturn.tools.tool import Tool, tool
@@ -49,6 +49,7 @@ _HOMES = {
     "Image": "records",
     "Limits": "models",
     "McpServer": "tools.mcp.config",
+    "McpOAuth": "tools.mcp.config",
     "McpTool": "tools.mcp.config",
     "Message": "records",
     "Model": "models",
@@ -95,6 +96,7 @@ __all__ = [
     "EverturnPlugin",
     "Image",
     "Limits",
+    "McpOAuth",
     "McpServer",
     "McpTool",
     "Message",

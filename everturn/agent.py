@@ -104,7 +104,7 @@ class Agent(Generic[OutputT_co]):
     """What looks at each turn and each call, and may change or stop it: see everturn.hooks."""
     output: Any
     """A type that the last reply is to have: a pydantic model, or what JSON can carry. One that does not fit goes back
-    to the model twice, with what is wrong."""
+    to the model twice, with what is wrong. Its validators run on the worker; `info.context` is the TurnContext."""
     output_adapter: TypeAdapter[Any] | None
     output_schema: dict[str, Any] | None
     """The JSON schema of `output`, of type object, whatever the type is."""
@@ -238,10 +238,10 @@ class Agent(Generic[OutputT_co]):
         vars(made).update(hooks=(*hooks, *self.hooks))
         return made
 
-    def read_output(self, text: str) -> JsonValue:
+    def read_output(self, text: str, context: TurnContext[Any] | None = None) -> JsonValue:
         """A final reply's text as the `output` type, in JSON; None for an agent without one. Raises InvalidOutput."""
         wanted: Output | None = vars(self)["_output"]
-        return wanted.read(text) if wanted else None
+        return wanted.read(text, context) if wanted else None
 
 
 def with_sub_agents(agents: Iterable[Agent], *, of: str = "") -> dict[str, Agent]:

@@ -66,6 +66,14 @@ class RunTool(RunPlan):
     kind: Literal["run"] = "run"
     local: bool = False
     """Run it as a local activity: quicker, and not for what takes long or must not be repeated."""
+    attaches: bool = False
+    """A further try finds what an earlier one has begun, and sends nothing twice: it is tried again, though it is to
+    run once."""
+
+    @property
+    def retried(self) -> bool:
+        """Temporal tries it again by itself."""
+        return self.effect != "once" or self.attaches
 
 
 class RetryPlan(Record):

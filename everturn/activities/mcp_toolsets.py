@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakKeyDictionary
 
 from everturn import extras
+from everturn.activities.mcp_memory import ThisTry
 from everturn.errors import InvalidTool
 from everturn.logs import get_logger
 from everturn.tools.context import ToolContext
+from everturn.tools.mcp import tasks
 from everturn.tools.mcp.config import McpServer
 from everturn.tools.mcp.connections import ConnectionLost, NotConnected, ServerConnections
-from everturn.tools.tool import Effect, Tool
+from everturn.tools.tool import Tool
 
 if TYPE_CHECKING:
     from everturn.agent import Agent
@@ -137,7 +139,7 @@ class Toolsets:
     async def _list(self, toolset: _Toolset) -> None:
         from mcp import MCPError
 
-        from everturn.tools.mcp.listing import listed, tools_of
+        from everturn.tools.mcp.listing import ServerTool, listed, tools_of
 
         server, connection = toolset.server, self._connections.to(toolset.server)
         toolset.stale = False  # a change that is told of meanwhile makes it stale again
@@ -154,12 +156,12 @@ class Toolsets:
                     await self._connections.renew(connection)
             raise NotListed(server, str(error) or f"no list came within {limit:g} s") from None
 
-        async def run(name: str, effect: Effect, context: ToolContext, arguments: dict[str, Any]) -> Any:
+        async def run(tool: ServerTool, context: ToolContext, arguments: dict[str, Any]) -> Any:
             from everturn.tools.mcp.calls import ServerCall
 
-            return await ServerCall(self._connections, server, name, effect, context).result(arguments)
+            return await ServerCall(self._connections, server, tool, context, ThisTry()).result(arguments)
 
-        toolset.tools = tools_of(server, found, run)
+        toolset.tools = tools_of(server, found, run, tasks.made_by(session))
         toolset.listed_at = time.monotonic()
         _log.info("mcp.listed", server=server.label, tools=[tool.name for tool in toolset.tools])
 

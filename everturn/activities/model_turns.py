@@ -155,7 +155,7 @@ class ModelTurns:
                 context=lambda call: self._contexts.of_call(request, call.call_id),
                 hooks=hooks,
             )
-            return hooks.with_changes(reply), plan, *await output_of(agent, reply)
+            return hooks.with_changes(reply), plan, *await output_of(agent, reply, self._contexts.of_turn(request))
         except Stops as stop:
             return hook_runs.stopped(reply, stop.text), (), None, None
         except ApplicationError:  # a hook's, which stalls the conversation

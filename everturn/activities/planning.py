@@ -195,7 +195,7 @@ async def _plan_run(
         "changed_by": ", ".join(verdict.changed_by),
     }
     if tool.is_function:
-        return RunTool(**run, local=tool.local)
+        return RunTool(**run, local=tool.local, attaches=tool.attaches)
     inputs = None if careful else partial(tool.inputs, call.arguments, context)
     return await _plan_elsewhere(agent, tool, call, run, inputs)
 

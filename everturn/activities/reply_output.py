@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from pydantic import JsonValue
 
@@ -12,20 +13,21 @@ from everturn.logs import get_logger
 from everturn.records import Reply
 from everturn.sizes import MAX_BESIDE_REPLY_BYTES, MAX_CAUSE_BYTES, MAX_DEPTH, size_of, too_deep
 from everturn.tools import user_code
+from everturn.tools.context import TurnContext
 from everturn.tools.output import InvalidOutput
 from everturn.tools.results import safe_error_text
 
 _log = get_logger("everturn.turn")
 
 
-async def output_of(agent: Agent, reply: Reply) -> tuple[JsonValue, str | None]:
+async def output_of(agent: Agent, reply: Reply, context: TurnContext[Any]) -> tuple[JsonValue, str | None]:
     """A final reply as the agent's `output` type, in JSON, and what is wrong with it; None for other replies."""
     if agent.output_adapter is None or reply.stop != "end" or reply.tool_calls:
         return None, None
     try:
         if size_of(reply.text) > MAX_BESIDE_REPLY_BYTES:
             raise InvalidOutput(f"It has more than {MAX_BESIDE_REPLY_BYTES:,} bytes.")
-        output = await user_code.in_thread(partial(agent.read_output, reply.text))
+        output = await user_code.in_thread(partial(agent.read_output, reply.text, context))
         if (size := size_of(output)) > MAX_BESIDE_REPLY_BYTES:  # a type can make much of a short text
             raise InvalidOutput(f"It has {size:,} bytes as JSON; the limit is {MAX_BESIDE_REPLY_BYTES:,}.")
         if too_deep(output):

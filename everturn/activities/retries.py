@@ -19,7 +19,7 @@ _log = get_logger("everturn.tool")
 async def told_in_the_end(tool: Tool, error: Exception) -> str:
     """What the model is told when there are no more tries. Until then, raises what makes Temporal try again."""
     text, attempt = await safe_error_text(error), activity.info().attempt
-    if tool.effect == "once":
+    if tool.effect == "once" and not tool.attaches:
         _log.error("retry.refused", tool=tool.name, effect=tool.effect, error=text)
         return f"{text} It is not tried again: {tool.name} has effect='once', and so runs once."
     after = error.after if isinstance(error, Retry) else None

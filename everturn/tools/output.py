@@ -44,15 +44,17 @@ class Output:
             schema |= definitions
         return cls(adapter, schema, wrapped)
 
-    def read(self, text: str) -> JsonValue:
-        """The value in a reply's text, checked, in JSON, with defaults filled in. Raises InvalidOutput."""
+    def read(self, text: str, context: Any = None) -> JsonValue:
+        """The value in a reply's text, checked, in JSON, with defaults filled in. `context`: what validators get as
+        `info.context`. Raises InvalidOutput."""
         # If a provider can't be held to a schema, models like to put JSON into a code block.
         data: str | bytes = _unfenced(text).encode("utf-8", "replace")
         try:
             if self.wrapped:
                 value = from_json(data, allow_inf_nan=False)
                 data = to_json(value[WRAPPED] if isinstance(value, dict) and value.keys() == {WRAPPED} else value)
-            dumped: JsonValue = self.adapter.dump_python(self.adapter.validate_json(data), mode="json")
+            checked = self.adapter.validate_json(data, context=context)
+            dumped: JsonValue = self.adapter.dump_python(checked, mode="json")
         except ValidationError as error:
             raise InvalidOutput(problems_in(error)) from None
         except Exception as error:

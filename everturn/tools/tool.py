@@ -88,6 +88,8 @@ class Tool(Generic[P, R]):
     context_parameters: tuple[str, ...] = ()
     needs_approval: bool | Predicate = False
     effect: Effect = "idempotent"
+    attaches: bool = False
+    """A further try of a call finds what an earlier one has begun, and sends nothing twice: tasks of MCP servers."""
     timeout: timedelta = DEFAULT_TIMEOUT
     patience: timedelta = DEFAULT_PATIENCE
     runs_on: RunsOn = "worker"

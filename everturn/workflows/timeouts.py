@@ -79,7 +79,7 @@ def tool_activity_options(plan: RunTool) -> dict[str, Any]:
         "start_to_close_timeout": timeout,
         "schedule_to_close_timeout": LONGEST_QUEUE + max(timeout, countable(plan.patience)),
         "heartbeat_timeout": HEARTBEAT_TIMEOUT,
-        "retry_policy": _ONCE if plan.effect == "once" else _RETRY,
+        "retry_policy": _RETRY if plan.retried else _ONCE,
     }
 
 

@@ -333,7 +333,7 @@ class OpenCalls:
                 return self._started(call, handed_back_for(hand_back_for, request), plan)
 
             with self._budget.promised(call.call_id, room):
-                return await self._hosted(call.call_id, start, patience=plan.patience, retried=plan.effect != "once")
+                return await self._hosted(call.call_id, start, patience=plan.patience, retried=plan.retried)
 
     @property
     def _to_come(self) -> int:

@@ -1,24 +1,32 @@
-"""One call of an MCP server's tool: sent over the worker's connection, with what people answered."""
+"""One call of an MCP server's tool: sent over the worker's connection, with what people answered; and followed, if its
+server makes a task of it."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
 from everturn.errors import Retry, ToolFailed
+from everturn.logs import get_logger
 from everturn.records import Document, Image, Text
-from everturn.tools.asking import OutcomeUnknown, answered
+from everturn.tools.asking import AsksPerson, OutcomeUnknown, answered
 from everturn.tools.context import ToolContext
+from everturn.tools.mcp import tasks
 from everturn.tools.mcp.config import McpServer
 from everturn.tools.mcp.connections import ConnectionLost, NotConnected, Running, ServerConnection, ServerConnections
+from everturn.tools.mcp.listing import ServerTool
 from everturn.tools.mcp.questions import Answers, AsksTooMuch, Elicitation
 from everturn.tools.mcp.results import parts_of
-from everturn.tools.tool import Effect
 
 if TYPE_CHECKING:
-    from mcp import MCPError, types
+    from mcp import ClientSession, MCPError, types
+
+R = TypeVar("R")
 
 IDEMPOTENCY_KEY = "everturn/idempotencyKey"
 """In a call's `_meta`: the same for every try of it."""
@@ -33,26 +41,48 @@ _LATER = (408, 425, 429, 502, 503, 504)
 ROUNDS = 30
 """Of questions and answers in one try, with nobody asked."""
 
+LONGEST_WAIT_SECONDS = 30.0
+"""Before a server that is away is asked again how far a task is."""
+
+CANCEL_SECONDS = 5.0
+
+_log = get_logger("everturn.mcp")
+
 
 class ServerCall:
-    """One try. `tool`: the server's name for it."""
+    """One try."""
 
     def __init__(
-        self, connections: ServerConnections, server: McpServer, tool: str, effect: Effect, context: ToolContext
+        self,
+        connections: ServerConnections,
+        server: McpServer,
+        tool: ServerTool,
+        context: ToolContext,
+        memory: tasks.Memory,
     ) -> None:
         self._connections = connections
         self._server = server
         self._tool = tool
-        self._effect = effect
         self._context = context
+        self._memory = memory
         self._begun_anew = False
 
     async def result(self, arguments: dict[str, Any]) -> list[Text | Image | Document]:
         """Raises AsksPerson, Retry, OutcomeUnknown and ToolFailed."""
         try:
             answers = Answers.after(answered())
+            if known := self._memory.task or answers.task:
+                try:
+                    return parts_of(await self._followed(known, answers))
+                except tasks.TaskGone as error:
+                    self._check_not_sent(f"it knows nothing of the task {known[:100]!r}: {error}")
+                answers.task = None
+            elif self._memory.sent:
+                self._check_not_sent("the worker was lost before it made a task")
             for _ in range(ROUNDS):
                 result = await self._sent(arguments, answers)
+                if isinstance(result, tasks.Task):
+                    return parts_of(await self._begun(result, answers))
                 if not _asks(result):
                     return parts_of(result)
                 answers.state, answers.open = result.request_state, _questions(result)
@@ -66,7 +96,9 @@ class ServerCall:
         """The server's answer to one request, once there is one."""
         from mcp import MCPError
 
-        failed, most = 0, CONNECT_TRIES if self._effect == "once" else 1
+        if self._tool.tasks != "never":
+            await self._keep()
+        failed, most = 0, CONNECT_TRIES if self._tool.effect == "once" else 1
         while True:
             connection = self._connections.to(self._server)
             try:
@@ -88,25 +120,48 @@ class ServerCall:
 
     def _unreachable(self, why: str) -> Exception:
         text = f"{self._server.label} can't be reached: {why}."
-        return ToolFailed(f"{text} The call was not made.") if self._effect == "once" else Retry(text)
+        return ToolFailed(f"{text} The call was not made.") if self._tool.effect == "once" else Retry(text)
 
     async def _request(self, connection: ServerConnection, arguments: dict[str, Any], answers: Answers) -> Any:
         from mcp import types
 
         # Before 2026, a question is answered while it is asked.
         stateless = (await connection.session()).discover_result is not None
+        ttl = round(self._server.patience.total_seconds() * 1000)
         parameters = types.CallToolRequestParams(
-            name=self._tool,
+            name=self._tool.name,
+            task=types.TaskMetadata(ttl=ttl) if self._tool.tasks == "asked" and not stateless else None,
             arguments=arguments,
             input_responses=_input_responses(answers) if stateless and answers.open else None,
             request_state=answers.state if stateless else None,
-            _meta={IDEMPOTENCY_KEY: self._context.idempotency_key},
+            _meta={**self._meta(), IDEMPOTENCY_KEY: self._context.idempotency_key},
         )
+        request = types.CallToolRequest(params=parameters)
+        if parameters.task:
+            send = partial(tasks.asked_for, request=request)
+        else:
+            send = partial(tasks.perhaps_made, request=request, progress=self._progress)
+        answer = await self._exchanged(connection, send, answers)
+        if isinstance(answer, tasks.Task):
+            return answer
+        result: TypeAdapter[Any] = TypeAdapter(types.CallToolResult | types.InputRequiredResult)
+        return result.validate_python(answer, by_name=False)
+
+    def _meta(self) -> dict[str, Any]:
+        """Raises ToolFailed."""
+        try:
+            return dict(self._server.meta(self._context)) if self._server.meta else {}
+        except Exception as error:  # noqa: BLE001 - it is the user's function
+            why = f"{type(error).__name__}: {error}"
+            raise ToolFailed(f"The call was not made: meta of {self._server.label} failed: {why}"[:2000]) from None
+
+    async def _exchanged(
+        self, connection: ServerConnection, send: Callable[[ClientSession], Coroutine[Any, Any, R]], answers: Answers
+    ) -> R:
+        """The answer to one request. Raises AsksPerson for what the server asks meanwhile."""
         call, asked = Running(), asyncio.Event()
         call.elicits = lambda question: self._elicited(Elicitation.of(question), answers, asked)
-        request = types.CallToolRequest(params=parameters)
-        result: TypeAdapter[Any] = TypeAdapter(types.CallToolResult | types.InputRequiredResult)
-        sending = asyncio.create_task(connection.request(call, request, result, progress=self._progress))
+        sending = asyncio.create_task(connection.run(call, send))
         waiting = asyncio.create_task(asked.wait())
         try:
             await asyncio.wait({sending, waiting}, return_when=asyncio.FIRST_COMPLETED)
@@ -172,7 +227,103 @@ class ServerCall:
 
     def _lost(self, why: str) -> Exception:
         text = f"{self._server.label} was lost in the middle of the call: {why}."
-        return OutcomeUnknown(text) if self._effect == "once" else Retry(text)
+        return OutcomeUnknown(text) if self._tool.effect == "once" else Retry(text)
+
+    def _check_not_sent(self, why: str) -> None:
+        """Raises OutcomeUnknown for a call that a try before this one has sent, and that is to run once."""
+        if self._tool.effect == "once":
+            raise OutcomeUnknown(f"{self._server.label} may have run the call: {why}.")
+
+    # ------------------------------------------------------------ tasks
+
+    async def _keep(self, task: str | None = None) -> None:
+        try:
+            await self._memory.keep(task=task)
+        except Exception as error:  # noqa: BLE001 - Temporal's, whatever it is
+            if task is None:
+                raise Retry(f"The call was not made, for Temporal could not be told of it: {error}") from None
+            _log.warning("mcp.task_not_kept", server=self._server.label, error=str(error))
+
+    async def _begun(self, task: tasks.Task, answers: Answers) -> types.CallToolResult:
+        await self._keep(task.task_id)
+        _log.info("mcp.task_began", server=self._server.label, tool=self._tool.name, task=task.task_id)
+        await asyncio.sleep(task.poll_seconds)
+        try:
+            return await self._followed(task.task_id, answers)
+        except tasks.TaskGone as error:
+            raise self._lost(f"it made a task of it, and knows nothing of that: {error}") from None
+
+    async def _followed(self, task_id: str, answers: Answers) -> types.CallToolResult:
+        """The task's result, once it has one. Raises TaskGone, AsksPerson and ToolFailed."""
+        from mcp import types
+
+        answers.task, told = task_id, None
+        try:
+            while True:
+                task = await self._polled(partial(tasks.status, task_id=task_id), answers)
+                if task.message and task.message != told:
+                    told = task.message
+                    self._context.heartbeat({"message": task.message[:2000]})
+                if task.status == "input_required" and task.questions:
+                    await self._answer(task, answers)
+                elif task.status != "working":
+                    result = await self._polled(partial(tasks.result, task=task), answers)
+                    return types.CallToolResult.model_validate(result, by_name=False)
+                await asyncio.sleep(task.poll_seconds)
+        except asyncio.CancelledError:
+            if self._memory.is_cancelled:
+                await self._cancel(task_id)
+            raise
+        except AsksPerson:
+            if self._tool.tasks == "asked":
+                # Before 2026, a task that asks waits for the answer while it is connected.
+                await self._cancel(task_id)
+                answers.task = None
+            raise answers.asks() from None
+        except tasks.TaskFailed as error:
+            raise ToolFailed(f"The task of {self._server.label} has no result: {error}") from None
+        except ValidationError as error:
+            raise ToolFailed(f"{self._server.label} answered what MCP does not know: {error}"[:2000]) from None
+
+    async def _answer(self, task: tasks.Task, answers: Answers) -> None:
+        """Raises AsksPerson for what nobody has answered."""
+        from mcp import types
+
+        asked = types.InputRequiredResult.model_validate(
+            {"resultType": "input_required", "inputRequests": task.questions}, by_name=False
+        )
+        answers.open = _questions(asked)
+        if answers.next_question:
+            raise answers.asks()
+        responses = answers.responses()
+        await self._polled(partial(tasks.answer, task_id=task.task_id, responses=responses), answers)
+
+    async def _cancel(self, task_id: str) -> None:
+        with suppress(Exception):
+            async with asyncio.timeout(CANCEL_SECONDS):
+                connection = self._connections.to(self._server)
+                await connection.run(Running(), partial(tasks.cancel, task_id=task_id))
+
+    async def _polled(self, send: Callable[[ClientSession], Coroutine[Any, Any, R]], answers: Answers) -> R:
+        """What the server says of a task, however long it is away. Raises TaskGone."""
+        from mcp import MCPError, types
+
+        from everturn.tools.mcp.transports import HTTP_STATUS, LOST, NOT_SENT, SESSION_GONE
+
+        failed = 0
+        while True:
+            connection = self._connections.to(self._server)
+            try:
+                return await self._exchanged(connection, send, answers)
+            except (NotConnected, ConnectionLost):
+                pass
+            except MCPError as error:
+                if error.code in (types.CONNECTION_CLOSED, LOST, SESSION_GONE, HTTP_STATUS):
+                    await self._connections.renew(connection)
+                elif error.code != NOT_SENT:
+                    raise tasks.TaskGone(error.message) from None
+            await asyncio.sleep(min(FIRST_WAIT_SECONDS * 2**failed, LONGEST_WAIT_SECONDS))
+            failed = min(failed + 1, 10)
 
 
 def _asks(result: Any) -> bool:

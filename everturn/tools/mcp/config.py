@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import PurePath
 from string import Template
@@ -16,6 +16,7 @@ from pydantic import Field, field_validator, model_validator
 from everturn import durations
 from everturn.errors import InvalidTool
 from everturn.models import Setting
+from everturn.tools.context import ToolContext
 from everturn.tools.tool import DEFAULT_PATIENCE, DEFAULT_TIMEOUT, Effect
 
 _PREFIX = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,31}")
@@ -45,6 +46,25 @@ class McpTool(Setting):
         raise ValueError("write True, False, or a function of the dict of arguments")
 
 
+class McpOAuth(Setting):
+    """OAuth from machine to machine (client credentials): the worker gets a token of its own, and another one when that
+    is over. `McpServer(url=..., oauth=McpOAuth(client_id="...", client_secret_env="SHOP_SECRET", issuer="https://..."))`.
+
+    The server says where its authorization server is (RFC 9728), and the secret goes to `issuer` only. For people's
+    tokens, see `McpServer.auth`.
+    """
+
+    _error = InvalidTool
+
+    client_id: str
+    client_secret_env: str
+    """The name of the worker's variable that holds the secret."""
+    issuer: str
+    """The authorization server's, as its metadata say it."""
+    scope: str | None = None
+    """Scopes, with spaces between; None: those that the server asks for."""
+
+
 class McpServer(Setting):
     """An MCP server whose tools an agent has: `Agent(tools=[McpServer(command=["npx", "-y", "..."])])`.
 
@@ -72,6 +92,11 @@ class McpServer(Setting):
     headers_env: Mapping[str, str] = Field(default_factory=dict)
     """Headers with secrets: each by the name of the worker's variable that holds it, or as a text with variables:
     {"Authorization": "Bearer $GITHUB_TOKEN"}."""
+    oauth: McpOAuth | None = None
+    """A token from an authorization server, got by the worker itself."""
+    auth: Callable[[], Any] | None = None
+    """A function that makes an `httpx2.Auth` for a connection, such as the SDK's `OAuthClientProvider` with a
+    `TokenStorage` of yours: it refreshes what a person once allowed."""
     prefix: str = ""
     """Put before each tool's name, with a _ between."""
     allow: tuple[str, ...] | None = None
@@ -79,6 +104,9 @@ class McpServer(Setting):
     deny: tuple[str, ...] = ()
     """All but these."""
     overrides: Mapping[str, McpTool] = Field(default_factory=dict)
+    meta: Callable[[ToolContext], Mapping[str, Any]] | None = None
+    """What goes along with each call beside its arguments, in `_meta`: a quick function of the call's ToolContext, such
+    as `lambda context: {"tenant": context.tenant}`."""
     timeout: timedelta = DEFAULT_TIMEOUT
     """Of one try of a call."""
     patience: timedelta = DEFAULT_PATIENCE
@@ -110,8 +138,10 @@ class McpServer(Setting):
             raise ValueError("url has to begin with https:// or http://")
         if self.url and (self.env or self.pass_env or self.cwd):
             raise ValueError("env, pass_env and cwd are of a command, and this has a url")
-        if self.command and (self.headers or self.headers_env):
-            raise ValueError("headers and headers_env are of a url, and this has a command")
+        if self.command and (self.headers or self.headers_env or self.oauth or self.auth):
+            raise ValueError("headers, headers_env, oauth and auth are of a url, and this has a command")
+        if self.oauth and self.auth:
+            raise ValueError("write oauth or auth, one of both")
         if self.prefix and not _PREFIX.fullmatch(self.prefix):
             raise ValueError("prefix takes 1 to 32 letters, digits, _ and -, and begins with a letter or _")
         if self.patience < self.timeout:
@@ -138,6 +168,8 @@ class McpServer(Setting):
             self.cwd,
             self.pass_env,
             self.protocol,
+            self.oauth,
+            self.auth,
             *(tuple(sorted(one.items())) for one in mappings),
         )
 
@@ -153,6 +185,27 @@ class McpServer(Setting):
         }
         return {**self.headers, **secret}
 
+    def all_auth(self) -> Any:
+        """An `httpx2.Auth` for a connection; None for none. Raises InvalidTool for a variable that this worker lacks,
+        and for what `auth` raises."""
+        if self.oauth:
+            from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
+
+            return ClientCredentialsOAuthProvider(
+                self.url,
+                _Tokens(),
+                client_id=self.oauth.client_id,
+                client_secret=self._variable(self.oauth.client_secret_env),
+                scope=self.oauth.scope,
+                issuer=self.oauth.issuer,
+            )
+        try:
+            return self.auth() if self.auth else None
+        except Exception as error:  # noqa: BLE001 - it is the user's function
+            raise InvalidTool(
+                f"auth of MCP server {self.label!r} failed: {type(error).__name__}: {error}", cure="Mend it."
+            ) from None
+
     def _variable(self, name: str) -> str:
         if name in os.environ:
             return os.environ[name]
@@ -160,6 +213,25 @@ class McpServer(Setting):
             f"MCP server {self.label!r} needs the environment variable {name}, which this worker lacks.",
             cure=f"Set {name} where the worker runs, and start it again.",
         )
+
+
+class _Tokens:
+    """The SDK's TokenStorage, of one connection: a machine can always have another token."""
+
+    _tokens: Any = None
+    _client: Any = None
+
+    async def get_tokens(self) -> Any:
+        return self._tokens
+
+    async def set_tokens(self, tokens: Any) -> None:
+        self._tokens = tokens
+
+    async def get_client_info(self) -> Any:
+        return self._client
+
+    async def set_client_info(self, client_info: Any) -> None:
+        self._client = client_info
 
 
 class _Variables(dict[str, str]):

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from everturn.errors import InvalidTool
 from everturn.logs import get_logger
+from everturn.tools.mcp import tasks
 from everturn.tools.mcp.config import McpServer
 
 if TYPE_CHECKING:
     from mcp import Client, ClientSession, types
     from mcp.client.session import ClientRequestContext
-    from mcp.shared.dispatcher import ProgressFnT
+
+R = TypeVar("R")
 
 LISTEN_AGAIN_SECONDS = 30.0
 
@@ -70,12 +72,12 @@ class ServerConnection:
             return self._opened.result()
         raise NotConnected(self._why or "it was closed")
 
-    async def request(self, call: Running, request: Any, result: Any, *, progress: ProgressFnT | None = None) -> Any:
+    async def run(self, call: Running, send: Callable[[ClientSession], Coroutine[Any, Any, R]]) -> R:
         """What the server answers. Raises MCPError, NotConnected and ConnectionLost."""
         session = await self.session()
         token = _this_call.set(call)
         self._running[call] = None
-        sending = asyncio.create_task(session.send_request(request, result, progress_callback=progress))
+        sending = asyncio.create_task(send(session))
         _this_call.reset(token)
         try:
             await asyncio.wait({sending, self._owner}, return_when=asyncio.FIRST_COMPLETED)
@@ -111,6 +113,7 @@ class ServerConnection:
                 elicitation_callback=self._elicit,
                 message_handler=self._take,
                 cache=None,
+                extensions=[tasks.extension()],
                 client_info=_client_info(),
             )
             async with asyncio.timeout(self.server.start_timeout.total_seconds()) as limit:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from everturn import names
 from everturn.errors import EverturnError, InvalidTool
 from everturn.logs import get_logger
 from everturn.tools.context import ToolContext
+from everturn.tools.mcp import tasks
 from everturn.tools.mcp.config import McpServer, McpTool
 from everturn.tools.schema import SchemaArguments
 from everturn.tools.tool import Effect, Tool
@@ -30,8 +32,18 @@ _NO_OVERRIDE = McpTool()
 
 _log = get_logger("everturn.mcp")
 
-Run = Callable[[str, Effect, ToolContext, dict[str, Any]], Awaitable[Any]]
-"""Calls a tool, by the server's name for it."""
+
+@dataclass(frozen=True)
+class ServerTool:
+    """A tool, as a call of it has to know it."""
+
+    name: str
+    """The server's own."""
+    effect: Effect
+    tasks: tasks.Made = "never"
+
+
+Run = Callable[[ServerTool, ToolContext, dict[str, Any]], Awaitable[Any]]
 
 
 async def listed(session: ClientSession) -> list[types.Tool]:
@@ -49,14 +61,15 @@ async def listed(session: ClientSession) -> list[types.Tool]:
     return tools[:MAX_TOOLS]
 
 
-def tools_of(server: McpServer, found: Sequence[types.Tool], run: Run) -> tuple[Tool, ...]:
-    """The tools that the agent is to have. One that can't be one is left out, with a line in the log."""
+def tools_of(server: McpServer, found: Sequence[types.Tool], run: Run, made: tasks.Made = "never") -> tuple[Tool, ...]:
+    """The tools that the agent is to have. One that can't be one is left out, with a line in the log. `made`: whether
+    the server makes tasks of calls."""
     wanted = [one for one in found if _allowed(server, one.name)]
     _warn_of_unknown(server, {one.name for one in found})
     made: dict[str, Tool] = {}
     for one in wanted:
         try:
-            tool = _tool(server, one, run)
+            tool = _tool(server, one, run, tasks.made_for(made, one))
         except EverturnError as error:
             _log.warning("mcp.tool_left_out", server=server.label, tool=one.name, why=str(error))
             continue
@@ -89,7 +102,7 @@ def _warn_of_unknown(server: McpServer, found: set[str]) -> None:
             _log.warning("mcp.no_such_tool", server=server.label, option=option, names=unknown, has=sorted(found)[:50])
 
 
-def _tool(server: McpServer, one: types.Tool, run: Run) -> Tool:
+def _tool(server: McpServer, one: types.Tool, run: Run, made: tasks.Made) -> Tool:
     said = server.overrides.get(one.name, _NO_OVERRIDE)
     effect, asks = _meaning(one)
     effect = said.effect or effect
@@ -100,7 +113,7 @@ def _tool(server: McpServer, one: types.Tool, run: Run) -> Tool:
 
     async def call(**arguments: Any) -> Any:
         context: ToolContext = arguments.pop(CONTEXT)
-        return await run(one.name, effect, context, arguments)
+        return await run(ServerTool(one.name, effect, made), context, arguments)
 
     title = one.title or (one.annotations.title if one.annotations else None)
     return Tool(
@@ -111,6 +124,7 @@ def _tool(server: McpServer, one: types.Tool, run: Run) -> Tool:
         context_parameters=(CONTEXT,),
         needs_approval=asks if said.needs_approval is None else said.needs_approval,
         effect=effect,
+        attaches=made != "never",
         timeout=timeout,
         patience=max(said.patience or server.patience, timeout),
         module=server.label,

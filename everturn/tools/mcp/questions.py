@@ -111,6 +111,8 @@ class Answers:
         """Answers as the server wants them, by the key of their question."""
         self.state: str | None = left.get("state")
         """What the server gave us to remember for it."""
+        self.task: str | None = left.get("task")
+        """The task that the call has become, if it has: that one asks."""
         self.open: dict[str, Elicitation] = {
             name: Elicitation(one["message"], one.get("form") or {}, one.get("url") or "")
             for name, one in (left.get("open") or {}).items()
@@ -146,6 +148,8 @@ class Answers:
         assert question is not None
         opened = {name: {"message": one.message, "form": one.form, "url": one.url} for name, one in self.open.items()}
         left: Json = {"given": self.given, "state": self.state, "open": opened}
+        if self.task:
+            left["task"] = self.task
         if len(self.given) >= MAX_QUESTIONS:
             raise AsksTooMuch(f"it asked {MAX_QUESTIONS} questions, and had one more")
         if len(json.dumps(left, ensure_ascii=False).encode("utf-8", "replace")) > MAX_LEFT_BYTES:

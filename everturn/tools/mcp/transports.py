@@ -85,7 +85,9 @@ async def streams(server: McpServer, said: Said) -> AsyncIterator[TransportStrea
         timeout = httpx2.Timeout(30.0, read=None)
         headers = server.all_headers()
         async with (
-            httpx2.AsyncClient(headers=headers, timeout=timeout, transport=_Telling()) as client,
+            httpx2.AsyncClient(
+                headers=headers, timeout=timeout, transport=_Telling(), auth=server.all_auth()
+            ) as client,
             streamable_http_client(server.url, http_client=client) as both,
         ):
             yield both
@@ -125,7 +127,10 @@ class _Telling(httpx2.AsyncHTTPTransport):
             await response.aclose()
             data = {"status": response.status_code, "retry_after": response.headers.get("retry-after")}
             text = f"HTTP {response.status_code} {response.reason_phrase}".strip()
-            return _error(request, HTTP_STATUS, text, status=response.status_code, data=data)
+            told = _error(request, HTTP_STATUS, text, status=response.status_code, data=data)
+            if "www-authenticate" in response.headers:  # says where a token is to be had
+                told.headers["www-authenticate"] = response.headers["www-authenticate"]
+            return told
         return response
 
 

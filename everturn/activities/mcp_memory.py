@@ -1,0 +1,28 @@
+"""What one try of an MCP call leaves to the next: in its heartbeat, which outlives its worker."""
+
+from __future__ import annotations
+
+from temporalio import activity
+
+from everturn.activities.lost_tries import leave_for_certain, left
+
+TASK, SENT = "everturn_task", "everturn_sent"
+
+
+class ThisTry:
+    @property
+    def task(self) -> str | None:
+        found = left().get(TASK)
+        return found if isinstance(found, str) else None
+
+    @property
+    def sent(self) -> bool:
+        return bool(left().get(SENT))
+
+    @property
+    def is_cancelled(self) -> bool:
+        details = activity.cancellation_details()
+        return bool(details and details.cancel_requested)
+
+    async def keep(self, *, task: str | None = None) -> None:
+        await leave_for_certain(**{SENT: True, TASK: task})

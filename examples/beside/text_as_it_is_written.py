@@ -1,0 +1,22 @@
+"""The text of an answer, while the model writes it."""
+
+import asyncio
+import os
+
+from everturn import Agent, Client, Worker
+
+joker = Agent("joker", model=os.environ.get("MODEL", "openai:gpt-5.5"), instructions="You are a helpful assistant.")
+
+
+async def main() -> None:
+    client = await Client.connect()
+    async with Worker(client, agents=[joker]):
+        conversation = await client.start(joker, "Please tell me 5 jokes.", stream=True)
+        async for event in conversation.events():
+            if event.kind == "text_delta":
+                print(event.text, end="", flush=True)
+        print()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
