@@ -139,7 +139,7 @@ class Toolsets:
     async def _list(self, toolset: _Toolset) -> None:
         from mcp import MCPError
 
-        from everturn.tools.mcp.listing import ServerTool, listed, tools_of
+        from everturn.tools.mcp.listing import ListedTool, listed, tools_of
 
         server, connection = toolset.server, self._connections.to(toolset.server)
         toolset.stale = False  # a change that is told of meanwhile makes it stale again
@@ -156,7 +156,7 @@ class Toolsets:
                     await self._connections.renew(connection)
             raise NotListed(server, str(error) or f"no list came within {limit:g} s") from None
 
-        async def run(tool: ServerTool, context: ToolContext, arguments: dict[str, Any]) -> Any:
+        async def run(tool: ListedTool, context: ToolContext, arguments: dict[str, Any]) -> Any:
             from everturn.tools.mcp.calls import ServerCall
 
             return await ServerCall(self._connections, server, tool, context, ThisTry()).result(arguments)

@@ -30,8 +30,7 @@ weather = Agent(
 async def main() -> None:
     client = await Client.connect()
     async with Worker(client, agents=[weather]):
-        outcome = await client.run(weather, "The weather in Paris?")
-        print(outcome.text, "-", outcome.turns, "turn")
+        print((await client.run(weather, "The weather in Paris?")).text)
 
 
 if __name__ == "__main__":

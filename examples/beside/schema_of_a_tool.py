@@ -1,12 +1,13 @@
 """What the model is told of a tool, from its signature and its docstring."""
 
 import json
-from typing import TypedDict
+
+from pydantic import BaseModel
 
 from everturn import tool
 
 
-class Location(TypedDict):
+class Location(BaseModel):
     lat: float
     long: float
 

@@ -11,11 +11,14 @@ joker = Agent("joker", model=os.environ.get("MODEL", "openai:gpt-5.5"), instruct
 async def main() -> None:
     client = await Client.connect()
     async with Worker(client, agents=[joker]):
-        conversation = await client.start(joker, "Please tell me 5 jokes.", stream=True)
+        conversation, written = await client.start(joker, "Please tell me 5 jokes.", stream=True), ""
         async for event in conversation.events():
-            if event.kind == "text_delta":
-                print(event.text, end="", flush=True)
-        print()
+            match event.kind:
+                case "text_delta":
+                    written += event.text
+                    print(event.text, end="", flush=True)
+                case "replied":  # quick ones are told in one piece
+                    print(event.message.text.removeprefix(written))
 
 
 if __name__ == "__main__":

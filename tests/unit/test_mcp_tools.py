@@ -49,6 +49,23 @@ def test_annotations_say_the_effect_and_who_is_asked(
     assert (tool.effect, tool.needs_approval) == (effect, asks)
 
 
+@pytest.mark.parametrize(
+    ("makes", "support", "attaches"),
+    [
+        ("never", "required", False),
+        ("asked", None, False),
+        ("asked", "forbidden", False),
+        ("asked", "optional", True),
+        ("asked", "required", True),
+        ("offered", None, True),
+    ],
+)
+def test_only_tools_whose_calls_may_become_tasks_attach(makes: Any, support: Any, attaches: bool) -> None:
+    execution = types.ToolExecution(task_support=support) if support else None
+    [tool] = tools_of(server(), listed("a", execution=execution), _never, makes)
+    assert tool.attaches == attaches
+
+
 def test_overrides_go_before_what_the_server_says() -> None:
     said = McpTool(effect="read", needs_approval=True, name="b", description="Better.")
     [tool] = tools_of(server(prefix="at", overrides={"a": said}), listed("a", description="Bad."), _never)

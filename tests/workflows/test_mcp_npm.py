@@ -87,3 +87,26 @@ async def test_pictures_links_and_questions_of_the_server_that_has_everything(
     assert "[resource " in linked.text
     assert "temperature" in structured.text
     assert "Ada" in answered.text
+
+
+@pytest.mark.long
+async def test_a_task_of_the_server_that_has_everything_is_followed_and_asks(
+    client: Client, scripted: Scripted, npm: Path
+) -> None:
+    """In the protocol of 2025: we ask for a task, and what it asks makes it once more."""
+    plain = call("simulate-research-query", {"topic": "python"})
+    asking = call("simulate-research-query", {"topic": "python", "ambiguous": True})
+    model = scripted([plain, asking, "Done."])
+    idempotent = {"simulate-research-query": McpTool(effect="idempotent")}
+    every = McpServer(command=[str(npm / "mcp-server-everything"), "stdio"], overrides=idempotent)
+    agent = agent_on(model, tools=[every])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Try it")
+        [call_id] = await waiting(conversation)
+        [asked] = (await conversation.status()).waiting
+        assert "multiple interpretations" in asked.why
+        await conversation.answer(call_id, "snake")
+        assert (await conversation.outcome()).text == "Done."
+    first, second = results_of(await conversation.transcript())
+    assert "Research Report: python" in first.text
+    assert "python (snake)" in second.text

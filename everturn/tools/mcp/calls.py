@@ -19,7 +19,7 @@ from everturn.tools.context import ToolContext
 from everturn.tools.mcp import tasks
 from everturn.tools.mcp.config import McpServer
 from everturn.tools.mcp.connections import ConnectionLost, NotConnected, Running, ServerConnection, ServerConnections
-from everturn.tools.mcp.listing import ServerTool
+from everturn.tools.mcp.listing import ListedTool
 from everturn.tools.mcp.questions import Answers, AsksTooMuch, Elicitation
 from everturn.tools.mcp.results import parts_of
 
@@ -56,7 +56,7 @@ class ServerCall:
         self,
         connections: ServerConnections,
         server: McpServer,
-        tool: ServerTool,
+        tool: ListedTool,
         context: ToolContext,
         memory: tasks.Memory,
     ) -> None:

@@ -34,7 +34,7 @@ _log = get_logger("everturn.mcp")
 
 
 @dataclass(frozen=True)
-class ServerTool:
+class ListedTool:
     """A tool, as a call of it has to know it."""
 
     name: str
@@ -43,7 +43,7 @@ class ServerTool:
     tasks: tasks.Made = "never"
 
 
-Run = Callable[[ServerTool, ToolContext, dict[str, Any]], Awaitable[Any]]
+Run = Callable[[ListedTool, ToolContext, dict[str, Any]], Awaitable[Any]]
 
 
 async def listed(session: ClientSession) -> list[types.Tool]:
@@ -61,15 +61,15 @@ async def listed(session: ClientSession) -> list[types.Tool]:
     return tools[:MAX_TOOLS]
 
 
-def tools_of(server: McpServer, found: Sequence[types.Tool], run: Run, made: tasks.Made = "never") -> tuple[Tool, ...]:
-    """The tools that the agent is to have. One that can't be one is left out, with a line in the log. `made`: whether
+def tools_of(server: McpServer, found: Sequence[types.Tool], run: Run, makes: tasks.Made = "never") -> tuple[Tool, ...]:
+    """The tools that the agent is to have. One that can't be one is left out, with a line in the log. `makes`: whether
     the server makes tasks of calls."""
     wanted = [one for one in found if _allowed(server, one.name)]
     _warn_of_unknown(server, {one.name for one in found})
     made: dict[str, Tool] = {}
     for one in wanted:
         try:
-            tool = _tool(server, one, run, tasks.made_for(made, one))
+            tool = _tool(server, one, run, tasks.made_for(makes, one))
         except EverturnError as error:
             _log.warning("mcp.tool_left_out", server=server.label, tool=one.name, why=str(error))
             continue
@@ -113,7 +113,7 @@ def _tool(server: McpServer, one: types.Tool, run: Run, made: tasks.Made) -> Too
 
     async def call(**arguments: Any) -> Any:
         context: ToolContext = arguments.pop(CONTEXT)
-        return await run(ServerTool(one.name, effect, made), context, arguments)
+        return await run(ListedTool(one.name, effect, made), context, arguments)
 
     title = one.title or (one.annotations.title if one.annotations else None)
     return Tool(

@@ -28,7 +28,7 @@ MAX_ID_CHARS = 1_000
 Made = Literal["never", "asked", "offered"]
 """Whether calls of a tool become tasks: never, if we ask for one (2025), or as the server likes (2026)."""
 
-_anything: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
+_anything: TypeAdapter[Any] = TypeAdapter(dict[str, Any])
 
 
 class Memory(Protocol):
@@ -104,7 +104,7 @@ async def perhaps_made(
 ) -> Task | dict[str, Any]:
     """Sends a call: its result as it came, or the task that the server has made of it. Raises MCPError and
     ValidationError."""
-    raw = await session.send_request(request, _anything, progress_callback=progress)
+    raw: dict[str, Any] = await session.send_request(request, _anything, progress_callback=progress)
     return Task.model_validate(raw) if raw.get("resultType") == "task" else raw
 
 
@@ -153,4 +153,5 @@ async def _sent(session: ClientSession, method: str, params: dict[str, Any]) -> 
     class TaskRequest(types.Request[dict[str, Any], str]):
         name_param = "taskId"
 
-    return await session.send_request(TaskRequest(method=method, params=params), _anything)
+    answer: dict[str, Any] = await session.send_request(TaskRequest(method=method, params=params), _anything)
+    return answer
