@@ -127,6 +127,10 @@ class PrivateFolder:
     def close(self) -> None:
         os.close(self._fd)
 
+    def changed_at(self) -> float:
+        """When a file last came into it or left it, by the clock of its disk."""
+        return os.fstat(self._fd).st_mtime
+
     def names(self) -> list[str]:
         """Of the files in it: no links, folders or pipes. Raises OSError."""
         with os.scandir(self._fd) as entries:

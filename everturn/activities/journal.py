@@ -22,7 +22,6 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from io import FileIO
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -52,6 +51,9 @@ STALE_SECONDS = 24 * 3600.0
 
 LOOK_SECONDS = 0.5
 """Between two looks at the other workers' journals."""
+
+SETTLED_SECONDS: Final = 2.0
+"""So long after its last change, a folder that shows the same time is the same."""
 
 RPC_TIMEOUT = timedelta(seconds=5)
 
@@ -83,8 +85,8 @@ class Journal:
         self._scope = scope
         """Server, namespace and task queue: only a worker of the same ones is a successor."""
         self._folder: PrivateFolder | None = None
-        self._file: FileIO | None = None
-        self._size = 0
+        self._descriptor: int | None = None
+        self._size = self._header_size = 0
         self._max_bytes = max_bytes
         self._name = ""
         self._identity = (0, 0)
@@ -92,6 +94,9 @@ class Journal:
         self._held: dict[str, Task] = {}
         self._passed: set[str] = set()
         """Names of files that are none of ours; looking at them again and again would cost more than turns do."""
+        self._listed: frozenset[str] = frozenset()
+        self._listed_at = 0.0
+        """As the folder was when it changed at that time."""
 
     def __enter__(self) -> Self:
         try:
@@ -113,9 +118,9 @@ class Journal:
         descriptor = folder.create(name)
         self._name, self._identity = name, identity_of(os.fstat(descriptor))
         self._header = _header(self._scope, self._identity[1])
-        self._file = FileIO(descriptor, "r+")
+        self._descriptor = descriptor
         fcntl.flock(descriptor, fcntl.LOCK_EX)  # before its first line: an empty one is nobody's
-        self._write(self._header)
+        self._size = self._header_size = _written(descriptor, [self._header], at=0)
 
     def __exit__(self, *_: object) -> None:
         self._end()
@@ -124,13 +129,13 @@ class Journal:
         self._folder = None
 
     def _end(self) -> None:
-        file, self._file = self._file, None
-        if file and self._folder:
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None and self._folder:
             with suppress(OSError):
                 # Before its lock goes: it would look like that of a dead worker.
                 self._folder.remove(self._name, self._identity)
             with suppress(OSError):  # what a full disk did not take
-                file.close()
+                os.close(descriptor)
 
     @contextmanager
     def holding(self, task: Task) -> Iterator[None]:
@@ -144,23 +149,25 @@ class Journal:
             self._write({"done": task["token"]})
 
     def _write(self, line: dict[str, str]) -> None:
-        if self._file is None:
+        if self._descriptor is None:
             return
         try:
-            if self._size > self._max_bytes or not self._held:
-                self._write_anew(self._file)  # also once nothing is in hand: what was is nobody's business any more
-            if self._held:
-                self._size += _written(self._file, [line])
+            if not self._held:  # what was in hand is nobody's business any more
+                os.ftruncate(self._descriptor, self._header_size)
+                self._size = self._header_size
+            elif self._size > self._max_bytes:
+                self._write_anew(self._descriptor)
+            else:
+                self._size += _written(self._descriptor, [line], at=self._size)
         except OSError as error:
             # A full disk must not fail a tool, least of all one that has run.
             _log.warning("journal.off", folder=str(self._path), error=str(error))
             self._end()
 
-    def _write_anew(self, file: FileIO) -> None:
+    def _write_anew(self, descriptor: int) -> None:
         # Over what is there, and then cut: whoever reads meanwhile, or after a kill, finds all that is in hand.
-        file.seek(0)
-        self._size = _written(file, [self._header, *self._held.values()])
-        file.truncate(self._size)
+        self._size = _written(descriptor, [self._header, *self._held.values()], at=0)
+        os.ftruncate(descriptor, self._size)
 
     # ------------------------------------------------------------ the journals of others
 
@@ -196,11 +203,17 @@ class Journal:
             living |= set(self._held)
             yield from (task for task in dead if task["token"] not in living)
 
-    def _names(self, folder: PrivateFolder) -> set[str]:
+    def _names(self, folder: PrivateFolder) -> frozenset[str]:
+        """Of the others' journals. They are listed only if the folder has changed: there may be hundreds."""
         try:
-            return {name for name in folder.names() if _NAME.fullmatch(name) and name != self._name}
+            changed_at = folder.changed_at()
+            if changed_at != self._listed_at:
+                self._listed = frozenset(name for name in folder.names() if _NAME.fullmatch(name))
+                # Its clock ticks some times a second: what comes within the same tick would never be seen.
+                self._listed_at = changed_at if changed_at < time.time() - SETTLED_SECONDS else 0.0
         except OSError:  # somebody clears the folder, or hides it
-            return set()
+            return frozenset()
+        return self._listed - {self._name}
 
     def _found_in(self, name: str, read: Callable[[PrivateFolder, str], list[Task]]) -> list[Task]:
         """What `read` finds in a file; nothing if there is anything wrong with it."""
@@ -274,10 +287,10 @@ def task_of(info: Any) -> Task:
     }
 
 
-def _written(file: FileIO, lines: list[dict[str, str]]) -> int:
+def _written(descriptor: int, lines: list[dict[str, str]], *, at: int) -> int:
     """How many bytes that took. Raises OSError."""
     content = b"".join([to_json(line) + b"\n" for line in lines])
-    if file.write(content) != len(content):
+    if os.pwrite(descriptor, content, at) != len(content):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     return len(content)
 

@@ -118,13 +118,21 @@ def test_a_folder_that_can_not_be_written_costs_nothing_else(tmp_path: Path) -> 
 
 def test_a_disk_that_is_full_fails_no_tool(folder: Path) -> None:
     with Path("/dev/full").open("wb", buffering=0) as full, Journal(folder, scope=SCOPE) as mine:
-        assert mine._file is not None
-        os.dup2(full.fileno(), mine._file.fileno())
+        assert mine._descriptor is not None
+        os.dup2(full.fileno(), mine._descriptor)
         with mine.holding(task("t")):
             pass
         assert list(folder.iterdir()) == [], "no other worker takes it for a dead one's"
         with mine.holding(task("u")):
             pass
+
+
+def test_a_journal_that_comes_into_a_folder_at_rest_is_found(folder: Path) -> None:
+    with Journal(folder, scope=SCOPE) as mine:
+        os.utime(folder, (1_000_000_000, 1_000_000_000))
+        assert list(mine._orphans()) == []
+        left(folder, task("t"))
+        assert tokens(mine._orphans()), "its time is another one now"
 
 
 def test_a_folder_that_goes_away_hands_nothing_back(folder: Path) -> None:
