@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NoReturn
 
 from temporalio.exceptions import ApplicationError
@@ -75,8 +75,10 @@ class CallVerdict:
 class HookRuns:
     """Of one turn or call. `actions`: what was done, in order."""
 
-    def __init__(self, agent: Agent, *, summary: bool = False) -> None:
+    def __init__(self, agent: Agent, turn: Callable[[], TurnContext] = TurnContext, *, summary: bool = False) -> None:
+        """`turn` makes what the model's hooks are given."""
         self._agent = agent
+        self._turn = turn
         self._summary = summary
         self.actions: list[HookAction] = []
         self.changed: dict[str, ToolCall] = {}
@@ -93,7 +95,7 @@ class HookRuns:
 
     # ------------------------------------------------------------ the model
 
-    async def before_model(self, request: Request, context: TurnContext) -> Request:
+    async def before_model(self, request: Request) -> Request:
         """What the model is sent, unless there is an `answer` after this. Raises ApplicationError for a stall."""
         for hook in self._at("before_model"):
             given = ModelInput(
@@ -104,7 +106,7 @@ class HookRuns:
                 model=request.model.name,
                 purpose="summary" if self._summary else "turn",
             )
-            said = await self._of_model(hook, "before_model", given, context, wanted=ModelInput)
+            said = await self._of_model(hook, "before_model", given, wanted=ModelInput)
             if isinstance(said, StopWith):
                 return request
             if said is not None and said != given:
@@ -119,10 +121,10 @@ class HookRuns:
                 self._note(hook, "before_model", "changed")
         return request
 
-    async def after_model(self, reply: Reply, context: TurnContext) -> Reply:
+    async def after_model(self, reply: Reply) -> Reply:
         """The reply as it is recorded. Raises ApplicationError for a stall."""
         for hook in reversed([*self._at("after_model")]):
-            said = await self._of_model(hook, "after_model", reply, context, wanted=Reply)
+            said = await self._of_model(hook, "after_model", reply, wanted=Reply)
             if isinstance(said, StopWith):
                 return stopped(reply, said.text)
             if said is not None and said != reply:
@@ -132,9 +134,13 @@ class HookRuns:
                 self._note(hook, "after_model", "changed")
         return reply
 
-    async def _of_model(self, hook: Hooks, point: HookPoint, given: Any, context: TurnContext, *, wanted: type) -> Any:
+    @cached_property
+    def _context(self) -> TurnContext:
+        return self._turn()
+
+    async def _of_model(self, hook: Hooks, point: HookPoint, given: Any, *, wanted: type) -> Any:
         try:
-            said = await self._said(hook, point, given, context, wanted=(wanted, StopWith, StallWith))
+            said = await self._said(hook, point, given, self._context, wanted=(wanted, StopWith, StallWith))
         except HookFailed as error:
             self._stall_failed(hook, point, str(error))
         if isinstance(said, StallWith):
@@ -225,7 +231,7 @@ class HookRuns:
             if isinstance(said, ToolResult) and said != result:
                 self._note(hook, "after_tool", "changed", call=call)
                 result = result.model_copy(update={"content": said.content, "is_error": said.is_error})
-        return result.model_copy(update={"hooks": tuple(self.actions)})
+        return result.model_copy(update={"hooks": tuple(self.actions)}) if self.actions else result
 
     # ------------------------------------------------------------ one of them
 

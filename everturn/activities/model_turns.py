@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -97,7 +98,7 @@ class ModelTurns:
             request, prefix, delta = await self._messages(request)
             if request.summarise:
                 return await self._summary(agent, request, prefix, spent)
-            hooks, messages = HookRuns(agent), (*prefix, *delta)
+            hooks, messages = HookRuns(agent, partial(self._contexts.of_turn, request)), (*prefix, *delta)
             stream = self._reply_stream(beat, agent, request)
             reply = await self._ask(agent, request, messages, hooks, reply_stream=stream)
             given_up = lost_tries.given_up(messages) if reply.tool_calls else frozenset()
@@ -127,7 +128,7 @@ class ModelTurns:
 
     async def _decided(self, agent: Agent, request: ModelRequest) -> tuple[Agent, RecordedPrompt | None]:
         """The agent as it is for this turn, and what that comes to; None if it is the same for all turns."""
-        made = await decided(agent, self._contexts.of_turn(request))
+        made = await decided(agent, partial(self._contexts.of_turn, request))
         if made is agent or request.summarise:
             return made, None
         tools = tuple(
@@ -205,7 +206,7 @@ class ModelTurns:
         old, keep_from = compaction.to_summarise(prefix, request.view, wanted) if wanted else ([], 0)
         if not old:
             return ModelReply(message=Message(role="user", parts=()), digest=request.digest)
-        hooks = HookRuns(agent, summary=True)
+        hooks = HookRuns(agent, partial(self._contexts.of_turn, request), summary=True)
         reply = await self._ask(agent, request, [*old, Message.user(compaction.ASK)], hooks)
         summary = compaction.summary_of(reply.text)
         trimmed = request.view.trim_before if request.view else 0
@@ -229,16 +230,16 @@ class ModelTurns:
         reply_stream: ReplyStream | None = None,
     ) -> Reply:
         """The model's reply as hooks left it, or what they say in its place."""
-        question, context = self._question(agent, request, messages), self._contexts.of_turn(request)
+        question = self._question(agent, request, messages)
         if text := hook_runs.stopped_before(messages):
             return hooks.answered(question, text)
-        question = await hooks.before_model(question, context)
+        question = await hooks.before_model(question)
         if hooks.stopped:
             return hooks.answered(question, hooks.answer)
         kept = KeptResponse(question.model)
         async with kept.awaited():
             reply = await self._sent(agent, request, question, messages, reply_stream, kept)
-        return await fitted(await hooks.after_model(reply, context), turn=request.turn, artifacts=self._artifacts)
+        return await fitted(await hooks.after_model(reply), turn=request.turn, artifacts=self._artifacts)
 
     def _question(self, agent: Agent, request: ModelRequest, messages: Sequence[Message]) -> Request:
         try:

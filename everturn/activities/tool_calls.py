@@ -148,8 +148,8 @@ class ToolCalls:
                 content, failed = await self._outcome(tool, request, context, beat)
                 ran = _result(name, request, content, is_error=failed)
                 whole = await hooks.after_tool(_call(name, request), ran, context)
-            if not failed:
-                whole = whole.model_copy(update={"content": (*edit_notice(request.decision), *whole.content)})
+            if not failed and (notice := edit_notice(request.decision)):
+                whole = whole.model_copy(update={"content": (*notice, *whole.content)})
             until = started + tool.timeout.total_seconds() + seconds_at(agent, name)
             result = await self._fitting(whole, request, max_chars=agent.limits.max_result_chars, until=until)
         if larger(result, INLINE_BYTES):  # a smaller one comes with the delta
@@ -254,7 +254,7 @@ class ToolCalls:
             approved=request.decision is not None and request.decision.verdict == "approve",
             heartbeat=beat.report,
             is_cancelled=lambda: beat.cancelled,
-            log=get_logger("everturn.tool", tool=tool),
+            log=_log.bind(tool=tool),
         )
 
 

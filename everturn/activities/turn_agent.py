@@ -23,10 +23,13 @@ from everturn.tools.with_context import with_context
 _log = get_logger("everturn.turn")
 
 
-async def decided(agent: Agent, context: TurnContext[Any]) -> Agent:
+async def decided(agent: Agent, turn: Callable[[], TurnContext[Any]]) -> Agent:
     """The agent with what its functions say for this turn; the same object if it has none. What they raise is tried
     again while the agent's patience lasts, and then stalls the conversation, as what they return and can't be used
-    does."""
+    does. `turn` makes what they are given."""
+    if not callable(agent.instructions) and agent.prepare_tools is None:
+        return agent
+    context = turn()
     if callable(agent.instructions):
         said = await _called(agent, "instructions", with_context(agent.instructions, context=context))
         if not isinstance(said, str):
