@@ -47,15 +47,16 @@ def known_options(
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        own = [
-            name
+        # A dict, for its keys are an ordered set.
+        own = {
+            name: None
             for name, parameter in inspect.signature(function).parameters.items()
             if name not in {"self", "cls"} and parameter.kind is not parameter.VAR_KEYWORD
-        ]
+        }
 
         @wraps(function)
         def checked(*args: P.args, **options: P.kwargs) -> R:
-            if options.keys() - set(own):
+            if not options.keys() <= own.keys():
                 refuse_unknown(what, options, [*own, *also()], error=error)
             return function(*args, **options)
 

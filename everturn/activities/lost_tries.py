@@ -127,14 +127,14 @@ class LostTries(Interceptor):
 class _Try(ActivityInboundInterceptor):
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002
         info = activity.info()
-        if is_users_own():
+        if is_users_own(info):
             return await self.next.execute_activity(input)
         if info.is_local:
             _left.set({})
             return await self.next.execute_activity(input)
         details = next(iter(info.heartbeat_details), None)
         _left.set(dict(details) if isinstance(details, dict) else {})
-        before, alone = lost(), _lost_alone()
+        before, alone = (0, 0) if info.attempt == 1 else (lost(), _lost_alone())
         if before >= MOST:
             raise ApplicationError(
                 f"The worker of {info.activity_type} was lost {before} times while it ran.",

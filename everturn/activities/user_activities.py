@@ -45,8 +45,7 @@ class ActivityThreads(Threads, ThreadPoolExecutor):
         self._max_workers = most
 
 
-def is_users_own() -> bool:
-    """Whether the activity that runs is none of everturn's: its heartbeats and its input are its own."""
-    info = activity.info()
+def is_users_own(info: activity.Info) -> bool:
+    """Whether the activity is none of everturn's: its heartbeats and its input are its own."""
     ours = info.workflow_type == names.CONVERSATION and not info.activity_id.startswith(names.ACTIVITY_OF_CALL)
     return not ours

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from contextvars import ContextVar
 from copy import copy
 from dataclasses import dataclass, field
@@ -71,8 +70,10 @@ class GuardedConverter(DataConverter):
         if not _in_a_conversation.get():
             return await decode(payloads)
         if not (self.tries and any(map(_given_up, payloads))):
-            with suppress(Exception):  # each by itself will say what it is
+            try:
                 return await decode(payloads)
+            except Exception:  # noqa: BLE001 - each by itself will say what it is; and this is hot
+                pass
         return [payload if _given_up(payload) else await self._one(decode, payload) for payload in payloads]
 
     async def _one(self, decode: Decode, payload: Payload) -> Payload:

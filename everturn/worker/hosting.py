@@ -143,9 +143,10 @@ class Hosting(Interceptor):
         return HideTenants if self._client.data_converter.payload_codec else None
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002
-        if is_users_own() and self._throttle_is_open:
+        info = activity.info()
+        if is_users_own(info) and self._throttle_is_open:
             next = ThrottledHeartbeats(next)  # noqa: A001
-        if activity.info().workflow_type != names.CONVERSATION:
+        if info.workflow_type != names.CONVERSATION:
             return next
         for one in reversed(self._interceptors):
             next = one.intercept_activity(next)  # noqa: A001

@@ -38,9 +38,10 @@ class KnownMessages:
             replayed = False
 
             def start_activity(self, input: StartActivityInput) -> Any:  # noqa: A002
-                self.replayed |= workflow.unsafe.is_replaying()
+                replaying = workflow.unsafe.is_replaying()
+                self.replayed |= replaying
                 request = input.args[0] if input.args else None
-                if isinstance(request, ModelRequest) and not workflow.unsafe.is_replaying():
+                if isinstance(request, ModelRequest) and not replaying:
                     held: HeldMessages = workflow.instance().held
                     known.hand_over(request, held, workflow.info().run_id, replayed=self.replayed)
                     self.replayed = False

@@ -41,6 +41,7 @@ class HistoryBudget:
     """The bytes that are promised to calls, until their results are in the history."""
 
     def __init__(self) -> None:
+        self._run = workflow.info()
         self._promised: dict[str, int] = {}
         self._task = (-1, 0)
         """The current workflow task, by the history's length, and the bytes that it has to carry so far."""
@@ -55,7 +56,7 @@ class HistoryBudget:
         finally:
             del self._promised[call_id]
             if workflow.in_workflow():  # else its worker has stopped, and lets go of the conversation
-                self._landed = (workflow.info().get_current_history_length(), self._just_landed + size)
+                self._landed = (self._run.get_current_history_length(), self._just_landed + size)
 
     async def share(self, *, request: int, others: int, most: int = MAX_RESULT_BYTES, local: bool = False) -> int:
         """How many bytes a call's result may have; `others` will want some too. Waits if there are too few now."""
@@ -94,12 +95,12 @@ class HistoryBudget:
     @property
     def _in_task(self) -> int:
         task, carried = self._task
-        return carried if task == workflow.info().get_current_history_length() else 0
+        return carried if task == self._run.get_current_history_length() else 0
 
     @property
     def _just_landed(self) -> int:
         task, landed = self._landed
-        return landed if task == workflow.info().get_current_history_length() else 0
+        return landed if task == self._run.get_current_history_length() else 0
 
     def _carry(self, size: int) -> None:
-        self._task = (workflow.info().get_current_history_length(), self._in_task + size)
+        self._task = (self._run.get_current_history_length(), self._in_task + size)
