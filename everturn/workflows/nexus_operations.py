@@ -6,13 +6,12 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any
 
 from pydantic import JsonValue
 from temporalio import exceptions, workflow
 from temporalio.common import RawValue
-from temporalio.exceptions import FailureError, NexusOperationError
+from temporalio.exceptions import NexusOperationError
 
 from everturn import activity_outputs, names
 from everturn.plans import ActivityCall, RunNexus
@@ -57,45 +56,55 @@ class NexusOperations:
         """What the operation gives. Raises NexusOperationError and Closed."""
         client: workflow.NexusClient[Any] = workflow.create_nexus_client(service=plan.service, endpoint=plan.endpoint)
         async with self._slots:
-            started = client.start_operation(
-                plan.operation,
-                inputs[0] if inputs else None,
-                output_type=RawValue,
-                headers=_headers(served, chain_id),
-                summary=summary,
-                **timeouts.operation_options(plan),
+            starting = asyncio.create_task(
+                client.start_operation(
+                    plan.operation,
+                    inputs[0] if inputs else None,
+                    output_type=RawValue,
+                    headers=_headers(served, chain_id),
+                    summary=summary,
+                    **timeouts.operation_options(plan),
+                )
             )
+            operation = asyncio.create_task(_result(starting))
             try:
-                handle = await self._begun(asyncio.create_task(started), plan, served)
-                return await handle
+                await self._begun(starting, plan, served)
+                return await asyncio.shield(operation)
             except (asyncio.CancelledError, Closed):
                 self._left += 1
+                # Its end is not waited for: whoever has it in hand may take their time, or never have it in hand.
+                operation.add_done_callback(self._let_go)
+                operation.cancel()
                 raise
             except NexusOperationError as error:
-                self._left += isinstance(error.cause, exceptions.TimeoutError)
+                self._left += _timed_out(error)
                 raise
 
-    async def _begun(
-        self, starting: asyncio.Task[workflow.NexusOperationHandle[RawValue]], plan: RunNexus, served: ActivityCall
-    ) -> workflow.NexusOperationHandle[RawValue]:
-        """The operation, once somebody has begun it: after a while, the conversation says that it waits for that."""
+    async def _begun(self, starting: asyncio.Task[Any], plan: RunNexus, served: ActivityCall) -> None:
+        """Waits until somebody has begun it: after a while, the conversation says that it waits for that."""
         within = timeouts.STARTED_WITHIN
         try:
-            try:
-                silence = f"{names.NOT_BEGUN}{served.call_id}"
-                await workflow.wait_condition(starting.done, timeout=within, timeout_summary=silence)
-            except TimeoutError:
-                said = activity_outputs.not_started(plan.endpoint, f"{plan.service}/{plan.operation}", within)
-                with self._awaited_worker.shown(served.call_id, *said):
-                    await workflow.wait_condition(lambda: starting.done() or self._state.closing)
-            if not starting.done():
-                raise Closed
-            return starting.result()
-        except (asyncio.CancelledError, Closed):
-            starting.cancel()
-            with suppress(asyncio.CancelledError, FailureError):  # Temporal answers within this workflow task
-                await starting
-            raise
+            silence = f"{names.NOT_BEGUN}{served.call_id}"
+            await workflow.wait_condition(starting.done, timeout=within, timeout_summary=silence)
+        except TimeoutError:
+            said = activity_outputs.not_started(plan.endpoint, f"{plan.service}/{plan.operation}", within)
+            with self._awaited_worker.shown(served.call_id, *said):
+                await workflow.wait_condition(lambda: starting.done() or self._state.closing)
+        if not starting.done():
+            raise Closed
+
+    def _let_go(self, operation: asyncio.Task[RawValue]) -> None:
+        """Of one that was cancelled, and has ended."""
+        error = None if operation.cancelled() else operation.exception()
+        self._left -= not _timed_out(error)
+
+
+async def _result(starting: asyncio.Task[workflow.NexusOperationHandle[RawValue]]) -> RawValue:
+    return await (await starting)
+
+
+def _timed_out(error: BaseException | None) -> bool:
+    return isinstance(error, NexusOperationError) and isinstance(error.cause, exceptions.TimeoutError)
 
 
 def _headers(served: ActivityCall, chain_id: str) -> dict[str, str]:

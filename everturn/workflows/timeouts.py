@@ -103,7 +103,8 @@ def operation_options(plan: RunNexus) -> dict[str, Any]:
     return {
         "start_to_close_timeout": timeout,
         "schedule_to_close_timeout": LONGEST_QUEUE + timeout,
-        "cancellation_type": workflow.NexusOperationCancellationType.TRY_CANCEL,
+        # With TRY_CANCEL, the SDK fails the workflow task, for ever, if the handler answers the start after that.
+        "cancellation_type": workflow.NexusOperationCancellationType.WAIT_COMPLETED,
     }
 
 
