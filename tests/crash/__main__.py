@@ -28,6 +28,7 @@ MUTANT_PLAN = {"conversations": 24, "kills": 5, "restarts": 1, "patience": 60.0}
 
 
 def main() -> int:
+    os.environ["REAL_STARTS"] = "1"  # here, workers are started as users start them
     plan = _plan()
     # What Temporal's core has to say of a server that is away is no news here.
     logs.forward_core_logs()

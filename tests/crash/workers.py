@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +11,7 @@ from pathlib import Path
 from everturn import Client
 from everturn.testing import ScriptedModel
 from tests.crash.proxy import Proxy
+from tests.support.prepared import Program
 
 ROOT = Path(__file__).parents[2]
 
@@ -46,9 +45,7 @@ class WorkerProcess:
             (folder / machine).mkdir(exist_ok=True)
             variables["TMPDIR"] = str(folder / machine)
         with self.log.open("wb") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "worker.py"], cwd=ROOT, env=variables, stderr=log, stdout=log
-            )
+            self.process = Program("worker.py", cwd=ROOT, env=variables, stderr=log, stdout=log)
 
     @property
     def started(self) -> bool:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from everturn import Client
 from everturn.errors import NotFound
+from tests.support.prepared import Program, run
 from tests.support.waiting import eventually, waiting
 
 TOOLS = """
@@ -29,15 +29,6 @@ def refund(order: str, cents: int) -> str:
 """
 
 
-class _Process(subprocess.Popen[str]):
-    """One that a test which fails does not wait for."""
-
-    def __exit__(self, kind: Any, value: Any, trace: Any) -> None:
-        if kind is not None:
-            self.kill()
-        super().__exit__(kind, value, trace)
-
-
 class Shell:
     """Runs `everturn` in a folder, with an environment."""
 
@@ -45,28 +36,12 @@ class Shell:
         self.folder = folder
         self.environment = environment
 
-    def start(self, *arguments: str) -> _Process:
-        return _Process(
-            [sys.executable, "-m", "everturn", *arguments],
-            cwd=self.folder,
-            env=self.environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+    def start(self, *arguments: str) -> Program:
+        streams = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        return Program("-m", "everturn", *arguments, cwd=self.folder, env=self.environment, **streams)
 
     def run(self, *arguments: str, says: str = "") -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [sys.executable, "-m", "everturn", *arguments],
-            cwd=self.folder,
-            env=self.environment,
-            input=says,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        done = run("-m", "everturn", *arguments, cwd=self.folder, env=self.environment, says=says)
         assert "Traceback" not in done.stderr
         return done
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ import pytest
 
 from everturn.devserver import DevServer
 from everturn.testing import ScriptedModel, call, slow
+from tests.support.prepared import Program, run
 from tests.ui.tmux import Terminal
 
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
@@ -87,12 +87,11 @@ def clerk(environment: dict[str, str], tmp_path: Path) -> Iterator[Callable[[], 
         "clerk = Agent('clerk', model='scripted:x', tools=[look_up, refund])\n"
     )
     environment |= {"EVERTURN_TASK_QUEUE": f"clerk-{uuid4().hex[:8]}", "EVERTURN_AGENTS": "clerk.py"}
-    workers: list[subprocess.Popen[bytes]] = []
+    workers: list[Program] = []
 
     def start() -> None:
-        command = [sys.executable, "-m", "everturn", "worker"]
         with (tmp_path / "worker.log").open("wb") as log:
-            workers.append(subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=log, stdout=log))
+            workers.append(Program("-m", "everturn", "worker", cwd=tmp_path, env=environment, stderr=log, stdout=log))
 
     yield start
     for worker in workers:
@@ -101,9 +100,7 @@ def clerk(environment: dict[str, str], tmp_path: Path) -> Iterator[Callable[[], 
 
 
 def everturn(environment: dict[str, str], folder: Path, *arguments: str) -> str:
-    command = [sys.executable, "-m", "everturn", *arguments]
-    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=60, check=True)
-    return done.stdout
+    return run("-m", "everturn", *arguments, env=environment, cwd=folder, check=True).stdout
 
 
 def test_a_question_a_tool_an_approval_and_back_again(

@@ -6,8 +6,6 @@ import json
 import os
 import signal
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import closing
 from typing import Any
@@ -15,6 +13,7 @@ from typing import Any
 import pytest
 
 from everturn.testing import call
+from tests.support.prepared import run
 from tests.support.shell import Shell
 from tests.support.waiting import until
 
@@ -96,14 +95,7 @@ def test_the_shell_completes_ids_and_calls_and_is_told_nothing_else(
     def completed(line: str) -> list[str]:
         words = line.split(" ")
         asked = {"_EVERTURN_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
-        done = subprocess.run(
-            [sys.executable, "-m", "everturn"],
-            env={**shell.environment, **asked},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        done = run("-m", "everturn", env={**shell.environment, **asked})
         assert (done.returncode, done.stderr) == (0, "")
         return done.stdout.split()
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 from pathlib import Path
@@ -24,6 +22,7 @@ from everturn.workflows.commands import Commands
 from everturn.workflows.conversation import ConversationWorkflow
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
+from tests.support.prepared import run
 from tests.support.waiting import WAIT_SECONDS, busy_in, eventually, reaches, waiting
 
 Scripted = Callable[..., ScriptedModel]
@@ -402,11 +401,9 @@ async def test_who_writes_to_a_conversation_that_is_over_takes_it_up_again_from_
     async with hosting(client, agent):
         conversation = await client.start(agent, "One", limits=limits, tenant="acme")
         await conversation.outcome()
-        command = [sys.executable, "-m", "everturn", "send", conversation.id, "Two", "--message-id", "2"]
+        command = ["-m", "everturn", "send", conversation.id, "Two", "--message-id", "2"]
         for happened in (", which was over and goes on", ""):  # safe to repeat: the second is the same message
-            done = await asyncio.to_thread(
-                subprocess.run, command, env=environment, capture_output=True, text=True, timeout=60, check=False
-            )
+            done = await asyncio.to_thread(run, *command, env=environment)
             assert (done.returncode, done.stdout) == (0, f"sent: {conversation.id}{happened}\n")
             await conversation.outcome()
         said = [message.text for message in await conversation.transcript()]

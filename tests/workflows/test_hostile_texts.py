@@ -18,6 +18,7 @@ from everturn.printable import printable
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
 from tests.support.hostile import EVIL, raw
+from tests.support.prepared import run
 from tests.support.shell import Shell
 from tests.support.waiting import reaches, waiting
 
@@ -54,15 +55,7 @@ for command in eval(sys.argv[1]):
 
 def told_by(shell: Shell, *commands: tuple[str, ...]) -> str:
     """What the commands say, one after the other in one process: each of its own would take a second."""
-    done = subprocess.run(
-        [sys.executable, "-c", ALL, repr(commands)],
-        cwd=shell.folder,
-        env=shell.environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
+    done = run("-c", ALL, repr(commands), cwd=shell.folder, env=shell.environment, timeout=120, check=True)
     return told(done)
 
 
@@ -187,15 +180,7 @@ async def test_completion_offers_no_id_that_a_shell_would_act_on(
     offering = f"from everturn.cli import completion as it; it.PATIENCE_SECONDS = 60; print(it.ids({name!r}))"
 
     def offered() -> str:
-        done = subprocess.run(
-            [sys.executable, "-c", offering],
-            env=shell.environment,
-            capture_output=True,
-            text=True,
-            timeout=100,
-            check=True,
-        )
-        return told(done)
+        return told(run("-c", offering, env=shell.environment, timeout=100, check=True))
 
     seen = ""
     while harmless.id not in seen:  # the list is some moments behind

@@ -22,6 +22,7 @@ from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
 from tests.support.ports import free_port
+from tests.support.prepared import Program
 from tests.support.transcripts import results_of, told
 from tests.support.waiting import eventually, reaches, until, waiting
 
@@ -348,7 +349,7 @@ async def test_a_worker_that_is_killed_in_the_middle_of_a_call_leaves_it_to_anot
         "EVERTURN_AGENTS": str(file),
         "SCRIPTED_BASE_URL": model.base_url,
     }
-    with subprocess.Popen([sys.executable, ROOT / "worker.py"], env=environment, stderr=subprocess.DEVNULL) as worker:
+    with Program(str(ROOT / "worker.py"), env=environment, stderr=subprocess.DEVNULL) as worker:
         conversation = await client.start("clerk", "Pack it")
         [first] = await eventually(lambda: shop.lines("slow"))
         worker.kill()

@@ -6,8 +6,6 @@ import json
 import os
 import re
 import socket
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,7 @@ from everturn.settings import Settings
 from everturn.testing import ScriptedModel, call, fail
 from everturn.worker.metrics import expose
 from tests.support.ports import free_port
+from tests.support.prepared import Program
 
 AGENTS = """
 from everturn import Agent, Model, tool
@@ -85,7 +84,7 @@ async def test_a_worker_shows_what_it_does(server: DevServer, client: Client, tm
             "EVERTURN_AGENTS": str(file),
             "EVERTURN_METRICS": address,
         }
-        with subprocess.Popen([sys.executable, "worker.py"], env=environment, cwd=Path(__file__).parents[2]) as worker:
+        with Program("worker.py", env=environment, cwd=Path(__file__).parents[2]) as worker:
             try:
                 conversation = await client.start("clerk", "Add")
                 assert await conversation.reply() == "Done."

@@ -28,6 +28,7 @@ from everturn.testing import ScriptedModel, call, fail
 from everturn.tools.user_code import MOST_THREADS
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
+from tests.support.prepared import Program
 from tests.support.transcripts import results_of
 from tests.support.waiting import eventually, waiting
 
@@ -383,7 +384,7 @@ class Supervisor:
     async def _keep(self) -> None:
         while not self._stopped:
             with self._log.open("a") as log:
-                self.worker = subprocess.Popen([sys.executable, WORKER], env=self.environment, stderr=log)
+                self.worker = Program(str(WORKER), env=self.environment, stderr=log)
             try:
                 self.status = await asyncio.to_thread(self.worker.wait, 250)
             finally:
