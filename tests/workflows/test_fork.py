@@ -94,6 +94,7 @@ async def test_a_conversation_that_ended_with_its_reply_has_forks_that_wait(clie
     assert roles(await conversation.transcript()) == "user assistant"
 
 
+@pytest.mark.long_if(lambda packed_chars, fork_chars: bool(packed_chars) != bool(fork_chars))
 @pytest.mark.parametrize("packed_chars", [48_000, 0], ids=["packed", "in earlier runs"])
 @pytest.mark.parametrize("fork_chars", [400_000, 0], ids=["small", "large"])
 async def test_any_turn_of_a_long_conversation_can_be_forked(

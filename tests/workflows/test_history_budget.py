@@ -43,6 +43,7 @@ def whole(results: list[ToolResult]) -> int:
     return sum(isinstance(result.content[0], Image) for result in results)
 
 
+@pytest.mark.long_if(lambda local, at_once: local == (at_once == 4))
 @pytest.mark.parametrize("local", [False, True], ids=["activities", "local"])
 @pytest.mark.parametrize("at_once", [4, 40])
 async def test_forty_pictures_do_not_end_a_conversation(

@@ -83,7 +83,10 @@ async def talk(client: Client, name: str) -> dict[str, tuple[Message, ...]]:
     return told | {said: await one.transcript() for said, one in forks.items()}
 
 
-@pytest.mark.parametrize(("seed", "max_prefix_bytes"), [(1, 200_000), (2, 5_000_000)], ids=["small", "large"])
+@pytest.mark.parametrize(
+    ("seed", "max_prefix_bytes"),
+    [pytest.param(1, 200_000, id="small"), pytest.param(2, 5_000_000, id="large", marks=pytest.mark.long)],
+)
 async def test_what_the_model_is_asked_does_not_depend_on_what_workers_remember(
     server: DevServer,
     client: Client,

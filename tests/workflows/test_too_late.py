@@ -209,6 +209,7 @@ async def work(seconds: float) -> str:
     return f"worked {seconds} s"
 
 
+@pytest.mark.long
 @pytest.mark.timeout(180)
 async def test_whatever_moment_turns_are_cancelled_in_the_transcript_is_what_the_models_were_asked(
     client: Client, scripted: Scripted, cached_conversations: int
