@@ -154,6 +154,8 @@ class CarryOver(Record):
     message_ids: tuple[str, ...] = ()
     """Messages that were taken before, so that a repeated one is taken once."""
     turn: int = 0
+    called_in: int = 0
+    """The turn whose reply made the calls in `unseen`; 0: the last one. A summary may come after it, as a turn."""
     tool_calls: int = 0
     usage: Usage = Usage()
     cost_usd: float | None = 0.0

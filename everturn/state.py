@@ -88,11 +88,11 @@ class State:
 
         self.turn = carry.turn
         """The last one that was begun."""
+        self._called_in = carry.called_in or carry.turn  # the last one whose reply is no summary
         self.reply_awaited = False
         """That turn has no reply yet."""
         self.tool_calls = carry.tool_calls
-        self.usage = carry.usage
-        self.cost_usd = carry.cost_usd
+        self.usage, self.cost_usd = carry.usage, carry.cost_usd
         self.last_text = carry.last_text
         """What the model said last."""
         self.output: JsonValue = None
@@ -190,7 +190,7 @@ class State:
     def take_reply(self, reply: ModelReply) -> None:
         self._extend_prefix([*self.unseen, reply.message], digest=reply.digest)
         self.unseen, self.recorded, self._told, self._handed = [], frozenset(), frozenset(), frozenset()
-        self.reply_awaited, self.final = False, reply.final
+        self.reply_awaited, self.final, self._called_in = False, reply.final, self.turn
         self.last_text = reply.message.text
         self.output, self.output_problem = reply.output, reply.output_problem
         self.summary_due = reply.summary_due
@@ -256,8 +256,7 @@ class State:
             self.take_facts(reply.facts)
 
     def _extend_prefix(self, messages: Sequence[Message], *, digest: str) -> None:
-        self.position += len(messages)
-        self.digest = digest
+        self.position, self.digest = self.position + len(messages), digest
         if self._on_prefix:
             self._on_prefix(messages)
 
@@ -385,6 +384,7 @@ class State:
             inbox=tuple(self.inbox),
             message_ids=self.message_ids,
             turn=self.turn - self.reply_awaited,
+            called_in=self._called_in if self.unseen else 0,
             tool_calls=self.tool_calls,
             usage=self.usage,
             cost_usd=self.cost_usd,

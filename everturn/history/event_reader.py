@@ -136,7 +136,8 @@ class EventReader:
                 left = carry.open or OpenReply()
                 messages = (*carry.unseen, Message(role="tool", parts=left.results))
                 told = {*carry.told, *left.told}
-                self._open = {one: carry.turn for one in results_in(messages) if one not in told}
+                turn = carry.called_in or carry.turn
+                self._open = {one: turn for one in results_in(messages) if one not in told}
             case steps.TurnScheduled(request=request) | steps.PrefixExtended(request=request):
                 messages = request.delta
             case steps.RunClosed(outcome=Outcome(tail=tail)):

@@ -24,7 +24,7 @@ from everturn.history import steps
 from everturn.history.event_reader import EventReader
 from tests.simulation.rules import Evidence
 
-SWITCHES = {names.PAUSE, names.RESUME, names.CANCEL_TURN, names.CLOSE, "reset"}
+SWITCHES = {names.SET_POLICY, names.PAUSE, names.RESUME, names.CANCEL_TURN, names.CLOSE, "reset"}
 
 PLACES = 6
 """At which somebody comes back."""
@@ -44,8 +44,7 @@ def results_are_told_once(one: Evidence) -> Iterator[str]:
     times = Counter(event.result.call_id for event in finished)
     for event in finished:
         call_id = event.result.call_id
-        late = event.turn - called.get(call_id, event.turn)
-        if late not in (0, 1):  # by one, if a summary and a new run come between: it is the run's turn that is told
+        if event.turn != called.get(call_id, event.turn):
             yield f"{call_id} was called in turn {called[call_id]}, and its result is told as one of turn {event.turn}"
     results = {result.call_id for message in one.transcript for result in message.tool_results}
     for call_id in results & called.keys():
@@ -66,18 +65,44 @@ def commands_are_told_by_name(one: Evidence) -> Iterator[str]:
                     yield f"{decided} was taken, and is not among the events"
 
 
+class Returning:
+    """Readers who come back with a cursor of this life. They begin with its run, all alike: what a step is told as, is
+    worked out once for all who begin there, and each leaves out what it has seen."""
+
+    def __init__(self, life: Sequence[tuple[str, Sequence[steps.Step]]]) -> None:
+        self._life = [run_id for run_id, _ in life]
+        self._steps = dict(life)
+        self._events: dict[str, list[list[Event]]] = {}
+        """By the run that a reader begins with: of each step from there on."""
+
+    def told(self, cursor: str) -> list[Event]:
+        """All that whoever has this cursor is told."""
+        reader = EventReader(cursor)
+        runs = self._life[self._life.index(reader.run_id) :]
+        if reader.run_id in self._events:
+            known = iter(self._events[reader.run_id])
+            reader._events = lambda _: next(known)  # type: ignore[method-assign]
+        else:
+            said = self._events[reader.run_id] = []
+            work_out = reader._events
+
+            def kept(step: steps.Step) -> list[Event]:
+                said.append(work_out(step))
+                return said[-1]
+
+            reader._events = kept  # type: ignore[method-assign]
+        return [event for run_id in runs for step in self._steps[run_id] for event in reader.read(step, run_id=run_id)]
+
+
 def who_comes_back_is_told_the_rest(one: Evidence) -> Iterator[str]:
     """From any cursor on, the events are those that follow it in the whole list."""
     chance = random.Random(one.id)
     places = {place for place, (event, after) in enumerate(pairwise(one.events)) if _is_odd(event, after)}
     places = {*_some(chance, sorted(places)), *_some(chance, range(len(one.events)))}
-    runs = [run.id for run, _ in one.life]
+    returning = Returning([(run.id, taken) for run, taken in one.life])
     for place in sorted(places):
         cursor = one.events[place].cursor
-        reader, found = EventReader(cursor), list[str]()
-        for run, taken in one.life[runs.index(reader.run_id) :]:
-            for step in taken:
-                found += [event.cursor for event in reader.read(step, run_id=run.id)]
+        found = [event.cursor for event in returning.told(cursor)]
         if found != (wanted := [event.cursor for event in one.events[place + 1 :]]):
             yield f"since {cursor}, events are {_kinds(one, found)}, and not {_kinds(one, wanted)}"
             return
