@@ -2,6 +2,7 @@
 invariant held.
 
     python -m tests.simulation --count 5000 --seed 1 --fail-fast
+    python -m tests.simulation --situation runs "short runs" --count 100
     python -m tests.simulation --show 50
 """
 
@@ -11,17 +12,21 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from itertools import islice
 
 from tests.simulation.many import Batch, live_through
 from tests.simulation.show import story
 from tests.simulation.shrink import shrunk
-from tests.simulation.world import run
+from tests.simulation.world import ALL_SITUATIONS, run, seeds_of
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation")
     parser.add_argument("--seed", type=int, default=1, help="the first world's")
     parser.add_argument("--count", type=int, default=2_000, help="so many worlds")
+    parser.add_argument("--seeds", type=int, nargs="*", metavar="SEED", help="these worlds")
+    situations = ", ".join(ALL_SITUATIONS)
+    parser.add_argument("--situation", nargs="*", default=(), choices=ALL_SITUATIONS, metavar="NAME", help=situations)
     parser.add_argument("--minutes", type=float, help="for so long, in place of --count")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes")
     parser.add_argument("--fail-fast", action="store_true", help="end with the first broken invariant")
@@ -29,7 +34,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = parser.parse_args(arguments)
     if asked.show is not None:
         return show(asked.show)
-    batch = Batch(seed=asked.seed, count=asked.count, minutes=asked.minutes, jobs=asked.jobs, fail_fast=asked.fail_fast)
+    chosen = tuple(asked.seeds or islice(seeds_of(asked.situation), asked.count))
+    options = {"minutes": asked.minutes, "jobs": asked.jobs, "fail_fast": asked.fail_fast, "chosen": chosen}
+    batch = Batch(seed=asked.seed, count=asked.count, **options)
     progress = sys.stderr if sys.stderr.isatty() else None
     report = live_through(batch, progress=progress, found=lambda what: print(f"\n{what}", flush=True))
     print(report)

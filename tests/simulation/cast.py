@@ -1,15 +1,12 @@
-"""The agents of the simulation, and what their tools do: each run leaves a line in the world's ledger."""
+"""The agents of the simulation and their tools."""
 
 from __future__ import annotations
 
 import asyncio
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
-
-from temporalio import activity
 
 from everturn import Agent, Limits, Patience, ToolContext, ToolFailed, tool
 from everturn.agent import with_sub_agents
@@ -17,104 +14,54 @@ from everturn.errors import Retry
 from everturn.models import Approvals, Compaction
 from everturn.records import Decision, ToolCall
 from everturn.tools.asking import OutcomeUnknown
-
-
-@dataclass(frozen=True)
-class Effect:
-    """A tool that ran, and took effect."""
-
-    conversation_id: str
-    tool: str
-    call_id: str
-    key: str
-    attempt: int
-    arguments: dict[str, Any]
-    worker: str
-    at: float
-    run_id: str
-
-
-@dataclass
-class Ledger:
-    """What happened in the world outside."""
-
-    effects: list[Effect] = field(default_factory=list)
-    begun: set[tuple[str, str]] = field(default_factory=set)
-    """Conversations and calls whose tool was begun by a worker, whether or not that lived to see its effect."""
-
-    def of(self, conversation_id: str) -> list[Effect]:
-        return [one for one in self.effects if one.conversation_id == conversation_id]
-
-
-def _worker() -> Any:
-    """The simulated worker that the activity at hand runs on."""
-    return activity.client().service_client._worker  # type: ignore[attr-defined]
-
-
-def _leave(name: str, context: ToolContext, **arguments: Any) -> str:
-    """Takes effect, if its worker lives."""
-    worker = _worker()
-    if worker.alive:
-        made = (context.conversation_id, name, context.call_id, context.idempotency_key, context.attempt)
-        run_id = activity.info().workflow_run_id or ""
-        worker.server.ledger.effects.append(Effect(*made, arguments, worker.name, worker.server.loop.time(), run_id))
-    return f"{name} {context.call_id} did its work"
-
-
-async def _take(context: ToolContext) -> None:
-    """The time that work takes."""
-    chance: random.Random = _worker().server.chance
-    seconds = chance.choice((0.0, 0.0, 0.01, 0.3, 2.0, 9.0))
-    if chance.random() < 0.2:
-        context.heartbeat({"part": 1})
-    if seconds:
-        await asyncio.sleep(seconds)
+from everturn.tools.context import TurnContext
+from tests.simulation import newer_tools
+from tests.simulation.ledger import leave, take, worker_at_hand
 
 
 @tool(effect="read")
 async def look(number: int, context: ToolContext) -> str:
     """Reads."""
-    await _take(context)
-    return _leave("look", context, number=number)
+    await take(context)
+    return leave("look", context, number=number)
 
 
 @tool
 def note(text: str, context: ToolContext) -> str:
     """Writes; twice is the same as once."""
-    return _leave("note", context, text=text)
+    return leave("note", context, text=text)
 
 
 @tool(effect="read", local=True, timeout=timedelta(seconds=4))
 async def peek(number: int, context: ToolContext) -> str:
     """Reads something near."""
-    chance: random.Random = _worker().server.chance
+    chance: random.Random = worker_at_hand().server.chance
     await asyncio.sleep(chance.choice((0.0, 0.01, 0.3)))
-    return _leave("peek", context, number=number)
+    return leave("peek", context, number=number)
 
 
 @tool(needs_approval=True, effect="once")
 async def refund(order_id: str, cents: int, context: ToolContext) -> str:
     """Must not happen twice, and not without a person's word."""
-    said = _leave("refund", context, order_id=order_id, cents=cents)
-    await _take(context)
+    said = leave("refund", context, order_id=order_id, cents=cents)
+    await take(context)
     return said
 
 
 @tool(effect="once")
 async def pay(cents: int, context: ToolContext) -> str:
     """Must not happen twice."""
-    await _take(context)
-    said = _leave("pay", context, cents=cents)
-    await _take(context)
+    await take(context)
+    said = leave("pay", context, cents=cents)
+    await take(context)
     return said
 
 
 async def _leave_a_doubt(name: str, context: ToolContext, cents: int) -> str:
     """Takes effect, and now and then nobody knows."""
-    _worker().server.ledger.begun.add((context.conversation_id, context.call_id))
-    await _take(context)
-    said = _leave(name, context, cents=cents)
-    if _worker().server.chance.random() < 0.5:
+    await take(context)
+    said = leave(name, context, cents=cents)
+    if worker_at_hand().server.chance.random() < 0.5:
         raise OutcomeUnknown("the line broke")
     return said
 
@@ -134,28 +81,28 @@ async def ship(cents: int, context: ToolContext) -> str:
 @tool(effect="read", local=True, needs_approval=True, timeout=timedelta(seconds=4))
 async def peep(number: int, context: ToolContext) -> str:
     """Reads something near, if a person says so."""
-    return _leave("peep", context, number=number)
+    return leave("peep", context, number=number)
 
 
 @tool(needs_approval=lambda arguments: arguments["cents"] > 10)
 async def gift(cents: int, context: ToolContext) -> str:
     """Needs a person's word if it is large."""
-    await _take(context)
-    return _leave("gift", context, cents=cents)
+    await take(context)
+    return leave("gift", context, cents=cents)
 
 
 @tool(patience=timedelta(minutes=30))
 async def flaky(times: int, context: ToolContext) -> str:
     """Comes to something after some tries."""
     if context.attempt <= times:
-        raise Retry("not yet", after=_worker().server.chance.choice((None, 0.0, 1.0, 40.0)))
-    return _leave("flaky", context, times=times)
+        raise Retry("not yet", after=worker_at_hand().server.chance.choice((None, 0.0, 1.0, 40.0)))
+    return leave("flaky", context, times=times)
 
 
 @tool(timeout=timedelta(seconds=20), patience=timedelta(minutes=2))
 async def slow(seconds: float, context: ToolContext) -> str:
     """May take longer than it is given."""
-    said = _leave("slow", context, seconds=seconds)
+    said = leave("slow", context, seconds=seconds)
     await asyncio.sleep(seconds)
     return said
 
@@ -163,7 +110,7 @@ async def slow(seconds: float, context: ToolContext) -> str:
 @tool(effect="read")
 def fails(how: str, context: ToolContext) -> str:
     """Never works."""
-    _leave("fails", context, how=how)
+    leave("fails", context, how=how)
     if how == "kindly":
         raise ToolFailed("it can't be done")
     raise RuntimeError("it broke")
@@ -172,7 +119,7 @@ def fails(how: str, context: ToolContext) -> str:
 @tool(effect="read")
 def long(size: int, context: ToolContext) -> str:
     """Has much to say."""
-    return f"{_leave('long', context, size=size)} {'é…x' * (size // 3)}"
+    return f"{leave('long', context, size=size)} {'é…x' * (size // 3)}"
 
 
 OUTSIDE = {
@@ -182,7 +129,7 @@ OUTSIDE = {
 }
 
 TOOLS = (look, peek, note, refund, pay, gift, flaky, slow, fails, long, OUTSIDE, wire, ship, peep)
-ONCE = {"refund", "pay", "wire", "ship"}
+ONCE = {"refund", "pay", "wire", "ship", "borrow", "inquire"}
 LOCAL = {"peek", "peep"}
 APPROVED = {"refund", "ship", "peep"}
 """These always need a person's word."""
@@ -195,6 +142,13 @@ def may_decide(_: ToolCall, decision: Decision) -> str:
     if decision.note == "break":
         raise RuntimeError("the policy broke")
     return ""
+
+
+def _prepared(_: TurnContext, tools: list[Any]) -> list[Any]:
+    """Some tools are there for the turn alone, and now and then nobody can say which."""
+    if worker_at_hand().server.chance.random() < 0.25:
+        raise RuntimeError("nobody knows the tools now")
+    return [*tools, pay, wire, ship]
 
 
 _OPTIONS: dict[str, dict[str, Any]] = {}
@@ -233,16 +187,19 @@ AGENTS: dict[str, Agent] = {
         _agent("manual", loop="manual"),
         _agent("boss", tools=(*TOOLS, HELPER)),
         _agent("watched", approvers=may_decide, approvals=Approvals(expire_after=timedelta(seconds=30))),
+        _agent("hooked", hooks=newer_tools.HOOKS),
+        _agent("prepared", tools=(look,), prepare_tools=_prepared),
+        _agent("asking", tools=(*TOOLS, newer_tools.borrow, newer_tools.inquire)),
     )
 }
 
-WEIGHTS = {"clerk": 8, "guarded": 2, "boss": 1, "watched": 0}
+WEIGHTS = {"clerk": 8, "guarded": 2, "boss": 1, "watched": 0, "hooked": 0, "asking": 0, "prepared": 0}
 
 
 @tool(name="look", effect="read")
 async def look_otherwise(count: int, context: ToolContext) -> str:
     """Takes something else than it did before the deploy."""
-    return _leave("look", context, count=count)
+    return leave("look", context, count=count)
 
 
 def _changed(tools: Sequence[Any]) -> list[Any]:

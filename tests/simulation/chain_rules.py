@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from everturn import names
 from everturn.activities.compaction import ASK
+from everturn.events import ApprovalRequested
 from everturn.history import steps
 from everturn.sizes import size_of
 from tests.simulation.cast import APPROVED, ONCE
@@ -87,6 +88,16 @@ def one_summary_is_shown(one: Evidence) -> Iterator[str]:
             return
 
 
+def no_result_is_shown_without_its_call(one: Evidence) -> Iterator[str]:
+    """However much of a conversation is left out: providers refuse such messages."""
+    for asked in one.asked:
+        called = {call.call_id for message in asked.messages for call in message.tool_calls}
+        for message in asked.messages:
+            if alone := [result.call_id for result in message.tool_results if result.call_id not in called]:
+                yield f"a model was shown the results of {alone}, and not their calls"
+                return
+
+
 def what_comes_to_nothing_ends(one: Evidence) -> Iterator[str]:
     """Turns and summaries do not follow one another for ever."""
     in_a_row = 0
@@ -151,9 +162,14 @@ def what_never_began_is_in_no_doubt(one: Evidence) -> Iterator[str]:
             lost.setdefault(step.request.call_id, set()).add(step.kind)
     for message in one.transcript:
         for result in message.tool_results:
-            doubtful = "outcome of this call is unknown" in result.text and result.name in ("wire", "ship")
+            doubtful = "outcome of this call is unknown" in result.text
             if doubtful and result.call_id not in one.begun and lost.get(result.call_id, set()) <= names.NEVER_BEGUN:
                 yield f"{result.name} {result.call_id} never began, and its outcome is told to be unknown"
+    for event in one.events:
+        if isinstance(event, ApprovalRequested) and event.reason == "outcome_unknown":
+            call_id = event.call.call_id
+            if call_id not in one.begun and lost.get(call_id, {""}) <= names.NEVER_BEGUN:
+                yield f"{event.call.name} {call_id} never began, and people are asked about its outcome"
 
 
 # ------------------------------------------------------------ after an end
@@ -212,6 +228,7 @@ CHAIN_RULES = (
     the_chosen_model_is_asked,
     what_was_left_out_stays_so,
     one_summary_is_shown,
+    no_result_is_shown_without_its_call,
     what_comes_to_nothing_ends,
     what_is_handed_on_is_little,
     policies_are_asked_about_people,

@@ -5,21 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from contextlib import aclosing
-from itertools import dropwhile
+from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
-from everturn import names
+from temporalio.api.enums.v1 import WorkflowExecutionStatus
+
+from everturn import Client, names
 from everturn.client.conversation import Conversation
+from everturn.errors import Unreachable
 from everturn.events import Event
 from everturn.history import steps
-from everturn.history.event_reader import EventReader
 from everturn.history.reader import HistoryReader
 from everturn.history.state_by_history import StateByHistory
 from everturn.records import Message
-from everturn.storage.data_converter import data_converter
-from tests.simulation.cast import Ledger
 from tests.simulation.chain_rules import (
     CHAIN_RULES,
     keys_are_new_after_a_reset,
@@ -28,10 +28,14 @@ from tests.simulation.chain_rules import (
     what_activities_brought_is_told,
 )
 from tests.simulation.clock import EPOCH
-from tests.simulation.event_rules import EVENT_RULES, commands_are_told_by_name
+from tests.simulation.event_rules import EVENT_RULES, Returning, commands_are_told_by_name
+from tests.simulation.hook_rules import HOOK_RULES
+from tests.simulation.instances import at_once
+from tests.simulation.ledger import Ledger
 from tests.simulation.rules import AFTER_RESETS, AFTER_TERMINATION, RULES, Evidence
 from tests.simulation.runs import Run
 from tests.simulation.sdk_core import CachedRun
+from tests.simulation.sealing import converter
 from tests.simulation.server import Server
 from tests.simulation.steering_rules import STEERING_RULES
 from tests.simulation.task_rules import TASK_RULES, Moment
@@ -46,7 +50,10 @@ if TYPE_CHECKING:
 FROM_EVERYWHERE = 0.06
 """How often events are read from each place there is; from one place, always."""
 
-ALL_RULES = (*RULES, *STEERING_RULES, *CHAIN_RULES, *EVENT_RULES)
+FORGETFUL_REPLAYS = 4
+"""One in so many, at the end."""
+
+ALL_RULES = (*RULES, *STEERING_RULES, *CHAIN_RULES, *EVENT_RULES, *HOOK_RULES)
 AFTER_A_TERMINATION = (*AFTER_TERMINATION, what_a_terminated_life_had_is_kept, what_activities_brought_is_told)
 AFTER_A_RESET = (*AFTER_RESETS, commands_are_told_by_name, once_is_once, keys_are_new_after_a_reset)
 
@@ -54,12 +61,12 @@ AFTER_A_RESET = (*AFTER_RESETS, commands_are_told_by_name, once_is_once, keys_ar
 class ReadRun:
     """A run's history, read as it grows."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, *, sealed: bool = False) -> None:
         self.run = run
         self.seen = 0
         self.steps: list[steps.Step] = []
         self.by_history = StateByHistory(run_id=run.id)
-        self._reader = HistoryReader(data_converter)
+        self._reader = HistoryReader(converter(sealed=sealed))
         self._told = ToldByEvents()
 
     def read(self) -> None:
@@ -79,6 +86,10 @@ class ReadRun:
 
 class Checks:
     def __init__(self, server: Server, ledger: Ledger, *, deploys: bool, loses_workers: bool) -> None:
+        self.sealed = False
+        """What is in histories is encrypted."""
+        self.forgetful = False
+        """Workers keep nothing in memory."""
         self.deploys = deploys
         self.loses_workers = loses_workers
         self.server = server
@@ -89,13 +100,15 @@ class Checks:
         self.transcripts: dict[str, tuple[Message, ...]] = {}
         self.events: dict[str, list[Event]] = {}
         """Of the last life of each conversation."""
+        self.client: Client | None = None
+        """Of who looks at lists."""
 
     # ------------------------------------------------------------ after each workflow task
 
     def after_task(self, run: Run) -> None:
         """The workflow's own state is that which its history says, and what its events tell."""
         if run.id not in self.read_runs:
-            self.read_runs[run.id] = ReadRun(run)
+            self.read_runs[run.id] = ReadRun(run, sealed=self.sealed)
         read = self.read_runs[run.id]
         read.read()
         last = read.steps[-1]
@@ -141,6 +154,12 @@ class Checks:
     def was_reset(self) -> bool:
         return any(run.base for run in self.server.runs.values())
 
+    @property
+    def _came_back(self) -> bool:
+        """An operator has reset one that was over: who watched had gone by then."""
+        bases = [self.server.runs[run.base[0]] for run in self.server.runs.values() if run.base]
+        return any(run.status != WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_TERMINATED for run in bases)
+
     # ------------------------------------------------------------ those who watch
 
     async def watch(self, conversation: Conversation, chance: random.Random) -> None:
@@ -151,11 +170,15 @@ class Checks:
         while broke:
             since = next((one.cursor for one in reversed(seen) if not _is_live(one)), None)
             broke = False
-            async with aclosing(conversation.events(since=since, deltas=deltas)) as events:
-                async for event in events:
-                    seen.append(event)
-                    if broke := chance.random() < breaks:
-                        break
+            try:
+                async with aclosing(conversation.events(since=since, deltas=deltas)) as events:
+                    async for event in events:
+                        seen.append(event)
+                        if broke := chance.random() < breaks:
+                            break
+            except Unreachable:  # they come back
+                broke = True
+                await asyncio.sleep(1.0)
 
     async def read(self, conversation: Conversation, chance: random.Random) -> None:
         """Reads a conversation that is over, with all that its readers have."""
@@ -173,9 +196,13 @@ class Checks:
             if chance.random() < FROM_EVERYWHERE:
                 self._from_everywhere(conversation.id, whole)
         await asyncio.sleep(5.0)
-        lasting = [one for one in self.watched.get(conversation.id, []) if not _is_live(one)]
-        if lasting and lasting[-1].kind != "done" and not self.server.retention:
+        # Of this life: whoever watched an earlier one has seen its end.
+        lasting = [one for one in self.watched.pop(conversation.id, []) if not _is_live(one)]
+        ended = bool(lasting) and (lasting[-1].cursor == whole[-1].cursor or (self._came_back and _is_done(lasting)))
+        if lasting and not ended and not self.server.retention:
             self.server.wrong(f"{conversation.id}: it is over, and who watched is told nothing after {_kinds(lasting)}")
+        if self.server.index:
+            await self._listed(conversation, chance)
         same_life = not was_reset and bool(lasting and whole) and lasting[0].cursor == whole[0].cursor
         if same_life and [one.cursor for one in lasting] != [one.cursor for one in whole]:
             self.server.wrong(f"{conversation.id}: watched live, {_kinds(lasting)}; read afterwards, {_kinds(whole)}")
@@ -184,6 +211,21 @@ class Checks:
             self.server.wrong(f"{conversation.id}: it is over, and its status is {status.state}")
         if not transcript:
             self.server.wrong(f"{conversation.id}: its transcript is empty")
+
+    async def _listed(self, conversation: Conversation, chance: random.Random) -> None:
+        """What the index says once it has heard of all."""
+        assert self.client
+        latest = self.server.find(conversation.id)
+        how = "terminated" if latest.status == WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_TERMINATED else "done"
+        asked = chance.choice((None, "done")) if self.server.indexed and how == "done" else None
+        begun = latest.history.events[0].event_time.ToDatetime(UTC)
+        found = [one async for one in self.client.conversations(status=asked) if one.id == conversation.id]
+        if not self.server.indexed:
+            how = how if how == "terminated" else "completed"
+        if [one.status for one in found if one.started_at == begun] != [how]:
+            self.server.wrong(f"{conversation.id}: it is {how}, and listed as {[one.status for one in found]}")
+        if any(one.ended_at is None for one in found):
+            self.server.wrong(f"{conversation.id}: it is over, and a list has it as one that goes on: {found}")
 
     async def _since_before(self, conversation: Conversation, whole: list[Event]) -> None:
         """Whoever has a cursor of the life before is told all of this one."""
@@ -200,11 +242,9 @@ class Checks:
         runs = [read for read in self.read_runs.values() if read.run.workflow_id == conversation_id]
         for read in runs:
             read.read()
+        returning = Returning([(read.run.id, read.steps) for read in runs])
         for place, event in enumerate(whole):
-            reader, rest = EventReader(event.cursor), list[Event]()
-            for read in dropwhile(lambda read: read.run.id != reader.run_id, runs):  # noqa: B023 - it is used at once
-                for step in read.steps:
-                    rest += reader.read(step, run_id=read.run.id)
+            rest = returning.told(event.cursor)
             if rest != whole[place + 1 :]:
                 found = f"are {_kinds(rest)}, not {_kinds(whole[place + 1 :])}"
                 self.server.wrong(f"{conversation_id}: events since {event.cursor} {found}")
@@ -237,12 +277,17 @@ class Checks:
             deploys=self.deploys,
             events=self.events[conversation_id],
             begun=frozenset(call_id for known, call_id in self.ledger.begun if known == conversation_id),
+            labelled=people.labelled,
+            sealed=self.sealed,
         )
 
     def _replays(self) -> Iterator[str]:
-        """Every run replays on a worker that has never seen it, and comes to the same."""
-        for run in self.server.runs.values():
-            fresh = CachedRun(run.id)
+        """Every run replays on a worker that has never seen it, and comes to the same. Of workers that keep nothing,
+        which have replayed it again and again, some."""
+        for number, run in enumerate(self.server.runs.values()):
+            if self.forgetful and number % FORGETFUL_REPLAYS:
+                continue
+            fresh = CachedRun(run.id, sealed=self.sealed)
             try:
                 fresh.replay(run.history.events)
             except Exception as error:  # noqa: BLE001 - whatever it is, a real one would not go on
@@ -278,10 +323,5 @@ def _kinds(events: list[Event]) -> str:
     return ", ".join(event.kind for event in events)
 
 
-def at_once(work: Coroutine[Any, Any, Any]) -> Any:
-    """The result of a coroutine that waits for nothing."""
-    try:
-        work.send(None)
-    except StopIteration as done:
-        return done.value
-    raise RuntimeError("it waits for something")
+def _is_done(events: list[Event]) -> bool:
+    return events[-1].kind == "done"

@@ -4,7 +4,7 @@ run has done anything. By chance alone that hardly happens, and it is where most
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from temporalio.api.common.v1 import Payloads
@@ -34,12 +34,24 @@ WHAT = (
 class Coincidences:
     """Sees to it that signals come together with what the server brings: so `often`, of all that it brings."""
 
-    def __init__(self, server: Server, people: Person, model: SimulatedModel, chance: random.Random, often: float):
+    def __init__(
+        self,
+        server: Server,
+        people: Person,
+        model: SimulatedModel,
+        chance: random.Random,
+        often: float,
+        *,
+        what: Sequence[str] = (),
+        as_runs_begin: bool = False,
+    ) -> None:
         self._server = server
         self._people = people
         self._model = model
         self._chance = chance
         self._often = often
+        self._what = what or WHAT
+        self._as_runs_begin = as_runs_begin
         self._brings = server.arrive_with
         self._begins = server.begin
         server.arrive_with = self._brought  # type: ignore[method-assign]
@@ -47,7 +59,7 @@ class Coincidences:
 
     def _brought(self, run: Run, name: str, write: Callable[[], HistoryEvent]) -> None:
         self._brings(run, name, write)
-        if name.split(maxsplit=1)[0] in BROUGHT:
+        if name.split(maxsplit=1)[0] in BROUGHT and not self._as_runs_begin:
             self._perhaps(run)
 
     def _begun(self, *args: Any, **values: Any) -> Run:
@@ -60,7 +72,7 @@ class Coincidences:
         if run.closed or run.parent or self._chance.random() >= self._often:
             return
         told = self._people.of(run.workflow_id)
-        match self._chance.choice(WHAT):
+        match self._chance.choice(self._what):
             case "decide":
                 self._decide(run)
             case "cancel and decide":

@@ -21,6 +21,7 @@ from tests.simulation.history import History
 from tests.simulation.runs import Run, Task
 
 if TYPE_CHECKING:
+    from tests.simulation.index import Index
     from tests.simulation.workers import SimulatedWorker
 
 TASK_SECONDS = 5.0
@@ -46,6 +47,11 @@ class Dispatch:
         self.violations: list[str] = []
         self.broken: asyncio.Future[None] = loop.create_future()
         self.counts: dict[str, int] = {}
+        self.index: Index | None = None
+        """By which conversations are listed; most worlds have none."""
+        self.may_leave = False
+        self.away: asyncio.Future[None] = loop.create_future()
+        """Done while nobody reaches the server, in a world in which it `may_leave`."""
         self.on_task: Callable[[Run], None] = lambda _: None
         """Called after every workflow task."""
 
@@ -71,6 +77,17 @@ class Dispatch:
         self.violations.append(what)
         if not self.broken.done():
             self.broken.set_result(None)
+
+    def leave(self, seconds: float) -> None:
+        """Nobody reaches it for a while, workers neither."""
+        self.count("outages")
+        self.away.set_result(None)
+        for worker in list(self.workers):
+            worker.cut_off(seconds)
+
+    def come_back(self) -> None:
+        if self.away.done():
+            self.away = self.loop.create_future()
 
     # ------------------------------------------------------------ workflow tasks
 

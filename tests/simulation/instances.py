@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from datetime import UTC
 from typing import Any
 from uuid import UUID
@@ -12,6 +12,9 @@ import temporalio.converter
 from google.protobuf.timestamp_pb2 import Timestamp
 from temporalio import workflow
 from temporalio.api.history.v1 import HistoryEvent
+from temporalio.bridge.proto.workflow_activation import WorkflowActivation
+from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
+from temporalio.bridge.worker import decode_activation, encode_completion
 from temporalio.common import Priority
 from temporalio.worker import UnsandboxedWorkflowRunner, WorkflowInstanceDetails
 
@@ -19,6 +22,7 @@ from everturn.storage.data_converter import data_converter
 from everturn.workflows import ConversationWorkflow
 from everturn.workflows.eager_dispatch import EagerDispatch
 from tests.simulation.history import attributes
+from tests.simulation.sealing import converter
 
 _RUNNER = UnsandboxedWorkflowRunner()
 _DEFINITION = workflow._Definition.must_from_class(ConversationWorkflow)
@@ -71,6 +75,29 @@ def create(event: HistoryEvent, run_id: str, task_started: Timestamp) -> Any:
         last_failure=None,
     )
     return outside_of(lambda: _RUNNER.create_instance(details), inside=True)
+
+
+def activated(instance: Any, activation: WorkflowActivation) -> WorkflowActivationCompletion:
+    completion: WorkflowActivationCompletion = outside_of(lambda: instance.activate(activation))
+    return completion
+
+
+def unsealed(instance: Any, activation: WorkflowActivation) -> WorkflowActivationCompletion:
+    """As `activated`, of what is encrypted: by the SDK's own way through all payloads."""
+    codec = converter(sealed=True)
+    at_once(decode_activation(activation, codec, False, 1))
+    completion = activated(instance, activation)
+    at_once(encode_completion(completion, codec, False, 1))
+    return completion
+
+
+def at_once(work: Coroutine[Any, Any, Any]) -> Any:
+    """The result of a coroutine that waits for nothing."""
+    try:
+        work.send(None)
+    except StopIteration as done:
+        return done.value
+    raise RuntimeError("it waits for something")
 
 
 def outside_of(act: Callable[[], Any], *, inside: bool = False) -> Any:

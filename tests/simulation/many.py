@@ -25,8 +25,12 @@ class Batch:
     minutes: float | None = None
     jobs: int | None = None
     fail_fast: bool = False
+    chosen: tuple[int, ...] = ()
+    """These seeds, in place of those from `seed` on."""
 
     def seeds(self) -> Iterator[int]:
+        if self.chosen:
+            return iter(self.chosen)
         return count(self.seed) if self.minutes else iter(range(self.seed, self.seed + self.count))
 
 
@@ -113,7 +117,8 @@ def _live(seed: int) -> _Lived:
 
 
 def _draw(report: Report, batch: Batch, out: TextIO) -> None:
-    part = report.seconds / (batch.minutes * 60) if batch.minutes else report.worlds / batch.count
+    worlds = len(batch.chosen) or batch.count
+    part = report.seconds / (batch.minutes * 60) if batch.minutes else report.worlds / worlds
     filled = min(BAR, int(BAR * part))
     rate = report.worlds / max(report.seconds, 0.001)
     bar = "█" * filled + "·" * (BAR - filled)

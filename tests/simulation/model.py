@@ -111,6 +111,7 @@ class SimulatedModel:
         )
         if self.tools:
             more = ("wire", {"cents": number}), ("ship", {"cents": number}), ("peep", {"number": number})
+            more += ("borrow", {"cents": 5 + number % 2 * 50}), ("inquire", {"number": number})
             possible = tuple(one for one in (*possible, *more) if one[0] in self.tools)
         name, arguments = chance.choice(possible)
         return ToolCall(call_id=f"c{number}-{place}", name=name, arguments=arguments)

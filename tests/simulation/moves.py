@@ -26,6 +26,17 @@ Sent = tuple[str, dict[str, Any]]
 
 CANCEL = "(cancel the workflow)"
 
+POLICIES: tuple[tuple[dict[str, Any], ...], ...] = (
+    (),
+    ({"tool": "pay", "then": "deny"},),
+    ({"tool": "refund", "then": "approve", "where": {"cents": {"at_most": 1_000}}},),
+    ({"tool": "look", "then": "ask"}, {"tool": "note", "then": "deny", "reason": "no notes"}),
+    ({"tool": "*", "then": "approve"}, {"tool": "gift", "then": "deny", "where": {"cents": {"above": 10}}}),
+    ({"tool": "pay", "then": "ask"}, {"tool": "borrow", "then": "deny"}, {"tool": "peek", "then": "deny"}),
+    ({"tool": "*", "then": "deny"},),
+)
+"""Rules that people set while a conversation goes on."""
+
 RESTS = 700.0
 """Seconds, of who goes away for a while."""
 
@@ -76,6 +87,10 @@ async def decide(person: Person, what: str, conversation: Conversation, waiting:
             await _noted(person, conversation, call_id)
         case "reset":
             await person._reset(conversation)
+        case "always":
+            await person._try(conversation, lambda: conversation.approve(call_id, always=True))
+        case "never":
+            await person._try(conversation, lambda: conversation.deny(call_id, reason="no", always=True))
         case _:
             pass  # they wait
 
@@ -124,6 +139,16 @@ async def steer(person: Person, what: str, conversation: Conversation, agent: st
             await _say_several(person, conversation)
         case "rest":
             await asyncio.sleep(RESTS)
+        case "policy":
+            rules = person.chance.choice(POLICIES)
+            await person._try(conversation, lambda: conversation.set_policy(rules))
+        case "policy by signal":
+            rules = person.chance.choice((*POLICIES, ({"tool": 5},)))
+            at_once(person.server, conversation.id, (names.SET_POLICY, {"rules": rules, "by": "me"}))
+        case "list":
+            await _list(person)
+        case "wait":
+            pass
         case _:
             raise AssertionError(f"nobody knows how to {what}")
 
@@ -148,4 +173,13 @@ async def _say_several(person: Person, conversation: Conversation) -> None:
         except (Refused, Ended, Unreachable, NotFound):
             return
         told.said[f"m{number}"] = told.maybe.pop(f"m{number}")
-    person.waiting.append(asyncio.get_running_loop().create_task(person._await_reply(conversation, text)))
+    waits = person._await_reply(conversation, text)
+    person.waiting.append(asyncio.get_running_loop().create_task(waits, name=conversation.id))
+
+
+async def _list(person: Person) -> None:
+    """Somebody looks at a list, whatever the index knows by then."""
+    wanted = person.chance.choice((None, "idle", "running", "awaiting_approval", "done"))
+    async for one in person.client.conversations(status=wanted):
+        if wanted not in (None, one.status):
+            person.server.wrong(f"a list of those that are {wanted} has one that is {one.status}")

@@ -93,6 +93,11 @@ class Character:
     habits: Habits = USUAL
 
 
+def labels(conversation_id: str) -> dict[str, Any]:
+    """What a conversation is started with beside its message."""
+    return {"tenant": f"tenant of {conversation_id}", "metadata": {"user": conversation_id, "level": 3}}
+
+
 class Person:
     def __init__(self, client: Client, server: Server, chance: random.Random, character: Character) -> None:
         self.client = client
@@ -102,6 +107,10 @@ class Person:
         self.told: dict[str, Told] = {}
         self.started: set[str] = set()
         self.waiting: list[asyncio.Task[None]] = []
+        self.labelled = False
+        """They start conversations for a tenant, and with metadata."""
+        self.expects_answers = False
+        """Before they close a conversation that idles, they look whether everybody has their answer."""
 
     def of(self, conversation_id: str) -> Told:
         return self.told.setdefault(conversation_id, Told())
@@ -124,12 +133,16 @@ class Person:
             if message_id in told.maybe:
                 told.said[message_id] = told.maybe.pop(message_id)
                 if self.chance.random() < self.character.waits:
-                    task = asyncio.get_running_loop().create_task(self._await_reply(conversation, text))
+                    task = asyncio.get_running_loop().create_task(
+                        self._await_reply(conversation, text), name=conversation.id
+                    )
                     self.waiting.append(task)
         return True
 
     async def _send(self, agent: str, text: str, *, first: bool, **options: Any) -> Conversation:
         limits = self.character.limits
+        if self.labelled:
+            options |= labels(options["id"])
         if first and limits and options["id"] not in self.started:
             self.started.add(options["id"])
             return await self.client.start(agent, text, limits=Limits(**dict(limits)), **options)
@@ -201,10 +214,21 @@ class Person:
                 if len(self.of(conversation.id).said) < self.character.messages:
                     await self.say(agent, conversation.id, keep_open=keep_open)
                 else:
+                    if self.expects_answers:
+                        await self._see_who_waits(conversation)
                     self.of(conversation.id).ended = True
                     await self._try(conversation, conversation.close)
             case _:
                 pass
+
+    async def _see_who_waits(self, conversation: Conversation) -> None:
+        """Nobody waits for an answer of a conversation that idles: what there is to say is said."""
+        left = [task for task in self.waiting if not task.done() and task.get_name() == conversation.id]
+        if left:
+            before = self.server.moment(conversation.id)
+            _, late = await asyncio.wait(left, timeout=LONGEST_LOOK)
+            if late and before == self.server.moment(conversation.id):
+                self.server.wrong(f"{conversation.id} idles, and somebody waits for its answer")
 
     async def _decide(self, conversation: Conversation, waiting: WaitingCall) -> None:
         call_id, chance, told = waiting.call_id, self.chance, self.of(conversation.id)

@@ -21,7 +21,9 @@ from everturn.events import Event
 from everturn.history import steps
 from everturn.models import Limits
 from everturn.records import Message, Outcome, ToolCall, ToolResult, Usage
-from tests.simulation.cast import AGENTS, APPROVED, HELPER, LOCAL, ONCE, Effect
+from tests.simulation import newer_tools
+from tests.simulation.cast import AGENTS, APPROVED, HELPER, LOCAL, ONCE
+from tests.simulation.ledger import Effect
 from tests.simulation.model import Asked
 from tests.simulation.runs import Run
 
@@ -52,6 +54,10 @@ class Evidence:
     """Of its last life, as they are read at its end."""
     begun: frozenset[str] = frozenset()
     """The calls whose tool was begun by a worker."""
+    labelled: bool = False
+    """It was started for a tenant, and with metadata."""
+    sealed: bool = False
+    """What is in its history is encrypted."""
 
     @property
     def life(self) -> Sequence[tuple[Run, Sequence[steps.Step]]]:
@@ -232,11 +238,11 @@ def effects_are_allowed(one: Evidence) -> Iterator[str]:
     for call_id, times in Counter(effect.call_id for effect in one.effects).items():
         if (call := calls.get(call_id)) is None:
             continue
-        if _needs_approval(call) and not (words(call_id) if call.name in LOCAL else approvals[call_id]):
+        if needs_approval(call, one.agent) and not (words(call_id) if call.name in LOCAL else approvals[call_id]):
             yield f"{call.name} {call_id} took effect without an approval"
         if approvals[call_id] > words(call_id):
             yield f"{call.name} {call_id} ran as approved {approvals[call_id]} times; {words(call_id)} people said so"
-        if call.name in ONCE and times > approvals[call_id] + (not _needs_approval(call)):
+        if call.name in ONCE and times > approvals[call_id] + (not needs_approval(call, one.agent)):
             yield f"{call.name} {call_id} took effect {times} times, and was approved {approvals[call_id]} times"
         keys = {effect.key for effect in one.effects if effect.call_id == call_id}
         wanted = {f"{one.id}:{chain}:{call_id}" for chain in chains.get(call_id, ())}
@@ -245,7 +251,7 @@ def effects_are_allowed(one: Evidence) -> Iterator[str]:
 
 
 def approval_words(one: Evidence):  # type: ignore[no-untyped-def]
-    """How often a call may have been approved: by people, and by the clock."""
+    """How often a call may have been approved: by people, by the clock, and by rules that people have made."""
     by_call, every = Counter[str](), 0
     for step in one.steps:
         match step:
@@ -256,6 +262,8 @@ def approval_words(one: Evidence):  # type: ignore[no-untyped-def]
                     by_call[str(payload.get("call_id"))] += 1
             case steps.Expired(call_id=call_id):
                 by_call[call_id] += 1
+            case steps.ToolScheduled(request=request) if request.decision and request.decision.by_policy:
+                by_call[request.call_id] += 1
             case _:
                 pass
     return lambda call_id: by_call[call_id] + every
@@ -288,8 +296,13 @@ def arguments_are_those(one: Evidence) -> Iterator[str]:
             yield f"{effect.tool} {effect.call_id} ran with {effect.arguments}, and was to run with {due}"
 
 
-def _needs_approval(call: ToolCall) -> bool:
-    return call.name in APPROVED or (call.name == "gift" and int(str(call.arguments.get("cents", 0))) > 10)
+def needs_approval(call: ToolCall, agent: str) -> bool:
+    """By its tool, or by a hook."""
+    number = int(str(call.arguments.get("cents", call.arguments.get("number", 0))))
+    asked = (call.name == "pay" and newer_tools.is_asked(number)) or (
+        call.name == "look" and newer_tools.breaks(number)
+    )
+    return call.name in APPROVED or (call.name in ("gift", "borrow") and number > 10) or (agent == "hooked" and asked)
 
 
 # ------------------------------------------------------------ what it comes to

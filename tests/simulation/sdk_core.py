@@ -19,7 +19,7 @@ from temporalio.bridge.proto.child_workflow import StartChildWorkflowExecutionFa
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation, WorkflowActivationJob
 
 from tests.simulation.history import attributes, kind, now
-from tests.simulation.instances import create, outside_of
+from tests.simulation.instances import activated, create, unsealed
 from tests.simulation.runs import Update
 from tests.simulation.sdk_commands import CANCELLED, CLOSING, LOCAL, PATCH, Command, Commands, resolved
 from tests.simulation.sequences import TaskEvents, is_command, tasks
@@ -35,8 +35,9 @@ class TaskFailure(Exception):
 class CachedRun(Commands):
     """One run of a workflow, as a worker has it in memory."""
 
-    def __init__(self, run_id: str) -> None:
+    def __init__(self, run_id: str, *, sealed: bool = False) -> None:
         super().__init__()
+        self._sealed = sealed
         self.run_id = run_id
         self.instance: Any = None
         self.done = 0
@@ -263,7 +264,7 @@ class CachedRun(Commands):
             available_internal_flags=self._flags,
             jobs=jobs,
         )
-        return outside_of(lambda: self.instance.activate(activation))
+        return unsealed(self.instance, activation) if self._sealed else activated(self.instance, activation)
 
 
 def _order(job: WorkflowActivationJob) -> int:

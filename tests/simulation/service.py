@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from google.protobuf.message import Message
@@ -38,6 +39,8 @@ _TYPES = {
 COMPLETED = UpdateWorkflowExecutionLifecycleStage.UPDATE_WORKFLOW_EXECUTION_LIFECYCLE_STAGE_COMPLETED
 ACCEPTED = UpdateWorkflowExecutionLifecycleStage.UPDATE_WORKFLOW_EXECUTION_LIFECYCLE_STAGE_ACCEPTED
 
+CORE_TRIES_SECONDS = 10.0
+
 
 class SimulatedService(ServiceClient):
     """A connection to the server. `worker`: whose it is, if it is a worker's: one that was killed says nothing more."""
@@ -58,12 +61,13 @@ class SimulatedService(ServiceClient):
         metadata: Mapping[str, str | bytes],
         timeout: timedelta | None,
     ) -> Any:
+        work = self._tried(rpc, req, again=retry) if self._server.may_leave else self._answered(rpc, req)
         if timeout is None:
-            answer = await self._answered(rpc, req)
+            answer = await work
         else:
             try:
                 async with asyncio.timeout(timeout.total_seconds()):
-                    answer = await self._answered(rpc, req)
+                    answer = await work
             except TimeoutError:
                 raise RPCError("Timeout expired", RPCStatusCode.DEADLINE_EXCEEDED, b"") from None
         return answer if answer is not None else resp_type()
@@ -73,6 +77,30 @@ class SimulatedService(ServiceClient):
         answer = await getattr(self, f"_{rpc}")(req)
         await self._on_its_way()
         return answer
+
+    async def _tried(self, rpc: str, req: Message, *, again: bool) -> Any:
+        """As the SDK's core does, which tries for a while what an unreachable server did not answer."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + CORE_TRIES_SECONDS
+        while True:
+            try:
+                return await self._while_it_is_there(rpc, req)
+            except RPCError as error:
+                if error.status is not RPCStatusCode.UNAVAILABLE or not again or loop.time() >= until:
+                    raise
+            await asyncio.sleep(0.5)
+
+    async def _while_it_is_there(self, rpc: str, req: Message) -> Any:
+        if self._worker:
+            return await self._answered(rpc, req)
+        await self._on_its_way()
+        asked = asyncio.ensure_future(getattr(self, f"_{rpc}")(req))
+        if not self._server.away.done():
+            await asyncio.wait({asked, self._server.away}, return_when=asyncio.FIRST_COMPLETED)
+            if asked.done():
+                return asked.result()
+        asked.cancel()
+        raise RPCError("connection refused", RPCStatusCode.UNAVAILABLE, b"")
 
     async def _on_its_way(self) -> None:
         if self._worker and not self._worker.alive:
@@ -182,13 +210,12 @@ class SimulatedService(ServiceClient):
         if run.deleted:
             raise RPCError("workflow execution history not found", RPCStatusCode.NOT_FOUND, b"")
         size = req.maximum_page_size or self._server.chance.choice((3, 50, 1_000))
-        answer = api.GetWorkflowExecutionHistoryResponse()
         page = run.history.events[seen : seen + size]
-        answer.history.events.extend(page)
         seen += len(page)
-        if seen < len(run.history) or (req.wait_new_event and not run.closed):
-            answer.next_page_token = f"{run.id}/{seen}".encode()
-        return answer
+        more = seen < len(run.history) or (req.wait_new_event and not run.closed)
+        token = f"{run.id}/{seen}".encode() if more else b""
+        # As GetWorkflowExecutionHistoryResponse has it, without a copy of each event.
+        return SimpleNamespace(history=SimpleNamespace(events=page), next_page_token=token, raw_history=())
 
     async def _reset_workflow_execution(self, req: Any) -> Any:
         from tests.simulation.resets import reset
@@ -255,6 +282,10 @@ class SimulatedService(ServiceClient):
         answer = api.DescribeNamespaceResponse()
         answer.config.workflow_execution_retention_ttl.FromTimedelta(timedelta(seconds=self._server.retention))
         return answer
+
+    async def _list_workflow_executions(self, req: Any) -> Any:
+        found = self._server.index.find(req.query) if self._server.index else []
+        return api.ListWorkflowExecutionsResponse(executions=found)
 
     async def _list_search_attributes(self, _: Any) -> Any:
         listed = {name: IndexedValueType.Value(_TYPES[kind]) for name, kind in names.SEARCH_ATTRIBUTES.items()}

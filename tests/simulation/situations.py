@@ -54,9 +54,13 @@ class Situation:
     failures: tuple[str, ...] = ()
     """How the model fails; empty: in any way."""
     habits: Habits = USUAL
+    at_once: tuple[str, ...] = ()
+    """What comes together with what the server brings; empty: anything of coincidences.py."""
+    as_runs_begin: bool = False
+    """It comes only before a run has done anything."""
 
 
-_CALM: dict[str, tuple[Any, ...]] = {
+CALM: dict[str, tuple[Any, ...]] = {
     "kills": (0.0,),
     "deploys": (False,),
     "retention": (0.0,),
@@ -86,22 +90,22 @@ _CUTS = (
     "two people",
     "edit",
 )
-_SHORT: tuple[Any, ...] = ((("events", 25),), (("updates", 3),), (("events", 40), ("updates", 3)))
+SHORT: tuple[Any, ...] = ((("events", 25),), (("updates", 3),), (("events", 40), ("updates", 3)))
 
 SITUATIONS: dict[str, Situation] = {
     "at once": Situation(
-        {**_CALM, "coincidences": (0.3, 0.8), "agent": ("clerk", "guarded")},
+        {**CALM, "coincidences": (0.3, 0.8), "agent": ("clerk", "guarded")},
         habits=Habits(
             _CUTS, ("resume", "close", "cancel_turn"), ("cancel_turn", "say", "cancel both", "pause", "close")
         ),
     ),
     "calls beside one another": Situation(
-        {**_CALM, "coincidences": (0.4,), "agent": ("clerk", "guarded"), "impatience": (0.3,)},
+        {**CALM, "coincidences": (0.4,), "agent": ("clerk", "guarded"), "impatience": (0.3,)},
         tools=("refund", "gift", "look", "note", "slow", "outside", "pay"),
         habits=Habits(_CUTS, ("resume",), ("cancel_turn", "cancel_turn", "cancel both", "close")),
     ),
     "stalls": Situation(
-        {**_CALM, "trouble": (0.6, 0.8), "bounds": ((), *_SHORT), "messages": (1, 2), "agent": ("clerk", "falling")},
+        {**CALM, "trouble": (0.6, 0.8), "bounds": ((), *SHORT), "messages": (1, 2), "agent": ("clerk", "falling")},
         failures=("key", "missing", "quota", "refused"),
         habits=Habits(
             held=("resume",) * 8
@@ -110,7 +114,7 @@ SITUATIONS: dict[str, Situation] = {
         ),
     ),
     "doubts": Situation(
-        {**_CALM, "kills": (0.0, 0.0, 4.0), "agent": ("guarded", "clerk", "watched"), "coincidences": (0.0, 0.4)},
+        {**CALM, "kills": (0.0, 0.0, 4.0), "agent": ("guarded", "clerk", "watched"), "coincidences": (0.0, 0.4)},
         tools=("wire", "ship", "pay", "look"),
         habits=Habits(
             (
@@ -130,7 +134,7 @@ SITUATIONS: dict[str, Situation] = {
     ),
     "resets": Situation(
         {
-            **_CALM,
+            **CALM,
             "resets": (0.7,),
             "impatience": (0.3, 0.5),
             "look_seconds": (0.3, 1.0),
@@ -144,7 +148,7 @@ SITUATIONS: dict[str, Situation] = {
     ),
     "lives": Situation(
         {
-            **_CALM,
+            **CALM,
             "revivals": (1, 2),
             "bounds": ((), (("begun_with_bytes", 300),), (("packed_bytes", 300), ("events", 25))),
             "agent": ("clerk", "compact", "guarded", "abrupt"),
@@ -161,8 +165,8 @@ SITUATIONS: dict[str, Situation] = {
     ),
     "runs": Situation(
         {
-            **_CALM,
-            "bounds": _SHORT,
+            **CALM,
+            "bounds": SHORT,
             "agent": ("clerk", "guarded", "hurried", "watched"),
             "coincidences": (0.0, 0.5),
             "messages": (3,),
@@ -176,7 +180,7 @@ SITUATIONS: dict[str, Situation] = {
         ),
     ),
     "expiry": Situation(
-        {**_CALM, "bounds": ((), (("events", 25),)), "agent": ("watched", "hurried"), "look_seconds": (3.0, 10.0)},
+        {**CALM, "bounds": ((), (("events", 25),)), "agent": ("watched", "hurried"), "look_seconds": (3.0, 10.0)},
         tools=("refund", "outside", "gift"),
         habits=Habits(
             ("misedit", "misedit", "stranger", "stranger", "wait", "wait", "approve"), unasked=("close", "say")
@@ -184,7 +188,7 @@ SITUATIONS: dict[str, Situation] = {
     ),
     "compaction": Situation(
         {
-            **_CALM,
+            **CALM,
             "agent": ("compact",),
             "messages": (3, 4),
             "prefix_bytes": (0, 10_000_000),
@@ -197,7 +201,7 @@ SITUATIONS: dict[str, Situation] = {
     ),
     "retention": Situation(
         {
-            **_CALM,
+            **CALM,
             "retention": (900.0, 2_000.0),
             "bounds": ((("events", 25), ("packed_bytes", 300)), (("events", 25), ("begun_with_bytes", 300))),
             "prefix_bytes": (0,),
@@ -212,17 +216,17 @@ SITUATIONS: dict[str, Situation] = {
         habits=Habits(unasked=("say", "rest")),
     ),
     "limits": Situation(
-        {**_CALM, "agent": ("thrifty", "short", "abrupt", "counted"), "limits": ((), (("max_turns", 5),))},
+        {**CALM, "agent": ("thrifty", "short", "abrupt", "counted"), "limits": ((), (("max_turns", 5),))},
         tools=("look", "note", "pay", "peek"),
     ),
     "workers away": Situation(
-        {**_CALM, "kills": (4.0,), "deploys": (False, True), "agent": ("clerk", "hurried"), "workers": (1,)},
+        {**CALM, "kills": (4.0,), "deploys": (False, True), "agent": ("clerk", "hurried"), "workers": (1,)},
         tools=("refund", "wire", "ship", "look"),
         habits=Habits(("noted", "noted", "approve", "close and decide"), unasked=("close", "cancel_turn", "say")),
     ),
     "readers": Situation(
         {
-            **_CALM,
+            **CALM,
             "waits": (1.0,),
             "impatience": (0.5,),
             "look_seconds": (0.3, 1.0),
@@ -236,8 +240,7 @@ SITUATIONS: dict[str, Situation] = {
         habits=Habits(held=("cancel_turn", "resume"), unasked=("say", "say", "say", "several", "cancel_turn")),
     ),
     "forks": Situation(
-        {**_CALM, "forks": (1,), "waits": (0.5,), "impatience": (0.3,), "keep_open": (None, 3_600.0)},
+        {**CALM, "forks": (1,), "waits": (0.5,), "impatience": (0.3,), "keep_open": (None, 3_600.0)},
         habits=Habits(unasked=("say",)),
     ),
 }
-NAMES = tuple(SITUATIONS)

@@ -17,6 +17,7 @@ from temporalio.converter import _payload_converter
 from everturn.records import Record
 from everturn.settings import Settings
 from everturn.storage.data_converter import JSON
+from tests.simulation.shared_reading import each_event_once
 
 _read_hints = temporalio.common._type_hints_from_func
 _hints: dict[Any, Any] = {}
@@ -27,7 +28,7 @@ _known_converter_of = cache(_converter_of)
 _load_settings = cache(Settings.load)
 
 MOST_RECORDS = 4_000
-WORLDS_BETWEEN_COLLECTIONS = 10
+WORLDS_BETWEEN_COLLECTIONS = 25
 
 _lived = count(1)
 
@@ -42,6 +43,7 @@ def worked_out_once() -> Iterator[None]:
             (Settings, "load", _load_settings),
         ):
             stack.enter_context(patch.object(owner, name, once))
+        stack.enter_context(each_event_once())
         stack.enter_context(_collected_at_the_end())
         yield
 

@@ -119,12 +119,39 @@ def _came_to_something(step: steps.Step) -> bool:
 
 def what_is_answered_is_not_given_up(one: Evidence) -> Iterator[str]:
     """reply() says that there is no answer only if there is none, or if somebody cut the turn short."""
-    if one.told.ended or one.transcript[-1].role != "assistant" or len({run.first_run_id for run, _ in one.runs}) > 1:
+    last = one.transcript[-1]
+    if last.role != "assistant" or last.tool_calls or len({run.first_run_id for run, _ in one.runs}) > 1:
         return
     for text, why in one.told.given_up:
         place = next((n for n, message in enumerate(one.transcript) if message.text == text), len(one.transcript))
         if "cancelled" not in why and any(message.role == "assistant" for message in one.transcript[place:]):
             yield f"reply() gave up on {text!r}, which is answered: {why}"
+
+
+def what_is_cancelled_stays_so(one: Evidence) -> Iterator[str]:
+    """After cancel_turn no turn is begun until somebody says something, be it in the first moment of a new run."""
+    for run, taken in one.runs:
+        answers = said = cut = False
+        turn = 0
+        for step in taken:
+            match step:
+                case steps.RunStarted(start=start):
+                    answers = bool(start.carry and start.carry.owed)
+                    said = bool(start.message or (start.carry and start.carry.inbox))
+                case steps.MessageSent():
+                    said = True
+                case steps.TurnScheduled(request=request):
+                    if cut and not said:
+                        yield f"turn {request.turn} of run {run.id} begins after its answer was cancelled"
+                        return
+                    said = said and (request.summarise or request.turn == turn)  # one that is asked again is as it was
+                    answers, cut, turn = True, False, request.turn
+                case steps.TurnCompleted(request=request, reply=reply):
+                    answers = request.summarise or not reply.final
+                case steps.CommandSent(name=names.CANCEL_TURN):
+                    cut = answers and not said
+                case _:
+                    pass
 
 
 STEERING_RULES = (
@@ -136,4 +163,5 @@ STEERING_RULES = (
     what_is_cancelled_ends_so,
     what_is_completed_has_its_answer,
     what_is_answered_is_not_given_up,
+    what_is_cancelled_stays_so,
 )

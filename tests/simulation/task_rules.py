@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from everturn.state import State
 from everturn.workflows import continue_as_new
-from tests.simulation.cast import ONCE, Ledger
+from tests.simulation.cast import ONCE
 from tests.simulation.history import kind
+from tests.simulation.ledger import Ledger
 from tests.simulation.runs import Run
 
 LATE_SECONDS = 10.0

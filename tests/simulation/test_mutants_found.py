@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.mutants.copies import copied
-from tests.simulation.mutants.finders import Simulation
+from tests.simulation.mutants.copies import copied, has_its_own
+from tests.simulation.mutants.finders import Simulation, sound
 from tests.simulation.mutants.known import known_seeds
 from tests.simulation.mutants.patch import all_patches
 
@@ -25,8 +25,9 @@ def test_the_seeds_that_are_known_are_of_bugs_that_there_are() -> None:
 @pytest.mark.parametrize("name", SOME)
 def test_it_is_found_again(name: str) -> None:
     patch = next(one for one in all_patches() if one.name == name)
-    with copied() as folder, copied() as sound:
+    with copied() as folder, sound() as everturn:
+        assert has_its_own(folder), "the copy's everturn is not the one that would be tried"
         patch.apply(folder)
-        found = Simulation(WORLDS, sound, known_seeds().get(name)).find(folder)
+        found = Simulation(WORLDS, everturn, known_seeds().get(name), patch.situations).find(folder)
     assert found
     assert found.where.startswith("seed "), found

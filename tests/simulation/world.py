@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from itertools import count
 from typing import Any
 from unittest.mock import patch
 
@@ -18,13 +19,15 @@ import temporalio.client
 from everturn import Client
 from everturn.activities import before_reset, model_turns
 from everturn.client.conversation import Conversation
-from everturn.storage.data_converter import data_converter
-from tests.simulation import cast, clock, situations
+from tests.simulation import cast, clock, more_situations, situations
 from tests.simulation.checks import Checks
 from tests.simulation.coincidences import Coincidences
 from tests.simulation.dispatch import QUEUE
+from tests.simulation.index import Index
+from tests.simulation.ledger import Ledger
 from tests.simulation.model import SimulatedModel
 from tests.simulation.people import Character, Person
+from tests.simulation.sealing import converter
 from tests.simulation.server import Server
 from tests.simulation.service import SimulatedService
 from tests.simulation.speed import worked_out_once
@@ -51,7 +54,35 @@ MOST_FAULTS = 25
 WILD = 1_000_000
 """Worlds of this seed and above are each about something: see situations.py. `make mutants` begins there."""
 
+NEWER = 2_000_000
+"""Those of this seed and above are about what stands in more_situations.py."""
+
+GROUPS = (situations.SITUATIONS, more_situations.MORE, more_situations.LATEST)
+"""Of situations, each for a million seeds from WILD on."""
+
+ALL_SITUATIONS = {name: situation for group in GROUPS for name, situation in group.items()}
+
 LONGEST_SECONDS = 400 * 86_400.0
+
+
+def situation_of(seed: int) -> str:
+    """What the world of a seed is about; empty if nothing special."""
+    if seed < WILD:
+        return ""
+    names = [*GROUPS[min(seed // WILD, len(GROUPS)) - 1]]
+    return names[seed % len(names)]
+
+
+def wild_seeds() -> Iterator[int]:
+    """From the beginnings of all groups."""
+    for number in count():
+        for group in range(len(GROUPS)):
+            yield (group + 1) * WILD + number
+
+
+def seeds_of(names: Collection[str]) -> Iterator[int]:
+    """The seeds of worlds in these situations; none if none is named."""
+    return (seed for seed in (wild_seeds() if names else ()) if situation_of(seed) in names)
 
 
 @dataclass(frozen=True)
@@ -92,6 +123,16 @@ class Draw:
     """Everything takes long now and then; else things come at once."""
     situation: str = ""
     """What it is about, of situations.py; empty: nothing special."""
+    away: float = 0.0
+    """Seconds, at the most, until another worker comes in the place of one that is gone; 0: some."""
+    labelled: bool = False
+    """Conversations are started for a tenant, and with metadata."""
+    sealed: bool = False
+    """What is in histories is encrypted."""
+    lists: bool = False
+    """There is an index of conversations, which lags."""
+    outages: float = 0.0
+    """How often the server can't be reached by anybody: so many times in a minute."""
 
     @classmethod
     def of(cls, seed: int) -> Draw:
@@ -125,8 +166,8 @@ class Draw:
         )
         if seed < WILD:
             return usual
-        name = situations.NAMES[seed % len(situations.NAMES)]
-        special = {what: pick(values) for what, values in situations.SITUATIONS[name].draw.items()}
+        name = situation_of(seed)
+        special = {what: pick(values) for what, values in ALL_SITUATIONS[name].draw.items()}
         return replace(usual, situation=name, **special)
 
 
@@ -201,23 +242,30 @@ class World:
         self.chance = random.Random(f"{draw.seed}/world")
         self.server = Server(loop, random.Random(f"{draw.seed}/server"), retention=draw.retention)
         self.server.quick = not draw.busy
-        self.ledger = self.server.ledger = cast.Ledger()
-        about = situations.SITUATIONS.get(draw.situation, situations.Situation())
+        self.ledger = self.server.ledger = Ledger()
+        about = ALL_SITUATIONS.get(draw.situation, situations.Situation())
         self.model = SimulatedModel(random.Random(f"{draw.seed}/model"), draw.trouble, draw.calls, about.tools)
         self.model.failures = about.failures or self.model.failures
         self.checks = Checks(self.server, self.ledger, deploys=draw.deploys, loses_workers=bool(draw.kills))
+        self.checks.sealed, self.checks.forgetful = draw.sealed, draw.cached == 0
         self.server.on_task = self.checks.after_task
         self.client = Client(
-            temporalio.client.Client(SimulatedService(self.server), data_converter=data_converter),
+            temporalio.client.Client(SimulatedService(self.server), data_converter=converter(sealed=draw.sealed)),
             task_queue=QUEUE,
             by="me",
         )
+        self.checks.client = self.client
         seconds, limits = draw.look_seconds, draw.limits
         character = Character(draw.messages, draw.impatience, seconds, draw.resets, draw.waits, limits, about.habits)
         self.people = Person(self.client, self.server, random.Random(f"{draw.seed}/people"), character)
         if draw.coincidences:
             chance = random.Random(f"{draw.seed}/coincidences")
-            Coincidences(self.server, self.people, self.model, chance, draw.coincidences)
+            options = {"what": about.at_once, "as_runs_begin": about.as_runs_begin}
+            Coincidences(self.server, self.people, self.model, chance, draw.coincidences, **options)
+        if draw.lists:
+            Index(self.server, random.Random(f"{draw.seed}/index"))
+        self.server.may_leave = bool(draw.outages)
+        self.people.labelled, self.people.expects_answers = draw.labelled, draw.seed >= NEWER
         self.outcomes: dict[str, str] = {}
         self._names = 0
 
@@ -250,20 +298,24 @@ class World:
         watched = self.chance.random() < WATCHED
         watcher = self.loop.create_task(self.checks.watch(conversation, self.chance)) if watched else None
         caretaker = self.loop.create_task(self.people.look_after(conversation, self.draw.agent, keep_open=keep_open))
+        outages = self.loop.create_task(self._outages()) if self.draw.outages else None
         try:
             async with asyncio.timeout(LONGEST_SECONDS):
                 if watched:
                     with suppress(Exception):
                         await conversation.outcome()
                 await caretaker
+                if outages:
+                    outages.cancel()
+                    self.server.come_back()
                 await self._answers()
                 await self.checks.read(conversation, self.chance)
                 with suppress(Exception):
                     self.outcomes[conversation.id] = (await conversation.outcome()).status
         finally:
-            if watcher:
-                watcher.cancel()
-            caretaker.cancel()
+            for task in (watcher, outages, caretaker):
+                if task:
+                    task.cancel()
 
     async def _answers(self) -> None:
         """Whoever waits for an answer has it soon after the end."""
@@ -290,6 +342,7 @@ class World:
             cast.VERSIONS[version],
             cached=self.draw.cached,
             prefix_bytes=self.draw.prefix_bytes,
+            sealed=self.draw.sealed,
         ).start()
 
     async def _faults(self) -> None:
@@ -307,8 +360,19 @@ class World:
                 case _:
                     await worker.stop(within=self.chance.choice((0.0, 1.0, 30.0)))
             version = self.chance.choice(("first", "later", "later", "other")) if self.draw.deploys else "first"
-            self.server.later(self._new_worker, version, seconds=self.chance.choice((0.0, 0.5, 8.0)))
+            away = self.draw.away
+            seconds = self.chance.choice((0.0, away / 3, away) if away else (0.0, 0.5, 8.0))
+            self.server.later(self._new_worker, version, seconds=seconds)
         self._new_worker()  # whatever there is by now, somebody hosts the agent
+
+    async def _outages(self) -> None:
+        chance = random.Random(f"{self.draw.seed}/outages")
+        for _ in range(MOST_FAULTS):
+            await asyncio.sleep(chance.expovariate(self.draw.outages / 60.0))
+            seconds = chance.choice((0.5, 5.0, 20.0, 90.0))
+            self.server.leave(seconds)
+            await asyncio.sleep(seconds)
+            self.server.come_back()
 
     def where(self) -> str:
         """What goes on, for who looks for what is wrong."""

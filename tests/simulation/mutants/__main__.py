@@ -14,25 +14,24 @@ import importlib.util
 import os
 import sys
 from collections.abc import Iterable
-from pathlib import Path
 
 from tests.simulation.mutants import drawn
-from tests.simulation.mutants.copies import copied
-from tests.simulation.mutants.finders import REPLAYS, WORKFLOW_TESTS, Finder, Simulation, Tests
+from tests.simulation.mutants.finders import REPLAYS, WORKFLOW_TESTS, Finder, Simulation, Sound, Tests, sound
 from tests.simulation.mutants.hunt import Hunted, Mutant, hunted, score
 from tests.simulation.mutants.known import keep_seeds, known_seeds
 from tests.simulation.mutants.patch import Patch, all_patches
+from tests.simulation.world import ALL_SITUATIONS
 
 WANTED, WANTED_OF_DRAWN = 0.95, 0.90
 
 
 def main() -> int:
     wish = _wish()
-    with copied() as sound:
-        return _hunt_drawn(wish, sound) if wish.drawn else _hunt_bugs(wish, sound)
+    with sound() as everturn:
+        return _hunt_drawn(wish, everturn) if wish.drawn else _hunt_bugs(wish, everturn)
 
 
-def _hunt_bugs(wish: argparse.Namespace, sound: Path) -> int:
+def _hunt_bugs(wish: argparse.Namespace, everturn: Sound) -> int:
     mutants = [one for one in all_patches() if not wish.names or one.name in wish.names]
     if unknown := set(wish.names) - {one.name for one in mutants}:
         print(f"There is no mutant {', '.join(sorted(unknown))}: see tests/simulation/mutants/*.patch", file=sys.stderr)
@@ -43,25 +42,24 @@ def _hunt_bugs(wish: argparse.Namespace, sound: Path) -> int:
     def finders(mutant: Mutant) -> Iterable[Finder]:
         assert isinstance(mutant, Patch)
         if wish.by == "simulation":
-            return [Simulation(wish.count, sound, known.get(mutant.name))]
+            situations = tuple(wish.situation) or mutant.situations
+            return [Simulation(wish.count, everturn, known.get(mutant.name), situations)]
         return [Tests([test])] if (test := mutant.heads["Test"]) != "none" else []
 
-    done: list[Hunted] = []
-    told, enough = _told(_kept(hunted(mutants, finders, at_once=wish.at_once), done), len(mutants), wanted=WANTED)
+    found = hunted(mutants, finders, at_once=wish.at_once)
+    told, enough = _told(_kept(found) if wish.by == "simulation" else found, len(mutants), wanted=WANTED)
     print(told)
-    if wish.by == "simulation":
-        keep_seeds({one.mutant.name: one.found.where if one.found else "" for one in done})
     return 0 if enough else 1
 
 
-def _hunt_drawn(wish: argparse.Namespace, sound: Path) -> int:
+def _hunt_drawn(wish: argparse.Namespace, everturn: Sound) -> int:
     if importlib.util.find_spec("cosmic_ray") is None:
         print(drawn.INSTALL, file=sys.stderr)
         return 2
     mutants = drawn.drawn(wish.drawn, wish.seed)
     finders: dict[str, Finder] = {
         "replays": Tests(REPLAYS),
-        "simulation": Simulation(wish.count, sound),
+        "simulation": Simulation(wish.count, everturn),
         "tests": Tests(WORKFLOW_TESTS, seconds=2_400),
     }
     asked = [finders[name] for name in wish.finders.split(",")]
@@ -82,9 +80,9 @@ def _told(all_hunted: Iterable[Hunted], count: int, *, wanted: float) -> tuple[s
     return "\n".join(["", *(f"missed: {name}" for name in missed), told]), enough
 
 
-def _kept(all_hunted: Iterable[Hunted], done: list[Hunted]) -> Iterable[Hunted]:
-    for one in all_hunted:
-        done.append(one)
+def _kept(all_hunted: Iterable[Hunted]) -> Iterable[Hunted]:
+    for one in all_hunted:  # at once: a hunt may be broken off
+        keep_seeds({one.mutant.name: one.found.where if one.found else ""})
         yield one
 
 
@@ -98,6 +96,8 @@ def _wish() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.mutants", description="Finds what is wrong.")
     parser.add_argument("names", nargs="*", help="of the bugs of before; all if none is given")
     parser.add_argument("--count", type=int, default=int(os.environ.get("COUNT") or 5_000), help="of conversations")
+    choices = {"choices": ALL_SITUATIONS, "metavar": "NAME", "help": "in these worlds, not in those that a patch names"}
+    parser.add_argument("--situation", nargs="*", default=(), **choices)
     parser.add_argument("--anew", action="store_true", help="without the seeds that found them the last time")
     parser.add_argument("--by", choices=("simulation", "tests"), default="simulation")
     parser.add_argument("--drawn", type=int, default=int(os.environ.get("DRAWN") or 0), help="so many, by a tool")

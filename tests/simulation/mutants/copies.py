@@ -44,15 +44,26 @@ def copied() -> Iterator[Path]:
         yield folder
 
 
+def begun(folder: Path, arguments: Sequence[str]) -> subprocess.Popen[str]:
+    """Python with these arguments in a copy, to be asked and to answer by lines."""
+    pipe = subprocess.PIPE
+    command = [sys.executable, *arguments]
+    return subprocess.Popen(command, cwd=folder, env=_environment(folder), stdin=pipe, stdout=pipe, text=True)
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """In which `import everturn` finds the copy's."""
+    return {**os.environ, "PYTHONPATH": str(folder), "PYTHONUNBUFFERED": "1", "PYTHONHASHSEED": "0"}
+
+
 def run(folder: Path, arguments: Sequence[str], *, seconds: float) -> Ran:
     """Runs Python with these arguments in a copy, where `import everturn` finds the copy's."""
-    environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONUNBUFFERED": "1", "PYTHONHASHSEED": "0"}
     began = time.monotonic()
     with (folder / "output.txt").open("w+", errors="replace") as output:
         process = subprocess.Popen(
             [sys.executable, *arguments],
             cwd=folder,
-            env=environment,
+            env=_environment(folder),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

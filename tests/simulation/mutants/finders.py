@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
-from tests.simulation.mutants.copies import Ran, run
-from tests.simulation.world import WILD
+from tests.simulation.mutants.copies import Ran, begun, copied, run
+from tests.simulation.world import situation_of, wild_seeds
 
 SIMULATION_SECONDS = 3_600.0
 TEST_SECONDS = 900.0
@@ -36,33 +39,81 @@ class Found:
     """What is wrong, as the finder says it."""
 
 
+class Sound:
+    """Everturn as it is, in a process that is asked about one world after the other: most of what one takes is for the
+    process to begin."""
+
+    def __init__(self, folder: Path) -> None:
+        self._process = begun(folder, ["-m", "tests.simulation.mutants.holds"])
+        self._known: dict[int, bool] = {}
+        self._asking = threading.Lock()
+
+    def holds(self, seed: int) -> bool:
+        with self._asking:
+            if seed not in self._known:
+                self._known[seed] = self._ask(seed)
+            return self._known[seed]
+
+    def _ask(self, seed: int) -> bool:
+        assert self._process.stdin
+        assert self._process.stdout
+        self._process.stdin.write(f"{seed}\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline().strip()
+        assert answer in ("holds", "broken"), f"no word about seed {seed}: {answer!r}"
+        return answer == "holds"
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+@contextmanager
+def sound() -> Iterator[Sound]:
+    with copied() as folder:
+        asked = Sound(folder)
+        try:
+            yield asked
+        finally:
+            asked.end()
+
+
 @dataclass(frozen=True)
 class Simulation:
     """Up to `count` conversations, until one breaks an invariant."""
 
     count: int
-    sound: Path
-    """A copy of everturn as it is: a seed that breaks an invariant there, too, is passed over."""
+    sound: Sound
+    """Everturn as it is: a seed that breaks an invariant there, too, is passed over."""
     known: int | None = None
     """The seed that found it the last time: tried first."""
+    situations: tuple[str, ...] = ()
+    """In which it is looked for, of those worlds; empty: in all."""
 
     def find(self, folder: Path) -> Found | None:
-        seed, end = WILD, WILD + self.count
-        found = self._broken(folder, self.known, 1) if self.known in range(seed, end) else None
-        if found and not self._broken(self.sound, self.known, 1):
+        if self.known is not None and (found := self._broken(folder, [self.known])) and self._holds(self.known):
             return found
-        while found := self._broken(folder, seed, end - seed):
+        left = self._seeds()
+        while left and (found := self._broken(folder, left)):
             if not (broken := _SEED.fullmatch(found.where)):
                 return found
-            if not self._broken(self.sound, int(broken[1]), 1):
+            seed = int(broken[1])
+            if self._holds(seed):
                 return found
-            seed = int(broken[1]) + 1  # none of the mutant's doing
+            left = left[left.index(seed) + 1 :]  # none of the mutant's doing
         return None
 
-    def _broken(self, folder: Path, seed: int | None, count: int) -> Found | None:
-        if seed is None or count < 1:
-            return None
-        options = ["--seed", str(seed), "--count", str(count), "--fail-fast", "--jobs", "1"]
+    def _seeds(self) -> list[int]:
+        """Of so many worlds, those of its situations."""
+        seeds = islice(wild_seeds(), self.count)
+        return [seed for seed in seeds if not self.situations or situation_of(seed) in self.situations]
+
+    def _holds(self, seed: int) -> bool:
+        """In everturn as it is."""
+        return self.sound.holds(seed)
+
+    def _broken(self, folder: Path, seeds: Sequence[int]) -> Found | None:
+        options = ["--fail-fast", "--jobs", "1", "--seeds", *map(str, seeds)]
         ran = run(folder, ["-m", "tests.simulation", *options], seconds=SIMULATION_SECONDS)
         if ran.status == 0:
             return None

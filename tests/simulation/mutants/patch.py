@@ -12,6 +12,9 @@ FOLDER = Path(__file__).parent
 HEADS = ("Bug", "Mended", "Seen as", "Test")
 """What each patch begins with: a line for each."""
 
+WORLDS = "Worlds"
+"""One more, in some: the situations in which it is looked for."""
+
 
 class DoesNotFit(Exception):
     """The code has changed since the patch was written."""
@@ -38,6 +41,10 @@ class Patch:
         head, _, diff = file.read_text().partition("\n--- ")
         heads = dict(re.findall(r"^([A-Z][a-z ]+): (.+)$", head, re.M))
         return cls(file.stem, heads, tuple(_hunks(f"--- {diff}")))
+
+    @property
+    def situations(self) -> tuple[str, ...]:
+        return tuple(filter(None, self.heads.get(WORLDS, "").split(", ")))
 
     def apply(self, root: Path) -> None:
         """Changes the files under `root`. Raises DoesNotFit, and then has changed none."""
