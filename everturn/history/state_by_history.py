@@ -12,13 +12,13 @@ from everturn import names, waiting
 from everturn.carryover import OpenReply, planned
 from everturn.decisions import policy_after
 from everturn.history import steps
-from everturn.history.transcript import Transcript, user_messages
+from everturn.history.transcript import Transcript, unwritten, user_messages
 from everturn.payloads import Control, ModelReply, ModelRequest, Start, Status
 from everturn.plans import PlannedCall, RefuseCall
 from everturn.policy import Policy, Rule, with_rules
 from everturn.records import Outcome, ToolCall, ToolResult
 from everturn.sizes import size_of
-from everturn.state import State
+from everturn.state import Stall, State
 from everturn.waiting import PendingCall
 
 
@@ -56,6 +56,7 @@ class StateByHistory:
         """By activities and timers, likewise."""
         self._cut_short = False
         """The turn was cancelled, likewise."""
+        self._stalled_now: Stall | None = None  # by what the last workflow task brought, after the updates that it took
 
     def take(self, step: steps.Step) -> None:
         self.transcript.take(step)
@@ -88,8 +89,10 @@ class StateByHistory:
         """The conversation is looked after, with all that has come by then."""
         sent, brought, self._sent, self._brought = self._sent, self._brought, [], []
         early = [step for step in sent if not (self._take_sent(step) or self._hold(step)) and self._may_be_early(step)]
+        before = self.state.stall
         for step in brought:
             self._take_brought(step)
+        self._stalled_now = self.state.stall if self.state.stall is not before else None
         for step in early:
             if not self._take_sent(step):
                 self._hold(step)
@@ -200,7 +203,7 @@ class StateByHistory:
                 self._wait(pending)
                 self._follow_policy(pending)
             elif pending or isinstance(plan, RefuseCall):
-                self._take_result(_unwritten(call))
+                self._take_result(unwritten(call))
         over = self._cut_short or request.conclude or state.closing
         if not reply.plan and (over or (reply.final and not state.ask_for_repair())):
             state.end_answer()
@@ -233,7 +236,7 @@ class StateByHistory:
 
     def _close_reply(self) -> None:
         """A call that has no result was cut short."""
-        results = tuple(self._results.get(call_id) or _unwritten(call) for call_id, (call, _) in self._calls.items())
+        results = tuple(self._results.get(call_id) or unwritten(call) for call_id, (call, _) in self._calls.items())
         if results:
             self.state.take_results(results, recorded=self._recorded, told=self._told)
         self._calls, self._results, self._checked, self._held = {}, {}, {}, []
@@ -259,7 +262,7 @@ class StateByHistory:
             self._wait(again)
             self._follow_policy(again)
         else:
-            self._take_result(_unwritten(call))
+            self._take_result(unwritten(call))
 
     def _take_check(self, pending: PendingCall, verdict: str, by: str, refusal: str) -> None:
         call_id = pending.call.call_id
@@ -272,7 +275,7 @@ class StateByHistory:
                 pass
             self._held += held
         elif verdict != "approve" and not pending.tool_asks:
-            self._take_result(_unwritten(pending.call))
+            self._take_result(unwritten(pending.call))
 
     # ------------------------------------------------------------ what people send
 
@@ -296,6 +299,7 @@ class StateByHistory:
                 if state.resume_problem(control):
                     return False
                 state.resume(control)
+                state.stall = self._stalled_now if step.accepted else None
             case names.CANCEL_TURN:
                 if state.cancel_problem() and not step.accepted:  # what was taken came before the final reply
                     return False
@@ -366,7 +370,7 @@ class StateByHistory:
     def _decide(self, pending: PendingCall, verdict: str) -> None:
         self.state.pending.pop(pending.call.call_id, None)
         if verdict != "approve" and (self.state.closing or not pending.tool_asks):
-            self._take_result(_unwritten(pending.call))
+            self._take_result(unwritten(pending.call))
 
     # ------------------------------------------------------------ what follows by itself
 
@@ -393,8 +397,3 @@ class StateByHistory:
             state.inbox = []
         state.unseen = self.transcript.messages[state.position - self.transcript.base :]
         state.end()
-
-
-def _unwritten(call: ToolCall) -> ToolResult:
-    """A result that is in no event yet: that of a call which did not run."""
-    return ToolResult(call_id=call.call_id, name=call.name, content=())

@@ -164,3 +164,8 @@ async def read_earlier(client: Client, conversation_id: str, transcript: Transcr
 def user_messages(messages: Sequence[Message]) -> int:
     """How many of them people said."""
     return sum(message.role == "user" and not message.author for message in messages)
+
+
+def unwritten(call: ToolCall) -> ToolResult:
+    """A result that is in no event yet: that of a call which did not run."""
+    return ToolResult(call_id=call.call_id, name=call.name, content=())

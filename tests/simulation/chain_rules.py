@@ -3,6 +3,7 @@ operator's reset."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 
@@ -114,6 +115,15 @@ def what_comes_to_nothing_ends(one: Evidence) -> Iterator[str]:
                 in_a_row = 0
             case _:
                 pass
+
+
+def nothing_is_gone(one: Evidence) -> Iterator[str]:
+    """No turn fails since what was said before it can't be read any more: it was brought along in time."""
+    for step in one.steps:
+        if isinstance(step, steps.TurnFailed) and re.search(
+            r" is gone from run |can't be read from the history", step.cause
+        ):
+            yield f"turn {step.request.turn} failed: {step.cause}"
 
 
 def what_is_handed_on_is_little(one: Evidence) -> Iterator[str]:
@@ -230,6 +240,7 @@ CHAIN_RULES = (
     one_summary_is_shown,
     no_result_is_shown_without_its_call,
     what_comes_to_nothing_ends,
+    nothing_is_gone,
     what_is_handed_on_is_little,
     policies_are_asked_about_people,
     what_activities_brought_is_told,

@@ -72,6 +72,22 @@ def test_a_reply_whose_conversation_was_closed_is_cut_short_before_it_is_taken_u
     assert not found.state.answering
 
 
+def test_a_resume_that_was_taken_together_with_a_failure_came_before_it() -> None:
+    found = by_history(
+        steps.TurnScheduled(5, AT, ASKED),
+        steps.CommandSent(6, AT, "pause", {}),
+        steps.WorkflowTaskCompleted(7, AT, 1.0),
+        steps.TurnFailed(9, AT, ASKED, "401", "Set the key."),
+        steps.WorkflowTaskCompleted(10, AT, 2.0),
+        steps.CommandSent(11, AT, "resume", {}, accepted=True),
+    )
+    assert not found.state.paused
+    assert found.state.name == "stalled"
+    found.take(steps.WorkflowTaskCompleted(13, AT, 3.0))
+    found.take(steps.CommandSent(14, AT, "resume", {}, accepted=True))
+    assert found.state.name == "running"
+
+
 def test_a_cancellation_that_was_taken_together_with_the_final_reply_counts() -> None:
     found = by_history(
         steps.TurnScheduled(5, AT, ASKED),
@@ -161,4 +177,5 @@ def in_a_quiet_world(
         world = World(draw, loop)
         world._new_worker()
         loop.run_until_complete(live(world))
+        world.forget()
         assert not world.server.violations

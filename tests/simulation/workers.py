@@ -128,6 +128,9 @@ class SimulatedWorker:
     def _gone(self) -> None:
         self.alive = False
         self.server.workers.remove(self)
+        self.forget_all()
+
+    def forget_all(self) -> None:
         for run in self.runs.values():
             with suppress(Exception):
                 run.evict()

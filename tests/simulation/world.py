@@ -206,6 +206,7 @@ def run(seed: int, *, draw: Draw | None = None, keep: bool = False) -> Result:
             broken += world.checks.at_the_end(world.people, world.model)
         counts = dict(world.server.counts) | {"model turns": len(world.model.asked)}
         result = Result(seed, draw, broken, counts, loop.now, dict(world.outcomes))
+        world.forget()
         if keep:
             result.histories = [(one.workflow_id, one.history.events) for one in world.server.runs.values()]
         return result
@@ -283,6 +284,11 @@ class World:
                 life.cancel()
                 if faults:
                     faults.cancel()
+
+    def forget(self) -> None:
+        """Ends the workflows that workers still have in memory, as the SDK does: nobody else would."""
+        for worker in self.server.workers:
+            worker.forget_all()
 
     async def _conversations(self) -> None:
         draw, name = self.draw, f"talk-{self.draw.seed}"
