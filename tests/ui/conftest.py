@@ -29,7 +29,13 @@ async def browser() -> AsyncIterator[Browser]:
         await chromium.close()
 
 
+@pytest.fixture(scope="session")
+async def tab(browser: Browser) -> Page:
+    """One for the tests of the inbox: a profile and a process of its own would cost each a second."""
+    return await (await browser.new_context(locale="en-GB", reduced_motion="reduce")).new_page()
+
+
 @pytest.fixture
-async def page(browser: Browser, client: Client) -> AsyncIterator[Page]:
-    async with served(client) as address, looking(browser, address) as page:
+async def page(tab: Page, client: Client) -> AsyncIterator[Page]:
+    async with served(client) as address, looking(tab, address) as page:
         yield page

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import uvicorn
-from playwright.async_api import Browser, Page
+from playwright.async_api import ConsoleMessage, Page
 
 from everturn import Client
 from everturn.web.app import Inbox
@@ -34,17 +34,26 @@ async def served(client: Client, *, port: int = 0, **options: Any) -> AsyncItera
 
 
 @asynccontextmanager
-async def looking(browser: Browser, address: str) -> AsyncIterator[Page]:
-    """A page of the inbox, in a browser profile of its own; whatever it complains about fails the test."""
-    context = await browser.new_context(locale="en-GB")
-    page = await context.new_page()
+async def looking(page: Page, address: str) -> AsyncIterator[Page]:
+    """The inbox in this tab, which forgets it afterwards; whatever it complains about fails the test."""
     page.set_default_timeout(WAIT_SECONDS * 1000)
     complaints: list[str] = []
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("console", lambda line: complaints.append(line.text) if "Content Security" in line.text else None)
+
+    def hear(complaint: object) -> None:
+        if not isinstance(complaint, ConsoleMessage):
+            complaints.append(str(complaint))
+        elif "Content Security" in complaint.text:
+            complaints.append(complaint.text)
+
+    for kind in ("pageerror", "console"):
+        page.on(kind, hear)  # type: ignore[call-overload]
     await page.goto(address)
     try:
         yield page
     finally:
-        await context.close()
+        await page.evaluate("localStorage.clear(); sessionStorage.clear()")
+        for kind in ("pageerror", "console"):
+            page.remove_listener(kind, hear)
+        await page.context.clear_cookies()
+        await page.goto("about:blank")
     assert complaints == []

@@ -294,10 +294,10 @@ async def test_restarts_of_the_inbox_and_of_temporal_lose_nothing(
 
 
 async def test_a_page_that_is_refused_says_why_and_comes_in_once_there_is_room(
-    browser: Browser, client: Client, bounds: Bounds
+    tab: Page, client: Client, bounds: Bounds
 ) -> None:
     bounds(pages=0)
-    async with served(client) as address, looking(browser, address) as page:
+    async with served(client) as address, looking(tab, address) as page:
         await expect(page.locator("#trouble")).to_contain_text("0 pages are open already. Close some")
         await expect(page.locator("#link")).to_have_text("reconnecting")
         bounds(pages=2)

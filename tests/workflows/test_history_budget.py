@@ -64,7 +64,7 @@ async def test_forty_pictures_do_not_end_a_conversation(
 
 async def test_what_agents_answer_has_to_fit_too(client: Client, scripted: Scripted) -> None:
     below = agent_on(scripted(["long " * 30_000], order="position"), name="below")
-    calls = [call("below", {"message": f"{number}"}, id=f"c{number}") for number in range(30)]
+    calls = [call("below", {"message": f"{number}"}, id=f"c{number}") for number in range(16)]
     agent = agent_on(scripted([calls, "Done."]), tools=[below])
     async with hosting(client, agent):
         conversation = await client.start(agent, "Ask")

@@ -58,7 +58,7 @@ class Shop:
     @contextmanager
     def http(self, port: int = 0, **options: Any) -> Iterator[McpServer]:
         port = port or free_port()
-        process = subprocess.Popen([*self.command, str(port)], cwd=ROOT, stderr=subprocess.DEVNULL)
+        process = Program(*self.command[1:], str(port), cwd=ROOT, stderr=subprocess.DEVNULL)
         try:
             until(lambda: listens(port))
             yield McpServer(url=f"http://127.0.0.1:{port}/mcp", **options)
