@@ -99,12 +99,12 @@ async def test_killed_in_an_idempotent_tool_it_runs_again_under_the_same_key(
     worker = await started(start())
     conversation = await client.start("clerk", "Go")
     await eventually(lambda: effects(folder))
+    chain_id = (await conversation.status()).chain_id  # while a worker knows it
     worker.kill()
     (folder / "may-end").touch()
     start()
     assert await conversation.reply() == "Done."
     first, second = effects(folder)
-    chain_id = (await conversation.status()).chain_id
     assert first[:2] == second[:2] == ["work", f"{conversation.id}:{chain_id}:w"]
     assert [result.text for result in results_of(await conversation.transcript())] == ["worked"]
     assert len(model.requests) == 2
