@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from uuid import uuid4
 
+import pytest
 from playwright.async_api import Browser, expect
 
 from everturn import Client, Encryption, tool
@@ -19,6 +20,7 @@ from tests.support.waiting import WAIT_SECONDS
 TOKEN = "a-token-of-some-length"
 
 
+@pytest.mark.long  # Temporal's pages take their browser ten seconds
 async def test_the_web_ui_shows_what_is_encrypted_to_who_has_signed_in(
     server: DevServer, scripted: Callable[..., ScriptedModel], browser: Browser
 ) -> None:

@@ -32,6 +32,7 @@ async def page(browser: Browser) -> AsyncIterator[Page]:
     await context.close()
 
 
+@pytest.mark.long  # Temporal's pages take their browser ten seconds
 async def test_a_call_is_approved_in_the_web_ui_and_the_conversation_goes_on(
     server: DevServer, client: Client, scripted: Callable[..., ScriptedModel], page: Page
 ) -> None:
