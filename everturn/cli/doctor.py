@@ -54,10 +54,13 @@ def doctor(
             "--fairness", help="Does the server go by priorities and fairness keys? Tries it, in some seconds."
         ),
     ] = False,
+    mcp: Annotated[
+        bool, typer.Option("--mcp", help="Start the agents' MCP servers, or connect to them: what do they have?")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Check what conversations need. Exit status 1 if something is wrong."""
-    findings = asyncio.run(_examine(fix=fix, against=against or [], worker=worker, fairness=fairness))
+    findings = asyncio.run(_examine(fix=fix, against=against or [], worker=worker, fairness=fairness, mcp=mcp))
     if as_json:
         tell_json([asdict(finding) for finding in findings], indent=2)
     else:
@@ -66,7 +69,7 @@ def doctor(
         raise typer.Exit(1)
 
 
-async def _examine(*, fix: bool, against: list[str], worker: str | None, fairness: bool) -> list[Finding]:
+async def _examine(*, fix: bool, against: list[str], worker: str | None, fairness: bool, mcp: bool) -> list[Finding]:
     findings = [_versions()]
     try:
         settings = _settings()
@@ -81,7 +84,24 @@ async def _examine(*, fix: bool, against: list[str], worker: str | None, fairnes
         from everturn.cli.doctor_worker import problems_of
 
         findings += [Finding(f"worker {worker}", *told) for told in await problems_of(worker)]
+    found += [one async for one in _mcp(agents, starts=mcp)]
     return [*findings, *found, *_keys(agents), *_costs(agents), *(await _deploy(against) if against else ())]
+
+
+async def _mcp(agents: list[Agent], *, starts: bool) -> AsyncIterator[Finding]:
+    if not starts:
+        if servers := {server.label for agent in agents for server in agent.mcp_servers}:
+            cure = "To start them: everturn doctor --mcp."
+            yield Finding("MCP servers", "note", f"{', '.join(sorted(servers))}: not looked at", cure)
+        return
+    from everturn.cli.mcp_lists import servers_lists
+
+    try:
+        for one in await servers_lists(agents):
+            told = one.problem or f"{len(one.tools)} tools: {', '.join(tool.name for tool in one.tools)}"
+            yield Finding(f"MCP server {one.server.label}", "wrong" if one.problem else "ok", told)
+    except EverturnError as error:
+        yield _wrong("MCP servers", error)
 
 
 async def _deploy(against: list[str]) -> list[Finding]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,12 +18,15 @@ if TYPE_CHECKING:
 
 def tools(
     file: Annotated[Path, typer.Argument(metavar="FILE.py", help="A file of functions.")],
+    mcp: Annotated[
+        bool, typer.Option("--mcp", help="The tools of its agents' MCP servers in their place: starts the servers.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show the tools that a file's functions become, as a model sees them."""
     from everturn.loading import load_tools
 
-    made = load_tools(file)
+    made = asyncio.run(_of_servers(file)) if mcp else load_tools(file)
     if as_json:
         tell_json([_described(tool) for tool in made], indent=2)
         return
@@ -36,6 +40,23 @@ def tools(
         screen.line(f"  effect: {tool.effect}{asks}{_bound(tool)}", style="dim")
         written = json.dumps(tool.parameters, ensure_ascii=False, indent=2)
         screen.line("\n".join("  " + line for line in written.splitlines()) + "\n")
+
+
+async def _of_servers(file: Path) -> list[Tool]:
+    """Raises EverturnError if one can't be asked."""
+    from everturn.cli.connect import quiet_logs
+    from everturn.cli.mcp_lists import servers_lists
+    from everturn.errors import EverturnError
+    from everturn.loading import load_agents
+
+    quiet_logs(None)
+    lists = await servers_lists(load_agents(str(file)))
+    if not lists:
+        raise EverturnError(f"No agent in {file} has an McpServer.", cure="Leave --mcp out.")
+    for one in lists:
+        if one.problem:
+            raise EverturnError(f"MCP server {one.server.label!r} can't be asked: {one.problem}.", cure="Start it.")
+    return [tool for one in lists for tool in one.tools]
 
 
 def _bound(tool: Tool) -> str:

@@ -80,6 +80,12 @@ def show() -> CallToolResult:
 
 
 @shop.tool(annotations=Hints(read_only_hint=True))
+def catalogue(chars: int) -> str:
+    """All that there is."""
+    return "lamp " * (chars // 5)
+
+
+@shop.tool(annotations=Hints(read_only_hint=True))
 def fail() -> str:
     """Fails."""
     raise ToolError("no such lamp")

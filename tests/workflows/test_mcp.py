@@ -393,6 +393,18 @@ async def test_a_worker_that_lacks_a_tool_hands_its_call_to_one_that_has_it(
     assert await texts(conversation) == ["one lamp"]
 
 
+async def test_a_result_of_any_size_is_cut_as_every_tools_is(client: Client, scripted: Scripted, shop: Shop) -> None:
+    model = scripted([call("catalogue", {"chars": 6_000_000}), "Done."])
+    agent = agent_on(model, tools=[shop.stdio()])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "What is there?")
+        assert (await conversation.outcome()).text == "Done."
+    [result] = results_of(await conversation.transcript())
+    assert result.text.startswith("lamp lamp")
+    assert "[Cut: 200,000 of 6,000,000 characters" in result.text
+    assert len(result.text) <= agent.limits.max_result_chars + 500
+
+
 async def test_a_server_that_speaks_nonsense_is_not_believed(client: Client, scripted: Scripted) -> None:
     short: Any = {"timeout": timedelta(seconds=1), "patience": timedelta(seconds=1)}
     chatty = "import sys\nfor line in sys.stdin: print('hello'); print('[1,2'); print('{\"jsonrpc\": 5}', flush=True)"

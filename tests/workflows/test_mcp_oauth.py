@@ -12,12 +12,13 @@ from typing import Any
 import httpx2
 import pytest
 
-from everturn import Client, McpOAuth, McpServer
+from everturn import Agent, Client, McpOAuth, McpServer
+from everturn.cli.mcp_lists import servers_lists
 from everturn.errors import InvalidTool
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
 from tests.support.ports import free_port
-from tests.support.waiting import reaches, until
+from tests.support.waiting import until
 from tests.workflows.test_mcp import listens, texts
 
 Scripted = Callable[..., ScriptedModel]
@@ -69,27 +70,15 @@ async def test_a_worker_gets_a_token_and_another_once_that_is_worth_nothing(
     ("secret", "issuer", "why"),
     [("wrong", "", "invalid_client"), ("s3cret", "https://other.example", "other.example"), (None, "", "SAFE_SECRET")],
 )
-async def test_a_worker_that_gets_no_token_says_so(
-    client: Client,
-    scripted: Scripted,
-    safe: str,
-    monkeypatch: pytest.MonkeyPatch,
-    secret: str | None,
-    issuer: str,
-    why: str,
+async def test_a_server_that_gives_no_token_says_so(
+    safe: str, monkeypatch: pytest.MonkeyPatch, secret: str | None, issuer: str, why: str
 ) -> None:
     if secret:
         monkeypatch.setenv("SAFE_SECRET", secret)
-    model = scripted(["Nothing."])
-    server = guarded(safe, issuer=issuer or safe)
-    short = server.model_copy(update={"timeout": timedelta(seconds=1), "patience": timedelta(seconds=1)})
-    agent = agent_on(model, tools=[short])
-    async with hosting(client, agent):
-        conversation = await client.start(agent, "Open it")
-        status = await reaches(conversation, "stalled")
-        await conversation.close()
-    assert why in (status.cause or "")
-    assert not secret or secret not in (status.cause or "")
+    agent = Agent("clerk", model="openai:x", tools=[guarded(safe, issuer=issuer or safe)])
+    [found] = await servers_lists([agent])
+    assert why in found.problem
+    assert not secret or secret not in found.problem
 
 
 class Fixed(httpx2.Auth):

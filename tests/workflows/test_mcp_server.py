@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -22,8 +24,10 @@ from everturn.mcp_server.server import AgentServer
 from everturn.mcp_server.serving import Bearer, check_token
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
+from tests.support.ports import free_port
 from tests.support.transcripts import results_of
-from tests.support.waiting import eventually, waiting
+from tests.support.waiting import eventually, until, waiting
+from tests.workflows.test_mcp import listens
 
 Scripted = Callable[..., ScriptedModel]
 
@@ -175,6 +179,35 @@ async def test_the_sdks_client_speaks_to_the_command_over_stdio(client: Client, 
 async def _all_of(client: Client) -> list[str]:
     query = f"TaskQueue = '{client.task_queue}'"
     return [one.id async for one in client.temporal.list_workflows(query)]
+
+
+async def test_the_command_serves_over_http_to_whoever_has_the_token(
+    client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHOP_TOKEN", "a-secret-of-16-characters")
+    worker = agent_on(scripted(["Hello."]), name="clerk")
+    environment = {
+        **os.environ,
+        "TEMPORAL_ADDRESS": client.temporal.service_client.config.target_host,
+        "EVERTURN_TASK_QUEUE": client.task_queue,
+        "EVERTURN_MCP_TOKEN": "a-secret-of-16-characters",
+    }
+    port = free_port()
+    command = [sys.executable, "-m", "everturn", "mcp", "--agent", "clerk", "--http", "--port", str(port)]
+    place = McpServer(url=f"http://127.0.0.1:{port}/mcp", headers_env={"Authorization": "Bearer $SHOP_TOKEN"})
+    boss = agent_on(scripted([call("clerk", {"message": "Hi"}), "It said hello."]), name="boss", tools=[place])
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL) as process:
+        try:
+            until(lambda: process.poll() is not None or listens(port))
+            async with hosting(client, worker, boss):
+                conversation = await client.start(boss, "Ask the clerk")
+                assert (await conversation.outcome()).text == "It said hello."
+        finally:
+            process.terminate()
+        assert process.wait() in (0, -signal.SIGTERM, 128 + signal.SIGTERM)
+    [result] = results_of(await conversation.transcript())
+    assert "Hello." in result.text
+    assert not result.is_error
 
 
 def test_strangers_are_turned_away() -> None:

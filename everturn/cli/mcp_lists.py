@@ -1,0 +1,64 @@
+"""What the MCP servers of agents have now: they are started, or connected to, for as long as that takes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from everturn import extras
+from everturn.errors import EverturnError, InvalidTool
+
+if TYPE_CHECKING:
+    from everturn.agent import Agent
+    from everturn.tools.mcp.config import McpServer
+    from everturn.tools.tool import Tool
+
+LONGEST_SECONDS = 30.0
+"""For a server to start and to say what it has."""
+
+
+@dataclass(frozen=True)
+class ServersList:
+    server: McpServer
+    tools: tuple[Tool, ...] = ()
+    problem: str = ""
+    """Why there are none."""
+
+
+async def servers_lists(agents: Iterable[Agent]) -> list[ServersList]:
+    """One for each server of these agents, in their order. Raises EverturnError if the extra is missing."""
+    servers = [server for agent in agents for server in agent.mcp_servers]
+    if not servers:
+        return []
+    try:
+        from everturn.tools.mcp.connections import ServerConnections
+    except ImportError as error:
+        raise EverturnError(f"{error.name} is not installed.", cure=extras.install("mcp")) from None
+    connections = ServerConnections(on_change=lambda _: None)
+    try:
+        return list(await asyncio.gather(*(_listed(connections, server) for server in servers)))
+    finally:
+        await connections.close()
+
+
+async def _listed(connections: Any, server: McpServer) -> ServersList:
+    from mcp import MCPError
+
+    from everturn.tools.mcp import tasks
+    from everturn.tools.mcp.connections import NotConnected
+    from everturn.tools.mcp.listing import listed, tools_of
+
+    async def never(*_: object) -> None:
+        raise NotImplementedError
+
+    try:
+        async with asyncio.timeout(LONGEST_SECONDS):
+            session = await connections.to(server).session()
+            found = await listed(session)
+    except TimeoutError:
+        return ServersList(server, problem=f"no list came within {LONGEST_SECONDS:g} s")
+    except (MCPError, NotConnected, InvalidTool, ValueError) as error:
+        return ServersList(server, problem=str(error))
+    return ServersList(server, tools_of(server, found, never, tasks.made_by(session)))
