@@ -193,3 +193,14 @@ def test_a_server_that_asks_without_end_or_at_any_length_is_no_longer_asked_for(
     answers.open, answers.given = {"1": Elicitation("x")}, {str(n): {} for n in range(MAX_QUESTIONS)}
     with pytest.raises(AsksTooMuch, match="one more"):
         answers.asks()
+
+
+def test_what_an_answer_leaves_out_has_the_forms_default() -> None:
+    form = {
+        "type": "object",
+        "properties": {"name": {"type": "string", "default": "Ann"}, "age": {"type": "integer"}},
+        "required": ["name"],
+    }
+    asked = Elicitation("Who?", form)
+    assert asked.content("{}") == {"name": "Ann"}
+    assert asked.content('{"name": "Bo", "age": 3}') == {"name": "Bo", "age": 3}

@@ -73,7 +73,7 @@ class Elicitation:
         return told if len(told) <= MAX_QUESTION_CHARS else told[: MAX_QUESTION_CHARS - 1] + "…"
 
     def content(self, text: str) -> Json:
-        """The answer by field. Raises DoesNotFit."""
+        """The answer by field, with the form's defaults for those that it leaves out. Raises DoesNotFit."""
         if not self.fields:
             return {}
         try:
@@ -84,6 +84,10 @@ class Elicitation:
             if len(self.fields) != 1:
                 raise DoesNotFit(f"write a JSON object with {', '.join(self.fields)}")
             said = {next(iter(self.fields)): _fitting(next(iter(self.fields.values())), said, text)}
+        defaults = {
+            name: one["default"] for name, one in self.fields.items() if isinstance(one, dict) and "default" in one
+        }
+        said = {**defaults, **said}
         self._check(said)
         return said
 
