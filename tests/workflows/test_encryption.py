@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import httpx
 import pytest
 
 from everturn import Agent, Client, Encryption, Limits, tool
@@ -17,9 +18,11 @@ from everturn.devserver import DevServer
 from everturn.errors import InvalidSetting
 from everturn.testing import ScriptedModel, call, record_history, replay_history
 from tests.support.agents import agent_on, hosting
+from tests.support.operators import reset_to_the_last_workflow_task
 from tests.support.shell import Shell
 from tests.support.transcripts import results_of
 from tests.support.waiting import eventually, waiting
+from tests.ui.inbox import served
 
 Scripted = Callable[..., ScriptedModel]
 
@@ -192,6 +195,38 @@ async def test_everything_else_works_with_it(
     refused = alone.run("export", conversation.id)
     assert refused.returncode == 1
     assert "encrypted with the key 'key-1', which this process does not have" in refused.stderr
+
+
+async def test_the_inbox_and_a_reset_work_with_it(filed: DevServer, scripted: Scripted, tmp_path: Path) -> None:
+    said = Secrets()
+    client = await client_of(filed, said, tmp_path, encryption=Encryption({"key-1": KEY}))
+
+    @tool(needs_approval=True)
+    def look_up(name: str) -> str:
+        return f"{name}: {said.result}"
+
+    def reply(messages: list[dict[str, Any]]) -> Any:
+        return said.reply if messages[-1]["role"] == "tool" else call("look_up", {"name": said.argument}, id="c")
+
+    agent = agent_on(scripted(reply), tools=[look_up])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, said.message, keep_open=timedelta(minutes=5))
+        [call_id] = await waiting(conversation)
+        async with served(client) as address, httpx.AsyncClient(base_url=address, timeout=60) as web:
+            about = {"conversation": conversation.id}
+            shown = await web.get("/api/status", params=about)
+            assert said.argument in shown.text
+            given = {**about, "call_id": call_id, "note": said.note}
+            decided = await web.post("/api/approve", json=given, headers={"origin": address})
+            assert decided.status_code == 200, decided.text
+            assert await conversation.reply() == said.reply
+        await reset_to_the_last_workflow_task(client, conversation)
+        assert await conversation.reply() == said.reply
+        assert said.result in results_of(await conversation.transcript())[0].text
+        await conversation.close()
+        await conversation.outcome()
+    assert filed.db_filename
+    assert said.found_in(filed.db_filename.parent) == set()
 
 
 async def test_conversations_of_before_go_on_and_stay_readable(

@@ -53,3 +53,27 @@ async def test_a_week_that_nobody_decides_in_takes_no_time(scripted: Scripted) -
     assert order == Order("81", 2)
     assert asked == outcome.text == "Nobody said yes."
     assert passed >= timedelta(days=14)
+
+
+async def test_with_a_clock_of_its_own_for_each_workflow_it_takes_none_either(scripted: Scripted) -> None:
+    """`start_time_skipping_v2`: Temporal's own dev server, which has to be told."""
+    clerk = refunding(scripted)
+    plugin = EverturnPlugin(agents=[clerk], drain_timeout=timedelta(seconds=20))
+    began = datetime.now(UTC)
+    allowed = ["--dynamic-config-value", "frontend.WorkflowTimeSkippingEnabled=true"]
+    async with (
+        await WorkflowEnvironment.start_time_skipping_v2(
+            plugins=[plugin],
+            dev_server_existing_path=str(Path(sys.executable).with_name("temporal")),
+            dev_server_extra_args=allowed,
+            dev_server_log_level="error",
+        ) as environment,
+        Worker(environment.client, task_queue="q", workflows=[Checkout, Returns], activities=[charge]),
+    ):
+        asked = await environment.client.execute_workflow(Returns.run, args=["81", False], id="asks", task_queue="q")
+        conversation = await everturn.Client(environment.client, task_queue="q").start(clerk, "Return 81")
+        outcome = await conversation.outcome()
+        handle = environment.client.get_workflow_handle(conversation.id)
+        passed = await environment.get_current_time(handle) - began
+    assert asked == outcome.text == "Nobody said yes."
+    assert passed >= timedelta(days=7)

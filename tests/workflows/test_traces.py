@@ -504,6 +504,63 @@ async def test_beside_temporals_own_tracing_nothing_is_doubled_and_the_parent_is
     assert [span.name for span in ours if span.trace_id == caller.trace_id].count("execute_tool add") == 1
 
 
+PLUGIN = """
+import asyncio, sys
+from opentelemetry import trace
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from temporalio.client import Client
+from temporalio.contrib.opentelemetry import OpenTelemetryPlugin, create_tracer_provider
+from temporalio.worker import Worker
+from everturn import Agent, EverturnPlugin, Traces
+
+async def main(address, queue):
+    provider = create_tracer_provider()
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    trace.set_tracer_provider(provider)
+    clerk = Agent("clerk", model="scripted:demo")
+    client = await Client.connect(address, plugins=[OpenTelemetryPlugin(add_temporal_spans=True)])
+    async with Worker(client, task_queue=queue, plugins=[EverturnPlugin(agents=[clerk], traces=True)]):
+        with trace.get_tracer("app").start_as_current_span("POST /orders"):
+            started = {"agent": "clerk", "message": "Hi"}
+            handle = await client.start_workflow("Conversation", started, id=f"{queue}-own", task_queue=queue)
+        print((await handle.result())["text"])
+    provider.force_flush()
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+async def test_beside_temporals_own_plugin_the_same(
+    client: Client, server: DevServer, scripted: Scripted, receiver: Receiver, tmp_path: Path
+) -> None:
+    """In a process of its own: the plugin speaks to the process's one provider."""
+    program = tmp_path / "application.py"
+    program.write_text(PLUGIN)
+    ran = await asyncio.create_subprocess_exec(
+        sys.executable, str(program), server.address, client.task_queue,
+        env={
+            "PATH": os.environ["PATH"],
+            "SCRIPTED_BASE_URL": scripted(["Hello."]).base_url,
+            "OTEL_EXPORTER_OTLP_ENDPOINT": receiver.endpoint,
+        },
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    said, errors = await ran.communicate()
+    assert (ran.returncode, said.decode().strip()) == (0, "Hello."), errors.decode()
+    receiver.check()
+    caller, answer = receiver.one("POST /orders"), receiver.one("invoke_agent clerk")
+    assert answer.trace_id == caller.trace_id
+    began = receiver.one("StartWorkflow:Conversation")
+    assert began.parent_id == caller.span_id
+    assert answer.parent_id in (caller.span_id, began.span_id)
+    assert max(Counter(span.span_id for span in receiver.spans).values()) == 1
+    assert Counter(span.name for span in receiver.spans if span.scope == "everturn") == Counter(
+        ["invoke_agent clerk", "chat demo"]
+    )
+
+
 async def test_a_receiver_that_stands_still_holds_nothing_up_for_long(
     client: Client, scripted: Scripted, receiver: Receiver, provider: TracerProvider, capsys: pytest.CaptureFixture[str]
 ) -> None:
