@@ -16,12 +16,13 @@ from uuid import uuid4
 import pytest
 from pydantic import BaseModel
 
-from everturn import Client, activity_tool
+from everturn import Client, activity_tool, nexus_tool
 from everturn.events import ToolLost, ToolStarted
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
 from tests.support.transcripts import results_of, told
 from tests.support.waiting import eventually, waiting
+from tests.workflows.test_nexus_tools import endpoint_to
 
 FOLDER = Path(__file__).parents[1] / "typescript"
 NODE = shutil.which("node")
@@ -126,3 +127,28 @@ async def test_its_arguments_its_errors_and_its_approvals_are_as_those_of_a_func
     assert texts["a"] == "3"
     assert "b: Field required" in texts["b"]
     assert texts["c"] == "RangeError: There is no order 81."
+
+
+async def test_nexus_operations_in_typescript_are_tools(client: Client, scripted: Scripted) -> None:
+    queue = f"typescript-{uuid4().hex[:8]}"
+    endpoint = await endpoint_to(client, queue)
+    order = {"properties": {"order": {"type": "string"}, "pages": {"type": "integer"}}, "required": ["order", "pages"]}
+    tools = [
+        nexus_tool("quote", endpoint=endpoint, service="Shop", schema=order, needs_approval=True),
+        nexus_tool("cancel", endpoint=endpoint, service="Shop", schema=order),
+    ]
+    calls = [
+        call("quote", {"order": "81", "pages": 3}, id="a"),
+        call("quote", {"order": "81"}, id="b"),
+        call("cancel", {"order": "81", "pages": 3}, id="c"),
+    ]
+    agent = agent_on(scripted([calls, "Done."]), tools=tools)
+    async with hosting(client, agent), typescript_worker(client, queue, "only"):
+        conversation = await client.start(agent, "Go")
+        assert await waiting(conversation) == ("a",)
+        await conversation.approve("a")
+        assert (await conversation.outcome()).text == "Done."
+    texts = {one.call_id: one.text for one in results_of(await conversation.transcript())}
+    assert texts["a"] == '{"order":"81","cents":15,"by":"only"}'
+    assert "pages: Field required" in texts["b"]
+    assert "has left" in texts["c"]
