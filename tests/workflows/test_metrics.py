@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import socket
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +24,7 @@ from everturn.testing import ScriptedModel, call, fail
 from everturn.worker.metrics import expose
 from tests.support.ports import free_port
 from tests.support.prepared import Program
+from tests.support.waiting import eventually
 
 AGENTS = """
 from everturn import Agent, Model, tool
@@ -71,11 +76,13 @@ def read(metrics: str) -> dict[str, float]:
     return found
 
 
-async def test_a_worker_shows_what_it_does(server: DevServer, client: Client, tmp_path: Path) -> None:
+@asynccontextmanager
+async def worked(server: DevServer, client: Client, folder: Path) -> AsyncIterator[str]:
+    """Where a worker process shows its numbers, after a conversation."""
     address = f"localhost:{free_port()}"
     replies = [call("add", {"a": 1, "b": 2}), fail(503, headers={"retry-after": "0"}), call("add", {"a": 3, "b": 4})]
     with ScriptedModel([*replies, call("nosuch"), "Done."]) as model:
-        file = tmp_path / "agents.py"
+        file = folder / "agents.py"
         file.write_text(AGENTS.format(url=model.base_url))
         environment = {
             **os.environ,
@@ -88,10 +95,14 @@ async def test_a_worker_shows_what_it_does(server: DevServer, client: Client, tm
             try:
                 conversation = await client.start("clerk", "Add")
                 assert await conversation.reply() == "Done."
-                async with httpx.AsyncClient(timeout=60) as http:
-                    metrics = (await http.get(f"http://{address}/metrics")).text
+                yield address
             finally:
                 worker.terminate()
+
+
+async def test_a_worker_shows_what_it_does(server: DevServer, client: Client, tmp_path: Path) -> None:
+    async with worked(server, client, tmp_path) as address, httpx.AsyncClient(timeout=60) as http:
+        metrics = (await http.get(f"http://{address}/metrics")).text
     found = read(metrics)
     assert found.pop("everturn_prefix_cache_bytes") > 0
     assert found.pop("everturn_tokens clerk input") > 0
@@ -119,6 +130,39 @@ async def test_a_worker_shows_what_it_does(server: DevServer, client: Client, tm
     assert unknown == [], "the dashboard shows what no worker has"
     labels = set(re.findall(r'[{,](\w+)="', metrics)) | {"instance"}  # which Prometheus itself adds
     assert labels_in(DASHBOARD) <= labels
+
+
+PROMETHEUS = shutil.which("prometheus")
+
+
+@pytest.mark.skipif(PROMETHEUS is None, reason="prometheus is not installed")
+async def test_prometheus_has_something_to_show_in_each_panel_of_the_dashboard(
+    server: DevServer, client: Client, tmp_path: Path
+) -> None:
+    assert PROMETHEUS
+    at = f"127.0.0.1:{free_port()}"
+    async with worked(server, client, tmp_path) as address:
+        scrapes = [{"job_name": "everturn", "scrape_interval": "500ms", "static_configs": [{"targets": [address]}]}]
+        config = tmp_path / "prometheus.yml"
+        config.write_text(json.dumps({"scrape_configs": scrapes}))  # which is YAML, too
+        command = [PROMETHEUS, f"--config.file={config}", f"--web.listen-address={at}", "--log.level=warn"]
+        with subprocess.Popen([*command, f"--storage.tsdb.path={tmp_path / 'data'}"]) as prometheus:
+            try:
+                async with httpx.AsyncClient(base_url=f"http://{at}", timeout=60) as http:
+
+                    async def shown(query: str) -> bool:
+                        try:
+                            answer = (await http.get("/api/v1/query", params={"query": query})).json()
+                        except httpx.TransportError:
+                            return False  # it is yet to start
+                        assert answer["status"] == "success", answer
+                        return bool(answer["data"]["result"])
+
+                    for query in queries_of(DASHBOARD):
+                        asked = query.replace("$agent", "clerk").replace("$__rate_interval", "1m")
+                        await eventually(lambda asked=asked: shown(asked), what=query)
+            finally:
+                prometheus.terminate()
 
 
 @pytest.mark.parametrize("address", ["8080", "http://localhost:8080", "localhost:port"])
