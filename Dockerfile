@@ -8,6 +8,9 @@ RUN python -m venv /venv
 # First what changes seldom: the dependencies, by their hashes.
 COPY requirements-worker.lock ./
 RUN /venv/bin/pip install --require-hashes --requirement requirements-worker.lock
+# Then what your own agents import: deploy/agents.txt, by `make lock-agents`. With the above, so that they fit together.
+COPY deploy/agents.lock deploy/agents.lock
+RUN /venv/bin/pip install --require-hashes --requirement requirements-worker.lock --requirement deploy/agents.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY everturn everturn
 COPY examples examples

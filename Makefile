@@ -7,7 +7,7 @@ JOBS ?= $(shell $(PYTHON) -c 'import os; print(min(os.cpu_count() or 1, 7) + 1)'
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo setup test long check bench crash sim mutants exits up docs release lock
+.PHONY: demo setup test long check bench crash sim mutants exits up docs release lock lock-agents
 
 demo: setup ## the main job, in under a minute
 	@.venv/bin/everturn demo
@@ -84,10 +84,22 @@ release: .venv/ready ## wheel and sdist in dist/, checked, installed where nothi
 LOCK = uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes \
   --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
 
+# What the worker's image has beside everturn: what needs no more than settings. `web` and `codec` serve people; `s3`, `gcs`
+# and `artifacts` bring what only few need: write those into deploy/agents.txt.
+WORKER = --extra encryption --extra fast --extra mcp --extra otel --extra prices
+
 lock:
 	@tools=$$(mktemp -d) && trap 'rm -rf "$$tools"' EXIT && \
 	  $(PYTHON) -m venv "$$tools" && "$$tools/bin/pip" install --quiet uv && \
 	  "$$tools/bin/"$(LOCK) --group dev --extra server --output-file requirements.lock && \
-	  "$$tools/bin/"$(LOCK) --group build --extra encryption --extra fast --extra prices --output-file requirements-worker.lock && \
+	  "$$tools/bin/"$(LOCK) --group build $(WORKER) --output-file requirements-worker.lock && \
 	  "$$tools/bin/"$(LOCK) --group build --extra server --constraints requirements.lock --output-file requirements-demo.lock && \
 	  "$$tools/bin/"$(LOCK) --group mutants --constraints requirements.lock --output-file requirements-mutants.lock
+
+# What your own agents import, for the worker's image: deploy/agents.txt as hashes, in the versions that the image has.
+lock-agents: ## what your own agents import, for the image: deploy/agents.txt as hashes
+	@tools=$$(mktemp -d) && trap 'rm -rf "$$tools"' EXIT && \
+	  $(PYTHON) -m venv "$$tools" && "$$tools/bin/pip" install --quiet uv && \
+	  "$$tools/bin/uv" pip compile deploy/agents.txt --quiet --universal --python-version 3.11 --generate-hashes \
+	    --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock-agents" \
+	    --constraint requirements-worker.lock --output-file deploy/agents.lock

@@ -27,7 +27,7 @@ from tests.support.doc_pages import BLOCKS, PAGES, ROOT, Block
 
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 OPTIONS = {option for parameter in typer.main.get_command(app).params for option in parameter.opts}
-TARGETS = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.M))
+TARGETS = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M))
 EXTRAS = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
 VARIABLES = {PREFIX + name.upper() for name in Settings.model_fields}
 OTHERS = {"cat", "curl", "docker", "git", "kill", "mkdir", "openssl", "source", "tcld"}

@@ -132,3 +132,13 @@ def test_the_image_runs_as_nobody_special_and_hears_sigterm() -> None:
     assert "\nSTOPSIGNAL SIGTERM\n" in steps
     assert '\nCMD ["python", "worker.py"]\n' in steps
     assert "--require-hashes" in steps
+
+
+def test_the_image_has_the_extras_that_settings_switch_on_and_room_for_what_agents_import() -> None:
+    pinned = set(re.findall(r"^([\w.-]+)==", (ROOT / "requirements-worker.lock").read_text(), re.MULTILINE))
+    assert {"cryptography", "zstandard", "mcp", "opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http"} <= pinned
+    assert "pytest" not in pinned
+    own = (ROOT / "deploy" / "agents.lock").read_text().splitlines()
+    assert all(line.startswith("#") for line in own), "what is here is in everybody's image"
+    steps = (ROOT / "Dockerfile").read_text()
+    assert "--require-hashes --requirement requirements-worker.lock --requirement deploy/agents.lock" in steps

@@ -28,6 +28,8 @@ from everturn.testing import ScriptedModel, call
 ROOT = Path(__file__).parents[2]
 
 AGENT = """
+import cryptography, mcp, opentelemetry.sdk  # extras that settings alone switch on
+import iniconfig  # the agent's own dependency
 from everturn import Agent
 
 def get_weather(city: str) -> str:
@@ -44,6 +46,13 @@ def steps() -> Iterator[tuple[str, str]]:
     for line in filter(None, map(str.strip, text.splitlines())):
         instruction, _, rest = line.partition(" ")
         yield instruction, rest
+
+
+def own_lock() -> str:
+    """Of somebody whose agent imports a small package: as `make lock-agents` writes it."""
+    found = re.search(r"^iniconfig==.*(\n    --hash=.*)+", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
+    assert found
+    return found[0] + "\n"
 
 
 def sent() -> set[str]:
@@ -98,10 +107,13 @@ class Image:
         for source in sources:
             assert source in sent(), f".dockerignore keeps {source} out"
             to = self.workdir / (source if target == "./" else target)
+            to.parent.mkdir(exist_ok=True)
             if (ROOT / source).is_dir():
                 ignored = [one for one in (ROOT / ".dockerignore").read_text().splitlines() if one.startswith("**/")]
                 names = shutil.ignore_patterns(*(one.removeprefix("**/") for one in ignored))
                 shutil.copytree(ROOT / source, to, ignore=names)
+            elif source == "deploy/agents.lock":
+                to.write_text(own_lock())
             else:
                 shutil.copy(ROOT / source, to)
 
