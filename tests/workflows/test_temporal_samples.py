@@ -52,6 +52,16 @@ SAMPLES: dict[str, tuple[str, Any, str]] = {
         [call("book_trip", {"city": "Lisbon"}), "Booked."],
         "Approve book_trip({'city': 'Lisbon'})?\nBooked.\n",
     ),
+    "hook_approval": (
+        "Delete notes.txt.",
+        [call("delete_file", {"path": "notes.txt"}), "Gone."],
+        "approve delete of notes.txt?\nGone.\n",
+    ),
+    "forced_tool": (
+        "What is the weather in Tokyo?",
+        lambda messages, body: call("get_weather", {"city": "Tokyo"}) if body["tool_choice"] == "required" else "No.",
+        "Tokyo is sunny with wind, 14-20C.\n",
+    ),
     "agents_as_tools": ("Good morning!", _translate, "Synthesised: (Spanish) (French) (Italian)\n"),
 }
 
