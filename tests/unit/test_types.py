@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[2]
 PYRIGHT = ROOT / "tests" / "typescript" / "node_modules" / ".bin" / "pyright"
 
 
+@pytest.mark.long
 @pytest.mark.skipif(
     not PYRIGHT.exists(), reason="pyright is not there: run `npm install --no-save` in tests/typedcript"
 )

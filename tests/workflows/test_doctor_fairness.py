@@ -16,6 +16,7 @@ from tests.support.waiting import eventually
 FIRST_COME = {"matching.useNewMatcher": "false", "matching.enableFairness": "false"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("settings", "priorities", "fairness"),
     [(FAIR, "ok", "ok"), ({}, "ok", "note"), (FIRST_COME, "note", "note")],

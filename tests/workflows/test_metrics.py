@@ -135,6 +135,7 @@ async def test_a_worker_shows_what_it_does(server: DevServer, client: Client, tm
 PROMETHEUS = shutil.which("prometheus")
 
 
+@pytest.mark.long
 @pytest.mark.skipif(PROMETHEUS is None, reason="prometheus is not installed")
 async def test_prometheus_has_something_to_show_in_each_panel_of_the_dashboard(
     server: DevServer, client: Client, tmp_path: Path
