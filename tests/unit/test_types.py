@@ -14,7 +14,7 @@ PYRIGHT = ROOT / "tests" / "typescript" / "node_modules" / ".bin" / "pyright"
 
 @pytest.mark.long
 @pytest.mark.skipif(
-    not PYRIGHT.exists(), reason="pyright is not there: run `npm install --no-save` in tests/typedcript"
+    not PYRIGHT.exists(), reason="pyright is not there: run `npm install --no-save` in tests/typescript"
 )
 def test_pyright_knows_an_outcomes_type_by_its_agent() -> None:
     command = [str(PYRIGHT), "--pythonpath", sys.executable, "tests/typed"]

@@ -1,6 +1,6 @@
 """A tool in TypeScript: a real worker of Temporal's TypeScript SDK, killed in the middle and taken over by another.
 
-`npm install --no-save && npm run build` in tests/typedcript makes the worker; `.ci/run` does that.
+`npm install --no-save && npm run build` in tests/typescript makes the worker; `.ci/run` does that.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ pytestmark = [
     pytest.mark.skipif(NODE is None, reason="node is not installed"),
     pytest.mark.skipif(
         not (FOLDER / "worker.mjs").exists() or not (FOLDER / "node_modules" / "@temporalio").exists(),
-        reason="the worker is not built: run `npm install --no-save && npm run build` in tests/typedcript",
+        reason="the worker is not built: run `npm install --no-save && npm run build` in tests/typescript",
     ),
 ]
 
