@@ -1,0 +1,78 @@
+"""Worlds about what everturn has learned since: each holds, and a mistake in what it is about is found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+import pytest
+
+from everturn import waiting
+from everturn.activities.contexts import Contexts
+from everturn.activities.hook_runs import CallVerdict, HookRuns
+from everturn.client import listing
+from everturn.payloads import Start
+from everturn.storage.encryption import Encryption
+from tests.simulation.world import run, seeds_of
+
+SOME = 25
+
+Mistake = Callable[[pytest.MonkeyPatch], None]
+
+
+def _hooks_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def before_tool(_: Any, call: Any, *__: Any) -> CallVerdict:
+        return CallVerdict(call)
+
+    monkeypatch.setattr(HookRuns, "before_tool", before_tool)
+
+
+def _no_rule_applies(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "decided", lambda *_: None)
+
+
+def _all_is_approved(monkeypatch: pytest.MonkeyPatch) -> None:
+    of_call = Contexts.of_call
+    monkeypatch.setattr(Contexts, "of_call", lambda *given, **more: replace(of_call(*given, **more), approved=True))
+
+
+def _nobody_says_for_whom(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Start, "labels", property(lambda _: {}))
+
+
+def _nothing_is_encrypted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Encryption, "_encrypted", lambda _, payload: payload)
+
+
+def _lists_say_that_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = listing.listed
+    monkeypatch.setattr(listing, "listed", lambda execution: replace(listed(execution), status="running"))
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    ("situation", "mistake"),
+    [
+        ("hooks", _hooks_say_nothing),
+        ("policies", _no_rule_applies),
+        ("asks in the middle", _all_is_approved),
+        ("context", _nobody_says_for_whom),
+        ("sealed", _nothing_is_encrypted),
+        ("lists", _lists_say_that_it_runs),
+    ],
+    ids=lambda given: given if isinstance(given, str) else "",
+)
+def test_a_mistake_is_found(situation: str, mistake: Mistake, monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds = [*islice(seeds_of([situation]), SOME)]
+    assert run(seeds[0]).broken == []
+    mistake(monkeypatch)
+    assert any(run(seed).broken for seed in seeds)
+
+
+@pytest.mark.timeout(120)
+def test_a_world_holds_through_a_server_that_nobody_reaches() -> None:
+    worlds = [run(seed) for seed in islice(seeds_of(["no server"]), 4)]
+    assert [one.broken for one in worlds if one.broken] == []
+    assert any(one.counts.get("outages") for one in worlds)
