@@ -36,6 +36,9 @@ _COMPLETED = "execution already completed"
 _TURNED_DOWN = "unexpected workflow task failure"
 _USED_UP = "total number of distinct updates"
 
+_MOVED = ".CurrentBranchChangedFailure"
+"""The server's own type, which its API does not have."""
+
 
 def passes(error: RPCError) -> bool:
     """Whether the same call may succeed later: the server is away, coming back, or has too much to do."""
@@ -51,6 +54,12 @@ async def outlasting(ask: Callable[P, Awaitable[R]], *args: P.args, **options: P
             if not passes(error):
                 raise
         await asyncio.sleep(RECONNECT_SECONDS)
+
+
+def history_moved(error: RPCError) -> bool:
+    """Whether the server keeps a run's history in another place than when it was begun to be read, as after a task of
+    the run's that was written twice. It is all there, to be read anew."""
+    return any(one.TypeName().endswith(_MOVED) for one in error.grpc_status.details)
 
 
 def run_closed_first(error: RPCError) -> bool:

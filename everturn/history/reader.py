@@ -58,7 +58,7 @@ from everturn.payloads import (
 from everturn.records import Outcome, Record, ToolResult
 from everturn.storage.beside import own
 from everturn.storage.unreadable import strict
-from everturn.temporal_errors import RECONNECT_SECONDS, passes
+from everturn.temporal_errors import RECONNECT_SECONDS, history_moved, passes
 
 TRANSIENT = (event_types.WORKFLOW_TASK_SCHEDULED, event_types.WORKFLOW_TASK_STARTED)
 
@@ -360,7 +360,7 @@ async def read_steps(
     client: Client, conversation_id: str, *, run_id: str | None = None, follow: bool = False
 ) -> AsyncIterator[Step]:
     """The steps of a run, from its first event on, one for each event. With `follow`, goes on as new ones come, until
-    the run is over, and past restarts of the server."""
+    the run is over, and past restarts of the server. A history that the server moves meanwhile is read on."""
     reader, last = HistoryReader(own(strict(client.data_converter))), 0
     closed, waits = False, follow
     while True:
@@ -377,7 +377,7 @@ async def read_steps(
                 return
             waits = False  # Temporal's test server, the one that skips time, has no long poll: it is asked now and then
         except RPCError as error:
-            if not (follow and passes(error)):
+            if not (history_moved(error) or (follow and passes(error))):
                 raise
         await asyncio.sleep(RECONNECT_SECONDS)
 

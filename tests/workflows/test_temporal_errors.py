@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from temporalio.service import RPCError
+import temporalio.client
+from google.protobuf.any_pb2 import Any as AnyMessage
+from temporalio.api.common.v1 import GrpcStatus
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import Client, temporal_errors
 from everturn.errors import Ended, NotFound, Unreachable
+from everturn.history.reader import read_steps
+from everturn.history.steps import Step
 from everturn.testing import ScriptedModel
 from everturn.workflows import ConversationWorkflow
 from tests.support.agents import agent_on, hosting
@@ -79,3 +85,42 @@ async def test_a_workflow_task_that_fails_again_and_again_is_known_by_its_detail
         assert isinstance(told, Unreachable)
         assert "its workflow task fails again and again" in told.message
         await handle.terminate()
+
+
+async def test_a_history_that_the_server_moves_while_it_is_read_is_read_on(client: Client, scripted: Scripted) -> None:
+    async with hosting(client, agent := agent_on(scripted(["Done."]))):
+        conversation = await client.start(agent, "Hi")
+        await conversation.outcome()
+    config = client.temporal.config()
+    moving = temporalio.client.Client(**{**config, "interceptors": [MovesOnce()]})
+    whole = [step async for step in read_steps(client.temporal, conversation.id) if type(step) is not Step]
+    for follow in (False, True):
+        steps = read_steps(moving, conversation.id, follow=follow)
+        assert [step async for step in steps if type(step) is not Step] == whole
+
+
+class MovesOnce(temporalio.client.Interceptor):
+    """Each run's history is moved once, after its third event: the error is as the server has said it once."""
+
+    def intercept_client(self, next: temporalio.client.OutboundInterceptor) -> temporalio.client.OutboundInterceptor:  # noqa: A002
+        class Outbound(temporalio.client.OutboundInterceptor):
+            left = 2
+
+            def fetch_workflow_history_events(self, input: Any) -> Any:  # noqa: A002
+                return self._events(self.next.fetch_workflow_history_events(input))
+
+            async def _events(self, events: AsyncIterator[HistoryEvent]) -> AsyncIterator[HistoryEvent]:
+                async for event in events:
+                    if event.event_id == 4 and self.left:
+                        self.left -= 1
+                        raise moved()
+                    yield event
+
+        return Outbound(next)
+
+
+def moved() -> RPCError:
+    message = "Current and request branch tokens don't match"
+    kind = "type.googleapis.com/temporal.server.api.errordetails.v1.CurrentBranchChangedFailure"
+    status = GrpcStatus(code=RPCStatusCode.INVALID_ARGUMENT, message=message, details=[AnyMessage(type_url=kind)])
+    return RPCError(message, RPCStatusCode.INVALID_ARGUMENT, status.SerializeToString())
