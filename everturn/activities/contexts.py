@@ -12,9 +12,10 @@ from temporalio import activity
 
 from everturn.agent import Agent
 from everturn.errors import InvalidAgent, InvalidSetting
+from everturn.hooks import has, name_of
 from everturn.logs import get_logger
 from everturn.payloads import DecisionCheck, ModelRequest, ToolRequest
-from everturn.records import Usage, cost_with
+from everturn.records import HookPoint, Usage, cost_with
 from everturn.tools.context import ToolContext, TurnContext
 from everturn.tools.given_schema import annotations_of
 from everturn.tools.schema import mentioned
@@ -147,6 +148,10 @@ def _functions(agent: Agent) -> Iterator[tuple[str, Callable[..., Any]]]:
         "approvers": agent.approvers,
     }
     yield from ((what, function) for what, function in named.items() if callable(function))
+    for hook in agent.hooks:
+        for point in get_args(HookPoint):
+            if has(hook, point):
+                yield f"{point} of hook {name_of(hook)!r}", getattr(hook, point)
 
 
 def _deps_type(function: Callable[..., Any]) -> Any:

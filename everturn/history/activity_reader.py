@@ -22,6 +22,7 @@ from temporalio.exceptions import (
 
 from everturn import activity_outputs, names
 from everturn.causes import cause_of
+from everturn.history import event_types
 from everturn.history.decoding import Decoder
 from everturn.history.steps import ActivityEnded, Step, ToolRunFailed, ToolScheduled
 from everturn.models import MAX_RESULT_CHARS
@@ -114,21 +115,21 @@ class ActivityReader:
     async def operation(self, event: HistoryEvent, at: datetime) -> Step | None:
         """The step that an event of a Nexus operation is."""
         match event.event_type:
-            case EventType.EVENT_TYPE_NEXUS_OPERATION_SCHEDULED:
+            case event_types.NEXUS_OPERATION_SCHEDULED:
                 return self._operation_scheduled(event, at)
-            case EventType.EVENT_TYPE_NEXUS_OPERATION_CANCEL_REQUESTED:
+            case event_types.NEXUS_OPERATION_CANCEL_REQUESTED:
                 self._running.pop(event.nexus_operation_cancel_requested_event_attributes.scheduled_event_id, None)
-            case EventType.EVENT_TYPE_NEXUS_OPERATION_COMPLETED:
+            case event_types.NEXUS_OPERATION_COMPLETED:
                 gave = event.nexus_operation_completed_event_attributes
                 if running := self._running.pop(gave.scheduled_event_id, None):
                     return await self._gave(running, event.event_id, at, Payloads(payloads=[gave.result]))
-            case EventType.EVENT_TYPE_NEXUS_OPERATION_TIMED_OUT:
+            case event_types.NEXUS_OPERATION_TIMED_OUT:
                 late = event.nexus_operation_timed_out_event_attributes
                 return await self._operation_ended(event.event_id, at, late.scheduled_event_id, late.failure)
-            case EventType.EVENT_TYPE_NEXUS_OPERATION_FAILED:
+            case event_types.NEXUS_OPERATION_FAILED:
                 failed = event.nexus_operation_failed_event_attributes
                 return await self._operation_ended(event.event_id, at, failed.scheduled_event_id, failed.failure)
-            case EventType.EVENT_TYPE_NEXUS_OPERATION_CANCELED:
+            case event_types.NEXUS_OPERATION_CANCELED:
                 stopped = event.nexus_operation_canceled_event_attributes
                 return await self._operation_ended(event.event_id, at, stopped.scheduled_event_id, stopped.failure)
             case _:

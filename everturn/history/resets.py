@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from temporalio.api.enums.v1 import EventType, WorkflowTaskFailedCause
+from temporalio.api.enums.v1 import WorkflowTaskFailedCause
 from temporalio.client import Client, WorkflowExecutionDescription
+
+from everturn.history import event_types
 
 RESET = WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_RESET_WORKFLOW
 
@@ -21,7 +23,7 @@ async def reset_of(client: Client, conversation_id: str, run_id: str) -> tuple[s
         return "", 0
     alike = 0
     async for event in client.get_workflow_handle(conversation_id, run_id=made).fetch_history_events():
-        if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED:
+        if event.event_type == event_types.WORKFLOW_TASK_FAILED:
             failed = event.workflow_task_failed_event_attributes
             alike = event.event_id if failed.cause == RESET else alike
     return made, alike

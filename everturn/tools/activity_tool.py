@@ -90,7 +90,7 @@ def activity_tool(
         needs_approval=needs_approval,
         effect=effect,
         timeout=timeout,
-        patience=_patience(timeout) if patience is None else patience,
+        patience=patience_for(timeout) if patience is None else patience,
         options=ToolOptions.of(options, tool=name or kind),
         module=sys._getframe(2).f_globals.get("__name__", ""),
         activity=UserActivity(
@@ -184,7 +184,8 @@ def _retry_plan(policy: RetryPolicyLike, *, place: str) -> RetryPlan:
         ) from error
 
 
-def _patience(timeout: object) -> timedelta:
+def patience_for(timeout: object) -> timedelta:
+    """As long as one try may take, at least."""
     return max(DEFAULT_PATIENCE, timeout) if isinstance(timeout, timedelta) else DEFAULT_PATIENCE
 
 

@@ -14,12 +14,12 @@ from pydantic import BaseModel, Field
 
 from everturn.errors import InvalidTool
 from everturn.spelling import known_options
-from everturn.tools.activity_tool import check_text
+from everturn.tools.activity_tool import check_text, patience_for
 from everturn.tools.context import ToolContext
 from everturn.tools.given_schema import given_arguments
 from everturn.tools.options import ToolOptions
 from everturn.tools.schema import ModelArguments, SchemaArguments, Signature, read_signature
-from everturn.tools.tool import DEFAULT_PATIENCE, DEFAULT_TIMEOUT, Predicate, Tool
+from everturn.tools.tool import DEFAULT_TIMEOUT, Predicate, Tool
 from everturn.tools.user_activity import NexusOperation
 
 _SERVICE, _OPERATION, _FACTORY = "__nexus_service_definition__", "__nexus_operation__", "__nexus_operation_factory__"
@@ -89,7 +89,7 @@ def nexus_tool(
         needs_approval=needs_approval,
         effect=effect,
         timeout=timeout,
-        patience=max(DEFAULT_PATIENCE, timeout) if isinstance(timeout, timedelta) else DEFAULT_PATIENCE,
+        patience=patience_for(timeout),
         options=ToolOptions.of(options, tool=name or kind),
         module=sys._getframe(2).f_globals.get("__name__", ""),
         operation=NexusOperation(endpoint=endpoint, service=of_service, name=kind, by_position=positions),

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from temporalio.worker import Worker as TemporalWorker
 
-from everturn import Client, EverturnPlugin, ToolContext, TurnContext, Worker, tool
+from everturn import Client, EverturnPlugin, ToolCall, ToolContext, TurnContext, Worker, tool
 from everturn.errors import InvalidAgent, InvalidSetting
+from everturn.hooks import Hooks
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
 from tests.support.waiting import waiting
@@ -112,6 +113,13 @@ async def test_deps_that_can_not_be_opened_keep_the_worker_from_starting(client:
 def test_an_agent_that_wants_deps_is_refused_by_a_worker_without(client: Client, scripted: Scripted) -> None:
     agent = agent_on(scripted(["Hello."]), tools=[refund])
     with pytest.raises(InvalidAgent, match=r"Tool 'refund' of agent 'clerk' wants deps \(Shop\)"):
+        Worker(client, agents=[agent])
+
+    class Checked(Hooks):
+        def before_tool(self, call: ToolCall, context: ToolContext[Shop]) -> None: ...
+
+    agent = agent_on(scripted(["Hello."]), hooks=[Checked()])
+    with pytest.raises(InvalidAgent, match=r"before_tool of hook 'Checked' of agent 'clerk' wants deps \(Shop\)"):
         Worker(client, agents=[agent])
     wrong: Any = Shop()
     with pytest.raises(InvalidSetting, match="can't be called"):
