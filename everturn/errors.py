@@ -8,6 +8,7 @@ EverturnError
  │   ├─ InvalidSetting          an environment variable or option
  │   └─ InvalidFile             a tool file or agent file that can't be loaded
  ├─ ToolFailed                  raised by a tool: the model is told, and nothing is retried
+ │   └─ NotAnswered             raised by `ToolContext.ask`: nobody has answered the tool's question
  ├─ NeedsApproval               raised by a tool: the call waits for a person's approval, and is run again
  ├─ Retry                       raised by a tool: its call is tried again, while the tool's patience lasts
  ├─ ProviderError               a model API said no, or nothing; `retry` says whether asking again can help
@@ -67,6 +68,11 @@ class InvalidFile(ConfigError): ...
 
 class ToolFailed(EverturnError):
     """Raise it in a tool: its message becomes the model's ToolResult, marked as an error. Never retried."""
+
+
+class NotAnswered(ToolFailed):
+    """From `ToolContext.ask`: whoever was asked would not answer, or nobody did in time. A tool may catch it; else the
+    model is told."""
 
 
 class NeedsApproval(EverturnError):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from dataclasses import replace
 from typing import Any
 
 from temporalio.client import WorkflowFailureError
 
-from benchmarks.contestants import FLOOR, Contestant
+from benchmarks.contestants import EVERTURN, FLOOR, Contestant
 from benchmarks.histories import Mark, marks_of, runs_of
 from benchmarks.measures import Column, Measured, Plan
 from benchmarks.rig import Rig
@@ -19,11 +20,20 @@ MODEST_TURNS = 100
 COMPARED = (100, 200)
 LONGEST_SECONDS = 150.0
 
+HOOKED = replace(
+    EVERTURN,
+    name="everturn_hooked",
+    what="everturn with a hook at each of the four points, and two guardrails: not one event more.",
+)
+
 
 async def measure(rig: Rig, plan: Plan) -> Measured:
     rows: dict[str, dict[str, Any]] = {}
     curves: dict[str, list[tuple[int, int, int]]] = {}
-    for contestant in plan.contestants:
+    contestants = [*plan.contestants]
+    if EVERTURN in contestants:
+        contestants.insert(contestants.index(EVERTURN) + 1, HOOKED)
+    for contestant in contestants:
         turns = MODEST_TURNS if contestant.quadratic and not plan.to_death else max(TURNS)
         marks, end = await _converse(rig, contestant, turns)
         at = {mark.turns: mark for mark in marks}
@@ -40,6 +50,7 @@ async def measure(rig: Rig, plan: Plan) -> Measured:
     notes = (
         [] if plan.to_death else [f"Those that grow with the square stop at {MODEST_TURNS} turns; --to-death goes on."]
     )
+    notes += [f"**{HOOKED.name}**: {HOOKED.what}"] if HOOKED in contestants else []
     return Measured("History: bytes and events against turns", columns, rows, notes=notes, samples=curves)
 
 

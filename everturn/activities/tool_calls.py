@@ -35,7 +35,7 @@ from everturn.plans import CheckedCall
 from everturn.records import ResultPart, Text, ToolCall, ToolResult
 from everturn.sizes import INLINE_BYTES, MAX_CAUSE_BYTES, MAX_REPLY_BYTES, MAX_RESULT_BYTES, larger, size_of
 from everturn.storage.artifacts import Artifacts
-from everturn.tools.asking import AsksPerson, OutcomeUnknown, set_answer
+from everturn.tools.asking import AsksPerson, OutcomeUnknown, Questions, set_answer
 from everturn.tools.context import ToolContext
 from everturn.tools.read_result import READ_RESULT
 from everturn.tools.results import safe_error_text
@@ -143,9 +143,10 @@ class ToolCalls:
                 await before_reset.check(name, request)
             async with self._alone.if_lost_before():
                 started = time.monotonic()
-                hooks, context = HookRuns(agent), self._context(name, request, beat)
+                hooks, questions = HookRuns(agent), Questions(request.answer)
+                context = self._context(name, request, beat, questions)
                 request = await _seen_by_hooks(hooks, tool, request, context)
-                content, failed = await self._outcome(tool, request, context, beat)
+                content, failed = await self._outcome(tool, request, context, beat, questions)
                 ran = _result(name, request, content, is_error=failed)
                 whole = await hooks.after_tool(_call(name, request), ran, context)
             if not failed and (notice := edit_notice(request.decision)):
@@ -170,7 +171,7 @@ class ToolCalls:
         return agent, tool_of(agent, name, request)
 
     async def _outcome(
-        self, tool: Tool, request: ToolRequest, context: ToolContext, beat: Heartbeat
+        self, tool: Tool, request: ToolRequest, context: ToolContext, beat: Heartbeat, questions: Questions
     ) -> tuple[Content, bool]:
         """What the model is told, and whether it is an error. Raises only what is not the tool's own doing."""
         set_answer(request.answer)
@@ -201,8 +202,12 @@ class ToolCalls:
                 raise ApplicationError(why, type=names.CUT_SHORT, non_retryable=True) from None
             raise
         except Exception as error:  # noqa: BLE001 - a tool may raise anything, and the model may know what to do
+            if questions.open:
+                raise _asking(tool, request, questions.open) from None
             passing = isinstance(error, (Retry, *tool.retry))
             return (Text(text=await (told_in_the_end(tool, error) if passing else safe_error_text(error))),), True
+        if questions.open:  # the tool has caught what ended it
+            raise _asking(tool, request, questions.open)
         return content, False
 
     async def _fitting(self, result: ToolResult, request: ToolRequest, *, max_chars: int, until: float) -> ToolResult:
@@ -246,12 +251,15 @@ class ToolCalls:
             raise ApplicationError(text, type=kind, next_retry_delay=delay or None)
         return (Text(text=text),)
 
-    def _context(self, tool: str, request: ToolRequest, beat: Heartbeat) -> ToolContext:
+    def _context(
+        self, tool: str, request: ToolRequest, beat: Heartbeat, questions: Questions | None = None
+    ) -> ToolContext:
         return self._contexts.of_call(
             request,
             request.call_id,
             chain_id=request.chain_id,
             approved=request.decision is not None and request.decision.verdict == "approve",
+            ask=(questions or Questions()).ask,
             heartbeat=beat.report,
             is_cancelled=lambda: beat.cancelled,
             log=_log.bind(tool=tool),

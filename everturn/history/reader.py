@@ -284,7 +284,9 @@ class HistoryReader:
         if marker.HasField("failure"):
             told = await read_cause(self._converter, marker.failure)
             request = ToolRequest(agent="", turn=self._turn, call_id=told.call_id)
-            failed = ToolRunFailed(event.event_id, at, told.tool, request, told.cause, told.kind, local=True)
+            failed = ToolRunFailed(
+                event.event_id, at, told.tool, request, told.cause, told.kind, local=True, left=told.left
+            )
             return failed if told.call_id else None
         details = marker.details
         result = await self._decoder.record(details["result"], ToolResult) if "result" in details else None

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Generator
 from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
 
 from pydantic import JsonValue
 
-from everturn.payloads import PersonsAnswer
+from everturn.errors import NotAnswered, ToolFailed
+from everturn.sizes import size_of
+
+if TYPE_CHECKING:
+    from everturn.payloads import PersonsAnswer
 
 MAX_QUESTION_CHARS = 4_000
 
@@ -41,3 +48,53 @@ def answered() -> PersonsAnswer | None:
 def set_answer(answer: PersonsAnswer | None) -> None:
     """For the tool that is run next in this task, or from it."""
     _answer.set(answer)
+
+
+# ------------------------------------------------------------ context.ask
+
+MAX_QUESTIONS = 20
+"""Of one call. A tool that asks more asks without end."""
+
+QUESTION, ANSWERS = "question", "answers"
+"""In what a call leaves: the question that it ended with, and what was answered to those before."""
+
+
+class AnswerText(str):
+    """What a person said. `await` gives it, too, so that a sync tool asks as an async one does."""
+
+    def __await__(self) -> Generator[Any, None, str]:
+        return str(self)
+        yield
+
+
+class Questions:
+    """What one run of a tool asks by `context.ask`: what was answered before it gets at once, in its order; at the next
+    question the run ends."""
+
+    def __init__(self, answer: PersonsAnswer | None = None) -> None:
+        left: dict[str, Any] = answer.left if answer else {}
+        self._answers: dict[str, list[Any]] = {**left.get(ANSWERS, {})}
+        if answer and isinstance(question := left.get(QUESTION), str):
+            self._answers[question] = [*self._answers.get(question, ()), [answer.action, answer.text]]
+        self._asked: Counter[str] = Counter()
+        self.open: AsksPerson | None = None
+        """What ended the run, even if the tool has caught that: nobody has answered it."""
+
+    def ask(self, question: str) -> AnswerText:
+        """Raises AsksPerson for a question that nobody has answered yet, and NotAnswered."""
+        question = str(question)[:MAX_QUESTION_CHARS]
+        answers, place = self._answers.get(question, []), self._asked[question]
+        self._asked[question] += 1
+        if place < len(answers):
+            action, text = answers[place]
+            if action == "accept":
+                return AnswerText(text)
+            what = "would not answer" if action == "decline" else "did not answer in time"
+            raise NotAnswered(f"Who was asked {question[:200]!r} {what}.")
+        if sum(map(len, self._answers.values())) >= MAX_QUESTIONS:
+            raise ToolFailed(f"The tool has asked {MAX_QUESTIONS} questions, and has one more.")
+        left: dict[str, Any] = {QUESTION: question, ANSWERS: self._answers}
+        if size_of(left) > MAX_LEFT_BYTES:
+            raise ToolFailed(f"The tool's questions and their answers have more than {MAX_LEFT_BYTES:,} bytes.")
+        self.open = AsksPerson(question, left=left)
+        raise self.open

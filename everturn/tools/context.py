@@ -14,6 +14,7 @@ from everturn.errors import InvalidTool
 from everturn.logs import get_logger
 from everturn.records import Usage
 from everturn.spelling import known_options
+from everturn.tools.asking import AnswerText, Questions
 
 D = TypeVar("D", default=Any)
 """Of what the worker's `deps=` opens."""
@@ -24,6 +25,10 @@ def _never() -> bool:
 
 
 def _no_heartbeat(progress: Any = None) -> None: ...
+
+
+def _asks_nobody(question: str) -> AnswerText:
+    return Questions().ask(question)
 
 
 def _spend_nothing(usage: Usage, cost_usd: float | None = None) -> None: ...
@@ -64,6 +69,10 @@ class ToolContext(Generic[D]):
     """The turn whose reply asked for the call."""
     approved: bool = False
     """Somebody has approved the call, or a rule of theirs: a tool that raised NeedsApproval goes on."""
+    ask: Callable[[str], AnswerText] = _asks_nobody
+    """`await context.ask("Which day?")` asks a person, and gives their answer, a text. The try ends there and holds no
+    worker; with the answer the function runs again from its beginning, and has the answers to its questions at once.
+    Raises NotAnswered if they would not answer. For a test: `ask=lambda question: "Monday"`."""
     heartbeat: Callable[..., None] = _no_heartbeat
     """`heartbeat(progress)` says that the tool is alive, and how far it is. Safe to call from any thread."""
     is_cancelled: Callable[[], bool] = _never

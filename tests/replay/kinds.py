@@ -126,6 +126,21 @@ async def tool_asks(client: Client, _: Path) -> str:
         return await whole(conversation)
 
 
+@tool(effect="read", local=True, timeout=timedelta(seconds=10))
+def peek(context: ToolContext) -> str:
+    return f"{context.ask('What do you see?')} at {context.ask('What time is it?')}"
+
+
+@kind
+async def local_tool_asks(client: Client, _: Path) -> str:
+    async with clerk(client, [call("peek", {}, id="a"), "Done."], more=[peek]) as agent:
+        conversation = await client.start(agent, "Look")
+        for answer in ("A bird", "noon"):
+            await eventually(lambda: _asks(conversation))
+            await conversation.answer("a", answer)
+        return await whole(conversation)
+
+
 async def _asks(conversation: Conversation) -> bool:
     return any(one.reason == "tool_asks" for one in (await conversation.status()).waiting)
 
