@@ -149,15 +149,17 @@ class Pattern(_Guardrail):
     def changed(self, message: Message) -> Message:
         if self.redact is None or (message.role == "user" and message.author):
             return message
-        wanted = Text if message.role in ("user", "assistant") else None
-        parts = tuple(self._redacted(part) if wanted and isinstance(part, wanted) else part for part in message.parts)
+        if message.role not in ("user", "assistant"):
+            return message
+        parts = tuple(self._redacted(part) if isinstance(part, Text) else part for part in message.parts)
         return message if parts == message.parts else message.model_copy(update={"parts": parts})
 
     def after_tool(self, call: ToolCall, result: ToolResult, context: ToolContext) -> AfterTool:  # noqa: ARG002 - the result says all
         if "results" not in self.on:
             return None
+        said = result.text
         if self.redact is None:
-            if not self.pattern.search(result.text):
+            if self.pattern.search(said) is None:
                 return None
             return result.model_copy(update={"content": (Text(text=self.refuse),), "is_error": True})
         content = tuple(self._redacted(part) if isinstance(part, Text) else part for part in result.content)
