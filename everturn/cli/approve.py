@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from dataclasses import asdict, dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,36 +16,124 @@ from everturn.cli.options import IdArgument, JsonOption
 from everturn.cli.output import tell, tell_json
 
 if TYPE_CHECKING:
+    from everturn.client.client import Client
     from everturn.client.conversation import Conversation
+    from everturn.client.many_decisions import DecidedCall
 
-CallArgument = Annotated[
-    str,
-    typer.Argument(metavar="CALL", help="The call's id; without one, all that wait.", autocompletion=completion.calls),
+OptionalId = Annotated[
+    str | None,
+    typer.Argument(metavar="[ID]", help="The conversation; or --all.", autocompletion=completion.ids),
+]
+CallsArgument = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[CALL]...", help="The calls; without any, all that wait.", autocompletion=completion.calls),
+]
+EveryOption = Annotated[bool, typer.Option("--all", help="Of all conversations, in the place of ID.")]
+AgentOption = Annotated[
+    str | None,
+    typer.Option("--agent", metavar="NAME", help="With --all: of this agent only.", autocompletion=completion.agents),
+]
+ToolOption = Annotated[str | None, typer.Option("--tool", metavar="NAME", help="Calls of this tool only.")]
+WhereOption = Annotated[
+    str | None,
+    typer.Option(
+        "--where", metavar="JSON", help='Calls of whose arguments this holds, such as \'{"cents": {"at_most": 2000}}\'.'
+    ),
+]
+AlwaysOption = Annotated[
+    bool, typer.Option("--always", help="Decide so on every such call from now on, in these conversations.")
+]
+WithinOption = Annotated[
+    float | None, typer.Option("--within", metavar="SECONDS", min=0.1, help="Not later than so long from now.")
 ]
 
 
+@dataclass(frozen=True)
+class _Which:
+    """The calls that are meant, as the options say."""
+
+    id: str | None
+    calls: list[str]
+    every: bool
+    agent: str | None
+    tool: str | None
+    where: dict[str, Any] | None
+
+    def check(self, *, always: bool, edited: bool = False) -> None:
+        """Raises BadParameter for what makes no sense together."""
+        if (self.id is None) != self.every:
+            said = "name a conversation, or give --all" if self.id is None else "with --all, no conversation is named"
+            raise typer.BadParameter(said, param_hint="ID")
+        if self.agent is not None and not self.every:
+            raise typer.BadParameter("it goes with --all", param_hint="--agent")
+        if self.calls and self.tool is not None:
+            raise typer.BadParameter("calls are named already", param_hint="--tool")
+        if self.calls and self.where is not None and not always:
+            raise typer.BadParameter("calls are named already: it goes with --always then", param_hint="--where")
+        if edited and (self.by_look or len(self.calls) > 1):
+            raise typer.BadParameter("other arguments are for one call: name it", param_hint="--arguments")
+
+    @property
+    def by_look(self) -> bool:
+        """Which calls it is about has to be looked up."""
+        return self.every or self.tool is not None or (self.where is not None and not self.calls)
+
+
 def approve(
-    id: IdArgument,  # noqa: A002
-    call: CallArgument = "*",
+    id: OptionalId = None,  # noqa: A002
+    call: CallsArgument = None,
     arguments: Annotated[
         str | None, typer.Option("--arguments", metavar="JSON", help="Run it with these arguments instead.")
     ] = None,
     note: Annotated[str | None, typer.Option("--note", help="A note; the model is told.")] = None,
+    every: EveryOption = False,
+    agent: AgentOption = None,
+    tool: ToolOption = None,
+    where: WhereOption = None,
+    always: AlwaysOption = False,
+    within: WithinOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Let a tool call that waits run."""
-    edited = _arguments(arguments)
-    _decide(id, lambda it: it.approve(call, arguments=edited, note=note), said="approved", as_json=as_json)
+    """Let tool calls that wait run."""
+    which = _Which(id, call or [], every, agent, tool, _object(where, "--where"))
+    edited, until = _object(arguments, "--arguments"), within and timedelta(seconds=within)
+    which.check(always=always, edited=edited is not None)
+
+    def one(conversation: Conversation, call_id: str) -> Awaitable[tuple[str, ...]]:
+        remembered = which.where or True if always else False
+        return conversation.approve(call_id, edited, note, always=remembered, within=until or None)
+
+    def many(client: Client, **asked: Any) -> Awaitable[list[DecidedCall]]:
+        return client.approve_all(**asked, note=note, always=always, within=until or None)
+
+    _decide(which, one, many, said="approved", as_json=as_json)
 
 
 def deny(
-    id: IdArgument,  # noqa: A002
-    call: CallArgument = "*",
+    id: OptionalId = None,  # noqa: A002
+    call: CallsArgument = None,
     reason: Annotated[str | None, typer.Option("--reason", help="Why; the model is told.")] = None,
+    every: EveryOption = False,
+    agent: AgentOption = None,
+    tool: ToolOption = None,
+    where: WhereOption = None,
+    always: AlwaysOption = False,
+    within: WithinOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Refuse a tool call that waits: it does not run."""
-    _decide(id, lambda conversation: conversation.deny(call, reason=reason), said="denied", as_json=as_json)
+    """Refuse tool calls that wait: they do not run."""
+    which = _Which(id, call or [], every, agent, tool, _object(where, "--where"))
+    until = within and timedelta(seconds=within)
+    which.check(always=always)
+
+    def one(conversation: Conversation, call_id: str) -> Awaitable[tuple[str, ...]]:
+        remembered = which.where or True if always else False
+        return conversation.deny(call_id, reason, always=remembered, within=until or None)
+
+    def many(client: Client, **asked: Any) -> Awaitable[list[DecidedCall]]:
+        return client.deny_all(**asked, reason=reason, always=always, within=until or None)
+
+    _decide(which, one, many, said="denied", as_json=as_json)
 
 
 def answer(
@@ -51,37 +141,91 @@ def answer(
     call: Annotated[str, typer.Argument(metavar="CALL", help="The call's id.", autocompletion=completion.calls)],
     content: Annotated[str, typer.Argument(metavar="CONTENT", help="The result: JSON, or else a text.")],
     error: Annotated[bool, typer.Option("--error", help="It says what went wrong.")] = False,
+    within: WithinOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Give a tool call's result, in the tool's place."""
-    _decide(id, lambda it: it.answer(call, _json_or_text(content), is_error=error), said="answered", as_json=as_json)
+    """Give a tool call's result, in the tool's place; or the answer to its question."""
+    which = _Which(id, [call], False, None, None, None)
+    until = timedelta(seconds=within) if within else None
+
+    def one(conversation: Conversation, call_id: str) -> Awaitable[tuple[str, ...]]:
+        return conversation.answer(call_id, _json_or_text(content), is_error=error, within=until)
+
+    _decide(which, one, None, said="answered", as_json=as_json)
 
 
 def _decide(
-    conversation_id: str,
-    how: Callable[[Conversation], Awaitable[tuple[str, ...]]],
+    which: _Which,
+    one: Callable[[Conversation, str], Awaitable[tuple[str, ...]]],
+    many: Callable[..., Awaitable[list[DecidedCall]]] | None,
     *,
     said: str,
     as_json: bool,
 ) -> None:
-    from everturn.cli.connect import act_on
-
-    call_ids = asyncio.run(act_on(conversation_id, how))
+    if which.by_look and many:
+        _tell_many(asyncio.run(_looked_up(which, many)), said=said, as_json=as_json)
+        return
+    assert which.id is not None
+    call_ids = asyncio.run(_named(which, one))
     if as_json:
         tell_json({"call_ids": call_ids})
     else:
         tell(f"{said}: {', '.join(call_ids)}")
 
 
-def _arguments(written: str | None) -> dict[str, Any] | None:
+async def _named(which: _Which, one: Callable[[Conversation, str], Awaitable[tuple[str, ...]]]) -> tuple[str, ...]:
+    """One after the other; the first that is refused ends it, and says what was decided before."""
+    from everturn.cli.connect import act_on
+    from everturn.errors import Refused
+
+    done: tuple[str, ...] = ()
+
+    async def act(conversation: Conversation) -> tuple[str, ...]:
+        nonlocal done
+        for call_id in which.calls or ["*"]:
+            try:
+                done += await one(conversation, call_id)
+            except Refused as error:
+                before = f" Decided before it: {', '.join(done)}." if done else ""
+                raise Refused(f"{error.message}{before}", cure=error.cure) from None
+        return done
+
+    assert which.id is not None
+    made: tuple[str, ...] = await act_on(which.id, act)
+    return made
+
+
+async def _looked_up(which: _Which, many: Callable[..., Awaitable[list[DecidedCall]]]) -> list[DecidedCall]:
+    from everturn.cli.connect import remote_client
+
+    async with remote_client() as client:
+        ids = None if which.id is None else [which.id]
+        return await many(client, ids=ids, agent=which.agent, tool=which.tool, where=which.where)
+
+
+def _tell_many(calls: list[DecidedCall], *, said: str, as_json: bool) -> None:
+    from everturn.cli.render import call_line
+
+    if as_json:
+        tell_json([asdict(one) for one in calls])
+    for one in [] if as_json else calls:
+        line = f"{one.conversation_id} {one.call_id} {call_line(one.tool, one.arguments, 100)}"
+        tell(f"not {said}: {line}: {one.refused}" if one.refused else f"{said}: {line}")
+    if not calls and not as_json:
+        tell("There are no such calls.")
+    if any(one.refused for one in calls):
+        raise typer.Exit(1)
+
+
+def _object(written: str | None, option: str) -> dict[str, Any] | None:
     if written is None:
         return None
     try:
         value = json.loads(written)
     except (ValueError, RecursionError) as error:
-        raise typer.BadParameter(f"it is not JSON: {error}", param_hint="--arguments") from None
+        raise typer.BadParameter(f"it is not JSON: {error}", param_hint=option) from None
     if not isinstance(value, dict):
-        raise typer.BadParameter("it is a JSON object, such as '{\"cents\": 900}'", param_hint="--arguments")
+        raise typer.BadParameter("it is a JSON object, such as '{\"cents\": 900}'", param_hint=option)
     return value
 
 

@@ -23,7 +23,8 @@ from everturn.client.conversation import Conversation
 from everturn.client.delivery import deliver
 from everturn.client.earlier_transcript import begun_with
 from everturn.client.listing import ListedConversation
-from everturn.client.messages import MessageLike, start_payload, user_message
+from everturn.client.many_decisions import DecidedCall, Many, decided
+from everturn.client.messages import MessageLike, rules_of, start_payload, user_message
 from everturn.errors import (
     ConversationError,
     Ended,
@@ -32,6 +33,7 @@ from everturn.errors import (
     Unreachable,
 )
 from everturn.models import Limits, Model, check_provider
+from everturn.policy import Rule
 from everturn.priorities import Order
 from everturn.records import Outcome
 from everturn.settings import Settings, connect_options
@@ -112,6 +114,7 @@ class Client(ClientConnection):
         message_id: str | None = None,
         tenant: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        policy: Iterable[Rule | Mapping[str, Any]] = (),
         stream: bool = False,
         transcript: Iterable[Any] = (),
         priority: int | None = None,
@@ -124,7 +127,8 @@ class Client(ClientConnection):
         `stream`, its text reaches those who follow its events 0.2 s after it is written; else in steps of 1.5 s.
         `tenant`: for whom it is; `metadata`: what else its tools have to know, such as the user's id, as JSON of 4,096
         bytes at most. Tools, predicates, approvers and instructions are given both, the agents that it asks as well; no
-        model sees them. Both are kept in the workflow's memo, and shown with the conversation.
+        model sees them. Both are kept in the workflow's memo, and shown with the conversation. `policy`: rules that
+        decide on its calls from the first turn on, as in `Conversation.set_policy`.
 
         `transcript`: what was said before, which the model is shown before `message`: Messages, or messages as OpenAI
         Chat, Responses, Anthropic or Gemini write them. Compressed, it has 400 KB at most. Raises Refused for one that
@@ -135,6 +139,7 @@ class Client(ClientConnection):
         All three are Temporal's, of the workflow, its activities and its children.
         """
         check_utf8("id", id or "")
+        carry, rules = begun_with(transcript), rules_of(policy, by=self.by)
         start = start_payload(
             message,
             may_be_empty=keep_open is not None,
@@ -145,8 +150,9 @@ class Client(ClientConnection):
             limits=limits,
             tenant=tenant,
             metadata=metadata or {},
+            policy=rules,
             stream=stream,
-            carry=begun_with(transcript),
+            carry=carry and carry.model_copy(update={"policy": rules}),
         )
         order = Order(priority, fairness_key, fairness_weight).of(tenant)
         name = id or f"{start.agent}-{uuid4().hex[:12]}"
@@ -163,6 +169,7 @@ class Client(ClientConnection):
         message_id: str | None = None,
         tenant: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        policy: Iterable[Rule | Mapping[str, Any]] = (),
         stream: bool | None = None,
         priority: int | None = None,
         fairness_key: str | None = None,
@@ -170,8 +177,8 @@ class Client(ClientConnection):
     ) -> Conversation:
         """Delivers a message to the conversation `id`: starts it if there is none, and revives it with its
         transcript, model, limits, tenant and metadata if it is done. With a `message_id`, it is safe to repeat.
-        `tenant`, `metadata`: as in `start`, if there is none. `stream`: as there, from now on; None leaves it as it
-        is. `priority`, `fairness_key`, `fairness_weight`: as there, for one that is started or revived; a revived
+        `tenant`, `metadata`, `policy`: as in `start`, if there is none. `stream`: as there, from now on; None leaves it
+        as it is. `priority`, `fairness_key`, `fairness_weight`: as there, for one that is started or revived; a revived
         one has those that it had unless given.
         """
         conversation, said = self.conversation(id), user_message(message)
@@ -182,6 +189,7 @@ class Client(ClientConnection):
             keep_open=_seconds(keep_open),
             tenant=tenant,
             metadata=metadata or {},
+            policy=rules_of(policy, by=self.by),
             stream=bool(stream),
         )
         order = Order(priority, fairness_key, fairness_weight)
@@ -199,6 +207,7 @@ class Client(ClientConnection):
         limits: Limits | None = None,
         tenant: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        policy: Iterable[Rule | Mapping[str, Any]] = (),
         priority: int | None = None,
         fairness_key: str | None = None,
         fairness_weight: float | None = None,
@@ -214,6 +223,7 @@ class Client(ClientConnection):
             limits=limits,
             tenant=tenant,
             metadata=metadata,
+            policy=policy,
             priority=priority,
             fairness_key=fairness_key,
             fairness_weight=fairness_weight,
@@ -253,6 +263,56 @@ class Client(ClientConnection):
         check_utf8("agent", agent or "")
         with self._searching():
             return await listing.count(self.temporal, agent=agent)
+
+    # ------------------------------------------------------------ many decisions
+
+    @known_options("Client.approve_all", InvalidSetting)
+    async def approve_all(
+        self,
+        *,
+        ids: Iterable[str] | None = None,
+        agent: str | None = None,
+        tool: str | None = None,
+        where: Mapping[str, Any] | None = None,
+        note: str | None = None,
+        always: bool = False,
+        within: timedelta | None = None,
+    ) -> list[DecidedCall]:
+        """Approves every call that waits for its approval: of all conversations, of those named in `ids`, or of an
+        `agent`'s; of every tool, or of one; and if this holds of its arguments: {"cents": {"at_most": 2000}}, see
+        Condition. `always`: from now on, too, in each of these conversations. Returns what was decided, and what was
+        refused.
+
+        Each decision is bound to the arguments that were looked at. Calls that may have run already, and those whose
+        edited arguments did not fit, are left to be decided by themselves. Which conversations wait is known from
+        Temporal's index, which lags by a second or so. `note`, `within`: as in `Conversation.approve`.
+        """
+        more: dict[str, Any] = {"words": note, "always": always, "within": within}
+        return await decided(Many.of("approve", tool=tool, where=where or {}, **more), self._waiting(ids, agent))
+
+    @known_options("Client.deny_all", InvalidSetting)
+    async def deny_all(
+        self,
+        *,
+        ids: Iterable[str] | None = None,
+        agent: str | None = None,
+        tool: str | None = None,
+        where: Mapping[str, Any] | None = None,
+        reason: str | None = None,
+        always: bool = False,
+        within: timedelta | None = None,
+    ) -> list[DecidedCall]:
+        """As `approve_all`; none of the calls runs, and the model is told why."""
+        more: dict[str, Any] = {"words": reason, "always": always, "within": within}
+        return await decided(Many.of("deny", tool=tool, where=where or {}, **more), self._waiting(ids, agent))
+
+    async def _waiting(self, ids: Iterable[str] | None, agent: str | None) -> AsyncIterator[Conversation]:
+        if ids is None:
+            async for one in self.conversations(status="awaiting_approval", agent=agent):
+                yield self.conversation(one.id)
+            return
+        for one_id in dict.fromkeys(ids):
+            yield self.conversation(one_id)
 
     @contextmanager
     def _searching(self) -> Iterator[None]:

@@ -17,6 +17,7 @@ from everturn.client.caller import current_context
 from everturn.content_blocks import read_block
 from everturn.errors import InvalidSetting, Refused
 from everturn.payloads import MessageIn, Start
+from everturn.policy import Policy, Rule, problem, said_by
 from everturn.records import Document, Image, Message, Part, Record, Text, explain
 from everturn.sizes import MAX_INPUT_PARTS, MAX_UNREAD_BYTES, check_input, size_of
 
@@ -161,3 +162,15 @@ def decision_options(always: bool | Mapping[str, Any], within: timedelta | None)
         raise InvalidSetting(f"A decision can't be for within={within!r}.", cure=why)
     until = None if within is None else time.time() + within.total_seconds()
     return {"always": always if always is not False else None, "valid_until": until}
+
+
+def rules_of(policy: Iterable[Rule | Mapping[str, Any]], *, by: str) -> Policy:
+    """The rules that a conversation begins with. Raises Refused."""
+    try:
+        rules = said_by(by, [Rule.model_validate(rule) for rule in policy], known=())
+    except (ValueError, TypeError) as error:
+        why = explain(error) if isinstance(error, ValueError) else str(error)
+        raise Refused(f"That is no policy: {why}.", cure="Give a list of rules: see everturn.policy.Rule.") from None
+    if too_much := problem(rules):
+        raise Refused(too_much, cure="Give fewer, or shorter ones.")
+    return rules
