@@ -14,5 +14,6 @@ until temporal operator search-attribute create --namespace "$TEMPORAL_NAMESPACE
   --name EverturnAgent --type Keyword \
   --name EverturnModel --type Keyword \
   --name EverturnTokens --type Int \
-  --name EverturnCostUsd --type Double
+  --name EverturnCostUsd --type Double \
+  --name EverturnMetadata --type KeywordList
 do sleep 1; done

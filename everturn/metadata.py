@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pydantic import Field, JsonValue, field_validator
 
 from everturn.records import Record
-from everturn.sizes import MAX_METADATA_BYTES, MAX_NAME_CHARS, flat, size_of
+from everturn.sizes import MAX_METADATA_BYTES, MAX_NAME_CHARS, flat, keyword, size_of
+
+MAX_SEARCHABLE = 10
+"""Keys that one conversation can be found by."""
+
+TENANT = "tenant"
 
 
 class Labelled(Record):
@@ -45,3 +50,14 @@ def in_words(metadata: Mapping[str, JsonValue]) -> str:
 
 def _written(value: JsonValue) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def searched(key: str, value: JsonValue) -> str:
+    """As the search attribute holds it, and is searched for: `order=81`."""
+    return keyword(f"{key}={_written(value)}")
+
+
+def in_index(start: Labelled, keys: Iterable[str]) -> list[str]:
+    """Those of the start's labels that are there, as the search attribute holds them."""
+    known = {TENANT: start.tenant, **start.metadata}
+    return [searched(key, known[key]) for key in dict.fromkeys(keys) if known.get(key) is not None]

@@ -162,6 +162,7 @@ EVERTURN_AGENT: Final = "EverturnAgent"
 EVERTURN_MODEL: Final = "EverturnModel"
 EVERTURN_TOKENS: Final = "EverturnTokens"
 EVERTURN_COST_USD: Final = "EverturnCostUsd"
+EVERTURN_METADATA: Final = "EverturnMetadata"
 
 TOO_DEEP: Final = "everturn_too_deep"
 """In a call's `extra`: its arguments were nested too deeply to be kept."""
@@ -183,6 +184,9 @@ SEARCH_ATTRIBUTES: Final = {
     EVERTURN_COST_USD: "Double",
 }
 """With their types, as the Temporal CLI writes them."""
+
+SEARCHABLE: Final = {EVERTURN_METADATA: "KeywordList"}
+"""For conversations whose metadata can be searched for: everything else goes without it."""
 
 RESERVED_TOOL_NAMES: Final = frozenset(
     {CALL_MODEL, CHECK_CALL, CHECK_DECISION, KEEP_TRANSCRIPT, EXTEND_PREFIX, EXPORT_SPANS}

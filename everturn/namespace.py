@@ -42,6 +42,7 @@ class Namespace:
         self._temporal = temporal
         pauses = (pause_seconds, again_seconds)
         self._indexed = _CachedAnswer("search attributes", self._ask_indexed, without=False, pauses=pauses)
+        self._searchable = _CachedAnswer("search attributes", self._ask_searchable, without=False, pauses=pauses)
         self._retention = _CachedAnswer[float | None](
             "retention", self._ask_retention, without=SHORTEST_RETENTION, pauses=pauses
         )
@@ -55,6 +56,10 @@ class Namespace:
         """Whether it has all of everturn's search attributes; False as long as the server does not say."""
         return await self._indexed.get()
 
+    async def searchable(self) -> bool:
+        """Whether it has the search attribute for metadata; False as long as the server does not say."""
+        return await self._searchable.get()
+
     async def retention(self) -> float | None:
         """Seconds for which it keeps the history of a run that is over; None if it keeps them for ever."""
         return await self._retention.get()
@@ -62,15 +67,18 @@ class Namespace:
     async def _ask_indexed(self) -> bool:
         return not await lacking_search_attributes(self._temporal)
 
+    async def _ask_searchable(self) -> bool:
+        return not await lacking_search_attributes(self._temporal, wanted=names.SEARCHABLE)
+
     async def _ask_retention(self) -> float | None:
         config = await _config(self._temporal)
         return config.workflow_execution_retention_ttl.ToTimedelta().total_seconds() or None
 
 
-async def lacking_search_attributes(temporal: Client) -> list[str]:
+async def lacking_search_attributes(temporal: Client, *, wanted: Iterable[str] = names.SEARCH_ATTRIBUTES) -> list[str]:
     """Which of everturn's search attributes the namespace lacks. Raises RPCError."""
     known = await _search_attributes(temporal)
-    return [name for name in names.SEARCH_ATTRIBUTES if name not in known]
+    return [name for name in wanted if name not in known]
 
 
 async def _search_attributes(temporal: Client) -> Set[str]:
@@ -92,7 +100,8 @@ async def _config(temporal: Client) -> NamespaceConfig:
 
 async def register_search_attributes(temporal: Client, lacking: Iterable[str]) -> None:
     """Raises RPCError. A development server has them from its start: they are arguments of its command."""
-    kinds = {name: f"INDEXED_VALUE_TYPE_{names.SEARCH_ATTRIBUTES[name].upper()}" for name in lacking}
+    types = names.SEARCH_ATTRIBUTES | names.SEARCHABLE
+    kinds = {name: f"INDEXED_VALUE_TYPE_{types[name].replace('dL', 'd_L').upper()}" for name in lacking}
     await temporal.operator_service.add_search_attributes(
         AddSearchAttributesRequest(
             namespace=temporal.namespace,

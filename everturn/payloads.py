@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, JsonValue, field_serializer, field_validator
 
 from everturn.carryover import CarryOver, View, WorkerFacts
-from everturn.metadata import Labelled
+from everturn.metadata import MAX_SEARCHABLE, Labelled
 from everturn.models import Limits
 from everturn.plans import PlannedCall, WaitReason
 from everturn.policy import MAX_RULES, Rule
@@ -65,6 +65,8 @@ class Start(Labelled):
     notify: Notify | None = None
     policy: tuple[Rule, ...] = Field(default=(), max_length=MAX_RULES)
     """What is decided on calls in advance."""
+    searchable: tuple[str, ...] = Field(default=(), max_length=MAX_SEARCHABLE)
+    """The keys of the metadata, and `tenant`, that the conversation can be found by."""
     carry: CarryOver | None = None
 
     _flat = field_validator("message", mode="before")(flat)

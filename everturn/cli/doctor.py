@@ -236,9 +236,10 @@ async def _search_attributes(client: Client, *, fix: bool) -> Finding:
     from everturn.namespace import lacking_search_attributes, register_search_attributes
 
     lacking = await lacking_search_attributes(client.temporal)
-    if lacking and fix:
-        await register_search_attributes(client.temporal, lacking)
-        detail = f"registered: {', '.join(lacking)}; running workers use them after a restart"
+    beside = await lacking_search_attributes(client.temporal, wanted=names.SEARCHABLE)
+    if (lacking or beside) and fix:
+        await register_search_attributes(client.temporal, [*lacking, *beside])
+        detail = f"registered: {', '.join([*lacking, *beside])}; running workers use them after a restart"
         return Finding("search attributes", "ok", detail)
     if lacking:
         return Finding(
@@ -247,7 +248,10 @@ async def _search_attributes(client: Client, *, fix: bool) -> Finding:
             f"the namespace lacks {', '.join(lacking)}: conversations run, but can't be listed by status",
             "Register them: everturn doctor --fix; on Temporal Cloud, see docs/howto/use-temporal-cloud.md.",
         )
-    return Finding("search attributes", "ok", f"all {len(names.SEARCH_ATTRIBUTES)} are there")
+    if beside:
+        detail = f"{', '.join(beside)} is not there, which `start(searchable=[...])` needs"
+        return Finding("search attributes", "note", detail, "Register it, if you want it: everturn doctor --fix.")
+    return Finding("search attributes", "ok", f"all {len(names.SEARCH_ATTRIBUTES | names.SEARCHABLE)} are there")
 
 
 async def _workers(client: Client) -> Finding:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from everturn.cli import completion
+from everturn.cli.labels import labels_of
 from everturn.cli.options import JsonOption
 from everturn.cli.output import tell_json
 
@@ -29,13 +30,18 @@ def list_(
         str | None,
         typer.Option("--agent", metavar="NAME", help="Of this agent only.", autocompletion=completion.agents),
     ] = None,
+    tenant: Annotated[str | None, typer.Option("--tenant", help="For this tenant, if searchable by it.")] = None,
+    metadata: Annotated[
+        list[str] | None,
+        typer.Option("--metadata", metavar="KEY=VALUE", help="Started and searchable with this. May be repeated."),
+    ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many.")] = 50,
     as_json: JsonOption = False,
 ) -> None:
     """List conversations, newest first, under a line with their counts. What has just changed may take a second."""
     if status is not None:
         status = _status(status)
-    counts, listed = asyncio.run(_list(status, agent, limit))
+    counts, listed = asyncio.run(_list(limit, status=status, agent=agent, **labels_of(tenant, metadata)))
     if as_json:
         tell_json({"counts": counts, "conversations": [_as_json(one) for one in listed]})
     else:
@@ -51,12 +57,12 @@ def _status(given: str) -> str:
     return status
 
 
-async def _list(status: str | None, agent: str | None, limit: int) -> tuple[dict[str, int], list[ListedConversation]]:
+async def _list(limit: int, *, agent: str | None, **wanted: Any) -> tuple[dict[str, int], list[ListedConversation]]:
     from everturn.cli.connect import remote_client
 
     listed: list[ListedConversation] = []
     async with remote_client() as client:
-        async for one in client.conversations(status=status, agent=agent):
+        async for one in client.conversations(agent=agent, **wanted):
             listed.append(one)
             if len(listed) == limit:
                 break
@@ -77,6 +83,7 @@ def _print_table(counts: dict[str, int], listed: list[ListedConversation]) -> No
 
     from everturn.cli.render import STATE_STYLES, columns, folded, marked
     from everturn.cli.terminal import Screen
+    from everturn.metadata import in_words
 
     screen = Screen(to_stdout=True)
     if counts:
@@ -92,10 +99,13 @@ def _print_table(counts: dict[str, int], listed: list[ListedConversation]) -> No
             one.model,
             f"{one.tokens:,}",
             _ago(one.started_at),
+            folded(", ".join([*([f"for {one.tenant}"] if one.tenant else []), in_words(one.metadata)]).strip(", "), 60),
         )
         for one in listed
     ]
-    screen.lines(columns(("ID", "STATUS", "AGENT", "MODEL", "TOKENS", "STARTED"), rows))
+    heading = ("ID", "STATUS", "AGENT", "MODEL", "TOKENS", "STARTED", "LABELS")
+    width = len(heading) if any(one.tenant or one.metadata for one in listed) else len(heading) - 1
+    screen.lines(columns(heading[:width], [row[:width] for row in rows]))
     for one in listed:
         if one.trouble:
             screen.line(marked("trouble", folded(f"{one.id} is stuck: {one.trouble}.", 500)))

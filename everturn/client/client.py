@@ -32,6 +32,7 @@ from everturn.errors import (
     InvalidSetting,
     Unreachable,
 )
+from everturn.metadata import TENANT
 from everturn.models import Limits, Model, check_provider
 from everturn.policy import Rule
 from everturn.priorities import Order
@@ -115,6 +116,7 @@ class Client(ClientConnection):
         tenant: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         policy: Iterable[Rule | Mapping[str, Any]] = (),
+        searchable: Iterable[str] = (),
         stream: bool = False,
         transcript: Iterable[Any] = (),
         priority: int | None = None,
@@ -128,7 +130,9 @@ class Client(ClientConnection):
         `tenant`: for whom it is; `metadata`: what else its tools have to know, such as the user's id, as JSON of 4,096
         bytes at most. Tools, predicates, approvers and instructions are given both, the agents that it asks as well; no
         model sees them. Both are kept in the workflow's memo, and shown with the conversation. `policy`: rules that
-        decide on its calls from the first turn on, as in `Conversation.set_policy`.
+        decide on its calls from the first turn on, as in `Conversation.set_policy`. `searchable`: keys of the metadata,
+        and "tenant", that `conversations(metadata=, tenant=)` finds it by; they are in Temporal's index then, in plain
+        text, whatever is encrypted. Raises Refused if the namespace lacks the search attribute.
 
         `transcript`: what was said before, which the model is shown before `message`: Messages, or messages as OpenAI
         Chat, Responses, Anthropic or Gemini write them. Compressed, it has 400 KB at most. Raises Refused for one that
@@ -151,6 +155,7 @@ class Client(ClientConnection):
             tenant=tenant,
             metadata=metadata or {},
             policy=rules,
+            searchable=tuple(searchable),
             stream=stream,
             carry=carry and carry.model_copy(update={"policy": rules}),
         )
@@ -243,17 +248,25 @@ class Client(ClientConnection):
         return Conversation(self, check_utf8("id", id))
 
     async def conversations(
-        self, *, status: str | None = None, agent: str | None = None
+        self,
+        *,
+        status: str | None = None,
+        agent: str | None = None,
+        tenant: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
     ) -> AsyncIterator[ListedConversation]:
         """All conversations, newest first. `status` is a state of the contract, such as 'awaiting_approval', or 'stuck'
         for one that no worker can take on: its `trouble` says why. Temporal's index lags: what has just changed may
-        take a second to show. Raises ConversationError if the namespace lacks everturn's search attributes."""
+        take a second to show. `tenant`, `metadata`: those that were started so, and `searchable` by it. Raises
+        ConversationError if the namespace lacks everturn's search attributes."""
         for what, wanted in (("status", status), ("agent", agent)):
             check_utf8(what, wanted or "")
         with self._searching():
             versions = listing.Versions(self.temporal)
-            async for execution in self.temporal.list_workflows(listing.query(status=status, agent=agent)):
-                one = await versions.look(listing.listed(execution), execution)
+            labels = {**({TENANT: tenant} if tenant is not None else {}), **(metadata or {})}
+            query = listing.query(status=status, agent=agent, labels=labels)
+            async for execution in self.temporal.list_workflows(query):
+                one = await versions.look(await listing.labelled(execution), execution)
                 if status in (None, one.status):
                     yield one
 

@@ -24,7 +24,7 @@ from everturn.agent import Agent
 from everturn.client.caller import current_context
 from everturn.errors import AlreadyStarted, Refused, Unreachable
 from everturn.markdown import code, first_line, inline
-from everturn.metadata import in_words
+from everturn.metadata import TENANT, in_index, in_words
 from everturn.namespace import Namespace
 from everturn.payloads import Start
 from everturn.priorities import priority_of, without_name
@@ -63,6 +63,23 @@ class ClientConnection:
         """EVERTURN_VISIBILITY=minimal: what is started here shows no more than it has to."""
         return Settings.load().visibility == "minimal"
 
+    async def _check_searchable(self, start: Start) -> None:
+        """Raises Refused if it can't be found by what it is to be found by."""
+        if start.visibility == "minimal":
+            raise Refused(
+                "Metadata can't be searched for with EVERTURN_VISIBILITY=minimal: search attributes are plain text.",
+                cure="Leave out searchable=, or the setting.",
+            )
+        if unknown := [key for key in start.searchable if key not in (TENANT, *start.metadata)]:
+            has = ", ".join(start.metadata) or "nothing"
+            raise Refused(f"The metadata has no {unknown[0]!r:.100} to be searched for; it has {has}.", cure="Add it.")
+        if not (await self.indexed() and await self.namespace.searchable()):
+            raise Refused(
+                f"The namespace {self.temporal.namespace!r} lacks the search attribute {names.EVERTURN_METADATA}, or "
+                "another one of everturn's.",
+                cure="`everturn doctor --fix` registers them; a client that runs sees it within a minute.",
+            )
+
     async def _start(
         self,
         start: Start,
@@ -83,6 +100,8 @@ class ClientConnection:
         if self._minimal:
             start = start.model_copy(update={"visibility": "minimal"})
         minimal = start.visibility == "minimal"
+        if start.searchable:
+            await self._check_searchable(start)
         priority = priority or priority_of(None, None, None, tenant=start.tenant)
         if minimal or self.temporal.data_converter.payload_codec:
             priority = without_name(priority, start.tenant)
@@ -137,9 +156,12 @@ def _first_attributes(start: Start, agent: Agent | str) -> TypedSearchAttributes
         first[names.EVERTURN_AGENT] = start.agent
         if model := _expected_model(start, agent):
             first[names.EVERTURN_MODEL] = model
-    return TypedSearchAttributes(
-        [SearchAttributePair(SearchAttributeKey.for_keyword(name), keyword(value)) for name, value in first.items()]
-    )
+    pairs: list[SearchAttributePair[Any]] = [
+        SearchAttributePair(SearchAttributeKey.for_keyword(name), keyword(value)) for name, value in first.items()
+    ]
+    if found := in_index(start, start.searchable):
+        pairs.append(SearchAttributePair(SearchAttributeKey.for_keyword_list(names.EVERTURN_METADATA), found))
+    return TypedSearchAttributes(pairs)
 
 
 def _expected_model(start: Start, agent: Agent | str) -> str:

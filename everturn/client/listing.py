@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final, get_args
 
 import temporalio.client
+from pydantic import JsonValue
 from temporalio.client import WorkflowExecution, WorkflowExecutionStatus
 from temporalio.common import SearchAttributeKey
 from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import names
 from everturn.client.pollers import polling
+from everturn.metadata import searched
 from everturn.payloads import StateName
 
 STATES: Final[tuple[str, ...]] = get_args(StateName)
@@ -58,11 +61,16 @@ class ListedConversation:
     """None while it runs."""
     trouble: str = ""
     """Why it is 'stuck', and what to do."""
+    tenant: str | None = None
+    """For whom it is; None too if its memo can't be read here."""
+    metadata: Mapping[str, JsonValue] = field(default_factory=dict)
+    """What it was started with."""
 
 
-def query(*, status: str | None = None, agent: str | None = None) -> str:
+def query(*, status: str | None = None, agent: str | None = None, labels: Mapping[str, JsonValue] | None = None) -> str:
     """In Temporal's list filter language."""
     wanted = [_CONVERSATIONS]
+    wanted += [f"{names.EVERTURN_METADATA} = {quoted(searched(*label))}" for label in (labels or {}).items()]
     if agent is not None:
         wanted.append(f"{names.EVERTURN_AGENT} = {quoted(agent)}")
     if status == STUCK:
@@ -95,6 +103,23 @@ def listed(execution: WorkflowExecution) -> ListedConversation:
         tokens=attributes.get(SearchAttributeKey.for_int(names.EVERTURN_TOKENS)) or 0,
         started_at=execution.start_time,
         ended_at=execution.close_time,
+    )
+
+
+async def labelled(execution: WorkflowExecution) -> ListedConversation:
+    """With the tenant and the metadata, which are in its memo."""
+    one = listed(execution)
+    if not {"tenant", "metadata"} & set(execution.raw_info.memo.fields):
+        return one
+    try:
+        memo = await execution.memo()
+    except Exception:  # noqa: BLE001 - codecs raise all kinds: who lacks the key sees the rest
+        return one
+    tenant, metadata = memo.get("tenant"), memo.get("metadata")
+    return replace(
+        one,
+        tenant=tenant if isinstance(tenant, str) else None,
+        metadata=metadata if isinstance(metadata, dict) else {},
     )
 
 

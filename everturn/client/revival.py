@@ -26,7 +26,7 @@ async def revived(
     the agent that it had, as long as it was kept open."""
     state, told = before.state, before.state.start
     transcript = await read_transcript(temporal, conversation_id, before.transcript)
-    kept = {name: getattr(told, name) for name in (*told.labels, "model", "limits", "visibility")}
+    kept = {name: getattr(told, name) for name in (*told.labels, "model", "limits", "visibility", "searchable")}
     if stream is None:
         kept["stream"] = told.stream
     if anew is None:

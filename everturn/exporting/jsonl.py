@@ -17,6 +17,7 @@ def to_jsonl(exported: Exported) -> str:
     whole: dict[str, Any] = {
         "kind": "conversation",
         **heading(it),
+        **it.labels,
         "usage": tokens(it.usage),
         "cost_usd": it.cost_usd,
         "outcome": it.outcome.model_dump(mode="json", exclude={"tail"}) if it.outcome else None,

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from everturn.exporting.reading import Exported, MessageFacts
 from everturn.markdown import code, fence_for, inline
+from everturn.metadata import in_words
 from everturn.records import (
     Decision,
     Document,
@@ -37,6 +38,8 @@ def to_markdown(exported: Exported) -> str:
 
 def _facts(it: Exported) -> str:
     told = [f"Agent {inline(it.agent)}", inline(it.model), it.status.replace("_", " ")]
+    told += [f"for {inline(str(it.labels['tenant']))}"] if "tenant" in it.labels else []
+    told += [inline(in_words(it.labels["metadata"]))] if "metadata" in it.labels else []
     told += [f"{it.started_at:%Y-%m-%d %H:%M} UTC"] if it.started_at else []
     told += [f"{len(it.turns)} turns", f"{it.usage.total_tokens:,} tokens"]
     told += [f"{it.cost_usd:.4f} USD"] if it.cost_usd else []

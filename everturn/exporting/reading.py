@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import JsonValue
 from temporalio.service import RPCError, RPCStatusCode
@@ -65,6 +65,8 @@ class Exported:
     status: str = "running"
     """The outcome's; of one that has none yet its state, such as `awaiting_approval`, as a list says; or `failed`,
     `terminated` and so on, as Temporal says."""
+    labels: dict[str, Any] = field(default_factory=dict)
+    """Its `tenant` and `metadata`, if it was started with any."""
     started_at: datetime | None = None
     ended_at: datetime | None = None
     outcome: Outcome | None = None
@@ -132,6 +134,7 @@ class _Reader:
         it, by_history = self._it, self._by_history
         by_history.take(step)
         it.agent, it.outcome = by_history.state.start.agent, by_history.outcome
+        it.labels = by_history.state.start.labels
         it.model = by_history.state.model or by_history.state.asked_model or it.model
         match step:
             case steps.RunStarted(start=start):

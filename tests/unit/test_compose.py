@@ -120,10 +120,10 @@ def test_no_file_has_a_secret_in_it() -> None:
 
 
 def test_the_namespace_gets_the_search_attributes_that_we_use() -> None:
-    from everturn.names import SEARCH_ATTRIBUTES
+    from everturn.names import SEARCH_ATTRIBUTES, SEARCHABLE
 
     script = (ROOT / "deploy" / "namespace.sh").read_text()
-    assert dict(re.findall(r"--name (\w+) --type (\w+)", script)) == SEARCH_ATTRIBUTES
+    assert dict(re.findall(r"--name (\w+) --type (\w+)", script)) == SEARCH_ATTRIBUTES | SEARCHABLE
 
 
 def test_the_image_runs_as_nobody_special_and_hears_sigterm() -> None:

@@ -15,6 +15,12 @@ const GROUPS = [
 export const words = (status) => status.replaceAll("_", " ");
 export const needsPerson = (status) => GROUPS[0][1].includes(status) || GROUPS[1][1].includes(status);
 
+/** For whom it is, and what it was started with. */
+function labels({ tenant, metadata }) {
+  const facts = Object.entries(metadata ?? {}).map(([key, value]) => `${key}: ${typeof value === "string" ? value : JSON.stringify(value)}`);
+  return [...(tenant ? [`for ${tenant}`] : []), ...facts].join(", ");
+}
+
 export class ConversationList {
   rows = [];
   #counts = {};
@@ -68,7 +74,7 @@ export class ConversationList {
     for (const { statuses, count, list, section } of this.#groups) {
       const belongs = (status) => (statuses ? statuses.includes(status) : !named.has(status));
       const rows = this.rows.filter(
-        (row) => belongs(row.status) && `${row.id} ${row.agent} ${row.model}`.toLowerCase().includes(wanted),
+        (row) => belongs(row.status) && `${row.id} ${row.agent} ${row.model} ${labels(row)}`.toLowerCase().includes(wanted),
       );
       const all = Object.entries(this.#counts).reduce((sum, [status, n]) => sum + (belongs(status) ? n : 0), 0);
       section.hidden = !rows.length;
@@ -97,7 +103,7 @@ export class ConversationList {
     time.textContent = ago(row.started_at);
     time.title = new Date(row.started_at).toLocaleString();
     facts.textContent = printable([row.agent, words(row.status)].filter(Boolean).join(" · "));
-    const more = [row.id, row.model, row.tokens ? `${row.tokens.toLocaleString()} tokens` : ""];
+    const more = [row.id, labels(row), row.model, row.tokens ? `${row.tokens.toLocaleString()} tokens` : ""];
     link.title = printable(more.filter(Boolean).join("\n"));
     return link.parentNode;
   }

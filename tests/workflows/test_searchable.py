@@ -1,0 +1,99 @@
+"""Metadata and tenant: found by where it was asked for, and shown in lists, the inbox and exports."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from uuid import uuid4
+
+import pytest
+
+from everturn import Client
+from everturn.errors import Refused
+from everturn.exporting import read_conversation, to_jsonl, to_markdown
+from everturn.namespace import Namespace
+from everturn.testing import ScriptedModel
+from tests.support.agents import agent_on, hosting
+from tests.support.shell import Shell
+from tests.support.waiting import eventually
+
+Scripted = Callable[..., ScriptedModel]
+
+
+async def found(client: Client, **wanted: object) -> list[str]:
+    return [one.id async for one in client.conversations(**wanted)]  # type: ignore[arg-type]
+
+
+async def test_a_conversation_is_found_by_what_it_was_asked_to_be_found_by(
+    client: Client, scripted: Scripted, cached_conversations: int, shell: Shell
+) -> None:
+    order, tenant = f"o'{uuid4().hex}", f"acme {uuid4().hex}"
+    agent = agent_on(scripted(lambda _: "Hello."), name=f"clerk-{uuid4().hex[:8]}")
+    async with hosting(client, agent, cached_conversations=cached_conversations):
+        labels = {"order": order, "vip": True, "note": "hidden"}
+        conversation = await client.start(
+            agent, "Hi", tenant=tenant, metadata=labels, searchable=["order", "vip", "tenant", "order"]
+        )
+        other = await client.start(agent, "Hi", tenant=tenant, metadata=labels)
+        await conversation.outcome()
+        await other.outcome()
+        await eventually(lambda: found(client, metadata={"order": order}))
+        assert await found(client, metadata={"order": order, "vip": True}, tenant=tenant) == [conversation.id]
+        assert await found(client, metadata={"order": order, "vip": False}) == []
+        assert await found(client, metadata={"note": "hidden"}, agent=agent.name) == []
+        again = await client.send(agent, "More", id=conversation.id)
+        await again.outcome()
+        both = lambda: found(client, metadata={"order": order})  # noqa: E731
+        await eventually(lambda: _two(both))  # its next life, too
+        listed = [one async for one in client.conversations(agent=agent.name)]
+        assert {(one.tenant, one.metadata["note"]) for one in listed} == {(tenant, "hidden")}
+
+        done = await asyncio.to_thread(shell.run, "list", "--agent", agent.name, "--metadata", f"order={order}")
+        assert done.stdout.count(f"for {tenant}") == 2
+        exported = await read_conversation(client, other.id)
+    first = json.loads(to_jsonl(exported).splitlines()[0])
+    assert (first["tenant"], first["metadata"]) == (tenant, labels)
+    assert f"for {tenant}" in to_markdown(exported)
+    assert "note: hidden" in to_markdown(exported)
+
+
+async def _two(look: Callable[[], object]) -> bool:
+    return len(await look()) == 2  # type: ignore[misc, arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"searchable": ["ordr"], "metadata": {"order": "81"}}, "has no 'ordr'"),
+        ({"searchable": ["a"]}, "it has nothing"),
+        ({"searchable": [str(one) for one in range(11)]}, "searchable"),
+    ],
+)
+async def test_what_makes_no_sense_to_be_found_by_is_refused(
+    client: Client, options: dict[str, object], why: str
+) -> None:
+    with pytest.raises(Refused, match=why):
+        await client.start("clerk", "Hi", **options)  # type: ignore[arg-type]
+
+
+async def test_nothing_is_put_into_the_index_of_a_namespace_that_can_not_take_it(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Temporal would refuse the start, in its own words."""
+    monkeypatch.setattr(Namespace, "searchable", _no)
+    with pytest.raises(Refused, match="lacks the search attribute EverturnMetadata") as refused:
+        await client.start("clerk", "Hi", metadata={"order": "81"}, searchable=["order"])
+    assert "everturn doctor --fix" in refused.value.cure
+
+
+async def test_with_little_visibility_nothing_is_put_into_the_index(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVERTURN_VISIBILITY", "minimal")
+    with pytest.raises(Refused, match="EVERTURN_VISIBILITY=minimal"):
+        await client.start("clerk", "Hi", metadata={"order": "81"}, searchable=["order"])
+
+
+async def _no(_: Namespace) -> bool:
+    return False
