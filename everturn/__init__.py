@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from everturn.tools.ask_user import ask_user
     from everturn.tools.builtin import CodeExecution, UnsupportedParameter, WebSearch, XSearch
     from everturn.tools.context import ToolContext, TurnContext
+    from everturn.tools.handoff import HandOff, Shown
     from everturn.tools.mcp.config import McpOAuth, McpServer, McpTool
     from everturn.tools.nexus_tool import nexus_tool
     from everturn.tools.options import ToolOptions
@@ -46,6 +47,7 @@ _HOMES = {
     "Encryption": "storage.encryption",
     "EverturnError": "errors",
     "EverturnPlugin": "worker.plugin",
+    "HandOff": "tools.handoff",
     "Image": "records",
     "Limits": "models",
     "McpServer": "tools.mcp.config",
@@ -59,6 +61,7 @@ _HOMES = {
     "Patience": "models",
     "Reply": "records",
     "Retry": "errors",
+    "Shown": "tools.handoff",
     "Text": "records",
     "Tool": "tools.tool",
     "ToolCall": "records",
@@ -94,6 +97,7 @@ __all__ = [
     "Encryption",
     "EverturnError",
     "EverturnPlugin",
+    "HandOff",
     "Image",
     "Limits",
     "McpOAuth",
@@ -107,6 +111,7 @@ __all__ = [
     "Patience",
     "Reply",
     "Retry",
+    "Shown",
     "Text",
     "Tool",
     "ToolCall",

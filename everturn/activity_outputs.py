@@ -19,7 +19,8 @@ from temporalio.exceptions import ApplicationError
 from everturn.base64_text import as_base64
 from everturn.content_blocks import parts_in, says_error
 from everturn.cutting import Notice, bounded
-from everturn.records import Document, Image, ResultPart, Text, ToolResult, why_unreadable
+from everturn.explaining import why_unreadable
+from everturn.records import Document, Image, ResultPart, Text, ToolResult
 from everturn.sizes import MAX_RESULT_BYTES
 from everturn.utf8 import mend
 

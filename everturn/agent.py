@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, Self, Union, get_args
 
-from pydantic import BaseModel, Field, JsonValue, PydanticUserError, TypeAdapter
+from pydantic import BaseModel, Field, JsonValue, TypeAdapter
 from typing_extensions import TypeForm
 
 from everturn import hooks as hook_points
 from everturn.errors import InvalidAgent, InvalidTool
 from everturn.hooks import Hooks
-from everturn.models import Approvals, Compaction, Limits, Model, ModelSettings, Patience, check_provider
+from everturn.models import Approvals, Compaction, Limits, Model, ModelSettings, Patience
 from everturn.records import Decision, ToolCall
 from everturn.spelling import known_options
+from everturn.tools.agent_options import check_name, check_type, handoffs_of, kind, model_of, output_of
 from everturn.tools.builtin import ServerTool
 from everturn.tools.context import ToolContext, TurnContext
 from everturn.tools.given_schema import given_arguments
+from everturn.tools.handoff import HandOff
 from everturn.tools.mcp.config import McpServer
 from everturn.tools.options import ToolOptions
 from everturn.tools.other_libraries import adopted
@@ -29,7 +30,6 @@ from everturn.tools.schema import ModelArguments
 from everturn.tools.tool import NO_TIMEOUT, Tool, tool
 from everturn.tools.with_context import check_turn_function
 
-_NAME = re.compile(r"[a-zA-Z0-9._-]{1,64}")
 _DICT_KEYS = frozenset({"name", "description", "parameters", "type", *ToolOptions.model_fields})
 
 Loop = Literal["auto", "manual"]
@@ -66,7 +66,8 @@ class Agent(Generic[OutputT_co]):
     begun with the call's `message`), MCP servers, whose tools the worker lists, and raw provider dicts, which are
     passed through. If the provider has its caller run such a tool (a shell, a computer, an editor, a custom tool), its
     calls go to the function of `handlers` that has its name, as in `handlers={"bash": run_bash}`, or wait for an
-    answer; so do those of a dict with a name. Raises InvalidAgent, InvalidTool or InvalidModel.
+    answer; so do those of a dict with a name. `handoff_to` takes other agents, their names, and HandOffs: the model may
+    hand the conversation on to them, and they answer from then on. Raises InvalidAgent, InvalidTool or InvalidModel.
     """
 
     name: str
@@ -84,7 +85,9 @@ class Agent(Generic[OutputT_co]):
     prepare_tools: PrepareTools | None
     """Which of `tools` a turn has, and which others: a function, sync or async, of the TurnContext and the list."""
     agents: tuple[Agent, ...]
-    """Those among the tools. They need no worker of their own."""
+    """Those among the tools and in `handoff_to`. They need no worker of their own."""
+    handoffs: tuple[HandOff, ...]
+    """To whom it may hand the conversation on: for the model, each is a tool."""
     mcp_servers: tuple[McpServer, ...]
     """Those among the tools. What they have, the worker knows."""
     description: str
@@ -133,30 +136,32 @@ class Agent(Generic[OutputT_co]):
         output: TypeForm[OutputT_co] = None,  # type: ignore[assignment]  # noqa: RUF013 - any type, None among them
         loop: Loop = "auto",
         handlers: Mapping[str, Handler] = {},
+        handoff_to: Sequence[Agent | str | HandOff] = (),
     ) -> None:
-        _check_name(name)
+        check_name(name)
         if not callable(instructions):
-            _check_type(name, "instructions", instructions, str)
+            check_type(name, "instructions", instructions, str)
         check_turn_function(name, "instructions", instructions)
         check_turn_function(name, "prepare_tools", prepare_tools, [])
-        _check_type(name, "description", description, str)
-        _check_type(name, "settings", settings, ModelSettings)
-        _check_type(name, "limits", limits, Limits)
-        _check_type(name, "patience", patience, Patience)
-        _check_type(name, "approvals", approvals, Approvals)
+        check_type(name, "description", description, str)
+        check_type(name, "settings", settings, ModelSettings)
+        check_type(name, "limits", limits, Limits)
+        check_type(name, "patience", patience, Patience)
+        check_type(name, "approvals", approvals, Approvals)
         if compaction is not None:
-            _check_type(name, "compaction", compaction, Compaction)
+            check_type(name, "compaction", compaction, Compaction)
         if isinstance(fallback_models, str) or not isinstance(fallback_models, Sequence):
             raise InvalidAgent(
                 f"Agent {name!r} has fallback_models={fallback_models!r}.", cure="Write fallback_models=[...]."
             )
         if loop not in get_args(Loop):
             raise InvalidAgent(f"Agent {name!r} has loop={loop!r}.", cure="Write loop='auto' or loop='manual'.")
-        made, served, raw = _sort_tools(name, tools, handlers)
-        agents = tuple(item for item in tools if isinstance(item, Agent))
+        handoffs = handoffs_of(name, handoff_to, loop=loop)
+        made, served, raw = _sort_tools(name, tools, handlers, handoffs)
+        agents = tuple(item for item in (*tools, *(one.agent for one in handoffs)) if isinstance(item, Agent))
         with_sub_agents(agents, of=name)
-        wanted = _output(name, output)
-        line = [_model(name, "model", model), *(_model(name, "fallback_models", item) for item in fallback_models)]
+        wanted = output_of(name, output)
+        line = [model_of(name, "model", model), *(model_of(name, "fallback_models", item) for item in fallback_models)]
         known_as = [one.name for one in line]
         if twice := [one for one in known_as if known_as.count(one) > 1]:
             raise InvalidAgent(
@@ -172,6 +177,7 @@ class Agent(Generic[OutputT_co]):
             server_tools=served,
             raw_tools=raw,
             agents=agents,
+            handoffs=handoffs,
             mcp_servers=tuple(item for item in tools if isinstance(item, McpServer)),
             description=description,
             settings=settings,
@@ -199,6 +205,10 @@ class Agent(Generic[OutputT_co]):
         """The tool of this name; None if the agent has none, for models make names up."""
         by_name: dict[str, Tool] = vars(self)["_by_name"]
         return by_name.get(name)
+
+    def handoff(self, tool: str) -> HandOff | None:
+        """What a call of this tool hands the conversation on by; None if it does not."""
+        return next((one for one in self.handoffs if one.name == tool), None)
 
     def with_tools(self, *more: Tool) -> Self:
         """The same agent with more tools. Raises InvalidAgent if a name is taken."""
@@ -253,7 +263,7 @@ def with_sub_agents(agents: Iterable[Agent], *, of: str = "") -> dict[str, Agent
         agent = todo.pop(0)
         if agent.name == of:
             raise InvalidAgent(
-                f"Agent {of!r} has an agent of its own name among its tools.", cure="Rename one of them."
+                f"Agent {of!r} has an agent of its own name among its tools or handoffs.", cure="Rename one of them."
             )
         if by_name.setdefault(agent.name, agent) is not agent:
             raise InvalidAgent(f"Two agents are called {agent.name!r}.", cure="Give one of them another name.")
@@ -261,44 +271,8 @@ def with_sub_agents(agents: Iterable[Agent], *, of: str = "") -> dict[str, Agent
     return by_name
 
 
-def _check_name(name: object) -> None:
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise InvalidAgent(
-            f"{name!r} is no name for an Agent.", cure="Take 1 to 64 letters, digits, dots, - and _, such as 'clerk'."
-        )
-
-
-def _check_type(name: str, option: str, value: object, wanted: type) -> None:
-    if not isinstance(value, wanted):
-        example = "'...'" if wanted is str else f"{wanted.__name__}(...)"
-        raise InvalidAgent(f"Agent {name!r} has {option}={value!r}, {_kind(value)}.", cure=f"Write {option}={example}.")
-
-
-def _model(name: str, option: str, value: object) -> Model:
-    if isinstance(value, Model):
-        return check_provider(value)
-    if isinstance(value, str):
-        return check_provider(Model(value))
-    raise InvalidAgent(
-        f"Agent {name!r} has {option}={value!r}, {_kind(value)}.",
-        cure="Write provider:name, such as 'openai:gpt-5.5', or Model('provider:name', base_url=...).",
-    )
-
-
-def _output(name: str, output: Any) -> Output | None:
-    if output is None:
-        return None
-    try:
-        return Output.of(output)
-    except (PydanticUserError, NameError, TypeError, ValueError) as error:
-        raise InvalidAgent(
-            f"Agent {name!r} has output={output!r}: {str(error).partition(chr(10))[0]}.",
-            cure="Write a pydantic model, or a type that JSON can carry.",
-        ) from error
-
-
 def _sort_tools(
-    agent: str, items: Any, handlers: Any
+    agent: str, items: Any, handlers: Any, handoffs: Iterable[HandOff] = ()
 ) -> tuple[tuple[Tool, ...], tuple[ServerTool, ...], tuple[Mapping[str, Any], ...]]:
     """What runs by name, what the provider runs, and the raw provider dicts."""
     if isinstance(items, str | Mapping | Tool | ServerTool | McpServer | Agent) or not isinstance(items, Iterable):
@@ -323,6 +297,8 @@ def _sort_tools(
             _add(made, one, place=place)
     for one in tools_of(raw, handlers):
         _add(made, one, place=f"One of the provider's own tools of Agent {agent!r}")
+    for handoff in handoffs:
+        _add(made, handoff.as_tool(), place=f"The handoff of Agent {agent!r} to {handoff.to!r}")
     return tuple(made.values()), tuple(served.values()), tuple(raw)
 
 
@@ -355,7 +331,7 @@ def _function_tool(item: Any, *, place: str) -> Tool:
         raise InvalidTool(f"{place}: {item.__name__} is a class.", cure=f"Write {item.__name__}({settings}).")
     if not callable(item) and not adopted(item):
         raise InvalidTool(
-            f"{place} is {item!r}, {_kind(item)}.",
+            f"{place} is {item!r}, {kind(item)}.",
             cure="Write a function, a @tool, WebSearch(), or a dict with name, description and parameters.",
         )
     try:
@@ -393,7 +369,3 @@ def _client_tool(item: Mapping[str, Any], handlers: Mapping[str, Handler], *, pl
         return Tool(name=item["name"], runs_on="client", timeout=NO_TIMEOUT, patience=NO_TIMEOUT, **described)
     except InvalidTool as error:
         raise InvalidTool(f"{place}: {error.message}", cure="Change the dict's 'name'.") from error
-
-
-def _kind(value: object) -> str:
-    return f"of type {type(value).__name__}"

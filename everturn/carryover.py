@@ -61,10 +61,12 @@ Earlier = Annotated[Packed | InRun, Field(discriminator="kind")]
 
 
 class View(Record):
-    """How a transcript is shown to the model; all three are positions in it."""
+    """How a transcript is shown to the model; all of them are positions in it."""
 
     trim_before: int = 0
     """Tool results before this one are shown as notices."""
+    tools_from: int = 0
+    """Tool calls before this one are not shown, nor their results."""
     summary_at: int | None = None
     """The message that stands for those before `keep_from`."""
     keep_from: int = 0
@@ -176,4 +178,10 @@ class CarryOver(Record):
     repairs: int = 0
     """Final replies in a row that did not fit the agent's output type."""
     policy: tuple[Rule, ...] = ()
+    agent: str = ""
+    """Who goes on with it, if it was handed on; empty for the agent that it was started with."""
+    handoffs: int = 0
+    """Since a user said something."""
+    views: dict[str, View] = Field(default_factory=dict)
+    """How the transcript was shown last to the agents that were in charge before, by their names."""
     trace: CarriedTrace | None = None

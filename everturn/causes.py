@@ -12,6 +12,14 @@ from temporalio.exceptions import ApplicationError, FailureError, TimeoutError  
 from everturn import names
 
 
+@dataclass(frozen=True)
+class Stall:
+    """Why a conversation waits for a person, and what they can do about it before they say `resume`."""
+
+    cause: str
+    cure: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class FailureCause:
     """What a failure says, in words."""

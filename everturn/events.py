@@ -30,6 +30,8 @@ class TurnStarted(_Event):
 
     kind: Literal["turn_started"] = "turn_started"
     turn: int
+    agent: str = ""
+    """Whose turn it is."""
 
 
 class TextDelta(_Event):
@@ -64,6 +66,8 @@ class Replied(_Event):
     turn: int
     message: Message
     usage: Usage = Usage()
+    agent: str = ""
+    """Who says it."""
     final: bool = False
     """No tool calls: this answers what was asked."""
     details: dict[str, JsonValue] = Field(default_factory=dict)
@@ -168,6 +172,17 @@ class HookActed(_Event):
     why: str = ""
 
 
+class HandedOff(_Event):
+    """Another agent goes on with the conversation: `agent`."""
+
+    kind: Literal["handed_off"] = "handed_off"
+    turn: int
+    """The one whose reply handed it on."""
+    agent: str
+    by: str
+    """The agent that was in charge before."""
+
+
 class Stalled(_Event):
     """Retries don't cure it: the conversation waits for `resume`."""
 
@@ -245,6 +260,7 @@ Event = Annotated[
     | ToolFinished
     | ToolLost
     | HookActed
+    | HandedOff
     | Stalled
     | WorkerAwaited
     | FellBack

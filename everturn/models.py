@@ -10,7 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, f
 
 from everturn import durations
 from everturn.errors import ConfigError, InvalidModel, InvalidSetting
-from everturn.records import explain
+from everturn.explaining import explain
+from everturn.records import Usage
 from everturn.spelling import nearest, refuse_unknown
 
 MAX_RESULT_CHARS = 200_000
@@ -166,12 +167,29 @@ class Limits(Setting):
     """By the price list of the extra `prices`. Holds nothing if a model's price is not known."""
     max_duration: timedelta | None = None
     """Since the conversation's start, the time that it waited for people included."""
+    max_handoffs: int | None = Field(default=10, ge=0)
+    """How often agents may hand the conversation on before a user says something again. Then the one that is in charge
+    is told to answer."""
     conclude: bool = True
     """At a limit, the model gets one last turn without tools. False: the conversation just ends."""
     max_result_chars: int = Field(default=MAX_RESULT_CHARS, ge=1_000)
     """Of one tool result: what is longer is cut, with a notice that the model can read."""
 
     _durations = field_validator("max_duration", mode="before")(durations.checked)
+
+    def used_up(self, turns: int, tool_calls: int, usage: Usage, cost_usd: float | None, seconds: float) -> str | None:
+        """The first limit that is used up, in words; None while there is room for another turn."""
+        if turns >= self.max_turns:
+            return f"the limit of {self.max_turns} turns"
+        if self.max_tool_calls is not None and tool_calls >= self.max_tool_calls:
+            return f"the limit of {self.max_tool_calls} tool calls"
+        if self.max_total_tokens is not None and usage.total_tokens >= self.max_total_tokens:
+            return f"the limit of {self.max_total_tokens} tokens"
+        if self.max_cost_usd is not None and (cost_usd or 0) >= self.max_cost_usd:
+            return f"the limit of {self.max_cost_usd} USD"
+        if self.max_duration is not None and seconds >= self.max_duration.total_seconds():
+            return f"the limit of {self.max_duration}"
+        return None
 
 
 class Approvals(Setting):

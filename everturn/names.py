@@ -72,6 +72,7 @@ NEEDS_APPROVAL: Final = "NeedsApproval"
 """The error type of a tool's activity that wants a person's approval: once it has that, it is run again."""
 
 HOOK_STALLED: Final = "HookStalled"
+FILTER_FAILED: Final = "FilterFailed"
 """The error type of a model turn that a hook stalled, or whose hook failed."""
 
 UNREADABLE_RESULT: Final = "UnreadableResult"

@@ -133,6 +133,8 @@ class Status(Record):
     """The answer to the `status` query. All fields are written, for readers without this class."""
 
     state: StateName
+    agent: str = ""
+    """Who is in charge: the agent that it was started with, or the one that it was handed to last."""
     turn: int = 0
     """Turns begun so far."""
     waiting: tuple[WaitingCall, ...] = ()
@@ -155,7 +157,9 @@ class Status(Record):
     def as_json(self) -> dict[str, Any]:
         waiting = [{name: getattr(call, name) for name in WaitingCall.model_fields} for call in self.waiting]
         usage = {name: getattr(self.usage, name) for name in Usage.model_fields}
-        facts = {name: getattr(self, name) for name in ("state", "turn", "cost_usd", "cause", "cure", "chain_id")}
+        facts = {
+            name: getattr(self, name) for name in ("state", "agent", "turn", "cost_usd", "cause", "cure", "chain_id")
+        }
         agents = [one.model_dump() for one in self.agents]
         policy = [rule.model_dump(mode="json") for rule in self.policy]
         return {**facts, "waiting": waiting, "agents": agents, "usage": usage, "policy": policy}
@@ -238,6 +242,8 @@ class ModelRequest(Labelled):
     then the conversation is told, which asks again with all its patience."""
     trace: Trace | None = None
     """Where its spans belong, and what else it is to say; None if the worker of the last turn does not trace."""
+    signed: bool = False
+    """The conversation was handed on: its reply says which agent wrote it."""
     prompts: tuple[str, ...] = ()
     """The digests of the prompts that the run's history holds."""
     prompt_room: int | None = None

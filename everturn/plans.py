@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue
 
-from everturn.records import Record
+from everturn.records import Record, Successor
 
 WaitReason = Literal[
     "needs_approval",
@@ -153,8 +153,17 @@ class RunAgent(Record):
     agent: str
 
 
+class HandOver(RunPlan):
+    """Plan for a call: once all calls of the reply have results, another agent goes on with the conversation."""
+
+    kind: Literal["handoff"] = "handoff"
+    successor: Successor
+    note: str = ""
+    """What it is told of what it is not shown, beside the message that the model gave along."""
+
+
 PlannedCall = Annotated[
-    RunTool | RunActivity | RunNexus | RunAgent | AwaitAnswer | RefuseCall, Field(discriminator="kind")
+    RunTool | RunActivity | RunNexus | RunAgent | HandOver | AwaitAnswer | RefuseCall, Field(discriminator="kind")
 ]
 
 

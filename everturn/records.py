@@ -16,7 +16,6 @@ from pydantic import (
     Field,
     JsonValue,
     SerializerFunctionWrapHandler,
-    ValidationError,
     model_serializer,
     model_validator,
 )
@@ -185,6 +184,16 @@ class HookAction(Record):
 ResultPart = Annotated[Text | Image | Document, Field(discriminator="kind")]
 
 
+class Successor(Record):
+    """Who goes on with a conversation that was handed on, and from where on that agent is shown it."""
+
+    agent: str
+    keep_from: int = 0
+    """The messages before this position are not shown to it."""
+    tools_from: int = 0
+    """Nor are the tool calls before this one, and their results."""
+
+
 class ToolResult(PartRecord):
     """What the model gets back for the ToolCall with the same `call_id`."""
 
@@ -198,6 +207,8 @@ class ToolResult(PartRecord):
     decision: Decision | None = None
     """The person's word on the call, if there was one."""
     hooks: tuple[HookAction, ...] = ()
+    successor: Successor | None = None
+    """The call handed the conversation on: to whom."""
 
     @property
     def text(self) -> str:
@@ -242,7 +253,8 @@ class Message(Record):
     parts: tuple[Part, ...]
     """Of the kinds Text, Image, Document, Thinking, ToolCall, ToolResult, ServerToolUse and Opaque."""
     author: str = ""
-    """Who wrote a user's message, if it was not a user: 'everturn'."""
+    """Who wrote a user's message, if it was not a user: 'everturn'. Of a conversation that was handed on, which agent
+    wrote an assistant's message, if it was not the first one."""
     summary: bool = False
     """It sums up what came before, and the model is shown it in the place of that."""
     cut_short: bool = False
@@ -377,24 +389,3 @@ class Outcome(Record):
             if not written.get(name):
                 written.pop(name, None)
         return written
-
-
-MAX_PLACE_CHARS = 200
-"""A place is made of the names in what was sent, which may be anything."""
-
-
-def why_unreadable(error: Exception) -> str:
-    """What a converter raised, in words."""
-    return explain(error) if isinstance(error, ValueError) else str(getattr(error, "message", "")) or repr(error)
-
-
-def explain(error: ValueError) -> str:
-    """A pydantic error in one line: `limits.max_turns: Input should be greater than or equal to 1; …`."""
-    if not isinstance(error, ValidationError):
-        return str(error)
-    details = error.errors(include_url=False, include_input=False, include_context=False)
-    places = (".".join(map(str, one["loc"]))[:MAX_PLACE_CHARS] or "it" for one in details[:5])
-    lines = [
-        f"{place}: {one['msg'].removeprefix('Value error, ')}" for place, one in zip(places, details[:5], strict=True)
-    ]
-    return "; ".join(lines + (["…"] if len(details) > 5 else []))

@@ -8,12 +8,13 @@ the time.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 from pydantic import JsonValue
 
 from everturn.carryover import REMEMBERED_IDS, CarryOver, Earlier, InRun, OpenReply, WorkerFacts
+from everturn.causes import Stall
 from everturn.cutting import shortened, shortened_reason
+from everturn.handoffs import InCharge
 from everturn.models import Limits
 from everturn.payloads import Control, MessageIn, ModelReply, Start, StateName
 from everturn.policy import Policy
@@ -36,14 +37,6 @@ MAX_REPAIRS = 2
 Observer = Callable[[Sequence[Message]], None]
 
 
-@dataclass(frozen=True)
-class Stall:
-    """Why the conversation waits for a person, and what they can do about it before they say `resume`."""
-
-    cause: str
-    cure: str | None = None
-
-
 class State:
     """`run_began`: when the run did, in seconds since 1970. `on_prefix` is told of messages that become a part of the
     prefix."""
@@ -55,6 +48,7 @@ class State:
         self.limits = start.limits or Limits()
         self.prompts = KnownPrompts()
         self._on_prefix = on_prefix
+        self.in_charge = InCharge(start.agent, start.model, carry)
 
         self.base = carry.length
         """So many messages came before this run's."""
@@ -101,7 +95,7 @@ class State:
         self.repairs = carry.repairs
         """Final replies in a row that did not fit that type."""
 
-        self.model = carry.model or start.model or ""
+        self.model = carry.model or self.in_charge.model
         """The one to ask in place of the agent's own; empty if nobody chose one."""
         self._first_model = self.model
         """The one that the turn at hand was asked of first: a resumed stall begins the line of fallbacks anew."""
@@ -169,11 +163,13 @@ class State:
     # ------------------------------------------------------------ turns
 
     def begin_answer(self) -> None:
+        if not self.answering:  # else the run before began it
+            self.in_charge.handoffs = 0
         self.answering, self.final, self.cancelled = True, False, ""
 
     def end_answer(self) -> None:
         if self.reply_awaited and (seen := self._seen):
-            self.unseen.append(seen.as_message())
+            self.unseen.append(seen.as_message(self.in_charge.author))
             self.spend(seen.usage, seen.cost_usd)
         self._seen = None
         self.answering, self.reply_awaited = False, False
@@ -211,6 +207,13 @@ class State:
         `told`: those of users' own activities, whose events have what the results are made of."""
         self.unseen.append(Message(role="tool", parts=results))
         self.recorded, self._told = frozenset(recorded), frozenset((*recorded, *told))
+        self.follow_handoffs(results)
+
+    def follow_handoffs(self, results: Iterable[ToolResult]) -> None:
+        """Puts the agent in charge that the results name: with its own model, and its own way to be shown things."""
+        for successor in filter(None, (result.successor for result in results)):
+            self.view = self.in_charge.hand_over(successor, self.view)
+            self.model, self.summary_due = self.in_charge.model, False
 
     def tell_unseen(self) -> None:
         """The events of a turn tell whatever it brings to the model."""
@@ -226,6 +229,8 @@ class State:
         self.earlier, self.keep_by = earlier, None
 
     def take_facts(self, facts: WorkerFacts) -> None:
+        if self.in_charge.handed_on and self.facts:  # the limits are the conversation's, whoever goes on with it
+            facts = facts.model_copy(update={"limits": self.facts.limits})
         self.facts = facts
         agents = {name: value for name, value in facts.limits.items() if name in Limits.model_fields}
         own = self.start.limits.model_dump(exclude_unset=True) if self.start.limits else {}
@@ -344,6 +349,11 @@ class State:
         return tuple(call_id for call_id in results_in(self.unseen) if call_id in self._told | self._handed)
 
     @property
+    def agent(self) -> str:
+        """The name of the agent in charge."""
+        return self.in_charge.agent
+
+    @property
     def asked_model(self) -> str:
         """The agent's model, as its worker says."""
         return self.facts.model if self.facts else ""
@@ -355,18 +365,7 @@ class State:
 
     def limit_reached(self, now: float) -> str | None:
         """The first limit that is used up, in words; None while there is room for another turn."""
-        limits = self.limits
-        if self.turn >= limits.max_turns:
-            return f"the limit of {limits.max_turns} turns"
-        if limits.max_tool_calls is not None and self.tool_calls >= limits.max_tool_calls:
-            return f"the limit of {limits.max_tool_calls} tool calls"
-        if limits.max_total_tokens is not None and self.usage.total_tokens >= limits.max_total_tokens:
-            return f"the limit of {limits.max_total_tokens} tokens"
-        if limits.max_cost_usd is not None and (self.cost_usd or 0) >= limits.max_cost_usd:
-            return f"the limit of {limits.max_cost_usd} USD"
-        if limits.max_duration is not None and now - self.started_at >= limits.max_duration.total_seconds():
-            return f"the limit of {limits.max_duration}"
-        return None
+        return self.limits.used_up(self.turn, self.tool_calls, self.usage, self.cost_usd, now - self.started_at)
 
     def carry_over(self, *, earlier: Earlier, keep_by: float | None, reply: OpenReply | None = None) -> CarryOver:
         """What goes on from here begins with: the next run, the next life, a fork. `earlier`: the prefix, or where it
@@ -394,6 +393,7 @@ class State:
             model=self.model,
             paused=self.paused,
             policy=self.policy,
+            **self.in_charge.carried,
             repairs=self.repairs,
             view=self.view,
             summary_due=self.summary_due,

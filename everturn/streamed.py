@@ -59,7 +59,7 @@ class SeenReply(Record):
             raise ValueError(f"what was seen of a reply has at most {MAX_SEEN_CHARS:,} characters")
         return self
 
-    def as_message(self) -> Message:
-        """As it stays in the transcript, and goes to the model with the next turn."""
+    def as_message(self, author: str) -> Message:
+        """As it stays in the transcript, and goes to the model with the next turn. `author`: as in Message."""
         thoughts = (Thinking(text=self.thinking),) if self.thinking else ()
-        return Message(role="assistant", parts=(*thoughts, Text(text=self.text)), cut_short=True)
+        return Message(role="assistant", parts=(*thoughts, Text(text=self.text)), author=author, cut_short=True)

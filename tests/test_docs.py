@@ -42,6 +42,7 @@ ARGUMENTS = {
     "bash": {"command": "ls"},
     "ask_user": {"question": "Which lamp?", "choices": ["the red one", "the blue one"]},
     "researcher": {"message": "What is order 81?"},
+    "transfer_to_billing": {"message": "They want their money back."},
 }
 """What the model of these tests calls its tools with, each once, in this order."""
 

@@ -6,11 +6,11 @@ old becomes a summary, which a model turn writes and which is in the transcript 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from everturn.carryover import View
 from everturn.models import Compaction
-from everturn.records import Message, Part, Text, ToolResult, Usage
+from everturn.records import Message, Part, Text, ToolCall, ToolResult, Usage
 
 TRIMMED_OVER_CHARS = 200
 """A shorter result costs hardly more than the notice in its place."""
@@ -33,13 +33,47 @@ def shown(messages: Sequence[Message], view: View | None) -> Sequence[Message]:
     """The messages as the model sees them."""
     if view is None:
         return messages
-    return [_trimmed(message) if place < view.trim_before else message for place, message in _seen(messages, view)]
+    seen = _seen(messages, view)
+    trimmed = [(place, _trimmed(one) if place < view.trim_before else one) for place, one in seen]
+    return [message for _, message in _without_tools(trimmed, before=view.tools_from)]
 
 
 def _seen(messages: Sequence[Message], view: View) -> list[tuple[int, Message]]:
     """The messages with their places: the summary first, then what it does not stand for. It stands for older ones."""
     kept = [(place, messages[place]) for place in range(view.keep_from, len(messages)) if not messages[place].summary]
     return kept if view.summary_at is None else [(len(messages), messages[view.summary_at]), *kept]
+
+
+def _without_tools(placed: Sequence[tuple[int, Message]], *, before: int) -> list[tuple[int, Message]]:
+    """The messages without the calls before that place, and without their results. Handoffs stay: without them, nobody
+    could say whose words are whose. So do texts, as anybody could have written them."""
+    if not before:
+        return list(placed)
+    handed = {result.call_id for _, one in placed for result in one.tool_results if result.successor}
+    hidden: set[str] = set()
+    kept = list[tuple[int, Message]]()
+    for place, message in placed:
+        one = message
+        if place < before and one.role == "assistant":
+            hidden |= {call.call_id for call in one.tool_calls} - handed
+            plain = (_plain(part, handed) for part in one.parts)
+            one = one.model_copy(update={"parts": tuple(part for part in plain if part), "provider": ""})
+        elif one.role == "tool" and any(result.call_id in hidden for result in one.tool_results):
+            one = one.model_copy(
+                update={"parts": tuple(result for result in one.tool_results if result.call_id not in hidden)}
+            )
+        kept += [(place, one)] if one.parts else []
+    return kept
+
+
+def _plain(part: Part, handed: Collection[str]) -> Part | None:
+    match part:
+        case Text():
+            return Text(text=part.text)
+        case ToolCall() if part.call_id in handed:
+            return part.model_copy(update={"extra": {}})
+        case _:
+            return None
 
 
 def due(usage: Usage, wanted: Compaction | None) -> bool:
@@ -59,7 +93,8 @@ def trimmed_view(messages: Sequence[Message], view: View | None, wanted: Compact
 def to_summarise(messages: Sequence[Message], view: View | None, wanted: Compaction) -> tuple[list[Message], int]:
     """What the summary is to be written of, and where the messages begin that stay; nothing if all is to stay."""
     view, keep_from = view or View(), _boundary(messages, wanted)
-    old = [(place, message) for place, message in _seen(messages, view) if not keep_from <= place < len(messages)]
+    seen = _without_tools(_seen(messages, view), before=view.tools_from)
+    old = [(place, message) for place, message in seen if not keep_from <= place < len(messages)]
     if not any(place < len(messages) for place, _ in old):
         return [], keep_from
     # Trimmed in any case: what is summarised has to fit the window that it has just outgrown.

@@ -16,6 +16,7 @@ from temporalio.exceptions import ApplicationError
 from everturn import names
 from everturn.activities import activity_errors, compaction, hook_runs, lost_tries
 from everturn.activities.contexts import Contexts, Spent
+from everturn.activities.handoffs import SaidBefore, signed, takes_over
 from everturn.activities.heartbeat import Heartbeat, Heartbeats
 from everturn.activities.hook_runs import HookRuns, Stops
 from everturn.activities.hosted_agents import agent_of
@@ -23,7 +24,7 @@ from everturn.activities.kept_responses import KeptResponse
 from everturn.activities.large_replies import fitted, without_large_details
 from everturn.activities.mcp_tools import for_turn
 from everturn.activities.mcp_toolsets import Toolsets
-from everturn.activities.planning import plan_calls
+from everturn.activities.planning import MAX_PLANNED_CALLS, plan_calls
 from everturn.activities.prefixes import Prefixes, digest_of
 from everturn.activities.question import instructions_of, question_of
 from everturn.activities.reply_output import output_of
@@ -101,8 +102,8 @@ class ModelTurns:
             hooks, messages = HookRuns(agent, partial(self._contexts.of_turn, request)), (*prefix, *delta)
             stream = self._reply_stream(beat, agent, request)
             reply = await self._ask(agent, request, messages, hooks, reply_stream=stream)
-            given_up = lost_tries.given_up(messages) if reply.tool_calls else frozenset()
-            reply, plan, output, problem = await self._follow_up(agent, request, reply, hooks, given_up=given_up)
+            reply, plan, output, problem = await self._follow_up(agent, request, reply, hooks, messages)
+            reply = signed(reply, request)
         digest = self._prefixes.remember(request.digest, prefix, (*delta, reply.message))
         self._prefixes.forget_results(activity.info().workflow_run_id or "", request.named)
         view, summary_due = _next_view(agent, request, (*messages, reply.message), reply.usage)
@@ -121,7 +122,7 @@ class ModelTurns:
             view=view,
             summary_due=summary_due,
             hooks=tuple(hooks.actions),
-            facts=await self._facts(agent, met=met),
+            facts=await self._facts(agent, met=met or takes_over(delta)),
         )
         _log.info("turn.finished", **_line(reply), seconds=round(time.monotonic() - started, 3))
         return turn
@@ -138,28 +139,30 @@ class ModelTurns:
         return made, RecordedPrompt.of(prompt, known=request.prompts, room=request.prompt_room)
 
     async def _follow_up(
-        self, agent: Agent, request: ModelRequest, reply: Reply, hooks: HookRuns, *, given_up: frozenset[str]
+        self, agent: Agent, request: ModelRequest, reply: Reply, hooks: HookRuns, messages: Sequence[Message]
     ) -> tuple[Reply, tuple[PlannedCall, ...], JsonValue, str | None]:
         """The reply as hooks let it be, and its plan; or its output and what is wrong with that. It is paid for:
         whatever fails here is no reason to ask for another by itself."""
         if hooks.stopped:
             return reply, (), None, None
         careful = lost_tries.lost() >= lost_tries.MOST_OF_A_PLAN
+        left = MAX_PLANNED_CALLS if request.calls_left is None and request.signed else request.calls_left
         try:
             plan = await plan_calls(
                 agent,
                 reply.tool_calls,
                 conclude=request.conclude,
-                calls_left=request.calls_left,
+                calls_left=left,
                 careful=careful,
-                given_up=given_up,
+                given_up=lost_tries.given_up(messages) if reply.tool_calls else frozenset(),
                 context=lambda call: self._contexts.of_call(request, call.call_id),
                 hooks=hooks,
+                before=SaidBefore(messages, request),
             )
             return hooks.with_changes(reply), plan, *await output_of(agent, reply, self._contexts.of_turn(request))
         except Stops as stop:
             return hook_runs.stopped(reply, stop.text), (), None, None
-        except ApplicationError:  # a hook's, which stalls the conversation
+        except ApplicationError:  # a hook's, or a filter's, which stalls the conversation
             raise
         except Exception as error:
             raise activity_errors.after_reply(error) from error
@@ -209,7 +212,6 @@ class ModelTurns:
         hooks = HookRuns(agent, partial(self._contexts.of_turn, request), summary=True)
         reply = await self._ask(agent, request, [*old, Message.user(compaction.ASK)], hooks)
         summary = compaction.summary_of(reply.text)
-        trimmed = request.view.trim_before if request.view else 0
         _log.info("transcript.summarised", **_line(reply), messages=len(old))
         return ModelReply(
             message=summary,
@@ -217,7 +219,7 @@ class ModelTurns:
             usage=reply.usage + spent.usage,
             cost_usd=cost_with(cost_usd(_model(agent, request), reply.usage), spent.cost_usd),
             hooks=tuple(hooks.actions),
-            view=View(trim_before=trimmed, summary_at=len(prefix), keep_from=keep_from),
+            view=(request.view or View()).model_copy(update={"summary_at": len(prefix), "keep_from": keep_from}),
         )
 
     async def _ask(

@@ -11,10 +11,21 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from everturn.activities.handoffs import SaidBefore, one_at_the_most, plan_handover
 from everturn.activities.hook_runs import CallVerdict, HookRuns, hooks_at, seconds_at
 from everturn.agent import Agent
 from everturn.names import TOO_DEEP, TOO_LARGE
-from everturn.plans import AwaitAnswer, Expiry, PlannedCall, RefuseCall, RunActivity, RunAgent, RunNexus, RunTool
+from everturn.plans import (
+    AwaitAnswer,
+    Expiry,
+    HandOver,
+    PlannedCall,
+    RefuseCall,
+    RunActivity,
+    RunAgent,
+    RunNexus,
+    RunTool,
+)
 from everturn.providers.json_values import TooDeep, parse
 from everturn.records import ToolCall
 from everturn.sizes import MAX_BESIDE_REPLY_BYTES, MAX_DEPTH, size_of
@@ -38,6 +49,9 @@ CallContexts = Callable[[ToolCall], ToolContext]
 """Makes a call's context."""
 
 
+NOTHING_SAID = SaidBefore()
+
+
 def _no_context(call: ToolCall) -> ToolContext:
     return ToolContext(call_id=call.call_id)
 
@@ -56,12 +70,14 @@ async def plan_calls(
     given_up: Collection[str] = (),
     context: CallContexts = _no_context,
     hooks: HookRuns | None = None,
+    before: SaidBefore = NOTHING_SAID,
 ) -> tuple[PlannedCall, ...]:
     """Raises what hooks raise to stop or to stall.
 
     `given_up`: tools that are not run again. `careful`: nothing of the user's runs, since workers were lost with
     this reply. What a predicate would have decided, a person does; and arguments are checked when the tool runs.
-    `context`: what the predicates and validators of a call are given, and hooks."""
+    `context`: what the predicates and validators of a call are given, and hooks. `before`: what was said before the
+    reply, for the filters of handoffs."""
     if conclude:
         return _fitted(_refused(calls, f"No more tool calls: the conversation has reached {conclude}."))
     left = agent.limits.max_tool_calls if calls_left is None else calls_left
@@ -79,13 +95,13 @@ async def plan_calls(
             if call.name in given_up:
                 text = f"{call.name} is not run again, for its workers were lost. Go on without it."
                 return RefuseCall(call_id=call.call_id, text=text)
-            return await _plan(agent, call, context(call), careful=careful, hooks=hooks)
+            return await _plan(agent, call, context(call), before, careful=careful, hooks=hooks)
 
     planned = await asyncio.gather(*map(plan, taken), return_exceptions=True)
     for one in planned:
         if isinstance(one, BaseException):  # in the order of the calls
             raise one
-    made = [one for one in planned if not isinstance(one, BaseException)]
+    made = one_at_the_most([one for one in planned if not isinstance(one, BaseException)])
     return _fitted((*made, *_refused(surplus, too_many)))
 
 
@@ -104,7 +120,7 @@ def _shortened(plan: PlannedCall, most: int) -> PlannedCall:
             return plan.model_copy(update={"text": f"{text[:most]}…"})
         case AwaitAnswer(why=why) if len(why) > most:
             return plan.model_copy(update={"why": f"{why[:most]}…"})
-        case RunTool(approval=str(why)) if len(why) > most:
+        case RunTool(approval=str(why)) | HandOver(approval=str(why)) if len(why) > most:
             return plan.model_copy(update={"approval": f"{why[:most]}…"})
         case RunActivity(approval=str(why)) | RunNexus(approval=str(why)) if len(why) > most:
             return _shortened(plan.model_copy(update={"approval": f"{why[:most]}…"}), most + 1)
@@ -121,7 +137,7 @@ def _refused(calls: Iterable[ToolCall], text: str) -> tuple[PlannedCall, ...]:
 
 
 async def _plan(
-    agent: Agent, call: ToolCall, context: ToolContext, *, careful: bool, hooks: HookRuns | None
+    agent: Agent, call: ToolCall, context: ToolContext, before: SaidBefore, *, careful: bool, hooks: HookRuns | None
 ) -> PlannedCall:
     hidden = hooks.hidden if hooks else frozenset[str]()
     tool = None if call.name in hidden else agent.tool(call.name)
@@ -147,7 +163,7 @@ async def _plan(
     verdict = await _verdict(agent, tool, call, context, hooks, careful=careful)
     if verdict.denied is not None:
         return RefuseCall(call_id=call.call_id, text=verdict.denied)
-    return await _plan_run(agent, tool, verdict, context, careful=careful)
+    return await _plan_run(agent, tool, verdict, context, before, careful=careful)
 
 
 async def _verdict(
@@ -166,7 +182,7 @@ async def _verdict(
 
 
 async def _plan_run(
-    agent: Agent, tool: Tool, verdict: CallVerdict, context: ToolContext, *, careful: bool
+    agent: Agent, tool: Tool, verdict: CallVerdict, context: ToolContext, before: SaidBefore, *, careful: bool
 ) -> PlannedCall:
     call = verdict.call
     if tool.runs_on == "client":
@@ -196,6 +212,8 @@ async def _plan_run(
     }
     if tool.is_function:
         return RunTool(**run, local=tool.local, attaches=tool.attaches)
+    if handoff := agent.handoff(tool.name):
+        return await plan_handover(agent, handoff, run, before, context, careful=careful)
     inputs = None if careful else partial(tool.inputs, call.arguments, context)
     return await _plan_elsewhere(agent, tool, call, run, inputs)
 

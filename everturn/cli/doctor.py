@@ -280,7 +280,21 @@ def _agents(settings: Settings) -> tuple[list[Agent], list[Finding]]:
     except EverturnError as error:
         return [], [_wrong("agents", error)]
     told = ", ".join(f"{agent.name} ({agent.model.name}, {len(agent.tools)} tools)" for agent in agents)
-    return agents, [Finding("agents", "ok", told)]
+    return agents, [Finding("agents", "ok", told), *_handoffs(agents)]
+
+
+def _handoffs(agents: list[Agent]) -> list[Finding]:
+    """To whom agents hand on, and is not here."""
+    from everturn.agent import with_sub_agents
+
+    hosted = with_sub_agents(agents)
+    cure = "Add it to EVERTURN_AGENTS, unless another worker of the task queue hosts it, or a store has it."
+    return [
+        Finding(f"handoffs of {agent.name}", "note", f"{handoff.to!r} is not among the agents here", cure)
+        for agent in hosted.values()
+        for handoff in agent.handoffs
+        if handoff.to not in hosted
+    ]
 
 
 def _keys(agents: list[Agent]) -> list[Finding]:

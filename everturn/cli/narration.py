@@ -43,6 +43,8 @@ class Narration:
                 self._running.pop(event.call_id, None)
             case events.ApprovalRequested() | events.AnswerRequested():
                 self._phase = "waiting for somebody to decide"
+            case events.HandedOff():
+                self._phase = f"waiting for {event.agent}"
             case events.Replied(final=True):
                 self._phase = "waiting for a message"
             case events.MessageReceived() | events.Decided():

@@ -126,6 +126,9 @@ class EventLines:
                 of = f" {self._line(event.call_id)}" if event.call_id else ""
                 why = f": {folded(event.why, 200)}" if event.why else ""
                 return [marked("waits", f"hook {folded(event.hook, 64)} {event.did}{of}{why}", indent=2)]
+            case events.HandedOff():
+                told = f"{folded(event.by, 64)} handed the conversation on to {folded(event.agent, 64)}"
+                return [marked("call", told)]
             case events.Stalled():
                 trouble = f"stalled in turn {event.turn}: {folded(f'{event.cause} {event.cure}', 500)}"
                 return [marked("trouble", trouble)]
@@ -193,6 +196,8 @@ def transcript_lines(
             if message.cut_short:
                 shown.append(" … cut short", style="yellow")
             lines += [Text(), shown]
+            if message.role == "assistant" and message.author:
+                lines.insert(-1, Text(f"{folded(message.author, 64)}:", style="bold"))
         for call in message.tool_calls:
             lines.append(
                 marked(

@@ -83,7 +83,8 @@ def _print_status(conversation_id: str, status: Status, screen: Screen) -> None:
     from everturn.cli.render import STATE_STYLES, arguments_block, folded, marked
     from everturn.records import ToolCall
 
-    facts = [conversation_id, status.state.replace("_", " "), f"turn {status.turn}"]
+    facts = [conversation_id, folded(status.agent, 64), status.state.replace("_", " "), f"turn {status.turn}"]
+    facts = [fact for fact in facts if fact]
     facts.append(f"{status.usage.total_tokens:,} tokens")
     screen.line(" · ".join(facts), style=STATE_STYLES.get(status.state, "bold"))
     if status.cause:

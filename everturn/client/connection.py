@@ -105,6 +105,8 @@ class ClientConnection:
         priority = priority or priority_of(None, None, None, tenant=start.tenant)
         if minimal or self.temporal.data_converter.payload_codec:
             priority = without_name(priority, start.tenant)
+        if (name := _in_charge(start)) != start.agent:  # it goes on with another one than it was started with
+            agent = name
         try:
             await self.temporal.start_workflow(
                 names.CONVERSATION,
@@ -115,7 +117,7 @@ class ClientConnection:
                 id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
                 id_reuse_policy=reuse,
                 search_attributes=_first_attributes(start, agent) if await self.indexed() else None,
-                static_summary=None if minimal else first_line(message or _origin(start) or start.agent),
+                static_summary=None if minimal else first_line(message or _origin(start) or _in_charge(start)),
                 static_details=None if minimal else _details(start, agent),
                 memo=_memo(start),
                 priority=priority,
@@ -131,6 +133,11 @@ class ClientConnection:
         except RPCError as error:
             raise self.unreachable(error) from error
         return conversation_id
+
+
+def _in_charge(start: Start) -> str:
+    """The agent that goes on with it."""
+    return (start.carry.agent if start.carry else "") or start.agent
 
 
 def _memo(start: Start) -> dict[str, Any] | None:
@@ -153,7 +160,7 @@ def _origin(start: Start) -> str:
 def _first_attributes(start: Start, agent: Agent | str) -> TypedSearchAttributes:
     first = {names.EVERTURN_STATUS: "running"}
     if start.visibility == "full":
-        first[names.EVERTURN_AGENT] = start.agent
+        first[names.EVERTURN_AGENT] = _in_charge(start)
         if model := _expected_model(start, agent):
             first[names.EVERTURN_MODEL] = model
     pairs: list[SearchAttributePair[Any]] = [
@@ -172,7 +179,7 @@ def _expected_model(start: Start, agent: Agent | str) -> str:
 def _details(start: Start, agent: Agent | str) -> str:
     """Markdown for the Web UI."""
     model = _expected_model(start, agent)
-    facts = [f"Agent **{inline(start.agent[:MAX_NAME_SHOWN])}**"]
+    facts = [f"Agent **{inline(_in_charge(start)[:MAX_NAME_SHOWN])}**"]
     facts += [f"model **{inline(model[:MAX_NAME_SHOWN])}**"] if model else []
     facts += [f"for **{inline(start.tenant[:MAX_NAME_SHOWN])}**"] if start.tenant else []
     facts += [f"with {code(in_words(start.metadata)[:MAX_NAME_SHOWN])}"] if start.metadata else []

@@ -13,6 +13,7 @@ from pydantic import JsonValue
 from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionStatus
 
 from everturn import names, temporal_errors
+from everturn.causes import Stall
 from everturn.client import listing, updates
 from everturn.client.connection import ClientConnection
 from everturn.client.deletion import Deleted, delete_all
@@ -25,6 +26,8 @@ from everturn.client.tools import call_tool, run_tools
 from everturn.content_blocks import says_error
 from everturn.errors import Ended, Refused, Stalled, Unreachable
 from everturn.events import Event
+from everturn.explaining import explain
+from everturn.history.endings import final_reply, final_status
 from everturn.history.event_reader import EventReader
 from everturn.history.fork import start_of_fork
 from everturn.history.reader import read_steps
@@ -36,9 +39,8 @@ from everturn.models import Model, check_provider
 from everturn.payloads import Status, WaitingCall
 from everturn.policy import Rule
 from everturn.priorities import Order
-from everturn.records import Message, Outcome, ResultPart, ToolCall, ToolResult, explain
+from everturn.records import Message, Outcome, ResultPart, ToolCall, ToolResult
 from everturn.sizes import LONG_MESSAGE_BYTES, check_input, known_id, size_of
-from everturn.state import Stall
 from everturn.storage.artifacts import Artifacts
 from everturn.tools.results import parts_of_blocks
 
@@ -89,7 +91,7 @@ class Conversation(AskedTurns):
         described = await self._describe()
         by_history = StateByHistory()
         async for run, step in self._runs.follow(described.run_id):
-            final = by_history.final_reply(step)
+            final = final_reply(by_history, step)
             by_history.take(step)
             self._warn_of(step)
             if run == described.run_id and step.id < described.history_length:
@@ -131,7 +133,7 @@ class Conversation(AskedTurns):
         """What goes on and what waits for whom. Asks a worker, unless the conversation is over."""
         described = await self._describe()
         if described.status is not WorkflowExecutionStatus.RUNNING:
-            return (await self.by_history()).final_status()
+            return final_status(await self.by_history())
         try:
             timeout = timedelta(seconds=temporal_errors.WORKER_TIMEOUT_SECONDS)
             with self._explained("status query"):

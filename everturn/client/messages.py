@@ -16,9 +16,10 @@ from everturn import durations, names
 from everturn.client.caller import current_context
 from everturn.content_blocks import read_block
 from everturn.errors import InvalidSetting, Refused
+from everturn.explaining import explain
 from everturn.payloads import MessageIn, Start
 from everturn.policy import Policy, Rule, problem, said_by
-from everturn.records import Document, Image, Message, Part, Record, Text, explain
+from everturn.records import Document, Image, Message, Part, Record, Text
 from everturn.sizes import MAX_INPUT_PARTS, MAX_UNREAD_BYTES, check_input, size_of
 
 MessageLike = str | Message | Iterable[Part | str | Mapping[str, Any]]

@@ -33,4 +33,8 @@ async def revived(
         kept["keep_open"] = told.keep_open
     start = anew or start_payload(said, agent=told.agent, message_id=message_id, stream=bool(stream))
     carry = next_life(state, transcript, origin=InRun(run_id=before.run_id))
+    if state.in_charge.handed_on:  # who was in charge goes on with it, unless somebody else is asked for
+        if start.agent not in (told.agent, state.agent):
+            carry = carry.model_copy(update={"agent": start.agent})
+        kept["agent"] = told.agent
     return start.model_copy(update={**kept, "carry": carry})

@@ -28,6 +28,7 @@ def to_jsonl(exported: Exported) -> str:
             "conversation": it.id,
             "turn": turn.turn,
             "summary": turn.kind == "summary",
+            "agent": turn.agent,
             "model": turn.model,
             "started_at": iso(turn.started_at),
             "finished_at": iso(turn.finished_at),

@@ -37,7 +37,8 @@ def to_markdown(exported: Exported) -> str:
 
 
 def _facts(it: Exported) -> str:
-    told = [f"Agent {inline(it.agent)}", inline(it.model), it.status.replace("_", " ")]
+    agents = dict.fromkeys([it.agent, *(turn.agent for turn in it.turns if turn.agent)])
+    told = [f"Agent {', then '.join(map(inline, agents))}", inline(it.model), it.status.replace("_", " ")]
     told += [f"for {inline(str(it.labels['tenant']))}"] if "tenant" in it.labels else []
     told += [inline(in_words(it.labels["metadata"]))] if "metadata" in it.labels else []
     told += [f"{it.started_at:%Y-%m-%d %H:%M} UTC"] if it.started_at else []

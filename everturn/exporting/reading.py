@@ -43,6 +43,8 @@ class TurnFacts:
     usage: Usage
     cost_usd: float | None
     """None if the price is not known."""
+    agent: str = ""
+    """Who was in charge."""
     details: dict[str, JsonValue] = field(default_factory=dict)
     """What the provider said of the reply as a whole: the model and the tier that served it, why it was filtered."""
 
@@ -61,6 +63,7 @@ class Exported:
 
     id: str
     agent: str = ""
+    """The one that it was started with. If it was handed on, `TurnFacts.agent` says to whom."""
     model: str = ""
     status: str = "running"
     """The outcome's; of one that has none yet its state, such as `awaiting_approval`, as a list says; or `failed`,
@@ -177,6 +180,7 @@ class _Reader:
                 stop=reply.stopped,
                 usage=reply.usage,
                 cost_usd=reply.cost_usd,
+                agent=request.agent,
                 details=reply.details,
             )
         )

@@ -9,8 +9,8 @@ from temporalio.converter import DataConverter
 from temporalio.exceptions import ApplicationError
 
 from everturn.errors import InvalidSetting
+from everturn.explaining import why_unreadable
 from everturn.payloads import MessageIn
-from everturn.records import why_unreadable
 from everturn.storage.encryption import key_id_of, lacking_key
 
 R = TypeVar("R")

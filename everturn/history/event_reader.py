@@ -19,6 +19,7 @@ from everturn.events import (
     Done,
     Event,
     FellBack,
+    HandedOff,
     HookActed,
     MessageReceived,
     Replied,
@@ -33,7 +34,7 @@ from everturn.events import (
 )
 from everturn.history import steps
 from everturn.history.state_by_history import StateByHistory
-from everturn.payloads import ModelReply
+from everturn.payloads import ModelReply, ModelRequest
 from everturn.plans import RefuseCall
 from everturn.records import HookAction, Message, Outcome, results_in
 from everturn.sizes import known_id
@@ -56,6 +57,8 @@ class EventReader:
         self._open: dict[str, int] = {}
         """The calls whose results are not told yet, and their turns."""
         self._by_history = StateByHistory()
+        self._agent = ""
+        """In charge as far as events have told."""
         self._asked: dict[str, str] = {}
         """What people are asked as far as events have told: why, by call_id."""
         self._follows = self._seen[0] > 0
@@ -82,7 +85,7 @@ class EventReader:
         at = step.at.isoformat(timespec="milliseconds")
         self._by_history.take(step)
         self._asked = {one: why for one, why in self._asked.items() if one in self._by_history.state.pending}
-        untold = [*self._by_policy(at), *self._untold(step, at)]
+        untold = [*self._by_policy(at), *self._handed_off(step, at), *self._untold(step, at)]
         match step:
             case steps.RunStarted(start=start):
                 before = self._message_ids if self._alike else ()  # a reset takes them once more
@@ -108,6 +111,14 @@ class EventReader:
             case steps.ToolRunFailed(local=True):  # the conversation knows of it, and asks already
                 return [*untold, *_events(step, at), *self._asks(at)]
         return [*untold, *_events(step, at)]
+
+    def _handed_off(self, step: steps.Step, at: str) -> list[Event]:
+        """That another agent is in charge. Whose run it is when it starts, its turns say."""
+        state, before = self._by_history.state, self._agent
+        self._agent = state.agent
+        if isinstance(step, steps.RunStarted) or not before or state.agent == before:
+            return []
+        return [HandedOff(turn=state.turn, agent=state.agent, by=before, at=at)]
 
     def _by_policy(self, at: str) -> list[Event]:
         """What the conversation's policy has decided in people's place."""
@@ -157,7 +168,7 @@ def _events(step: steps.Step, at: str) -> list[Event]:
         case steps.CommandSent(name=name, payload=payload):
             return [_command(name, payload, at)]
         case steps.TurnScheduled(request=request):
-            return [TurnStarted(turn=request.turn, at=at)]
+            return [TurnStarted(turn=request.turn, agent=request.agent, at=at)]
         case steps.TurnCompleted(request=request, reply=reply) if request.summarise:
             return [
                 *_acts(request.turn, reply.hooks, at),
@@ -165,7 +176,7 @@ def _events(step: steps.Step, at: str) -> list[Event]:
             ]
         case steps.TurnCompleted(request=request, reply=reply):
             trimmed: list[Event] = [Compacted(turn=request.turn, at=at)] if reply.view else []
-            return _reply(request.turn, reply, at) + trimmed
+            return _reply(request, reply, at) + trimmed
         case steps.TurnFailed(request=request, cause=cause, fallback=str(model)) if model:
             return [FellBack(turn=request.turn, cause=cause, model=model, at=at)]
         case steps.ReminderFired(call_id=call_id):
@@ -204,9 +215,16 @@ def _command(name: str, payload: dict[str, Any], at: str) -> Event:
     return Switched(name=name, by=by, reason=reason, at=at)
 
 
-def _reply(turn: int, reply: ModelReply, at: str) -> list[Event]:
+def _reply(request: ModelRequest, reply: ModelReply, at: str) -> list[Event]:
+    turn = request.turn
     replied = Replied(
-        turn=turn, message=reply.message, usage=reply.usage, final=reply.final, details=reply.details, at=at
+        turn=turn,
+        message=reply.message,
+        usage=reply.usage,
+        agent=request.agent,
+        final=reply.final,
+        details=reply.details,
+        at=at,
     )
     events: list[Event] = [replied, *_acts(turn, reply.hooks, at)]
     plans = {plan.call_id: plan for plan in reply.plan}

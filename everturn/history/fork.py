@@ -6,7 +6,7 @@ from temporalio.client import Client
 from temporalio.converter import DataConverter
 from temporalio.service import RPCError, RPCStatusCode
 
-from everturn.carryover import InRun, Packed
+from everturn.carryover import InRun, Packed, WorkerFacts
 from everturn.errors import NotFound, Refused
 from everturn.history.next_life import next_life
 from everturn.history.reader import first_step, read_steps
@@ -175,7 +175,9 @@ async def _start(client: Client, origin: InRun, point: _ForkPoint, *, there: Dat
                 cure="Set EVERTURN_STORAGE (or connect(storage=)) there, on clients and workers.",
             )
         # Which search attributes there are, and how long histories are kept, is another matter there.
-        handed = handed.model_copy(update={"earlier": packed, "origin": None, "keep_by": None, "facts": None})
+        limits = handed.facts.limits if handed.facts and handed.agent else None  # not those of who goes on with it
+        facts = None if limits is None else WorkerFacts(limits=limits)
+        handed = handed.model_copy(update={"earlier": packed, "origin": None, "keep_by": None, "facts": facts})
     idle = IDLE_SECONDS if final and start.keep_open is None else start.keep_open
     return start.model_copy(
         update={"message": (), "message_id": None, "provider": "", "keep_open": idle, "carry": handed}

@@ -18,6 +18,8 @@ def next_life(state: State, transcript: Sequence[Message], *, origin: InRun) -> 
     `transcript`: all of it, that of earlier runs too. `origin`: the run that it goes on from.
     """
     length, digest, unseen = state.position, state.digest, tuple(transcript[state.position :])
+    known = results_in(state.unseen)
+    state.follow_handoffs(one for call_id, one in results_in(unseen).items() if call_id not in known)
     if size_of(unseen) + size_of(tuple(results_in(unseen))) > MAX_UNSEEN_BYTES:
         length, digest, unseen = len(transcript), "", ()
     packed = pack(transcript[:length])

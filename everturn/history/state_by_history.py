@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from everturn import names, waiting
+from everturn import handoffs, names, waiting
 from everturn.carryover import OpenReply, planned
 from everturn.decisions import policy_after
 from everturn.history import steps
 from everturn.history.transcript import Transcript, unwritten, user_messages
-from everturn.payloads import Control, ModelReply, ModelRequest, Start, Status
-from everturn.plans import PlannedCall, RefuseCall
+from everturn.payloads import Control, ModelReply, ModelRequest, Start
+from everturn.plans import HandOver, PlannedCall, RefuseCall
 from everturn.policy import Policy, Rule, with_rules
 from everturn.records import Outcome, ToolCall, ToolResult
 from everturn.sizes import size_of
@@ -109,22 +109,9 @@ class StateByHistory:
         """The calls of the reply at hand that have no result yet, with their plans."""
         return [planned for call_id, planned in self._calls.items() if call_id not in self._results]
 
-    def final_status(self) -> Status:
-        """Of a conversation that is over."""
-        outcome = self.outcome
-        if outcome is None:
-            return Status(state="done", turn=self.state.turn, cause=self.finished.why if self.finished else None)
-        turn, usage, cost_usd = outcome.turns, outcome.usage, outcome.cost_usd
-        return Status(state="done", turn=turn, usage=usage, cost_usd=cost_usd, cause=outcome.reason)
-
-    def final_reply(self, step: steps.Step) -> str | None:
-        """The text of the final reply to all that was said, if this step is it, and before the conversation knows."""
-        match step:
-            case steps.TurnCompleted(request=request, reply=reply) if reply.final and not request.summarise:
-                waits = self._sent or self.state.inbox or self.state.cancelled or reply.output_problem
-                return None if waits else reply.message.text
-            case _:
-                return None
+    def answers_all(self, reply: ModelReply) -> bool:
+        """Whether a final reply that comes in now answers all that was said."""
+        return not (self._sent or self.state.inbox or self.state.cancelled or reply.output_problem)
 
     # ------------------------------------------------------------ one step after the other
 
@@ -149,6 +136,7 @@ class StateByHistory:
         state.model = request.model or ""
         state.begin_turn(messages=max(0, user_messages(delta) - user_messages(state.unseen)))
         state.turn, state.position, state.digest, state.stall = request.turn, request.position, request.digest, None
+        state.in_charge.agent, state.view = request.agent, request.view
         if not request.summarise:
             state.unseen = delta
             state.tell_unseen()
@@ -204,6 +192,8 @@ class StateByHistory:
                 self._follow_policy(pending)
             elif pending or isinstance(plan, RefuseCall):
                 self._take_result(unwritten(call))
+            elif isinstance(plan, HandOver) and not self._cut_short:
+                self._take_handover(call, plan)
         over = self._cut_short or request.conclude or state.closing
         if not reply.plan and (over or (reply.final and not state.ask_for_repair())):
             state.end_answer()
@@ -274,6 +264,8 @@ class StateByHistory:
             while held and not self._take_sent(held.pop(0)):
                 pass
             self._held += held
+        elif isinstance(pending.plan, HandOver) and verdict == "approve":
+            self._take_handover(pending.call, pending.plan)
         elif verdict != "approve" and not pending.tool_asks:
             self._take_result(unwritten(pending.call))
 
@@ -369,8 +361,14 @@ class StateByHistory:
 
     def _decide(self, pending: PendingCall, verdict: str) -> None:
         self.state.pending.pop(pending.call.call_id, None)
-        if verdict != "approve" and (self.state.closing or not pending.tool_asks):
+        if verdict == "approve" and isinstance(pending.plan, HandOver):
+            self._take_handover(pending.call, pending.plan)
+        elif verdict != "approve" and (self.state.closing or not pending.tool_asks):
             self._take_result(unwritten(pending.call))
+
+    def _take_handover(self, call: ToolCall, plan: HandOver) -> None:
+        left = self.state.in_charge.left(self.state.limits.max_handoffs)
+        self._take_result(handoffs.result_of(call, plan, left=left))
 
     # ------------------------------------------------------------ what follows by itself
 

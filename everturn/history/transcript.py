@@ -10,6 +10,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from everturn import names
 from everturn.carryover import CarryOver, Earlier, InRun, OpenReply
 from everturn.errors import ConversationError, NotFound
+from everturn.explaining import explain
 from everturn.history.reader import read_steps
 from everturn.history.steps import (
     ActivityEnded,
@@ -26,7 +27,7 @@ from everturn.history.steps import (
 )
 from everturn.packing import unpack
 from everturn.payloads import Control, ModelRequest
-from everturn.records import Message, ToolCall, ToolResult, explain, results_in
+from everturn.records import Message, ToolCall, ToolResult, results_in
 from everturn.streamed import SeenReply
 
 
@@ -95,7 +96,7 @@ class Transcript:
     def _take_seen(self, request: ModelRequest, seen: SeenReply | None) -> None:
         """What was seen of a reply that was cut short. If the reply came all the same, it takes the place of that."""
         if seen and seen.turn == request.turn:
-            self._put(request.position + len(request.delta), [seen.as_message()])
+            self._put(request.position + len(request.delta), [seen.as_message(request.agent if request.signed else "")])
 
     def _put(self, position: int, messages: list[Message]) -> None:
         self.messages[position - self.base :] = messages

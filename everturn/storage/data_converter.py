@@ -23,7 +23,7 @@ from temporalio.exceptions import ApplicationError, FailureError
 
 from everturn import names
 from everturn.errors import InvalidSetting
-from everturn.records import explain
+from everturn.explaining import explain
 from everturn.sizes import MAX_PAYLOAD_BYTES
 
 if TYPE_CHECKING:

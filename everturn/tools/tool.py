@@ -101,6 +101,8 @@ class Tool(Generic[P, R]):
     module: str = ""
     agent: str = ""
     """The name of the agent that answers the calls, if it is one."""
+    handoff: str = ""
+    """The name of the agent that a call hands the conversation on to."""
     activity: UserActivity | None = None
     """What runs in its place, if it is an activity of the user's own: see activity_tool."""
     operation: NexusOperation | None = None
@@ -144,9 +146,10 @@ class Tool(Generic[P, R]):
 
     @property
     def is_function(self) -> bool:
-        """Whether a worker of everturn's runs it: it is no client's, no agent, no activity of the user's own and no
-        Nexus operation."""
-        return self.runs_on == "worker" and not self.agent and self.activity is None and self.operation is None
+        """Whether a worker of everturn's runs it: it is no client's, no agent, no handoff, no activity of the user's
+        own and no Nexus operation."""
+        to_agent = self.agent or self.handoff
+        return self.runs_on == "worker" and not to_agent and self.activity is None and self.operation is None
 
     @property
     def bounded(self) -> bool:

@@ -11,7 +11,7 @@ from everturn.client.client import Client
 from everturn.errors import EverturnError
 from everturn.history import reader
 from everturn.history.state_by_history import StateByHistory
-from everturn.plans import PlannedCall, RunPlan
+from everturn.plans import HandOver, PlannedCall, RunPlan
 from everturn.records import ToolCall
 from everturn.tools.schema import InvalidArguments
 
@@ -49,18 +49,21 @@ async def conflicts(client: Client, agents: Sequence[Agent]) -> AsyncIterator[Co
 
 
 def _problems(by_history: StateByHistory, agents: Mapping[str, Agent]) -> list[str]:
-    name = by_history.state.start.agent
+    name = by_history.state.agent
     agent = agents.get(name)
     if agent is None:
         return [f"its agent {name!r} is not hosted; these are: {', '.join(sorted(agents)) or 'none'}"]
-    problems = [_problem(agent, call, planned) for call, planned in by_history.open_calls]
+    problems = [_problem(agent, call, planned, agents) for call, planned in by_history.open_calls]
     return [problem for problem in problems if problem]
 
 
-def _problem(agent: Agent, call: ToolCall, planned: PlannedCall) -> str:
+def _problem(agent: Agent, call: ToolCall, planned: PlannedCall, agents: Mapping[str, Agent]) -> str:
     """What is wrong with an open call; empty if nothing is."""
     if not isinstance(planned, RunPlan):
         return ""
+    if isinstance(planned, HandOver):
+        to = planned.successor.agent
+        return "" if to in agents else f"call {call.call_id!r} hands it on to {to!r}, which is not hosted"
     tool = agent.tool(call.name)
     if tool is None:
         return f"call {call.call_id!r} is for the tool {call.name}, which agent {agent.name!r} no longer has"

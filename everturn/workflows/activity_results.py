@@ -13,8 +13,8 @@ from temporalio import workflow
 from temporalio.common import RawValue
 
 from everturn.activity_outputs import value_in
+from everturn.explaining import why_unreadable
 from everturn.logs import workflow_log
-from everturn.records import why_unreadable
 from everturn.waiting import READ_ELSEWHERE
 from everturn.workflows.cancellation import or_cancelled
 

@@ -96,7 +96,7 @@ async def extend_prefix(state: State, activity_results: ActivityResults) -> None
     """Makes what no model has seen a part of the prefix: that is handed over by pointing to it."""
     delta, named = sent_messages.delta(state)
     request = ModelRequest(
-        agent=state.start.agent,
+        agent=state.agent,
         turn=state.turn + 1,
         position=state.position,
         digest=state.digest,

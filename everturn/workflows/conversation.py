@@ -17,7 +17,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_
 from everturn import names
 from everturn.carryover import CarryOver, OpenReply
 from everturn.cutting import short_status
-from everturn.payloads import ModelReply, ModelRequest, Start, Status, TranscriptPage
+from everturn.payloads import ModelReply, Start, Status, TranscriptPage
 from everturn.plans import PlannedCall
 from everturn.records import Outcome
 from everturn.sizes import MAX_INBOX_BYTES, MAX_OPEN_INBOX_BYTES, MAX_OUTCOME_BYTES, size_of
@@ -228,25 +228,11 @@ class ConversationWorkflow:
 
     async def _call_model(self, conclude: str | None, *, summarise: bool) -> ModelReply:
         state = self._state
-        delta, named = ((), ()) if summarise else sent_messages.delta(state)
-        request = ModelRequest(
-            agent=state.start.agent,
-            turn=state.turn,
-            position=state.position,
-            digest=state.digest,
-            delta=delta,
-            named=named,
-            model=state.model or None,
-            conclude=conclude,
-            view=state.view,
-            summarise=summarise,
-            stream=self._commands.stream,
-            calls_left=state.calls_left(),
-            trace=self._tracing.of_turn(),
-            **state.start.labels,
-            **state.prompts.asked,
+        asked = sent_messages.request(state, conclude=conclude, summarise=summarise)
+        request = asked.model_copy(update={"stream": self._commands.stream, "trace": self._tracing.of_turn()})
+        summary = web_ui.turn_summary(
+            state.turn, self.visibility.turn_model, agent=self.visibility.turn_agent, summarise=summarise
         )
-        summary = web_ui.turn_summary(state.turn, self.visibility.turn_model, summarise=summarise)
 
         async def start(hand_back_for: float | None) -> ModelReply:
             handle = workflow.start_activity(
@@ -369,6 +355,7 @@ class ConversationWorkflow:
         state, stall = self._state, self._state.stall
         return Status(
             state=state.name,
+            agent=state.agent,
             turn=state.turn,
             policy=state.policy,
             waiting=tuple(pending.shown() for pending in state.pending.values()),

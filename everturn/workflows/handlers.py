@@ -14,9 +14,10 @@ from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
 from everturn import names
+from everturn.explaining import explain
 from everturn.logs import workflow_log
 from everturn.payloads import Withdrawal
-from everturn.records import Record, explain
+from everturn.records import Record
 from everturn.storage.data_converter import NoValue
 
 MAX_WITHDRAWN = 1000

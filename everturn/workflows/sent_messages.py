@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pydantic import JsonValue
 
 from everturn.cutting import cut, shortened, without_content
+from everturn.payloads import ModelRequest
 from everturn.records import Message, results_in
 from everturn.sizes import INLINE_BYTES, MAX_DELTA_BYTES, MAX_INBOX_BYTES, how_many_fit, larger, size_of
 from everturn.state import State
@@ -15,6 +16,27 @@ from everturn.state import State
 def delta(state: State) -> tuple[tuple[Message, ...], tuple[str, ...]]:
     """The messages since the last reply, and the ids of the calls whose results they leave out for their size."""
     return _sent(state, state.unseen, room=MAX_DELTA_BYTES)
+
+
+def request(state: State, *, conclude: str | None, summarise: bool) -> ModelRequest:
+    """What the agent in charge is asked next."""
+    new, named = ((), ()) if summarise else delta(state)
+    return ModelRequest(
+        agent=state.agent,
+        signed=state.in_charge.handed_on,
+        turn=state.turn,
+        position=state.position,
+        digest=state.digest,
+        delta=new,
+        named=named,
+        model=state.model or None,
+        conclude=conclude,
+        view=state.view,
+        summarise=summarise,
+        calls_left=state.calls_left(),
+        **state.start.labels,
+        **state.prompts.asked,
+    )
 
 
 def waiting_messages(state: State) -> int:

@@ -9,8 +9,9 @@ from typing import Any
 from temporalio import workflow
 
 from everturn.cutting import cut
+from everturn.explaining import explain
 from everturn.payloads import Start
-from everturn.records import Message, explain
+from everturn.records import Message
 from everturn.sizes import MARGIN_BYTES, MAX_PAYLOAD_BYTES, size_of
 from everturn.storage.data_converter import NoValue
 from everturn.workflows import handlers

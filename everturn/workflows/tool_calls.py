@@ -16,12 +16,12 @@ from temporalio.exceptions import (
     is_cancelled_exception,
 )
 
-from everturn import names, waiting
+from everturn import handoffs, names, waiting
 from everturn.carryover import OpenReply
 from everturn.cutting import with_short_words
 from everturn.outcomes import result_of
 from everturn.payloads import DecisionCheck, ModelReply, PersonsAnswer, ToolRequest
-from everturn.plans import AwaitAnswer, PlannedCall, RefuseCall, RunActivity, RunAgent, RunElsewhere, RunNexus, RunTool
+from everturn.plans import AwaitAnswer, HandOver, PlannedCall, RefuseCall, RunAgent, RunElsewhere, RunPlan, RunTool
 from everturn.records import Decision, Outcome, ToolCall, ToolResult
 from everturn.sizes import MAX_OUTCOME_BYTES, MAX_RESULT_BYTES, size_of
 from everturn.state import State
@@ -178,14 +178,14 @@ class OpenCalls:
                 taken = await self._asked(pending.at(workflow.time()))
                 self._approvals.settle(call.call_id)
                 return tool_results.of(call, taken)
-            case RunTool() | RunActivity() | RunNexus():
+            case RunPlan():
                 return await self._run_when_allowed(call, plan)
             case RunAgent():
                 return await self._ask_agent(call, plan)
             case other:
                 assert_never(other)
 
-    async def _run_when_allowed(self, call: ToolCall, plan: RunTool | RunElsewhere) -> ToolResult:
+    async def _run_when_allowed(self, call: ToolCall, plan: RunTool | RunElsewhere | HandOver) -> ToolResult:
         """Runs the tool, asking a human first if the plan says so, and again wherever a run leaves a doubt."""
         pending = self._pending(call, plan)
         decision: Decision | None = None
@@ -207,6 +207,9 @@ class OpenCalls:
                     )
                 else:
                     decision = taken.decision
+            if isinstance(plan, HandOver):
+                times = self._state.in_charge.left(self._state.limits.max_handoffs)
+                return handoffs.result_of(call, plan, left=times, decision=decision)
             try:
                 return await self._run(call, plan, decision, answer, again=bool(pending and pending.doubtful))
             except (Unreadable, ActivityError) as error:
@@ -268,8 +271,8 @@ class OpenCalls:
 
     async def _refusal(self, call: ToolCall, decision: Decision) -> str:
         """Why this person may not decide, as the agent's own policy says; empty if they may."""
-        start = self._state.start
-        check = DecisionCheck(agent=start.agent, turn=self._state.turn, call=call, decision=decision, **start.labels)
+        state = self._state
+        check = DecisionCheck(agent=state.agent, turn=state.turn, call=call, decision=decision, **state.start.labels)
         by = "they" if self._state.start.visibility == "minimal" else web_ui.shortened(decision.by, 40)
         summary = web_ui.summary(f"may {by} decide?")
 
@@ -307,7 +310,7 @@ class OpenCalls:
         if decision and answer:  # beside an answer there is no room for a long note
             decision = with_short_words(decision)
         request = ToolRequest(
-            agent=self._state.start.agent,
+            agent=self._state.agent,
             turn=self._state.turn,
             call_id=call.call_id,
             arguments=arguments,

@@ -170,7 +170,7 @@ class Tracing:
         self.end(status)
         if self._told != "sampled" or not (self._over or self._waits):
             return
-        rest = ExportSpans(agent=self._state.start.agent, model=self._state.asked_model, trace=self._trace())
+        rest = ExportSpans(agent=self._state.agent, model=self._state.asked_model, trace=self._trace())
         with suppress(FailureError):  # the worker is of another version, or its exporter hangs
             await workflow.execute_local_activity(
                 names.EXPORT_SPANS,

@@ -36,6 +36,7 @@ class Visibility:
         # A client that found the search attributes in the namespace has set the first state itself.
         first = workflow.info().typed_search_attributes
         self._indexed_state = first.get(STATUS) or ""
+        self._indexed_agent = first.get(AGENT) or keyword(self._state.agent)
         self._expected_model = first.get(MODEL) or ""
         """The one that the client expects to be asked, if it knows."""
         self._loop = asyncio.get_running_loop()
@@ -51,6 +52,11 @@ class Visibility:
         return "" if self._minimal else self._state.model or self.model
 
     @property
+    def turn_agent(self) -> str:
+        """The one that the next turn asks, if the conversation was handed to it, and if that is to be shown."""
+        return self._state.agent if self._state.in_charge.handed_on and not self._minimal else ""
+
+    @property
     def _minimal(self) -> bool:
         return self._state.start.visibility == "minimal"
 
@@ -58,9 +64,10 @@ class Visibility:
         if not self._runs:
             return
         name = self._state.name
-        if self._indexed and name != self._indexed_state:
-            # An upsert is a history event: one for each change of the state, none for a turn.
-            self._indexed_state = name
+        agent = self._indexed_agent if self._minimal else keyword(self._state.agent)
+        if self._indexed and (name, agent) != (self._indexed_state, self._indexed_agent):
+            # An upsert is a history event: one for each change of the state or the agent, none for a turn.
+            self._indexed_state, self._indexed_agent = name, agent
             status = STATUS.value_set(name)
             workflow.upsert_search_attributes(
                 [status] if self._minimal else [status, *_attributes(self._state, self.model)]
@@ -90,7 +97,7 @@ class Visibility:
         return web_ui.current_details(
             self._status(),
             conversation_id=this,
-            agent=self._state.start.agent,
+            agent=self._state.agent,
             model=self.model,
             latest=self._recent.lines(self._state.unseen),
         )
@@ -109,7 +116,7 @@ class CurrentDetails(WorkflowInboundInterceptor):
 def _attributes(state: State, model: str) -> list[SearchAttributeUpdate[Any]]:
     attributes: list[SearchAttributeUpdate[Any]] = [
         # What the server does not take as an attribute fails the workflow task, again and again.
-        AGENT.value_set(keyword(state.start.agent)),
+        AGENT.value_set(keyword(state.agent)),
         MODEL.value_set(keyword(model)),
         TOKENS.value_set(min(state.usage.total_tokens, MAX_KEYWORD_INT)),
     ]

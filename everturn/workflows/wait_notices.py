@@ -51,7 +51,7 @@ class WaitNotices:
         new = [one.shown() for call_id, one in pending.items() if call_id not in self._told]
         self._told.update(call.call_id for call in new)
         if new:
-            notice = notice_of(new, conversation_id=workflow.info().workflow_id, agent=self._state.start.agent)
+            notice = notice_of(new, conversation_id=workflow.info().workflow_id, agent=self._state.agent)
             sending = asyncio.create_task(self._send(notify, notice))
             self._sending.add(sending)
             sending.add_done_callback(self._sending.discard)

@@ -91,11 +91,12 @@ def _decided(decision: Decision) -> str:
     return f"{edited}{_VERDICTS[decision.verdict]}{by}"
 
 
-def turn_summary(turn: int, model: str, *, summarise: bool = False) -> str:
-    """`turn 3 · claude-sonnet-5`; without the model if nobody has said yet which one it is."""
+def turn_summary(turn: int, model: str, *, agent: str = "", summarise: bool = False) -> str:
+    """`turn 3 · claude-sonnet-5`; without the model if nobody has said yet which one it is. `agent`: who is in charge,
+    if the conversation was handed on: `turn 3 · billing · claude-sonnet-5`."""
     what = "a summary" if summarise else f"turn {turn}"
     name = model.partition(":")[2] or model
-    return summary(shortened(f"{what} · {name}" if name else what))
+    return summary(shortened(" · ".join(word for word in (what, shortened(agent, 40), name) if word)))
 
 
 def current_details(

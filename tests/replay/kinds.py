@@ -23,10 +23,12 @@ from everturn import (
     Agent,
     Client,
     Conversation,
+    HandOff,
     Image,
     Limits,
     Model,
     ModelSettings,
+    Shown,
     ToolCall,
     ToolContext,
     ToolResult,
@@ -687,3 +689,32 @@ async def decided_by_policy(client: Client, folder: Path) -> str:
         await waiting(conversation)
         await conversation.approve("n")
         return await whole(conversation)
+
+
+@kind
+async def handed_on(client: Client, folder: Path) -> str:
+    def transfer(to: str) -> Any:
+        return call(f"transfer_to_{to}", {"message": "Order 81."})
+
+    first = [[call("note", {"text": "x"}, id="n1"), transfer("billing")], [transfer("sales"), transfer("billing")]]
+    second = ["Refunded.", transfer("clerk"), "Sold."]
+    with ScriptedModel(first, order="arrival") as one, ScriptedModel(second, order="arrival") as two:
+        there = Model("scripted:demo", base_url=two.base_url)
+        billing, sales = (Agent(name, model=there, tools=[note], handoff_to=["clerk"]) for name in ("billing", "sales"))
+        filtered = HandOff(billing, filter=lambda messages: Shown(last=1, tools=False, note=f"{len(messages)} before"))
+        asked = HandOff(sales, needs_approval=True)
+        clerk = Agent(
+            "clerk",
+            model=Model("scripted:demo", base_url=one.base_url),
+            tools=[note],
+            handoff_to=[filtered, asked],
+        )
+        async with Worker(client, agents=[clerk]):
+            conversation = await client.start(clerk, "Refund", keep_open=timedelta(minutes=5), id="handed-on")
+            await conversation.reply()
+            await conversation.send("And sell me one")
+            [waits] = await waiting(conversation)
+            await conversation.approve(waits)
+            await conversation.reply()
+            await conversation.close()
+            return await whole(conversation)

@@ -17,9 +17,9 @@ PACKAGE = ROOT / "everturn"
 
 BOTTOM_UP = """
     errors extras names printable utf8 base64_text durations spelling markdown vendor_calls private_files logs settings
-    sandbox user_modules records lone_results vendor_parts content_blocks models plans packing prices tracing
+    sandbox user_modules explaining records lone_results vendor_parts content_blocks models plans packing prices tracing
     sizes policy carryover causes decisions metadata prompts streamed payloads
-    waiting cutting outcomes activity_outputs events storage priorities state
+    waiting cutting handoffs outcomes activity_outputs events storage priorities state
     temporal_errors namespace history
     tools hooks agent loading
     providers guardrails formats client devserver

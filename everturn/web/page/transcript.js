@@ -7,6 +7,7 @@ import { clock, el, folded, prose } from "./text.js";
 export class Transcript {
   calls = new Map();
   #turn = null;
+  #agent = "assistant"; // who speaks, by name once the conversation was handed on
 
   /** `decide(verb, body)` posts a decision; `announce(text)` says it to those who listen instead of looking. */
   constructor(root, { decide, announce }) {
@@ -62,6 +63,7 @@ export class Transcript {
 
   _replied({ turn, message, usage, at, final }) {
     this.#turn ??= this.#newTurn(`turn ${turn}`, at);
+    if (message.author) this.#turn.who.textContent = printable(message.author);
     if (!this.#turn.node.isConnected) this.#add(this.#turn.node);
     delete this.#turn.node.dataset.live;
     const tokens = (usage?.input_tokens ?? 0) + (usage?.output_tokens ?? 0);
@@ -113,6 +115,12 @@ export class Transcript {
 
   _hook_acted({ hook, did, why, call_id }) {
     this.calls.get(call_id)?.explain(`The hook ${hook} ${did}${why ? `: ${why}` : ""}.`);
+  }
+
+  _handed_off({ agent, by }) {
+    this.#settle();
+    this.#agent = agent;
+    this.#line(`${by} handed the conversation on to ${agent}.`);
   }
 
   _approval_reminder({ call_id }) {
@@ -179,7 +187,7 @@ export class Transcript {
     for (const message of messages) {
       if (message.role === "tool") this.#results(message);
       else if (message.role === "assistant") {
-        this.#turn = this.#newTurn("", "");
+        this.#turn = this.#newTurn("", "", message.author || "assistant");
         this.#add(this.#turn.node);
         this.#fill(this.#turn, message);
       } else this.#add(this.#said(message));
@@ -206,13 +214,14 @@ export class Transcript {
     return el("section", { class: "said" }, head, ...(message.parts ?? []).map((part) => shown(part)).filter(Boolean));
   }
 
-  #newTurn(name, at) {
+  #newTurn(name, at, agent = this.#agent) {
+    const who = el("b", {}, agent);
     const facts = el("span");
     const thinking = el("div", { class: "thoughts" });
     const thinkingBox = el("details", { class: "thinking", hidden: true }, el("summary", {}, "Thinking"), thinking);
     const text = el("div", { class: "text" });
-    const head = el("header", {}, el("b", {}, "assistant"), name, facts, el("time", { title: at }, clock(at)));
-    return { node: el("section", { class: "turn" }, head, thinkingBox, text), facts, thinking, thinkingBox, text };
+    const head = el("header", {}, who, name, facts, el("time", { title: at }, clock(at)));
+    return { node: el("section", { class: "turn" }, head, thinkingBox, text), facts, who, thinking, thinkingBox, text };
   }
 
   #fill(turn, message) {

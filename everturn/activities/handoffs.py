@@ -1,0 +1,107 @@
+"""Plans a handoff: what the agent that takes over is shown, as its filter says. That is the user's code, and so runs
+here, once, in the activity of the turn that hands on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from temporalio.exceptions import ApplicationError
+
+from everturn import names
+from everturn.activities import compaction
+from everturn.agent import Agent
+from everturn.logs import get_logger
+from everturn.payloads import ModelRequest
+from everturn.plans import HandOver, PlannedCall, RefuseCall
+from everturn.records import Message, Reply, Successor, results_in
+from everturn.tools import user_code
+from everturn.tools.context import ToolContext
+from everturn.tools.handoff import HandOff, Shown
+from everturn.tools.results import safe_error_text
+from everturn.tools.with_context import with_context
+
+_log = get_logger("everturn.turn")
+
+
+@dataclass(frozen=True)
+class SaidBefore:
+    """What was said before the reply that hands the conversation on."""
+
+    messages: Sequence[Message] = ()
+    request: ModelRequest | None = None
+
+    def shown(self) -> Sequence[Message]:
+        """As the agent that was asked sees it."""
+        return compaction.shown(self.messages, self.request.view if self.request else None)
+
+    def from_message(self, last: int | None) -> int:
+        """Where that many last messages of users begin."""
+        if last is None:
+            return 0
+        said = [place for place, one in enumerate(self.messages) if one.role == "user" and not one.author]
+        return said[-last] if len(said) >= last else 0
+
+
+async def plan_handover(
+    agent: Agent, handoff: HandOff, run: dict[str, Any], before: SaidBefore, context: ToolContext, *, careful: bool
+) -> PlannedCall:
+    """`run`: what all plans of calls that run have in common. Raises ApplicationError, which stalls the conversation,
+    if the filter fails."""
+    shown = handoff.filter
+    if not isinstance(shown, Shown):
+        if careful:
+            text = f"Not handed on: workers were lost with this reply, so {handoff.name}'s filter is not run again."
+            return RefuseCall(call_id=run["call_id"], text=text)
+        shown = await _said(agent, handoff, before, context)
+    successor = Successor(
+        agent=handoff.to,
+        keep_from=before.from_message(shown.last),
+        tools_from=0 if shown.tools else len(before.messages) + 1,  # the reply that hands on, too
+    )
+    return HandOver(**run, successor=successor, note=shown.note)
+
+
+async def _said(agent: Agent, handoff: HandOff, before: SaidBefore, context: ToolContext) -> Shown:
+    """What its filter says. It decides what another agent may see: if it fails, nothing is handed on."""
+    try:
+        asked = with_context(cast("Any", handoff.filter), before.shown(), context=context)
+        said = await user_code.call(asked, seconds=user_code.QUICK_SECONDS)
+        if isinstance(said, Shown):
+            return said
+        problem = f"it returned {type(said).__name__}, and not a Shown"
+    except Exception as error:  # noqa: BLE001 - whatever the user's code raises
+        problem = await safe_error_text(error)
+    _log.error("handoff.filter_failed", agent=agent.name, to=handoff.to, error=problem)
+    raise ApplicationError(
+        f"The filter of agent {agent.name!r} for its handoff to {handoff.to!r} failed: {problem}",
+        {"cure": "Mend it, deploy, then `resume`: the model is asked again."},
+        type=names.FILTER_FAILED,
+        non_retryable=True,
+    )
+
+
+def one_at_the_most(plans: Sequence[PlannedCall]) -> list[PlannedCall]:
+    """The first handoff of a reply counts: nobody can go on in two places."""
+    handing = [plan for plan in plans if isinstance(plan, HandOver)]
+    if len(handing) < 2:
+        return list(plans)
+    to = handing[0].successor.agent
+    text = f"Not handed on: of one reply, only the first handoff counts. The conversation goes to {to!r}."
+    return [
+        RefuseCall(call_id=plan.call_id, text=text) if isinstance(plan, HandOver) and plan is not handing[0] else plan
+        for plan in plans
+    ]
+
+
+def signed(reply: Reply, request: ModelRequest) -> Reply:
+    """The reply with the name of the agent that wrote it, if others wrote before it."""
+    if not request.signed:
+        return reply
+    return reply.model_copy(update={"message": reply.message.model_copy(update={"author": request.agent})})
+
+
+def takes_over(delta: Iterable[Message]) -> bool:
+    """Whether the agent takes over with this turn: its conversation has yet to be told about it."""
+    return any(result.successor for result in results_in(delta).values())

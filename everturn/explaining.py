@@ -1,0 +1,25 @@
+"""Why a payload or a setting can't be read, in one line for people."""
+
+from __future__ import annotations
+
+from pydantic import ValidationError
+
+MAX_PLACE_CHARS = 200
+"""A place is made of the names in what was sent, which may be anything."""
+
+
+def why_unreadable(error: Exception) -> str:
+    """What a converter raised, in words."""
+    return explain(error) if isinstance(error, ValueError) else str(getattr(error, "message", "")) or repr(error)
+
+
+def explain(error: ValueError) -> str:
+    """A pydantic error in one line: `limits.max_turns: Input should be greater than or equal to 1; …`."""
+    if not isinstance(error, ValidationError):
+        return str(error)
+    details = error.errors(include_url=False, include_input=False, include_context=False)
+    places = (".".join(map(str, one["loc"]))[:MAX_PLACE_CHARS] or "it" for one in details[:5])
+    lines = [
+        f"{place}: {one['msg'].removeprefix('Value error, ')}" for place, one in zip(places, details[:5], strict=True)
+    ]
+    return "; ".join(lines + (["…"] if len(details) > 5 else []))

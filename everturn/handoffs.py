@@ -1,0 +1,100 @@
+"""Handoffs: who is in charge of a conversation, what that agent is shown, and what it is told when it takes over."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from everturn.carryover import CarryOver, View
+from everturn.cutting import shortened
+from everturn.plans import HandOver
+from everturn.records import Decision, Successor, Text, ToolCall, ToolResult
+
+MAX_VIEWS = 16
+"""So many agents' views are kept, for when they are in charge again. One that is forgotten sees what its predecessor
+sees."""
+
+MAX_MESSAGE_BYTES = 16_000
+
+MESSAGE = "message"
+"""The argument of a handoff: what the model says to the agent that takes over."""
+
+
+class InCharge:
+    """Who goes on with a conversation, and how those who were in charge before were shown it."""
+
+    def __init__(self, first: str, model: str | None, carry: CarryOver) -> None:
+        self.first = first
+        """The agent that the conversation was started with."""
+        self._first_model = model or ""
+        """The one that was chosen for it at the start."""
+        self.agent = carry.agent or first
+        self.handoffs = carry.handoffs
+        """Since a user said something."""
+        self.views = dict(carry.views)
+
+    @property
+    def handed_on(self) -> bool:
+        """Another agent goes on with it than the one that it was started with."""
+        return self.agent != self.first
+
+    @property
+    def author(self) -> str:
+        """As its messages have it."""
+        return self.agent if self.handed_on else ""
+
+    @property
+    def model(self) -> str:
+        """The one to ask in place of the agent's own; empty if nobody chose one."""
+        return "" if self.handed_on else self._first_model
+
+    @property
+    def carried(self) -> dict[str, Any]:
+        """As the next run is told."""
+        return {"agent": self.author, "handoffs": self.handoffs, "views": self.views}
+
+    def left(self, most: int | None) -> int | None:
+        """How often it may yet be handed on before a user says something; None if nothing limits that."""
+        return None if most is None else max(0, most - self.handoffs)
+
+    def hand_over(self, to: Successor, view: View | None) -> View | None:
+        """Puts another agent in charge; returns how that one is shown the transcript. `view`: how the one before was.
+
+        Who was in charge before sees again what it saw, and what came since. Anybody else sees no more than the one
+        before did. Both see less, if the handoff says so.
+        """
+        self.views[self.agent] = view or View()
+        begins = self.views.pop(to.agent, None) or view or View()
+        self.agent, self.handoffs = to.agent, self.handoffs + 1
+        while len(self.views) > MAX_VIEWS:
+            self.views.pop(next(iter(self.views)))
+        changes: dict[str, int | None] = {"tools_from": max(begins.tools_from, to.tools_from)}
+        if to.keep_from > begins.keep_from:  # a summary stands for what comes before
+            changes |= {"keep_from": to.keep_from, "summary_at": None}
+        narrowed = begins.model_copy(update=changes)
+        return None if narrowed == View() else narrowed
+
+
+def result_of(call: ToolCall, plan: HandOver, *, left: int | None, decision: Decision | None = None) -> ToolResult:
+    """What both agents find in the transcript; the one that takes over reads it next. `left`: how often the
+    conversation may yet be handed on before a user says something; None: without a limit."""
+    if left is not None and left <= 0:
+        text = (
+            "Not handed on: this has been handed on too often since the user's last message. Answer the user yourself."
+        )
+        return ToolResult(
+            call_id=call.call_id, name=call.name, content=(Text(text=text),), is_error=True, decision=decision
+        )
+    agent = plan.successor.agent
+    edited = decision.arguments if decision else None
+    message = (call.arguments if edited is None else edited).get(MESSAGE)
+    words = [f"The conversation was handed over. You are {agent!r} now: go on with what the user asked for last."]
+    if isinstance(message, str) and message.strip():
+        words.append(f"The agent before you says: {shortened(message, max_bytes=MAX_MESSAGE_BYTES)}")
+    words += [plan.note] if plan.note else []
+    return ToolResult(
+        call_id=call.call_id,
+        name=call.name,
+        content=(Text(text="\n\n".join(words)),),
+        decision=decision,
+        successor=plan.successor,
+    )

@@ -1,0 +1,77 @@
+"""What an Agent is given: its name, its models, the type of its last reply, its handoffs. All of this raises
+InvalidAgent for what won't do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import PydanticUserError
+
+from everturn.errors import InvalidAgent
+from everturn.models import Model, check_provider
+from everturn.tools.handoff import HandOff
+from everturn.tools.output import Output
+
+_NAME = re.compile(r"[a-zA-Z0-9._-]{1,64}")
+
+
+def check_name(name: object) -> None:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise InvalidAgent(
+            f"{name!r} is no name for an Agent.", cure="Take 1 to 64 letters, digits, dots, - and _, such as 'clerk'."
+        )
+
+
+def check_type(name: str, option: str, value: object, wanted: type) -> None:
+    if not isinstance(value, wanted):
+        example = "'...'" if wanted is str else f"{wanted.__name__}(...)"
+        raise InvalidAgent(f"Agent {name!r} has {option}={value!r}, {kind(value)}.", cure=f"Write {option}={example}.")
+
+
+def model_of(name: str, option: str, value: object) -> Model:
+    if isinstance(value, Model):
+        return check_provider(value)
+    if isinstance(value, str):
+        return check_provider(Model(value))
+    raise InvalidAgent(
+        f"Agent {name!r} has {option}={value!r}, {kind(value)}.",
+        cure="Write provider:name, such as 'openai:gpt-5.5', or Model('provider:name', base_url=...).",
+    )
+
+
+def output_of(name: str, output: Any) -> Output | None:
+    if output is None:
+        return None
+    try:
+        return Output.of(output)
+    except (PydanticUserError, NameError, TypeError, ValueError) as error:
+        raise InvalidAgent(
+            f"Agent {name!r} has output={output!r}: {str(error).partition(chr(10))[0]}.",
+            cure="Write a pydantic model, or a type that JSON can carry.",
+        ) from error
+
+
+def kind(value: object) -> str:
+    return f"of type {type(value).__name__}"
+
+
+def handoffs_of(name: str, value: Any, *, loop: str) -> tuple[HandOff, ...]:
+    """Those of `handoff_to`: of agents, of names, and as they are."""
+    if isinstance(value, str | HandOff) or not isinstance(value, Sequence):
+        raise InvalidAgent(
+            f"Agent {name!r} has handoff_to={value!r}, which is not a list.", cure="Write handoff_to=[...]."
+        )
+    made = tuple(one if isinstance(one, HandOff) else HandOff(one) for one in value)
+    to = [one.to for one in made]
+    if name in to:
+        raise InvalidAgent(f"Agent {name!r} hands the conversation on to itself.", cure="Leave that one out.")
+    if twice := [one for one in to if to.count(one) > 1]:
+        raise InvalidAgent(f"Agent {name!r} has {twice[0]!r} more than once in handoff_to.", cure="Give each one once.")
+    if made and loop == "manual":
+        raise InvalidAgent(
+            f"Agent {name!r} has handoff_to, and loop='manual', by which no call does anything by itself.",
+            cure="Leave one of them out.",
+        )
+    return made

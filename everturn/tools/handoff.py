@@ -1,0 +1,154 @@
+"""Handing a conversation on to another agent: to whom, as which tool, and what that agent is shown of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from pydantic import BaseModel, Field
+
+from everturn.errors import InvalidAgent
+from everturn.records import Message
+from everturn.spelling import known_options
+from everturn.tools.context import ToolContext
+from everturn.tools.schema import ModelArguments
+from everturn.tools.tool import Predicate, Tool
+from everturn.tools.with_context import check_takes
+
+MAX_NOTE_CHARS = 8_000
+
+_AGENT = re.compile(r"[a-zA-Z0-9._-]{1,64}(@[a-zA-Z0-9._-]{1,64})?")
+
+
+@runtime_checkable
+class _Named(Protocol):
+    """An Agent, which stands above this in the order of imports."""
+
+    name: str
+    description: str
+    instructions: Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """What the agent that takes over is shown of the conversation so far. Its handoffs are always shown."""
+
+    last: int | None = None
+    """From the last message of a user on (1), from the one before that on (2), and so on; None: from the beginning."""
+    tools: bool = True
+    """The calls of the agents before it, and their results."""
+    note: str = ""
+    """What it is told in the place of what it is not shown: at most 8,000 characters."""
+
+    def __post_init__(self) -> None:
+        if self.last is not None and (isinstance(self.last, bool) or not isinstance(self.last, int) or self.last < 1):
+            raise InvalidAgent(f"Shown has last={self.last!r}.", cure="Write a number from 1 on, or leave it out.")
+        if not isinstance(self.tools, bool):
+            raise InvalidAgent(f"Shown has tools={self.tools!r}.", cure="Write True or False.")
+        if not isinstance(self.note, str) or len(self.note) > MAX_NOTE_CHARS:
+            raise InvalidAgent(
+                f"Shown has a note of type {type(self.note).__name__}, or one that is too long.",
+                cure=f"Write a text of up to {MAX_NOTE_CHARS:,} characters.",
+            )
+
+
+EVERYTHING = Shown()
+
+Filter = (
+    Callable[[Sequence[Message]], Shown | Awaitable[Shown]]
+    | Callable[[Sequence[Message], ToolContext], Shown | Awaitable[Shown]]
+)
+"""Given the transcript as the agent that hands it on sees it, its reply not included, and the call's ToolContext if it
+takes one: what the next agent is shown. Runs on a worker, once for each handoff."""
+
+
+class _Handoff(BaseModel):
+    message: str = Field(
+        default="", description="What the agent that takes over has to know. The user does not see it."
+    )
+
+
+_ARGUMENTS = ModelArguments(_Handoff)
+
+
+@dataclass(frozen=True, init=False, eq=False)
+class HandOff:
+    """An agent that the conversation may be handed to: `Agent(..., handoff_to=[billing, HandOff("refunds")])`.
+
+    - `to`: an Agent, or the name of one, which workers host or have in their store: so two can hand on to each other.
+    - `name`: of the tool that the model calls; `transfer_to_billing` unless given.
+    - `description`: when to hand on; the agent's own unless given.
+    - `filter`: what the next agent is shown: a Shown, or a function that says one; None: all that this one is.
+    - `needs_approval`: as of a tool.
+
+    Raises InvalidAgent.
+    """
+
+    to: str
+    """The name of the agent that takes over."""
+    agent: Any
+    """It, if it was given and not only named."""
+    name: str
+    description: str
+    filter: Shown | Filter
+    needs_approval: bool | Predicate
+
+    @known_options("HandOff", InvalidAgent)
+    def __init__(
+        self,
+        to: Any,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        filter: Shown | Filter | None = None,  # noqa: A002 - the word that people look for
+        needs_approval: bool | Predicate = False,
+    ) -> None:
+        agent = None if isinstance(to, str) else to
+        if agent is not None and not isinstance(agent, _Named):
+            raise InvalidAgent(f"HandOff was given {to!r}.", cure="Give an Agent, or the name of one.")
+        target = to if agent is None else agent.name
+        if not _AGENT.fullmatch(target):
+            raise InvalidAgent(
+                f"{target!r} is no agent's name.", cure="Write it as Agent(name) has it, such as 'billing'."
+            )
+        said = agent.description if agent is not None else ""
+        about = f"Hand the conversation on to {target}, who then answers the user in your place. {said}".strip()
+        if filter is not None and not isinstance(filter, Shown):
+            _check_filter(filter)
+        vars(self).update(
+            to=target,
+            agent=agent,
+            name=name if name is not None else f"transfer_to_{re.sub(r'[^a-zA-Z0-9_-]', '_', target)}"[:64],
+            description=about if description is None else description,
+            filter=EVERYTHING if filter is None else filter,
+            needs_approval=needs_approval,
+        )
+
+    def as_tool(self) -> Tool:
+        """Raises InvalidTool."""
+        return Tool(
+            name=self.name,
+            description=self.description,
+            arguments=_ARGUMENTS,
+            needs_approval=self.needs_approval,
+            handoff=self.to,
+        )
+
+
+def _check_filter(function: Any) -> None:
+    problem = "it can't be called"
+    if callable(function):
+        try:
+            check_takes(function, (), context=ToolContext())
+        except ValueError:  # a builtin without a readable signature
+            return
+        except TypeError as error:
+            problem = str(error)
+        else:
+            return
+    raise InvalidAgent(
+        f"HandOff has filter={function!r}: {problem}.",
+        cure="Write a Shown(...), or a function of the messages, and of the ToolContext if it wants one.",
+    )
