@@ -16,6 +16,8 @@ class _Event(Record):
     """Its place: `events(since=cursor)` goes on after it."""
     at: str = ""
     """The server's time: ISO 8601, UTC."""
+    child: str = ""
+    """With `events(children=True)`: the conversation that it happened in, if that is one of an agent that was asked."""
 
 
 class MessageReceived(_Event):

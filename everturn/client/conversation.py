@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, aclosing
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -15,6 +16,7 @@ from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionSta
 from everturn import names, temporal_errors
 from everturn.causes import Stall
 from everturn.client import listing, updates
+from everturn.client.children import with_children
 from everturn.client.connection import ClientConnection
 from everturn.client.deletion import Deleted, delete_all
 from everturn.client.delivery import deliver
@@ -150,13 +152,14 @@ class Conversation(AskedTurns):
         with self._explained():
             return tuple(await read_transcript(self._temporal, self.id, by_history.transcript))
 
-    async def events(self, since: str | None = None, *, deltas: bool = True) -> AsyncIterator[Event]:
+    def events(self, since: str | None = None, *, deltas: bool = True, children: bool = False) -> AsyncGenerator[Event]:
         """What happened and what happens, until the conversation is over; text is told while it is written.
 
         `since`: the cursor of the last event that you have seen. The events start after it, and the text of a turn
         that runs from its beginning. Without it, they start with the conversation's beginning, as far back as the
         namespace keeps it, or with the last time that it was revived. `deltas=False`: without TextDelta,
-        ThinkingDelta, ToolProgress and TurnRetried.
+        ThinkingDelta, ToolProgress and TurnRetried. `children`: with those of the agents
+        that work for it, in the conversation that is their `child`.
 
             async for event in conversation.events():
                 match event:
@@ -172,6 +175,10 @@ class Conversation(AskedTurns):
         turn or a tool runs. If `stream` was asked for, it is about ten a second while the model writes, and two
         while a tool runs.
         """
+        own, other = self._own_events(since, deltas), partial(Conversation, self._client)
+        return with_children(own, other, self._temporal, self.id, since, deltas=deltas) if children else own
+
+    async def _own_events(self, since: str | None, deltas: bool) -> AsyncGenerator[Event]:
         reader, cursor = EventReader(since), since or ""
         steps = self._runs.follow_revivals(reader.run_id) if since else self._runs.follow_all()
         async with aclosing(interleaved(steps, LiveActivities(self._temporal, self.id) if deltas else None)) as told:

@@ -55,6 +55,7 @@ class SubAgents:
                     **self._state.start.labels,
                     notify=self._state.start.notify,
                     visibility=self._state.start.visibility,
+                    stream=self._state.start.stream,
                     caller=Caller(
                         conversation_id=parent,
                         call_id=call.call_id,

@@ -11,13 +11,30 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from everturn import Agent, Client, Conversation, HandOff, Limits, Message, Shown, ToolContext, tool
+from everturn import (
+    Agent,
+    Client,
+    Conversation,
+    HandOff,
+    Limits,
+    Message,
+    Model,
+    ModelSettings,
+    Shown,
+    ToolContext,
+    Worker,
+    tool,
+)
+from everturn.cli.render import transcript_lines
 from everturn.errors import InvalidAgent, Stalled
 from everturn.events import HandedOff, Replied, TurnStarted
+from everturn.exporting import read_conversation, to_markdown
 from everturn.testing import ScriptedModel, call
+from everturn.worker.deploy_check import conflicts
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
 from tests.support.histories import runs_of
+from tests.support.provider_server import ProviderServer, claude, in_order, response
 from tests.support.transcripts import results_of
 from tests.support.waiting import eventually, reaches, waiting
 
@@ -26,6 +43,9 @@ Scripted = Callable[..., ScriptedModel]
 KEEP_OPEN = timedelta(minutes=5)
 
 TRANSFER = call("transfer_to_billing", {"message": "They want order 81 refunded."}, id="t1")
+
+
+TRANSFER_3 = call("transfer_to_billing_3", {}, id="t1")
 
 
 def said_to(model: ScriptedModel, number: int = -1) -> str:
@@ -437,3 +457,77 @@ def test_what_can_be_no_shown_is_refused(options: dict[str, Any]) -> None:
 def test_what_can_be_no_filter_is_refused(wrong: Any) -> None:
     with pytest.raises(InvalidAgent, match="HandOff has filter"):
         HandOff("billing", filter=wrong)
+
+
+# ---------------------------------------------------------------- two providers
+
+
+async def test_what_one_provider_alone_may_see_goes_to_no_other_and_back_to_itself(client: Client) -> None:
+    thought = {"type": "thinking", "thinking": "To billing.", "signature": "SIGNED"}
+    transfer = {"type": "tool_use", "id": "toolu_1", "name": "transfer_to_billing", "input": {}}
+    back = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "transfer_to_triage", "arguments": "{}"}
+    reasoning = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "SEALED"}
+    first = in_order(claude(thought, transfer, stop="tool_use"), claude({"type": "text", "text": "Hello again."}))
+    second = in_order(response(reasoning, back))
+    with ProviderServer(first) as one, ProviderServer(second) as two:
+        whole = ModelSettings(stream=False)
+        billing = Agent(
+            "billing", model=Model("openai:gpt-5.5", base_url=two.base_url), handoff_to=["triage"], settings=whole
+        )
+        triage = Agent(
+            "triage",
+            model=Model("anthropic:claude-sonnet-5", base_url=one.base_url),
+            handoff_to=[billing],
+            settings=whole,
+        )
+        async with hosting(client, triage):
+            conversation = await client.start(triage, "Hi")
+            assert await conversation.reply() == "Hello again."
+        asked, answered = str(two.bodies[0]), str(one.bodies[1])
+    assert "transfer_to_billing" in asked
+    assert "SIGNED" not in asked
+    assert "SIGNED" in answered
+    assert "SEALED" not in answered
+    assert "You are 'triage' now" in answered
+
+
+async def test_an_agent_of_a_store_takes_over_by_its_version(
+    client: Client, scripted: Scripted, cached_conversations: int
+) -> None:
+    first, second = scripted([TRANSFER_3], order="arrival"), scripted(["Refunded."], order="arrival")
+
+    def find(name: str, version: str | None) -> Agent | None:
+        if name == "billing" and version == "3":
+            return agent_on(second, name="billing", instructions="Version 3.")
+        return agent_on(first, name="triage", handoff_to=["billing@3"]) if name == "triage" else None
+
+    options: dict[str, Any] = {"drain_timeout": timedelta(seconds=20), "cached_conversations": cached_conversations}
+    async with Worker(client, agents=find, **options):
+        conversation = await client.start("triage", "Refund 81")
+        assert await conversation.reply() == "Refunded."
+        assert (await conversation.status()).agent == "billing@3"
+    assert "Version 3." in said_to(second)
+
+
+# ---------------------------------------------------------------- seen from outside
+
+
+async def test_exports_the_terminal_and_the_deploy_check_say_who_speaks(client: Client, scripted: Scripted) -> None:
+    billing = agent_on(scripted(["Refunded."], order="arrival"), name="billing")
+    triage = agent_on(scripted([TRANSFER], order="arrival"), name="triage", handoff_to=["billing"])
+    async with hosting(client, triage, billing):
+        conversation = await client.start(triage, "Refund 81", keep_open=KEEP_OPEN)
+        assert await conversation.reply() == "Refunded."
+        await reaches(conversation, "idle")
+        exported = await read_conversation(client, conversation.id)
+        lines = [line.plain for line in transcript_lines(exported.messages, width=100)]
+        found = [conflict.problem async for conflict in conflicts(client, [triage])]
+        assert [conflict async for conflict in conflicts(client, [triage, billing])] == []
+        await conversation.close()
+        await conversation.outcome()
+    assert [turn.agent for turn in exported.turns] == ["triage", "billing"]
+    assert "Agent triage, then billing" in to_markdown(exported)
+    assert "## billing" in to_markdown(exported)
+    assert "billing:" in lines
+    assert len(found) == 1
+    assert "its agent 'billing' is not hosted" in found[0]

@@ -359,3 +359,50 @@ async def test_a_conversation_with_the_longest_id_may_ask_too(client: Client, sc
         assert await conversation.reply() == "Done."
         (started,) = [event async for event in conversation.events() if event.kind == "tool_started"]
         assert (await client.conversation(started.conversation_id).outcome()).text == "It gives light."
+
+
+async def test_the_events_of_an_agent_that_works_come_through_its_parents(client: Client, scripted: Scripted) -> None:
+    @tool(needs_approval=True)
+    def look_up(word: str) -> str:
+        return f"{word} means {word}"
+
+    script = [call("look_up", {"word": "lamp"}, id="l1"), "It gives light."]
+    async with editor_with(client, scripted, script, tools=[look_up]) as (editor, _):
+        conversation = await client.start(editor, "Explain lamps")
+        child = child_of(client, conversation)
+        told, seen = [], ""
+        async for event in conversation.events(deltas=False, children=True):
+            told.append(event)
+            if event.kind == "approval_requested":
+                seen = event.cursor
+                break
+        assert (told[-1].child, told[-1].kind) == (child.id, "approval_requested")
+        assert [event.kind for event in told if not event.child][-1] == "tool_started"
+        again = []
+        # Who comes back is told again what the agent at work did, and decides where it waits.
+        async for event in conversation.events(seen, deltas=False, children=True):
+            again.append(event)
+            if event.kind == "approval_requested":
+                await client.conversation(event.child).approve(event.call.call_id)
+        whole = [event async for event in conversation.events(deltas=False, children=True)]
+    assert [event.kind for event in again if not event.child][-1] == "done"
+    theirs = [event for event in whole if event.child]
+    assert {event.child for event in theirs} == {child.id}
+    assert [event.message.text for event in theirs if event.kind == "replied"][-1] == "It gives light."
+    assert [event.kind for event in theirs][-1] == "done"
+    own = [event async for event in conversation.events(deltas=False)]
+    assert [event for event in whole if not event.child] == own
+    assert {event.cursor for event in theirs} <= {event.cursor for event in own}
+
+
+async def test_agents_of_agents_tell_through_all_of_them(client: Client, scripted: Scripted) -> None:
+    lowest = agent_on(scripted(["Light."]), name="lowest")
+    middle = agent_on(scripted([call("lowest", {"message": "Light?"}, id="m1"), "Yes."]), name="middle", tools=[lowest])
+    top = agent_on(scripted([call("middle", {"message": "Ask"}, id="c1"), "Done."]), name="top", tools=[middle])
+    async with hosting(client, top):
+        conversation = await client.start(top, "Go")
+        told = [event async for event in conversation.events(deltas=False, children=True)]
+    replies = [(event.child, event.message.text) for event in told if event.kind == "replied" and event.message.text]
+    assert sorted(replies) == sorted(
+        [("", "Done."), (f"{conversation.id}.c1", "Yes."), (f"{conversation.id}.c1.m1", "Light.")]
+    )

@@ -1,0 +1,108 @@
+"""A conversation's events together with those of the agents that work for it, and of the agents that work for those."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Protocol
+
+from temporalio.client import Client
+
+from everturn.errors import NotFound
+from everturn.events import Event, ToolStarted
+from everturn.history.reader import read_steps
+from everturn.history.steps import ToolCompleted, ToolRunFailed, ToolScheduled
+
+MOST_WAITING = 1_000
+"""Events that are read before somebody takes them."""
+
+NOT_YET_SECONDS = 0.2
+
+
+class _Followed(Protocol):
+    """A conversation."""
+
+    def events(self, *, deltas: bool, children: bool) -> AsyncGenerator[Event]: ...
+
+
+@dataclass(frozen=True)
+class _End:
+    error: Exception | None = None
+
+
+async def _at_work(temporal: Client, conversation_id: str, run_id: str) -> list[str]:
+    """The conversations of the agents that work for this run."""
+    found: dict[str, str] = {}
+    async for step in read_steps(temporal, conversation_id, run_id=run_id):
+        match step:
+            case ToolScheduled(request=call, conversation_id=child) if child:
+                found[call.call_id] = child
+            case ToolCompleted(request=call) | ToolRunFailed(request=call):
+                found.pop(call.call_id, None)
+            case _:
+                pass
+    return list(found.values())
+
+
+async def with_children(
+    own: AsyncGenerator[Event],
+    other: Callable[[str], _Followed],
+    temporal: Client,
+    conversation_id: str,
+    since: str | None,
+    *,
+    deltas: bool,
+) -> AsyncGenerator[Event]:
+    """The `own` events since there, and between them those of each agent that works for it, from its beginning: they
+    have a `child`, and the cursor of the own event before. `other`: the conversation with that id."""
+    queue: asyncio.Queue[Event | _End] = asyncio.Queue(MOST_WAITING)
+    followers: dict[str, asyncio.Task[None]] = {}
+    over = asyncio.Event()
+
+    def begin(child: str) -> None:
+        if child not in followers:
+            followers[child] = asyncio.create_task(tell_child(child))
+
+    async def tell_child(child: str) -> None:
+        told = False
+        while not told:
+            try:
+                async for event in other(child).events(deltas=deltas, children=True):
+                    told = True
+                    await queue.put(event.model_copy(update={"child": event.child or child}))
+                return
+            except NotFound:  # it is about to be started; or was deleted, or is gone with its retention
+                if over.is_set():
+                    return
+                await asyncio.sleep(NOT_YET_SECONDS)
+
+    async def tell_own() -> None:
+        try:
+            async with aclosing(own) as events:
+                async for event in events:
+                    await queue.put(event)
+                    if isinstance(event, ToolStarted) and event.conversation_id:
+                        begin(event.conversation_id)
+            over.set()
+            await asyncio.gather(*followers.values())  # none outlives it: their ends are on their way
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is raised where the events are taken
+            await queue.put(_End(error))
+        else:
+            await queue.put(_End())
+
+    for child in await _at_work(temporal, conversation_id, since.partition("/")[0]) if since else ():
+        begin(child)
+    telling, cursor = asyncio.create_task(tell_own()), ""
+    try:
+        while not isinstance(event := await queue.get(), _End):
+            cursor = cursor if event.child else event.cursor
+            yield event.model_copy(update={"cursor": cursor}) if event.child else event
+        if event.error:
+            raise event.error
+    finally:
+        left = [telling, *followers.values()]
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
