@@ -55,6 +55,11 @@ def test_a_turns_summary_names_its_model(model: str, expected: str) -> None:
     assert web_ui.turn_summary(3, model) == expected
 
 
+def test_a_turns_summary_names_the_agent_that_the_conversation_was_handed_to() -> None:
+    assert web_ui.turn_summary(3, "openai:gpt-5.5", agent="billing") == "turn 3 · billing · gpt-5.5"
+    assert web_ui.turn_summary(3, "", agent="billing") == "turn 3 · billing"
+
+
 def _details(status: Status, **options: Any) -> str:
     return web_ui.current_details(status, conversation_id="order 81's", agent="clerk", **options)
 
