@@ -28,7 +28,7 @@ class _Followed(Protocol):
 
 
 @dataclass(frozen=True)
-class _End:
+class _AllTold:
     error: Exception | None = None
 
 
@@ -57,7 +57,7 @@ async def with_children(
 ) -> AsyncGenerator[Event]:
     """The `own` events since there, and between them those of each agent that works for it, from its beginning: they
     have a `child`, and the cursor of the own event before. `other`: the conversation with that id."""
-    queue: asyncio.Queue[Event | _End] = asyncio.Queue(MOST_WAITING)
+    queue: asyncio.Queue[Event | _AllTold] = asyncio.Queue(MOST_WAITING)
     followers: dict[str, asyncio.Task[None]] = {}
     over = asyncio.Event()
 
@@ -88,15 +88,15 @@ async def with_children(
             over.set()
             await asyncio.gather(*followers.values())  # none outlives it: their ends are on their way
         except Exception as error:  # noqa: BLE001 - whatever it is, it is raised where the events are taken
-            await queue.put(_End(error))
+            await queue.put(_AllTold(error))
         else:
-            await queue.put(_End())
+            await queue.put(_AllTold())
 
     for child in await _at_work(temporal, conversation_id, since.partition("/")[0]) if since else ():
         begin(child)
     telling, cursor = asyncio.create_task(tell_own()), ""
     try:
-        while not isinstance(event := await queue.get(), _End):
+        while not isinstance(event := await queue.get(), _AllTold):
             cursor = cursor if event.child else event.cursor
             yield event.model_copy(update={"cursor": cursor}) if event.child else event
         if event.error:

@@ -10,6 +10,7 @@ from typing import Any
 
 from everturn import handoffs, names, waiting
 from everturn.carryover import OpenReply, planned
+from everturn.causes import Stall
 from everturn.decisions import policy_after
 from everturn.history import steps
 from everturn.history.transcript import Transcript, unwritten, user_messages
@@ -18,7 +19,7 @@ from everturn.plans import HandOver, PlannedCall, RefuseCall
 from everturn.policy import Policy, Rule, with_rules
 from everturn.records import Outcome, ToolCall, ToolResult
 from everturn.sizes import size_of
-from everturn.state import Stall, State
+from everturn.state import State
 from everturn.waiting import PendingCall
 
 
