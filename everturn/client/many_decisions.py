@@ -12,9 +12,9 @@ from pydantic import JsonValue
 
 from everturn.client.conversation import Conversation
 from everturn.errors import ConversationError, EverturnError, Refused
+from everturn.explaining import explain
 from everturn.payloads import WaitingCall
 from everturn.policy import ANY_TOOL, Rule
-from everturn.records import explain
 
 AT_ONCE = 8
 """Conversations that are asked at the same time."""
