@@ -67,7 +67,8 @@ class AwaitedWorker:
                 return await (start(longest) if retried else self._rounds(start, longest))
         finally:
             del self._awaited[what]
-            self._on_change()
+            if workflow.in_workflow():
+                self._on_change()
 
     @contextmanager
     def shown(self, what: str, cause: str, cure: str) -> Iterator[None]:

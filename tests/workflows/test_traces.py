@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import subprocess
 import sys
@@ -694,3 +695,20 @@ def test_what_is_no_setting_for_traces_is_refused(client: Client) -> None:
         Traces(export_within=3)  # type: ignore[arg-type]
     with pytest.raises(InvalidSetting, match="NoOpTracerProvider"):
         hosting(client, agent, traces=Traces(provider=api.NoOpTracerProvider()))
+
+
+@pytest.mark.parametrize("held_by", ["stall", "pause"])
+async def test_a_worker_that_stops_lets_go_of_a_conversation_that_is_held_in_silence(
+    client: Client, scripted: Callable[..., ScriptedModel], held_by: str
+) -> None:
+    """Nothing in it runs on: its memory is given back outside of the workflow, which has no clock there."""
+    agent = agent_on(scripted([fail(401)] if held_by == "stall" else ["Hello."]))
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Go", keep_open=timedelta(minutes=1))
+        if held_by == "pause":
+            await conversation.reply()
+            await conversation.pause()
+            await conversation.send("And?")
+        await reaches(conversation, "stalled" if held_by == "stall" else "paused")
+    gc.collect()  # pytest fails a test for an exception that nobody could catch
+    await client.temporal.get_workflow_handle(conversation.id).terminate()
