@@ -48,6 +48,11 @@ def flight_or_seat(messages: list[dict[str, Any]], body: dict[str, Any]) -> Any:
     return '{"result": {"row": 1, "seat": "A"}}' if "window" in said else '{"result": {"reason": "from where?"}}'
 
 
+def strict_judge(messages: list[dict[str, Any]], body: dict[str, Any]) -> Any:
+    judges = "You are a guardrail" in str(messages[0]["content"])
+    return '{"allowed": false, "reason": "math"}' if judges else "x = 4"
+
+
 SAID: dict[str, tuple[Any, list[str]]] = {
     "instructions_from_deps": (["A joke."], ["A joke."]),
     "deps_everywhere": (
@@ -85,6 +90,8 @@ SAID: dict[str, tuple[Any, list[str]]] = {
     "translators": (translator, ["Hola, ¿cómo estás?", "tokens in"]),
     "tools_for_some": (["Hola"], ["Hola", "['respond_spanish']"]),
     "flight_and_seat": (flight_or_seat, ["flight_number='AK456' - row=1 seat='A'"]),
+    "math_homework": (strict_judge, ["I don't do math homework."]),
+    "math_in_the_answer": (strict_judge, ["I'd rather not calculate."]),
     "weather_in_oakland": (
         [call("get_temperature", {"city": "Oakland"}), "20 degrees."],
         ["Approve get_temperature with {'city': 'Oakland'}?", "20 degrees."],
