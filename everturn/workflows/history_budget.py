@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from temporalio import workflow
 
 from everturn.sizes import MAX_RESULT_BYTES, RUN_BYTES, TASK_BYTES, TEMPORAL_PAYLOAD_BYTES
+from everturn.workflows.own_loop import OwnLoop
 
 SMALL_BYTES = 10_000
 """A decision of up to this size is taken even if the run is full."""
@@ -42,6 +43,7 @@ class HistoryBudget:
 
     def __init__(self) -> None:
         self._run = workflow.info()
+        self._own_loop = OwnLoop()
         self._promised: dict[str, int] = {}
         self._task = (-1, 0)
         """The current workflow task, by the history's length, and the bytes that it has to carry so far."""
@@ -55,7 +57,7 @@ class HistoryBudget:
             yield
         finally:
             del self._promised[call_id]
-            if workflow.in_workflow():  # else its worker has stopped, and lets go of the conversation
+            if self._own_loop.runs:
                 self._landed = (self._run.get_current_history_length(), self._just_landed + size)
 
     async def share(self, *, request: int, others: int, most: int = MAX_RESULT_BYTES, local: bool = False) -> int:

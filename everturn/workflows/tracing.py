@@ -37,6 +37,7 @@ from everturn.tracing import (
     or_none,
 )
 from everturn.waiting import PendingCall
+from everturn.workflows.own_loop import OwnLoop
 
 HEADER = "_tracer-data"
 """Where temporalio.contrib.opentelemetry puts the caller's context."""
@@ -48,6 +49,7 @@ EXPORT_TIMEOUT = timedelta(seconds=2)
 class Tracing:
     def __init__(self, state: State, start: Start, carry: CarryOver, *, chain_id: str) -> None:
         self._state = state
+        self._own_loop = OwnLoop()
         self._chain_id = chain_id
         left = carry.trace
         caller = left.trace.caller if left else (start.trace or _by_header())
@@ -111,7 +113,7 @@ class Tracing:
                 self._note(call_id=call.call_id, tool=call.name, needs="activity", since=since, error=error)
 
     def _note(self, **facts: Any) -> None:
-        if self._told in ("dropped", "off"):
+        if self._told in ("dropped", "off") or not self._own_loop.runs:
             return
         answer = self._answer.turn if self._answer else 0
         self._waits.append(WaitSpan(answer=answer, until=workflow.time(), **facts))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from math import isfinite
 from typing import Any
@@ -17,6 +16,7 @@ from everturn.payloads import Status
 from everturn.sizes import MAX_KEYWORD_INT, keyword
 from everturn.state import State
 from everturn.workflows import web_ui
+from everturn.workflows.own_loop import OwnLoop
 from everturn.workflows.recent_messages import RecentMessages
 
 STATUS = SearchAttributeKey.for_keyword(names.EVERTURN_STATUS)
@@ -39,7 +39,7 @@ class Visibility:
         self._indexed_agent = first.get(AGENT) or keyword(self._state.agent)
         self._expected_model = first.get(MODEL) or ""
         """The one that the client expects to be asked, if it knows."""
-        self._loop = asyncio.get_running_loop()
+        self._own_loop = OwnLoop()
 
     @property
     def model(self) -> str:
@@ -61,7 +61,7 @@ class Visibility:
         return self._state.start.visibility == "minimal"
 
     def show(self) -> None:
-        if not self._runs:
+        if not self._own_loop.runs:
             return
         name = self._state.name
         agent = self._indexed_agent if self._minimal else keyword(self._state.agent)
@@ -77,15 +77,6 @@ class Visibility:
     def _indexed(self) -> bool:
         """The namespace has everturn's search attributes. Upserting one that it lacks would fail the workflow task."""
         return bool(self._indexed_state) or (self._state.facts is not None and self._state.facts.indexed)
-
-    @property
-    def _runs(self) -> bool:
-        """Not while Python clears away what a stopped worker left: that runs each `finally`, perhaps in the middle of
-        another workflow, which would get this one's commands."""
-        try:
-            return asyncio.get_running_loop() is self._loop
-        except RuntimeError:
-            return False
 
     def current_details(self) -> str:
         """Markdown for the Web UI. No event of the history is spent on it."""

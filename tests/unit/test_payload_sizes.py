@@ -5,6 +5,7 @@ The letters are zeros, which JSON writes with six bytes each; `full` is a record
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -194,6 +195,10 @@ LINKS = (PLACE.model_copy(update={"tracestate": ""}),) * MAX_LINKS
 
 
 def traced() -> Trace:
+    return asyncio.run(_traced())
+
+
+async def _traced() -> Trace:
     """As much as a conversation notes between two turns."""
     tracing = Tracing(
         State(Start(agent=NAME), run_began=0.0), Start(agent=NAME, trace=PLACE), CarryOver(), chain_id=RUN_ID
