@@ -19,9 +19,8 @@ import pytest
 
 from everturn.devserver import DevServer
 from everturn.testing import ScriptedModel, call
-from tests.support.ports import free_port
+from tests.support.ports import free_port, listens
 from tests.support.waiting import until
-from tests.workflows.test_mcp import listens
 
 ROOT = Path(__file__).parents[1]
 PROGRAMS = ROOT / "examples" / "beside"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 from pydantic import BaseModel, Field
 
@@ -53,6 +53,8 @@ class Shown:
                 cure=f"Write a text of up to {MAX_NOTE_CHARS:,} characters.",
             )
 
+
+cast("Any", Shown).__init__ = known_options("Shown", InvalidAgent)(Shown.__init__)
 
 EVERYTHING = Shown()
 

@@ -18,9 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from everturn.devserver import DevServer
-from tests.support.ports import free_port
+from tests.support.ports import free_port, listens
 from tests.support.waiting import until
-from tests.workflows.test_mcp import listens
 
 ROOT = Path(__file__).parents[2]
 

@@ -12,9 +12,10 @@ from openai import AsyncOpenAI
 
 from everturn import Message, Model, ModelSettings, Text, generate
 from everturn.errors import ConnectionFailed, InvalidReply, RequestRefused, Unavailable
-from everturn.providers import Delta, Request, ask, background
+from everturn.providers import Delta, Request, ask
 from everturn.tools.builtin import UnsupportedParameter
 from tests.support.background_server import BackgroundServer, Worked, says
+from tests.support.bounds import Bounds
 from tests.support.provider_server import Asked, ProviderServer, claude, message_item, response
 from tests.support.waiting import eventually
 
@@ -22,11 +23,10 @@ STORY = ("Once ", "upon ", "a ", "time.")
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+def quick(monkeypatch: pytest.MonkeyPatch, bounds: Bounds) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-test")
-    monkeypatch.setattr(background, "BROKEN_SECONDS", 0.01)
-    monkeypatch.setattr(background, "POLL_SECONDS", 0.01)
+    bounds(broken_seconds=0.01, poll_seconds=0.01)
 
 
 @pytest.fixture

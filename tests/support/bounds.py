@@ -17,7 +17,7 @@ from everturn import packing, state, temporal_errors
 from everturn.activities import heartbeat, hosted_agents, lost_tries, mcp_tools, reply_output
 from everturn.client import connection, deletion, messages
 from everturn.history import fork, next_life
-from everturn.providers import http, json_values
+from everturn.providers import background, http, json_values
 from everturn.storage import directory, encryption, unreadable
 from everturn.tools import results, user_code
 from everturn.tools.mcp import calls
@@ -66,6 +66,8 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     "lost_activity_tries": (activity_calls, "MOST_TRIES"),
     "host_patience": (awaited_worker, "PATIENCE"),
     # How much of a provider's answer is read, and how long its end is waited for.
+    "broken_seconds": (background, "BROKEN_SECONDS"),
+    "poll_seconds": (background, "POLL_SECONDS"),
     "reply_bytes": (http, "MAX_REPLY_BYTES"),
     "error_bytes": (http, "MAX_ERROR_BYTES"),
     "json_values": (json_values, "MAX_VALUES"),

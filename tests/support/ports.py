@@ -4,6 +4,7 @@ those that the kernel gives to outgoing connections, and each process that tests
 from __future__ import annotations
 
 import os
+import socket
 
 from everturn import devserver
 
@@ -20,3 +21,8 @@ def ports_of_this_process() -> range:
 
 def free_port() -> int:
     return devserver._free_port()
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as one:
+        return one.connect_ex(("127.0.0.1", port)) == 0

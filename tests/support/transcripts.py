@@ -18,3 +18,7 @@ def results_told(events: list[Event]) -> dict[str, str]:
     finished = [event.result for event in events if isinstance(event, ToolFinished)]
     assert len({result.call_id for result in finished}) == len(finished), "each once"
     return {result.call_id: result.text for result in finished}
+
+
+async def texts(conversation: Conversation) -> list[str]:
+    return [result.text for result in results_of(await conversation.transcript())]

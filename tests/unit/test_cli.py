@@ -198,6 +198,7 @@ def test_doctor_has_a_line_for_each_part(capsys: pytest.CaptureFixture[str], mon
         "settings": "ok",
         "encryption": "note",
         "Temporal": "wrong",
+        "fairness": "note",
         "agents": "wrong",
         "keys": "note",
     }

@@ -100,7 +100,9 @@ CONFIGURED = {
     "Compaction",
     "Deployment",
     "Encryption",
+    "HandOff",
     "Limits",
+    "McpOAuth",
     "McpServer",
     "McpTool",
     "Model",
@@ -110,6 +112,7 @@ CONFIGURED = {
 CONFIGURED |= {
     "AgentStore",
     "EverturnPlugin",
+    "Shown",
     "ToolOptions",
     "ToolContext",
     "Traces",

@@ -17,9 +17,9 @@ from everturn import Agent, Client, Model, ModelSettings
 from everturn.devserver import DevServer
 from everturn.errors import Stalled
 from everturn.models import Patience
-from everturn.providers import background
 from tests.support.agents import hosting
 from tests.support.background_server import BackgroundServer, Worked, is_kept, says
+from tests.support.bounds import Bounds
 from tests.support.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
@@ -44,9 +44,9 @@ def agent_at(address: str, **options: object) -> Agent:
 
 
 @pytest.fixture(autouse=True)
-def key(monkeypatch: pytest.MonkeyPatch) -> None:
+def key(monkeypatch: pytest.MonkeyPatch, bounds: Bounds) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
-    monkeypatch.setattr(background, "BROKEN_SECONDS", 0.01)
+    bounds(broken_seconds=0.01)
 
 
 @pytest.fixture

@@ -24,9 +24,9 @@ from everturn.records import Thinking
 from everturn.streamed import SeenReply
 from everturn.testing import ScriptedModel, say, slow
 from tests.support.agents import agent_on, hosting
+from tests.support.half_told import HALF, half_told, until_told
 from tests.support.provider_server import Asked, ProviderServer
 from tests.support.waiting import eventually
-from tests.workflows.test_streaming import HALF, half_told, until_told
 
 Scripted = Callable[..., ScriptedModel]
 CUT = Message(role="assistant", parts=(Text(text=HALF),), cut_short=True)

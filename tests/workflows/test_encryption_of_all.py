@@ -37,10 +37,10 @@ from everturn.policy import Rule
 from everturn.testing import ScriptedModel, call, fail
 from everturn.tools.asking import AsksPerson, answered
 from tests.support.agents import agent_on
+from tests.support.nexus_endpoints import endpoint_to
 from tests.support.nexus_shop import Receipt, Refund, Shop
 from tests.support.transcripts import results_of
 from tests.support.waiting import eventually, reaches
-from tests.workflows.test_nexus_tools import endpoint_to
 
 Scripted = Callable[..., ScriptedModel]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -21,9 +20,9 @@ from everturn.events import AnswerRequested
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
-from tests.support.ports import free_port
+from tests.support.ports import free_port, listens
 from tests.support.prepared import Program
-from tests.support.transcripts import results_of, told
+from tests.support.transcripts import results_of, texts, told
 from tests.support.waiting import eventually, reaches, until, waiting
 
 Scripted = Callable[..., ScriptedModel]
@@ -67,11 +66,6 @@ class Shop:
             process.wait()
 
 
-def listens(port: int) -> bool:
-    with socket.socket() as one:
-        return one.connect_ex(("127.0.0.1", port)) == 0
-
-
 @pytest.fixture
 def shop(tmp_path: Path) -> Shop:
     return Shop(tmp_path)
@@ -85,10 +79,6 @@ async def activities(client: Client, conversation: Conversation) -> list[str]:
         for event in history.events
         if event.HasField("activity_task_scheduled_event_attributes")
     ]
-
-
-async def texts(conversation: Conversation) -> list[str]:
-    return [result.text for result in results_of(await conversation.transcript())]
 
 
 @pytest.mark.parametrize("over", ["stdio", "http"])

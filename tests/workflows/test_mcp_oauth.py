@@ -17,9 +17,9 @@ from everturn.cli.mcp_lists import servers_lists
 from everturn.errors import InvalidTool
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
-from tests.support.ports import free_port
+from tests.support.ports import free_port, listens
+from tests.support.transcripts import texts
 from tests.support.waiting import until
-from tests.workflows.test_mcp import listens, texts
 
 Scripted = Callable[..., ScriptedModel]
 

@@ -24,10 +24,9 @@ from everturn.mcp_server.server import AgentServer
 from everturn.mcp_server.serving import Bearer, check_token
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
-from tests.support.ports import free_port
+from tests.support.ports import free_port, listens
 from tests.support.transcripts import results_of
 from tests.support.waiting import eventually, until, waiting
-from tests.workflows.test_mcp import listens
 
 Scripted = Callable[..., ScriptedModel]
 

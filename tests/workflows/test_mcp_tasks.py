@@ -16,10 +16,9 @@ import pytest
 from everturn import Client, McpServer
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
-from tests.support.ports import free_port
-from tests.support.transcripts import results_of
+from tests.support.ports import free_port, listens
+from tests.support.transcripts import results_of, texts
 from tests.support.waiting import eventually, reaches, until, waiting
-from tests.workflows.test_mcp import listens, texts
 
 Scripted = Callable[..., ScriptedModel]
 

@@ -14,8 +14,6 @@ from uuid import uuid4
 import nexusrpc
 import nexusrpc.handler
 from temporalio import nexus, workflow
-from temporalio.api.nexus.v1 import EndpointSpec, EndpointTarget
-from temporalio.api.operatorservice.v1 import CreateNexusEndpointRequest
 from temporalio.client import Client as TemporalClient
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.common import WorkflowIDConflictPolicy
@@ -29,6 +27,7 @@ from tests.crash.workers import WorkerProcess
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
 from tests.support.histories import runs_of
+from tests.support.nexus_endpoints import endpoint_to, make_endpoint
 from tests.support.nexus_shop import Receipt, Refund, Shop
 from tests.support.transcripts import results_of, told
 from tests.support.waiting import eventually, waiting
@@ -95,19 +94,6 @@ class Handler:
                 raise nexusrpc.HandlerError("not for you", type=nexusrpc.HandlerErrorType.UNAUTHORIZED)
             case _:
                 raise ApplicationError("closed on mondays", type="Closed", non_retryable=True)
-
-
-async def endpoint_to(client: Client, queue: str) -> str:
-    """Makes an endpoint for a task queue; its name."""
-    name = f"shop-{uuid4().hex[:8]}"
-    await make_endpoint(client, name, queue)
-    return name
-
-
-async def make_endpoint(client: Client, name: str, queue: str) -> None:
-    worker = EndpointTarget.Worker(namespace=client.temporal.namespace, task_queue=queue)
-    spec = EndpointSpec(name=name, target=EndpointTarget(worker=worker))
-    await client.temporal.operator_service.create_nexus_endpoint(CreateNexusEndpointRequest(spec=spec))
 
 
 @asynccontextmanager

@@ -29,14 +29,11 @@ from everturn.testing import ScriptedModel, call, cut, fail, say, slow
 from tests.crash.workers import workers
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
+from tests.support.half_told import CHARS, HALF, STORY, half_told, joined, until_told
 from tests.support.waiting import WAIT_SECONDS, eventually
 
 Scripted = Callable[..., ScriptedModel]
 
-CHARS = 32
-"""Of one event of the scripted model's streams."""
-STORY = "Once upon a time, a workflow lived by its history. " * 20
-HALF = STORY[: 10 * CHARS]
 LIVE = {"text_delta", "thinking_delta", "tool_progress", "turn_retried"}
 
 
@@ -46,28 +43,9 @@ def go_on() -> threading.Event:
     return threading.Event()
 
 
-def half_told(go_on: threading.Event) -> Any:
-    return slow(STORY, after=11, until=go_on)  # the first event says only who speaks
-
-
 async def told(events: AsyncIterator[Event]) -> list[Event]:
     async with asyncio.timeout(WAIT_SECONDS):
         return [event async for event in events]
-
-
-def joined(events: Sequence[Event], kind: type[TextDelta | ThinkingDelta] = TextDelta) -> str:
-    return "".join(event.text for event in events if isinstance(event, kind))
-
-
-async def until_told(events: AsyncIterator[Event], text: str) -> list[Event]:
-    """The events up to the delta that completes this text."""
-    seen: list[Event] = []
-    async with asyncio.timeout(WAIT_SECONDS):
-        async for event in events:
-            seen.append(event)
-            if joined(seen) == text:
-                return seen
-    raise AssertionError(f"it ended with {joined(seen)!r}")
 
 
 async def kinds_in_history(conversation: Conversation) -> list[str]:

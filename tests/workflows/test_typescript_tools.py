@@ -20,9 +20,9 @@ from everturn import Client, activity_tool, nexus_tool
 from everturn.events import ToolLost, ToolStarted
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
+from tests.support.nexus_endpoints import endpoint_to
 from tests.support.transcripts import results_of, told
 from tests.support.waiting import eventually, waiting
-from tests.workflows.test_nexus_tools import endpoint_to
 
 FOLDER = Path(__file__).parents[1] / "typescript"
 NODE = shutil.which("node")
