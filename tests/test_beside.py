@@ -52,6 +52,13 @@ def strict_judge(messages: list[dict[str, Any]], body: dict[str, Any]) -> Any:
     return '{"allowed": false, "reason": "math"}' if judges else "x = 4"
 
 
+def handing_on(messages: list[dict[str, Any]], body: dict[str, Any]) -> Any:
+    offered = {(one.get("function") or one)["name"] for one in body.get("tools", ())}
+    return (
+        call("escalate_refund", {"message": "wants it back"}) if "escalate_refund" in offered else "It is on its way."
+    )
+
+
 SAID: dict[str, tuple[Any, list[str]]] = {
     "instructions_from_deps": (["A joke."], ["A joke."]),
     "deps_everywhere": (
@@ -91,6 +98,7 @@ SAID: dict[str, tuple[Any, list[str]]] = {
     "flight_and_seat": (flight_or_seat, ["flight_number='AK456' - row=1 seat='A'"]),
     "math_homework": (strict_judge, ["I don't do math homework."]),
     "math_in_the_answer": (strict_judge, ["I'd rather not calculate."]),
+    "triage": (handing_on, ["triage handed it on to refunds", "It is on its way."]),
     "weather_in_oakland": (
         [call("get_temperature", {"city": "Oakland"}), "20 degrees."],
         ["Approve get_temperature with {'city': 'Oakland'}?", "20 degrees."],
