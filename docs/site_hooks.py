@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from mkdocs.structure.files import File, Files
+from mkdocs.structure.files import File, Files, InclusionLevel
 
 ROOT = Path(__file__).parents[1]
 BROUGHT = {
@@ -17,6 +17,12 @@ BROUGHT = {
     **{f"benchmarks/plots/{path.name}": f"plots/{path.name}" for path in (ROOT / "benchmarks/plots").glob("*.png")},
 }
 """Where a file stands in the repository: where it stands in the site."""
+
+PROGRAMS = {
+    f"examples/beside/{path.name}": f"programs/{path.stem}.md" for path in (ROOT / "examples/beside").glob("*.py")
+}
+"""Each has a page that shows it, which is reached by links only."""
+PLACES = BROUGHT | PROGRAMS
 
 LIST_UNDER_TEXT = re.compile(r"^(?![-\s|#>]|\d+\.)(.+)\n(?=- )", re.M)
 LINK = re.compile(r"(\]\()([^)#:\s]+)((?:#[^)\s]*)?\))")
@@ -45,6 +51,9 @@ def _section(items: list[Any], title: str) -> list[Any]:
 def on_files(files: Files, config: Any) -> Files:
     for path, place in BROUGHT.items():
         files.append(File.generated(config, place, abs_src_path=str(ROOT / path)))
+    for path, place in PROGRAMS.items():
+        shown = f"# {path}\n\n```python\n{(ROOT / path).read_text()}```\n"
+        files.append(File.generated(config, place, content=shown, inclusion=InclusionLevel.NOT_IN_NAV))
     return files
 
 
@@ -55,9 +64,9 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
     def turned(found: re.Match[str]) -> str:
         target = posixpath.normpath(posixpath.join(here, found[2]))
-        if target not in BROUGHT and not target.startswith("docs/"):
+        if target not in PLACES and not target.startswith("docs/"):
             return found[0]  # mkdocs complains about it
-        place = BROUGHT.get(target, target.removeprefix("docs/"))
+        place = PLACES.get(target, target.removeprefix("docs/"))
         return found[1] + posixpath.relpath(place, posixpath.dirname(page.file.src_uri)) + found[3]
 
     # Python's Markdown wants an empty line before a list, and others don't.

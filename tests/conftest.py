@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import signal
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import timedelta
@@ -29,6 +30,9 @@ devserver._PORTS = ports_of_this_process()
 # For the servers, which are written in Go: they live for minutes, and need not look for garbage all the time; and each
 # process of xdist has one, so that they need not use all the cores at once, too.
 os.environ |= {"GOGC": "400", "GOMAXPROCS": "1"}
+
+# What tests start is interrupted by them, also where whoever started the tests has them ignore it, as nohup and `&` do.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # How long an example takes is the machine's business.
 settings.register_profile("any machine", deadline=None)
