@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, NoReturn
+
 from temporalio import workflow
 from temporalio.common import RawValue
 from temporalio.exceptions import ActivityError
@@ -19,7 +21,7 @@ from everturn.workflows.activity_results import ActivityResults, Unreadable
 from everturn.workflows.chain import Chain
 from everturn.workflows.history_budget import left_in_run
 from everturn.workflows.recent_messages import RecentMessages, whole_prefix
-from everturn.workflows.timeouts import model_options
+from everturn.workflows.timeouts import TASK_TIMEOUT, model_options
 
 MAX_EVENTS = 2_000
 """Of a run's history: about 160 turns of one call each."""
@@ -46,6 +48,11 @@ async def keep_in_time(state: State, activity_results: ActivityResults) -> None:
     except (ActivityError, Unreadable) as error:
         # It goes on as long as a worker remembers the messages; one that does not will stall it, with this cause.
         workflow_log("transcript.not_kept", level="error", cause=tool_results.cause_of(error))
+
+
+def go_on(handed: Start | dict[str, Any]) -> NoReturn:
+    """Ends the run here: the next one begins with what it is handed."""
+    workflow.continue_as_new(handed, task_timeout=TASK_TIMEOUT)
 
 
 def held(earlier: Earlier) -> Earlier:

@@ -32,7 +32,7 @@ from everturn.workflows.chain import Chain
 from everturn.workflows.commands import Commands
 from everturn.workflows.recent_messages import HeldMessages, RecentMessages
 from everturn.workflows.subagents import SubAgents
-from everturn.workflows.timeouts import TASK_TIMEOUT, model_options, turn_group
+from everturn.workflows.timeouts import model_options, turn_group
 from everturn.workflows.tool_calls import OpenCalls
 from everturn.workflows.tracing import Tracing
 from everturn.workflows.visibility import Visibility
@@ -89,7 +89,7 @@ class ConversationWorkflow:
             await self._commands.stalled(self._start_input.problem, "Deploy the code that wrote it. Then resume.")
             if self._state.closing:
                 return self._outcome("cancelled", reason="the conversation was closed before it was answered")
-            workflow.continue_as_new(self._start_input.handed_on(self._state.inbox), task_timeout=TASK_TIMEOUT)
+            continue_as_new.go_on(self._start_input.handed_on(self._state.inbox))
         if self._start_input.problem:
             raise ApplicationError(self._start_input.problem, type=names.INVALID_START, non_retryable=True)
         self._keeper = asyncio.create_task(continue_as_new.keep_in_time(self._state, self._results))
@@ -281,7 +281,7 @@ class ConversationWorkflow:
         await workflow.wait_condition(workflow.all_handlers_finished)
         stop_if_cancelled()
         if self._commands.may_move and continue_as_new.fit_inbox(self._state, MAX_INBOX_BYTES):
-            workflow.continue_as_new(self._handed(), task_timeout=TASK_TIMEOUT)  # else the next boundary will do
+            continue_as_new.go_on(self._handed())  # else the next boundary will do
 
     async def _continue_as_new_where_calls_wait(self, limit: str | None) -> None:
         """Goes on as a new run while nothing but people is waited for: they may take long, and try often."""
@@ -296,7 +296,7 @@ class ConversationWorkflow:
                 return
             handed = self._handed(reply=self._calls.handed_on(limit=limit))
             if continue_as_new.may_be_open(handed):
-                workflow.continue_as_new(handed, task_timeout=TASK_TIMEOUT)
+                continue_as_new.go_on(handed)
 
     def _handed(self, *, reply: OpenReply | None = None) -> Start:
         """What the next run is started with."""
@@ -312,7 +312,7 @@ class ConversationWorkflow:
         await workflow.wait_condition(workflow.all_handlers_finished)
         stop_if_cancelled()
         self._state.take_up_again(workflow.time())
-        workflow.continue_as_new(self._handed(), task_timeout=TASK_TIMEOUT)
+        continue_as_new.go_on(self._handed())
 
     # ------------------------------------------------------------ the end
 
