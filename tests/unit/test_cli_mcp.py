@@ -28,7 +28,7 @@ clerk = Agent("clerk", model="openai:x", tools=[McpServer(command=["no-such-prog
 
 @pytest.fixture
 def agents(tmp_path: Path) -> Path:
-    file = tmp_path / "agents.py"
+    file = tmp_path / "served.py"
     file.write_text(AGENTS.format(folder=str(tmp_path), root=str(ROOT)))
     return file
 

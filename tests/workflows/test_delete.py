@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -274,7 +275,7 @@ def test_journals_of_dead_workers_that_name_it_are_removed(tmp_path: Path) -> No
         for conversation in conversations:
             made._held[conversation] = task(conversation)
             made._write(task(conversation))
-        made._file.close()  # as a kill does
+        os.close(made._descriptor)  # as a kill does
         made._folder.close()
 
     left_by_a_dead_worker("a")
