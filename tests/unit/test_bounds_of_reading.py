@@ -12,7 +12,7 @@ import typer
 from temporalio.converter import StorageDriverClaim
 
 from everturn import devserver, packing
-from everturn.cli.approve import _arguments, _json_or_text
+from everturn.cli.approve import _json_or_text, _object
 from everturn.cli.argument_editor import NotEdited, arguments_of
 from everturn.models import Model
 from everturn.packing import pack, unpack
@@ -151,7 +151,7 @@ def test_the_temporal_server_that_we_start_gets_no_keys(monkeypatch: pytest.Monk
 def test_json_that_is_too_deep_is_none() -> None:
     deep = "[" * LONG
     with pytest.raises(typer.BadParameter, match="not JSON"):
-        _arguments(deep)
+        _object(deep, "--arguments")
     with pytest.raises(NotEdited, match="not JSON"):
         arguments_of(deep)
     assert _json_or_text(deep) == deep
