@@ -67,8 +67,7 @@ class AwaitedWorker:
                 return await (start(longest) if retried else self._rounds(start, longest))
         finally:
             del self._awaited[what]
-            if workflow.in_workflow():
-                self._on_change()
+            self._on_change()
 
     @contextmanager
     def shown(self, what: str, cause: str, cure: str) -> Iterator[None]:
@@ -79,8 +78,7 @@ class AwaitedWorker:
             yield
         finally:
             del self._awaited[what]
-            if workflow.in_workflow():  # else its worker has stopped, and lets go of the conversation
-                self._on_change()
+            self._on_change()
 
     async def _rounds(self, start: Schedule[R], patience: float) -> R:
         delay = FIRST_DELAY_SECONDS

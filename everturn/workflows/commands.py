@@ -117,9 +117,8 @@ class Commands:
             await workflow.wait_condition(over)
         finally:
             self._held.discard(reason)
-            if workflow.in_workflow():  # else its worker has stopped, and lets go of the conversation
-                ended, by = self._freed if over() else ("", "")
-                self._tracing.was_held(reason, since=since, ended=ended, by=by)
+            ended, by = self._freed if over() else ("", "")
+            self._tracing.was_held(reason, since=since, ended=ended, by=by)
 
     # ------------------------------------------------------------ messages
 

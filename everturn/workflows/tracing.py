@@ -109,8 +109,7 @@ class Tracing:
             error = causes.cause_of(failure).kind or "timeout"
             raise
         finally:
-            if workflow.in_workflow():  # else its worker has stopped, and lets go of the conversation
-                self._note(call_id=call.call_id, tool=call.name, needs="activity", since=since, error=error)
+            self._note(call_id=call.call_id, tool=call.name, needs="activity", since=since, error=error)
 
     def _note(self, **facts: Any) -> None:
         if self._told in ("dropped", "off") or not self._own_loop.runs:

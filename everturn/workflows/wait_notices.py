@@ -14,6 +14,7 @@ from everturn.cutting import shortened
 from everturn.payloads import Notify, WaitingCall, WaitNotice
 from everturn.sizes import size_of
 from everturn.state import State
+from everturn.workflows.own_loop import OwnLoop
 
 MAX_NOTICE_BYTES: Final = 64_000
 MAX_WHY_BYTES: Final = 200
@@ -26,24 +27,16 @@ class WaitNotices:
         self._state = state
         self._told = set(told)
         self._due = False
-        self._loop = asyncio.get_running_loop()
+        self._own_loop = OwnLoop()
         self._sending: set[asyncio.Task[None]] = set()
 
     def look(self) -> None:
         """To be called whenever something has changed."""
-        if self._state.start.notify is None or self._due or not self._runs:
+        if self._state.start.notify is None or self._due or not self._own_loop.runs:
             return
         # After everything that is ready to run now: the calls of one reply come in one notice.
         self._due = True
-        self._loop.call_soon(self._tell, self._state.start.notify)
-
-    @property
-    def _runs(self) -> bool:
-        """As of Visibility."""
-        try:
-            return asyncio.get_running_loop() is self._loop
-        except RuntimeError:
-            return False
+        asyncio.get_running_loop().call_soon(self._tell, self._state.start.notify)
 
     def _tell(self, notify: Notify) -> None:
         self._due, pending = False, self._state.pending
