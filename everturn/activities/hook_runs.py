@@ -135,12 +135,13 @@ class HookRuns:
         return reply
 
     @cached_property
-    def _context(self) -> TurnContext:
+    def context(self) -> TurnContext:
+        """Of the turn."""
         return self._turn()
 
     async def _of_model(self, hook: Hooks, point: HookPoint, given: Any, *, wanted: type) -> Any:
         try:
-            said = await self._said(hook, point, given, self._context, wanted=(wanted, StopWith, StallWith))
+            said = await self._said(hook, point, given, self.context, wanted=(wanted, StopWith, StallWith))
         except HookFailed as error:
             self._stall_failed(hook, point, str(error))
         if isinstance(said, StallWith):

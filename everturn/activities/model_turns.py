@@ -159,7 +159,7 @@ class ModelTurns:
                 hooks=hooks,
                 before=SaidBefore(messages, request),
             )
-            return hooks.with_changes(reply), plan, *await output_of(agent, reply, self._contexts.of_turn(request))
+            return hooks.with_changes(reply), plan, *await output_of(agent, reply, lambda: hooks.context)
         except Stops as stop:
             return hook_runs.stopped(reply, stop.text), (), None, None
         except ApplicationError:  # a hook's, or a filter's, which stalls the conversation

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -20,14 +21,15 @@ from everturn.tools.results import safe_error_text
 _log = get_logger("everturn.turn")
 
 
-async def output_of(agent: Agent, reply: Reply, context: TurnContext[Any]) -> tuple[JsonValue, str | None]:
-    """A final reply as the agent's `output` type, in JSON, and what is wrong with it; None for other replies."""
+async def output_of(agent: Agent, reply: Reply, turn: Callable[[], TurnContext[Any]]) -> tuple[JsonValue, str | None]:
+    """A final reply as the agent's `output` type, in JSON, and what is wrong with it; None for other replies. `turn`
+    makes what the type's validators are given."""
     if agent.output_adapter is None or reply.stop != "end" or reply.tool_calls:
         return None, None
     try:
         if size_of(reply.text) > MAX_BESIDE_REPLY_BYTES:
             raise InvalidOutput(f"It has more than {MAX_BESIDE_REPLY_BYTES:,} bytes.")
-        output = await user_code.in_thread(partial(agent.read_output, reply.text, context))
+        output = await user_code.in_thread(partial(agent.read_output, reply.text, turn()))
         if (size := size_of(output)) > MAX_BESIDE_REPLY_BYTES:  # a type can make much of a short text
             raise InvalidOutput(f"It has {size:,} bytes as JSON; the limit is {MAX_BESIDE_REPLY_BYTES:,}.")
         if too_deep(output):
