@@ -58,8 +58,20 @@ class _Which:
     agent: str | None
     tool: str | None
     where: dict[str, Any] | None
+    always: bool = False
+    seconds: float | None = None
+    """Within which they are to be decided."""
 
-    def check(self, *, always: bool, edited: bool = False) -> None:
+    @property
+    def remembered(self) -> dict[str, Any] | bool:
+        """`always=` of the conversation's own methods."""
+        return (self.where or True) if self.always else False
+
+    @property
+    def within(self) -> timedelta | None:
+        return timedelta(seconds=self.seconds) if self.seconds else None
+
+    def check(self, *, edited: bool = False) -> None:
         """Raises BadParameter for what makes no sense together."""
         if (self.id is None) != self.every:
             said = "name a conversation, or give --all" if self.id is None else "with --all, no conversation is named"
@@ -68,7 +80,7 @@ class _Which:
             raise typer.BadParameter("it goes with --all", param_hint="--agent")
         if self.calls and self.tool is not None:
             raise typer.BadParameter("calls are named already", param_hint="--tool")
-        if self.calls and self.where is not None and not always:
+        if self.calls and self.where is not None and not self.always:
             raise typer.BadParameter("calls are named already: it goes with --always then", param_hint="--where")
         if edited and (self.by_look or len(self.calls) > 1):
             raise typer.BadParameter("other arguments are for one call: name it", param_hint="--arguments")
@@ -95,16 +107,15 @@ def approve(
     as_json: JsonOption = False,
 ) -> None:
     """Let tool calls that wait run."""
-    which = _Which(id, call or [], every, agent, tool, _object(where, "--where"))
-    edited, until = _object(arguments, "--arguments"), within and timedelta(seconds=within)
-    which.check(always=always, edited=edited is not None)
+    which = _Which(id, call or [], every, agent, tool, _object(where, "--where"), always, within)
+    edited = _object(arguments, "--arguments")
+    which.check(edited=edited is not None)
 
     def one(conversation: Conversation, call_id: str) -> Awaitable[tuple[str, ...]]:
-        remembered = which.where or True if always else False
-        return conversation.approve(call_id, edited, note, always=remembered, within=until or None)
+        return conversation.approve(call_id, edited, note, always=which.remembered, within=which.within)
 
     def many(client: Client, **asked: Any) -> Awaitable[list[DecidedCall]]:
-        return client.approve_all(**asked, note=note, always=always, within=until or None)
+        return client.approve_all(**asked, note=note, always=always, within=which.within)
 
     _decide(which, one, many, said="approved", as_json=as_json)
 
@@ -122,16 +133,14 @@ def deny(
     as_json: JsonOption = False,
 ) -> None:
     """Refuse tool calls that wait: they do not run."""
-    which = _Which(id, call or [], every, agent, tool, _object(where, "--where"))
-    until = within and timedelta(seconds=within)
-    which.check(always=always)
+    which = _Which(id, call or [], every, agent, tool, _object(where, "--where"), always, within)
+    which.check()
 
     def one(conversation: Conversation, call_id: str) -> Awaitable[tuple[str, ...]]:
-        remembered = which.where or True if always else False
-        return conversation.deny(call_id, reason, always=remembered, within=until or None)
+        return conversation.deny(call_id, reason, always=which.remembered, within=which.within)
 
     def many(client: Client, **asked: Any) -> Awaitable[list[DecidedCall]]:
-        return client.deny_all(**asked, reason=reason, always=always, within=until or None)
+        return client.deny_all(**asked, reason=reason, always=always, within=which.within)
 
     _decide(which, one, many, said="denied", as_json=as_json)
 
@@ -145,11 +154,10 @@ def answer(
     as_json: JsonOption = False,
 ) -> None:
     """Give a tool call's result, in the tool's place; or the answer to its question."""
-    which = _Which(id, [call], False, None, None, None)
-    until = timedelta(seconds=within) if within else None
+    which = _Which(id, [call], False, None, None, None, seconds=within)
 
     def one(conversation: Conversation, call_id: str) -> Awaitable[tuple[str, ...]]:
-        return conversation.answer(call_id, _json_or_text(content), is_error=error, within=until)
+        return conversation.answer(call_id, _json_or_text(content), is_error=error, within=which.within)
 
     _decide(which, one, None, said="answered", as_json=as_json)
 
