@@ -27,7 +27,7 @@ _log = get_logger("everturn.worker")
 
 
 class Spent:
-    """What code of the user's own says that it spent in a turn."""
+    """What a turn has spent: what code of the user's own says of itself, and the model's reply."""
 
     def __init__(self) -> None:
         self.usage = Usage()

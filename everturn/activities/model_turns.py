@@ -53,7 +53,7 @@ from everturn.plans import PlannedCall
 from everturn.prices import cost_usd
 from everturn.prompts import Prompt, PromptTool, RecordedPrompt
 from everturn.providers import Request, ToolSpec, ask, specs_of
-from everturn.records import Message, Reply, ToolResult, Usage, cost_with
+from everturn.records import Message, Reply, ToolResult, Usage
 from everturn.storage.artifacts import Artifacts
 
 MAX_HALF_TOLD = 10_000
@@ -104,6 +104,7 @@ class ModelTurns:
             reply = await self._ask(agent, request, messages, hooks, reply_stream=stream)
             reply, plan, output, problem = await self._follow_up(agent, request, reply, hooks, messages)
             reply = signed(reply, request)
+        spent.add(reply.usage, _cost(agent, request, reply.usage))
         digest = self._prefixes.remember(request.digest, prefix, (*delta, reply.message))
         self._prefixes.forget_results(activity.info().workflow_run_id or "", request.named)
         view, summary_due = _next_view(agent, request, (*messages, reply.message), reply.usage)
@@ -113,8 +114,8 @@ class ModelTurns:
             # That it wants tools is plain from the message; every field that is written costs history bytes.
             stop="end" if reply.stop == "tool_calls" else reply.stop,
             digest=digest,
-            usage=reply.usage + spent.usage,
-            cost_usd=cost_with(cost_usd(_model(agent, request), reply.usage), spent.cost_usd),
+            usage=spent.usage,
+            cost_usd=spent.cost_usd,
             details=reply.details,
             prompt=prompt,
             output=output,
@@ -146,6 +147,7 @@ class ModelTurns:
         if hooks.stopped:
             return reply, (), None, None
         careful = lost_tries.lost() >= lost_tries.MOST_OF_A_PLAN
+        # Without a number, the agent's own limit holds: but not that of one that has taken over.
         left = MAX_PLANNED_CALLS if request.calls_left is None and request.signed else request.calls_left
         try:
             plan = await plan_calls(
@@ -194,11 +196,7 @@ class ModelTurns:
         """None if a hook is to see the reply before anybody else does."""
         if not all(hook.streams for hook in hook_runs.hooks_at(agent, "after_model")):
             return None
-        every = self._stream_seconds if request.stream else None
-
-        def cost(usage: Usage) -> float | None:
-            return cost_usd(_model(agent, request), usage)
-
+        every, cost = self._stream_seconds if request.stream else None, partial(_cost, agent, request)
         return ReplyStream(beat, attempt=activity.info().attempt, turn=request.turn, cost=cost, every=every)
 
     async def _summary(
@@ -211,13 +209,14 @@ class ModelTurns:
             return ModelReply(message=Message(role="user", parts=()), digest=request.digest)
         hooks = HookRuns(agent, partial(self._contexts.of_turn, request), summary=True)
         reply = await self._ask(agent, request, [*old, Message.user(compaction.ASK)], hooks)
+        spent.add(reply.usage, _cost(agent, request, reply.usage))
         summary = compaction.summary_of(reply.text)
         _log.info("transcript.summarised", **_line(reply), messages=len(old))
         return ModelReply(
             message=summary,
             digest=self._prefixes.remember(request.digest, prefix, (summary,)),
-            usage=reply.usage + spent.usage,
-            cost_usd=cost_with(cost_usd(_model(agent, request), reply.usage), spent.cost_usd),
+            usage=spent.usage,
+            cost_usd=spent.cost_usd,
             hooks=tuple(hooks.actions),
             view=(request.view or View()).model_copy(update={"summary_at": len(prefix), "keep_from": keep_from}),
         )
@@ -363,6 +362,10 @@ def _model(agent: Agent, request: ModelRequest) -> Model:
         return agent.model
     known = {model.name: model for model in (agent.model, *agent.fallback_models)}
     return known.get(request.model) or Model(request.model)
+
+
+def _cost(agent: Agent, request: ModelRequest, usage: Usage) -> float | None:
+    return cost_usd(_model(agent, request), usage)
 
 
 def _fallback(agent: Agent, failed: Model) -> str | None:
