@@ -23,6 +23,9 @@ from everturn.sizes import MAX_NAME_CHARS
 LONGEST_SECONDS = 100 * 365 * 86_400.0
 """A timer can't be longer than some centuries."""
 
+RULED = ("needs_approval", "not_allowed")
+"""Why calls wait that may be decided without a look at each. What may have run already is looked at by itself."""
+
 READ_ELSEWHERE = (
     "If another version of the code wrote it, deploy that one; if it is in a storage, set EVERTURN_STORAGE alike on "
     "all workers."
@@ -74,7 +77,7 @@ class PendingCall:
 
     def ruled(self, policy: Policy, *, again: bool = False) -> Rule | None:
         """The rule that decides on it in people's place; None if a person has to. `again`: the rules have changed."""
-        reasons = ("needs_approval", "not_allowed") if again else ("needs_approval",)
+        reasons = RULED if again else ("needs_approval",)
         if self.asked.reason not in reasons:
             return None
         rule = decided(policy, self.call.name, self.call.arguments)

@@ -15,12 +15,10 @@ from everturn.errors import ConversationError, EverturnError, Refused
 from everturn.explaining import explain
 from everturn.payloads import WaitingCall
 from everturn.policy import ANY_TOOL, Rule
+from everturn.waiting import RULED
 
 AT_ONCE = 8
 """Conversations that are asked at the same time."""
-
-DECIDABLE = ("needs_approval", "not_allowed")
-"""Why calls wait that many may be decided of at once. What may have run already is looked at by itself."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +74,7 @@ class Many:
         return [await self._decide(conversation, one) for one in found]
 
     def _is_about(self, waits: WaitingCall) -> bool:
-        decidable = waits.needs == "approval" and waits.reason in DECIDABLE
+        decidable = waits.needs == "approval" and waits.reason in RULED
         return decidable and self.rule.applies(waits.tool, waits.arguments) is True
 
     async def _decide(self, conversation: Conversation, waits: WaitingCall) -> DecidedCall:
