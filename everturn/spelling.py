@@ -7,12 +7,13 @@ import inspect
 import re
 from collections.abc import Callable, Collection, Iterable
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 from everturn.errors import ConfigError
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 _SECRET = re.compile(r"key|token|secret|password", re.IGNORECASE)
 
@@ -61,6 +62,16 @@ def known_options(
             return function(*args, **options)
 
         return checked
+
+    return decorate
+
+
+def known_fields(error: type[ConfigError]) -> Callable[[type[T]], type[T]]:
+    """For a dataclass: as `known_options` for its constructor. It stands above @dataclass."""
+
+    def decorate(made: type[T]) -> type[T]:
+        cast("Any", made).__init__ = known_options(made.__name__, error)(made.__init__)
+        return made
 
     return decorate
 

@@ -11,10 +11,10 @@ from pydantic import PydanticUserError
 
 from everturn.errors import InvalidAgent
 from everturn.models import Model, check_provider
-from everturn.tools.handoff import HandOff
+from everturn.tools.handoff import AGENT_NAME, HandOff
 from everturn.tools.output import Output
 
-_NAME = re.compile(r"[a-zA-Z0-9._-]{1,64}")
+_NAME = re.compile(AGENT_NAME)
 
 
 def check_name(name: object) -> None:

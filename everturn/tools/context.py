@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Generic, cast
+from typing import Any, Generic
 
 from typing_extensions import TypeVar
 
 from everturn.errors import InvalidTool
 from everturn.logs import get_logger
 from everturn.records import Usage
-from everturn.spelling import known_options
+from everturn.spelling import known_fields
 from everturn.tools.asking import AnswerText, Questions
 
 D = TypeVar("D", default=Any)
@@ -42,6 +42,7 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
+@known_fields(InvalidTool)
 @dataclass(frozen=True, kw_only=True)
 class ToolContext(Generic[D]):
     """What a tool may know of the call it serves. Annotate a parameter with it; the model does not see that one.
@@ -93,6 +94,7 @@ class ToolContext(Generic[D]):
         return ":".join(part for part in (self.conversation_id, self.chain_id, self.call_id) if part)
 
 
+@known_fields(InvalidTool)
 @dataclass(frozen=True, kw_only=True)
 class TurnContext(Generic[D]):
     """What code may know of the model turn that it is run before: `Agent(instructions=function)` and
@@ -121,8 +123,3 @@ class TurnContext(Generic[D]):
     def __post_init__(self) -> None:
         bound = self.log.bind(conversation=self.conversation_id, turn=self.turn, attempt=self.attempt)
         object.__setattr__(self, "log", bound)
-
-
-for _context in (ToolContext, TurnContext):
-    _checked = known_options(_context.__name__, InvalidTool)(_context.__init__)
-    cast("Any", _context).__init__ = _checked

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from pydantic import BaseModel, Field
 
 from everturn.errors import InvalidAgent
 from everturn.records import Message
-from everturn.spelling import known_options
+from everturn.spelling import known_fields, known_options
 from everturn.tools.context import ToolContext
 from everturn.tools.schema import ModelArguments
 from everturn.tools.tool import Predicate, Tool
@@ -19,7 +19,10 @@ from everturn.tools.with_context import check_takes
 
 MAX_NOTE_CHARS = 8_000
 
-_AGENT = re.compile(r"[a-zA-Z0-9._-]{1,64}(@[a-zA-Z0-9._-]{1,64})?")
+AGENT_NAME = r"[a-zA-Z0-9._-]{1,64}"
+"""A regular expression: of an agent, and of the version that a store knows it by."""
+
+_AGENT = re.compile(rf"{AGENT_NAME}(@{AGENT_NAME})?")
 
 
 @runtime_checkable
@@ -31,6 +34,7 @@ class _Named(Protocol):
     instructions: Any
 
 
+@known_fields(InvalidAgent)
 @dataclass(frozen=True, kw_only=True)
 class Shown:
     """What the agent that takes over is shown of the conversation so far. Its handoffs are always shown."""
@@ -53,8 +57,6 @@ class Shown:
                 cure=f"Write a text of up to {MAX_NOTE_CHARS:,} characters.",
             )
 
-
-cast("Any", Shown).__init__ = known_options("Shown", InvalidAgent)(Shown.__init__)
 
 EVERYTHING = Shown()
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from everturn.errors import InvalidSetting
-from everturn.spelling import known_options
+from everturn.spelling import known_fields
 
 if TYPE_CHECKING:
     from everturn.settings import Settings
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 Versioning = Literal["auto_upgrade", "pinned"]
 
 
+@known_fields(InvalidSetting)
 @dataclass(frozen=True, kw_only=True)
 class Deployment:
     """A version of a worker deployment. Raises InvalidSetting for names that Temporal would not take.
@@ -35,9 +36,6 @@ class Deployment:
                 f"Deployment {self.name!r} with build ID {self.build_id!r} won't do.",
                 cure="Both are needed, and the name has no dot and no colon: 'clerks' and '2026-03-01'.",
             )
-
-
-Deployment.__init__ = known_options("Deployment", InvalidSetting)(Deployment.__init__)  # type: ignore[method-assign]
 
 
 def of_settings(settings: Settings) -> Deployment | None:

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 from everturn import durations
 from everturn.errors import InvalidSetting
 from everturn.settings import Settings
-from everturn.spelling import known_options
+from everturn.spelling import known_fields
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
 
 
+@known_fields(InvalidSetting)
 @dataclass(frozen=True, kw_only=True)
 class Traces:
     """How a worker traces its conversations: `Worker(client, agents=[...], traces=Traces(content=True))`.
@@ -41,9 +42,6 @@ class Traces:
     def __post_init__(self) -> None:
         if why := durations.problem(self.export_within, may_be_zero=True):
             raise InvalidSetting(f"Traces was given export_within={self.export_within!r}.", cure=why)
-
-
-Traces.__init__ = known_options("Traces", InvalidSetting)(Traces.__init__)  # type: ignore[method-assign]
 
 
 def traces_of(given: Traces | bool | None, settings: Settings) -> Traces | None:
