@@ -22,6 +22,7 @@ from benchmarks.measures import (
     latency,
     replay,
     resume,
+    slow_turns,
     startup,
     throughput,
 )
@@ -33,6 +34,7 @@ MEASURES = {
     "events": events,
     "history": history,
     "actions": actions,
+    "slow_turns": slow_turns,
     "features": features,
     "throughput": throughput,
     "startup": startup,
@@ -40,7 +42,7 @@ MEASURES = {
     "resume": resume,
     "replay": replay,
 }
-WITHOUT_PICTURE = ("actions", "imports", "replay")
+WITHOUT_PICTURE = ("actions", "slow_turns", "imports", "replay")
 LONGEST_MEASURE_SECONDS = 600.0
 
 

@@ -102,14 +102,19 @@ class Rig:
 
 @asynccontextmanager
 async def rig(
-    *, db_filename: Path | None = None, model_log: Path | None = None, model_holds: int = 0
+    *,
+    db_filename: Path | None = None,
+    model_log: Path | None = None,
+    model_holds: int = 0,
+    model_takes: float = 0.0,
 ) -> AsyncIterator[Rig]:
-    """`model_log`, `model_holds`: as script.py says."""
+    """`model_log`, `model_holds`, `model_takes`: as script.py says."""
     RESULTS.mkdir(exist_ok=True)
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(DevServer(db_filename=db_filename, metrics_port=0))
         more = {"MODEL_LOG": str(model_log)} if model_log else {}
         more |= {"MODEL_HOLDS": str(model_holds)} if model_holds else {}
+        more |= {"MODEL_TAKES": str(model_takes)} if model_takes else {}
         script = str(ROOT / "benchmarks/script.py")
         log = RESULTS / "model.log"
         model = spawn(sys.executable, "-m", "everturn.testing", script, log=log, stdout=subprocess.PIPE, **more)

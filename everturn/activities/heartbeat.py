@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, Self
 
 from pydantic_core import from_json, to_json
@@ -23,14 +24,16 @@ from temporalio.service import RPCError, RPCStatusCode
 from everturn.activities.attempts import Lags
 from everturn.activities.journal import RPC_TIMEOUT, Journal, task_of
 from everturn.activities.lost_tries import left
+from everturn.heartbeat_profiles import QUICK, HeartbeatProfile
 from everturn.logs import get_logger
 from everturn.tools.results import iterator_in
 
-INTERVAL_SECONDS = 1.5
-"""Between two beats; the heartbeat time-out is 5 s."""
+INTERVAL_SECONDS = QUICK.interval_seconds
+"""Between two beats, unless the worker's profile says more and the activity's time-out allows it."""
 
 PROGRESS_SECONDS = 0.5
-"""A tool's word on its progress is beaten out so soon, however often it has one."""
+"""A tool's word on its progress is beaten out so soon, however often it has one; under a thrifty profile, with the next
+ordinary beat."""
 
 MAX_PROGRESS_BYTES = 64_000
 
@@ -54,6 +57,8 @@ class Heartbeat:
     """What the activity last said of itself; each beat carries it."""
     speak: Callable[[], Any] | None = None
     """Says what stands for `progress` when a beat is due. May be called from any thread."""
+    interval: float = field(default_factory=lambda: INTERVAL_SECONDS)
+    """Seconds between two beats."""
     last: float = field(default_factory=time.monotonic)
     by_loop: float = field(default_factory=time.monotonic)
     """The last one that the loop has sent itself."""
@@ -76,10 +81,11 @@ class Heartbeat:
         """
         self.progress = _shown(progress)
         with suppress(RuntimeError):  # a thread that outlives its activity may outlive the loop
-            self.loop.call_soon_threadsafe(self.within, PROGRESS_SECONDS)
+            soon = self.interval if self.interval > INTERVAL_SECONDS else PROGRESS_SECONDS
+            self.loop.call_soon_threadsafe(self.within, soon)
 
     def start(self) -> None:
-        self._beat_in(INTERVAL_SECONDS)
+        self._beat_in(self.interval)
 
     def stop(self) -> None:
         if self.timer:
@@ -94,7 +100,7 @@ class Heartbeat:
     def _beat_on(self) -> None:
         activity.heartbeat(*self.details)
         self.last = self.by_loop = time.monotonic()
-        self._beat_in(INTERVAL_SECONDS)
+        self._beat_in(self.interval)
 
     @property
     def details(self) -> tuple[Any, ...]:
@@ -122,8 +128,9 @@ def _shown(progress: Any) -> Any:
 class Heartbeats:
     """Beats for all activities of a worker; start and stop it with the worker."""
 
-    def __init__(self, client: Client, journal: Journal) -> None:
+    def __init__(self, client: Client, journal: Journal, profile: HeartbeatProfile = QUICK) -> None:
         self._client = client
+        self._profile = profile
         self._journal = journal
         self._lags = Lags()
         self._running: set[Heartbeat] = set()
@@ -142,7 +149,9 @@ class Heartbeats:
     def beating(self) -> Iterator[Heartbeat]:
         """Beats for the activity that runs here until the block is left."""
         info = activity.info()
-        beat = Heartbeat(info.task_token, asyncio.get_running_loop(), left=left())
+        beat = Heartbeat(
+            info.task_token, asyncio.get_running_loop(), left=left(), interval=self._interval(info.heartbeat_timeout)
+        )
         beat.start()
         self._running.add(beat)
         try:
@@ -151,6 +160,11 @@ class Heartbeats:
         finally:
             self._running.discard(beat)
             beat.stop()
+
+    def _interval(self, timeout: timedelta | None) -> float:
+        """A worker with another profile may have scheduled the activity."""
+        allowed = self._profile is not QUICK and timeout is not None and timeout >= self._profile.timeout
+        return self._profile.interval_seconds if allowed else INTERVAL_SECONDS
 
     async def still_ours(self) -> bool:
         """Whether this activity is still this worker's to run.
@@ -173,7 +187,7 @@ class Heartbeats:
     def _watch(self) -> None:
         while not self._stopped.wait(INTERVAL_SECONDS / 2):
             now, running = time.monotonic(), list(self._running)
-            silent = [beat for beat in running if beat.last < now - INTERVAL_SECONDS * 1.5]
+            silent = [beat for beat in running if beat.last < now - beat.interval - INTERVAL_SECONDS / 2]
             if not silent:
                 continue
             blocked = round(now - max(beat.by_loop for beat in running), 1)

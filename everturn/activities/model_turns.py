@@ -69,7 +69,7 @@ class ModelTurns:
         prefixes: Prefixes,
         heartbeats: Heartbeats,
         namespace: Namespace,
-        stream_seconds: float,
+        stream_seconds: float | None,
         artifacts: Artifacts | None = None,
         toolsets: Toolsets | None = None,
         contexts: Contexts | None = None,

@@ -78,7 +78,7 @@ class ReplyStream:
             whole = time.monotonic() - self._whole_at >= 0.9 * INTERVAL_SECONDS
             self._whole_at = time.monotonic() if whole else self._whole_at
             at, pieces = (self._at, self._pieces) if whole else _last(self._pieces, self._recent_chars, self._at)
-        every = INTERVAL_SECONDS if self._every is None else self._every
+        every = self._beat.interval if self._every is None else self._every
         usage = self._usage()
         return Streamed(
             turn=self._turn,

@@ -175,6 +175,7 @@ async def _temporal(*, fix: bool) -> AsyncIterator[Finding]:
         yield Finding("Temporal", "wrong", f"it does not answer: {error or 'no word in time'}")
         return
     for part, look in (
+        ("heartbeats", _heartbeats(client)),
         ("namespace", _namespace(client)),
         ("search attributes", _search_attributes(client, fix=fix)),
         ("workers", _workers(client)),
@@ -218,6 +219,21 @@ async def _server(client: Client) -> Finding:
     info = await client.temporal.workflow_service.get_system_info(GetSystemInfoRequest())
     address = client.temporal.service_client.config.target_host
     return Finding("Temporal", "ok", f"server {info.server_version or '(no version)'} at {address}")
+
+
+async def _heartbeats(client: Client) -> Finding:
+    """As a worker with these settings has them."""
+    from everturn.heartbeat_profiles import is_cloud, profile_for
+    from everturn.settings import Settings
+
+    settings, connection = Settings.load(), client.temporal.service_client.config
+    profile = profile_for(settings.heartbeats, connection)
+    why = "EVERTURN_HEARTBEATS" if settings.heartbeats else "on Temporal Cloud" if is_cloud(connection) else "by itself"
+    detail = f"{profile.name} ({why}): {profile.in_words}"
+    if is_cloud(connection) and profile.name == "quick":
+        cure = "Each is an action that Temporal Cloud bills; EVERTURN_HEARTBEATS=thrifty has fewer."
+        return Finding("heartbeats", "note", detail, cure)
+    return Finding("heartbeats", "ok", detail)
 
 
 async def _namespace(client: Client) -> Finding:

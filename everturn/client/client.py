@@ -126,7 +126,8 @@ class Client(ClientConnection):
         """Starts a conversation, on whichever worker hosts the agent. Raises AlreadyStarted if `id` runs.
 
         Without `keep_open` it is done with its final reply; with it, it idles that long for the next message. With
-        `stream`, its text reaches those who follow its events 0.2 s after it is written; else in steps of 1.5 s.
+        `stream`, its text reaches those who follow its events 0.2 s after it is written; else in steps of 1.5 s. If its
+        worker's heartbeats are thrifty, as on Temporal Cloud, it comes in steps of 10 s.
         `tenant`: for whom it is; `metadata`: what else its tools have to know, such as the user's id, as JSON of 4,096
         bytes at most. Tools, predicates, approvers and instructions are given both, the agents that it asks as well; no
         model sees them. Both are kept in the workflow's memo, and shown with the conversation. `policy`: rules that

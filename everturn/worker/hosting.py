@@ -33,6 +33,7 @@ from everturn.activities.prefixes import Prefixes
 from everturn.activities.tool_calls import ToolCalls
 from everturn.activities.user_activities import ActivityThreads, is_users_own
 from everturn.agent import Agent
+from everturn.heartbeat_profiles import QUICK, HeartbeatProfile, profile_for
 from everturn.logs import get_logger
 from everturn.namespace import Namespace
 from everturn.prices import unpriced
@@ -41,6 +42,7 @@ from everturn.tools.user_code import MOST_THREADS
 from everturn.worker.child_tenants import HideTenants
 from everturn.worker.gen_ai_metrics import GenAiMetrics, TemporalMeter
 from everturn.worker.heartbeat_throttle import ThrottledHeartbeats
+from everturn.worker.heartbeat_timeouts import lost_after
 from everturn.worker.known_messages import KnownMessages
 from everturn.worker.metrics import Metrics, meter_of
 from everturn.worker.trace_activities import TraceActivities
@@ -49,6 +51,9 @@ Work = Callable[[], Coroutine[Any, Any, None]]
 
 AGAIN_SECONDS: Final = 1.0
 """A worker that was cancelled and has not ended by then is cancelled again."""
+
+STREAM_SECONDS: Final = 0.2
+"""Between two beats of a turn that somebody follows, if heartbeats cost nothing."""
 
 _log = get_logger("everturn.worker")
 
@@ -61,7 +66,10 @@ class Hosted:
     prefixes: Prefixes
     journals: Path
     artifacts: Artifacts | None
-    stream_seconds: float
+    stream_seconds: float | None
+    """None: as suits the heartbeats."""
+    heartbeats: HeartbeatProfile | None = None
+    """None: as suits the server."""
     make_deps: MakeDeps | None = None
     namespace: Namespace | None = None
     """What a client knows of it already; None: it is asked."""
@@ -88,7 +96,8 @@ class Hosting(Interceptor):
         self._client = client
         self.threads = ActivityThreads(threads + MOST_THREADS)
         self._journal = Journal(hosted.journals, scope=journal_scope(client, task_queue))
-        self._heartbeats = Heartbeats(client, self._journal)
+        self._profile = hosted.heartbeats or profile_for(None, client.service_client.config)
+        self._heartbeats = Heartbeats(client, self._journal, self._profile)
         if any(agent.mcp_servers for agent in hosted.agents.values()):
             check_installed()
         self._toolsets = Toolsets(hosted.agents.values())
@@ -113,7 +122,7 @@ class Hosting(Interceptor):
             prefixes=hosted.prefixes,
             heartbeats=heartbeats,
             namespace=hosted.namespace or Namespace(self._client),
-            stream_seconds=hosted.stream_seconds,
+            stream_seconds=hosted.stream_seconds or (STREAM_SECONDS if self._profile is QUICK else None),
             artifacts=hosted.artifacts,
             toolsets=self._toolsets,
             contexts=self._contexts,
@@ -135,6 +144,11 @@ class Hosting(Interceptor):
             export_spans,
             *calls.activities(),
         ]
+
+    @property
+    def conversation_interceptors(self) -> Sequence[type[WorkflowInboundInterceptor]]:
+        paced = () if self._profile is QUICK else (lost_after(self._profile.timeout),)
+        return (self.known_messages.interceptor, *paced)
 
     def workflow_interceptor_class(
         self,
@@ -176,7 +190,8 @@ class Hosting(Interceptor):
                 raise
             for agent in self._agents.values():
                 _warn_of_unknown_cost(agent)
-            _log.info("worker.started", agents=sorted(self._agents), task_queue=self._task_queue)
+            agents, beats = sorted(self._agents), self._profile.name
+            _log.info("worker.started", agents=agents, task_queue=self._task_queue, heartbeats=beats)
             await _with_its_loop(work)
         _log.info("worker.stopped")
 

@@ -32,6 +32,7 @@ from everturn.activities.journal import default_folder
 from everturn.activities.prefixes import Prefixes
 from everturn.agent import Agent, with_sub_agents
 from everturn.errors import InvalidAgent, InvalidSetting
+from everturn.heartbeat_profiles import PROFILES, HeartbeatProfile, ProfileName
 from everturn.hooks import Hooks
 from everturn.hooks import checked as checked_hooks
 from everturn.logs import get_logger
@@ -98,7 +99,9 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
     - `artifacts`: where tool results are kept whole that are too large for a transcript: a directory or a URL for
       fsspec; None: where EVERTURN_ARTIFACTS says, if it does.
     - `stream_every`: how often a turn that somebody follows as it is written says more; None: EVERTURN_STREAM_SECONDS,
-      0.2 s.
+      or 0.2 s; if heartbeats are thrifty, with the ordinary ones.
+    - `heartbeats`: how often it says that it lives, "quick" or "thrifty"; None: EVERTURN_HEARTBEATS, or thrifty on
+      Temporal Cloud, which bills each time, and else quick.
     - `traces`: True, or Traces(...): answers, model turns, tool calls and approvals are spans of OpenTelemetry. None:
       as EVERTURN_TRACES says.
     - `hooks`: for all its agents, before their own.
@@ -118,6 +121,7 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         journals: Path | None = None,
         artifacts: Artifacts | Path | str | None = None,
         stream_every: timedelta | None = None,
+        heartbeats: ProfileName | None = None,
         traces: Traces | bool | None = None,
         hooks: Sequence[Hooks] = (),
     ) -> None:
@@ -138,6 +142,7 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
             journals=journals or default_folder(),
             artifacts=kept,
             stream_seconds=stream_every.total_seconds() if stream_every else settings.stream_seconds,
+            heartbeats=_profile(heartbeats or settings.heartbeats),
             make_deps=deps,
         )
         self._wanted_traces = traces_of(traces, settings)
@@ -198,7 +203,7 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         if config.get("activity_executor") is None:
             config["activity_executor"] = hosting.threads
         config["interceptors"] = [*config.get("interceptors", ()), hosting]
-        _run_conversations(cast("dict[str, Any]", config), client.data_converter, hosting.known_messages.interceptor)
+        _run_conversations(cast("dict[str, Any]", config), client.data_converter, *hosting.conversation_interceptors)
         for cost in costs(given):
             _log.warning("worker.setting", setting=cost.setting, costs=cost.what, cure=cost.cure)
         return config
@@ -301,6 +306,12 @@ def _run_conversations(
 
 def _unset(config: WorkerConfig, name: str) -> bool:
     return bool(cast("dict[str, Any]", config).get(name) == DEFAULTS[name])
+
+
+def _profile(name: ProfileName | None) -> HeartbeatProfile | None:
+    if name is not None and name not in PROFILES:
+        raise InvalidSetting(f"The worker has heartbeats={name!r}.", cure=f"There are {' and '.join(PROFILES)}.")
+    return PROFILES[name] if name else None
 
 
 def _check_duration(option: str, value: object, *, may_be_zero: bool = False) -> None:

@@ -18,6 +18,7 @@ from everturn.activities.contexts import MakeDeps
 from everturn.activities.prefixes import Prefixes
 from everturn.client.client import Client
 from everturn.errors import ConfigError, InvalidAgent, InvalidSetting, Unreachable
+from everturn.heartbeat_profiles import ProfileName
 from everturn.hooks import Hooks
 from everturn.settings import Settings
 from everturn.spelling import known_options
@@ -58,7 +59,9 @@ class Worker:
     - `deployment`: which version of the code this is, for Temporal's worker versioning; None: what EVERTURN_DEPLOYMENT
       says, if it does.
     - `stream_every`: how often a turn that somebody follows as it is written says more; None: EVERTURN_STREAM_SECONDS,
-      0.2 s.
+      or 0.2 s; if heartbeats are thrifty, with the ordinary ones.
+    - `heartbeats`: how often it says that it lives, "quick" or "thrifty"; None: EVERTURN_HEARTBEATS, or thrifty on
+      Temporal Cloud, which bills each time, and else quick.
     - `traces`: True, or Traces(...): answers, model turns, tool calls and approvals are spans of OpenTelemetry. None:
       as EVERTURN_TRACES says.
     - `hooks`: for all its agents, before their own.
@@ -86,6 +89,7 @@ class Worker:
         artifacts: Artifacts | Path | str | None = None,
         deployment: Deployment | None = None,
         stream_every: timedelta | None = None,
+        heartbeats: ProfileName | None = None,
         traces: Traces | bool | None = None,
         hooks: Sequence[Hooks] = (),
         interceptors: Sequence[Interceptor] = (),
@@ -114,6 +118,7 @@ class Worker:
             journals=journals,
             artifacts=artifacts,
             stream_every=stream_every,
+            heartbeats=heartbeats,
             traces=traces,
             hooks=hooks,
         )

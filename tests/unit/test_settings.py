@@ -45,6 +45,7 @@ def test_an_empty_variable_counts_as_absent(monkeypatch: pytest.MonkeyPatch) -> 
         ("EVERTURN_MAX_PREFIX_MB", "-1", ["EVERTURN_MAX_PREFIX_MB='-1'"]),
         ("EVERTURN_METRICS", "9464", ["EVERTURN_METRICS='9464'"]),
         ("EVERTURN_STREAM_SECONDS", "9", ["EVERTURN_STREAM_SECONDS='9'", "1.5"]),
+        ("EVERTURN_HEARTBEATS", "lazy", ["EVERTURN_HEARTBEATS='lazy'", "'quick' or 'thrifty'"]),
         ("EVERTURN_TASKQUEUE", "x", ["EVERTURN_TASKQUEUE", "Did you mean EVERTURN_TASK_QUEUE?"]),
         ("EVERTURN_COLOUR_OF_SKY", "x", ["EVERTURN_COLOUR_OF_SKY", "EVERTURN_AGENTS"]),
     ],

@@ -1,0 +1,180 @@
+"""Heartbeats by a profile: seldom ones cost little, and a lost worker is noticed all the same."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from temporalio.api.enums.v1 import EventType, TimeoutType
+from temporalio.api.failure.v1 import Failure
+from temporalio.service import ConnectConfig, TLSConfig
+from temporalio.testing import ActivityEnvironment
+
+from everturn import Client, ToolContext, names, tool
+from everturn.activities.heartbeat import Heartbeat, Heartbeats
+from everturn.activities.journal import Journal
+from everturn.activities.streaming import ReplyStream
+from everturn.cli.doctor import _heartbeats
+from everturn.devserver import DevServer
+from everturn.errors import InvalidSetting
+from everturn.heartbeat_profiles import QUICK, THRIFTY, profile_for
+from everturn.providers import Delta
+from everturn.testing import ScriptedModel, call, slow
+from tests.support.agents import agent_on, hosting
+from tests.support.waiting import eventually
+
+Scripted = Callable[..., ScriptedModel]
+
+ROOT = Path(__file__).parents[2]
+
+DOOMED = """
+import asyncio, sys
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from everturn import Agent, Client, Model, Worker
+from everturn.heartbeat_profiles import THRIFTY
+
+address, task_queue, model, journals, timeout = sys.argv[1:]
+
+async def main():
+    client = await Client.connect(address, task_queue=task_queue)
+    clerk = Agent("clerk", model=Model("scripted:demo", base_url=model))
+    worker = Worker(client, agents=[clerk], journals=Path(journals), heartbeats="thrifty")
+    profile = replace(THRIFTY, interval_seconds=float(timeout), timeout=timedelta(seconds=float(timeout)))
+    worker._plugin.hosted = replace(worker._plugin.hosted, heartbeats=profile)
+    await worker.run()
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize(
+    ("host", "tls_domain", "profile"),
+    [
+        ("localhost:7233", None, QUICK),
+        ("temporal.internal.acme.com:7233", None, QUICK),
+        ("orders.a1b2c.tmprl.cloud:7233", None, THRIFTY),
+        ("Orders.A1B2C.TMPRL.cloud", None, THRIFTY),
+        ("us-east-1.aws.api.temporal.io:7233", None, THRIFTY),
+        ("vpce-0123.us-east-1.vpce.amazonaws.com:7233", "orders.a1b2c.tmprl.cloud", THRIFTY),
+        ("tmprl.cloud.acme.com:7233", None, QUICK),
+        ("[::1]:7233", None, QUICK),
+    ],
+)
+def test_a_worker_of_temporal_cloud_is_thrifty_by_itself(host: str, tls_domain: str | None, profile: Any) -> None:
+    connection = ConnectConfig(target_host=host, tls=TLSConfig(domain=tls_domain) if tls_domain else False)
+    assert profile_for(None, connection) is profile
+    assert profile_for("quick", connection) is QUICK, "who says so is obeyed"
+    assert profile_for("thrifty", connection) is THRIFTY
+
+
+@pytest.mark.parametrize(("setting", "said"), [("", "quick (by itself)"), ("Thrifty", "thrifty (EVERTURN_HEARTBEATS)")])
+async def test_doctor_says_which_one_a_worker_has(
+    client: Client, monkeypatch: pytest.MonkeyPatch, setting: str, said: str
+) -> None:
+    monkeypatch.setenv("EVERTURN_HEARTBEATS", setting)
+    found = await _heartbeats(client)
+    assert (found.state, found.detail.partition(":")[0]) == ("ok", said)
+
+
+def test_a_profile_that_there_is_not_is_refused(client: Client, scripted: Scripted) -> None:
+    with pytest.raises(InvalidSetting, match=r"heartbeats='lazy'.*quick and thrifty"):
+        hosting(client, agent_on(scripted(["Hi"])), heartbeats="lazy")
+
+
+async def test_neither_text_nor_progress_makes_a_thrifty_activity_beat_sooner() -> None:
+    env, beats = ActivityEnvironment(), list[Any]()
+
+    async def turn() -> Heartbeat:
+        env.on_heartbeat = lambda *details: beats.append(details)
+        beat = Heartbeat(b"token", asyncio.get_running_loop(), interval=THRIFTY.interval_seconds)
+        beat.start()
+        said = ReplyStream(beat, attempt=1, every=None)
+        for word in ("one ", "two "):
+            said.take(Delta("text", word))
+            beat.report({"done": word})
+            await asyncio.sleep(0)
+        beat.stop()
+        assert beat.due - beat.last == pytest.approx(THRIFTY.interval_seconds, abs=0.1)
+        assert beat.details[1].every == THRIFTY.interval_seconds, "who follows it looks again as late"
+        return beat
+
+    await env.run(turn)
+    assert beats == []
+
+
+async def test_each_activity_of_a_thrifty_worker_may_be_silent_for_as_long(client: Client, scripted: Scripted) -> None:
+    @tool
+    def look(context: ToolContext[None]) -> str:
+        return "seen"
+
+    agent = agent_on(scripted([call("look"), "Done."]), tools=[look])
+    async with hosting(client, agent, heartbeats="thrifty"):
+        conversation = await client.start(agent, "Go.", stream=True)
+        assert await conversation.reply() == "Done."
+    history = await client.temporal.get_workflow_handle(conversation.id).fetch_history()
+    scheduled = [
+        event.activity_task_scheduled_event_attributes
+        for event in history.events
+        if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED
+    ]
+    assert [one.activity_type.name for one in scheduled] == [names.CALL_MODEL, "look", names.CALL_MODEL]
+    assert {one.heartbeat_timeout.ToTimedelta() for one in scheduled} == {THRIFTY.timeout}
+
+
+@pytest.mark.parametrize(("timeout", "interval"), [(5, 1.5), (12, 1.5), (13, 10.0), (20, 10.0)])
+def test_a_thrifty_worker_beats_as_often_as_what_a_quick_one_scheduled_needs(timeout: float, interval: float) -> None:
+    heartbeats = Heartbeats(cast("Any", None), Journal(Path("nowhere"), scope={}), THRIFTY)
+    assert heartbeats._interval(timedelta(seconds=timeout)) == interval
+    assert heartbeats._interval(None) == QUICK.interval_seconds
+
+
+@pytest.mark.parametrize("beside", [True, False], ids=["the same machine", "another machine"])
+async def test_what_a_thrifty_worker_had_in_hand_goes_on_after_a_kill(
+    server: DevServer, client: Client, scripted: Scripted, tmp_path: Path, beside: bool
+) -> None:
+    go_on = threading.Event()
+    model = scripted([slow("Never.", until=go_on), "Done."], order="arrival")
+    journals = tmp_path / "journals"
+    timeout = 600.0 if beside else 2.0  # nobody would wait for the first: so it is the journal that says it
+    command = [sys.executable, "-c", DOOMED, server.address, client.task_queue, model.base_url]
+    command += [str(journals if beside else tmp_path / "elsewhere"), str(timeout)]
+    agent = agent_on(model)
+    try:
+        with subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}) as doomed:
+            try:
+                conversation = await client.start(agent, "Go.")
+                await eventually(lambda: bool(model.requests))
+            finally:
+                doomed.kill()
+            await asyncio.to_thread(doomed.wait, 60)
+        async with hosting(client, agent, heartbeats="thrifty", journals=journals):
+            async with asyncio.timeout(60):
+                assert await conversation.reply() == "Done."
+    finally:
+        go_on.set()
+    failure = await _first_failure(client, conversation.id)
+    if beside:
+        assert failure.application_failure_info.type == names.WORKER_LOST
+    else:
+        assert failure.timeout_failure_info.timeout_type == TimeoutType.TIMEOUT_TYPE_HEARTBEAT
+
+
+async def _first_failure(client: Client, conversation_id: str) -> Failure:
+    """Of the try before the one that did it."""
+    history = await client.temporal.get_workflow_handle(conversation_id).fetch_history()
+    [failure] = [
+        event.activity_task_started_event_attributes.last_failure
+        for event in history.events
+        if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_STARTED
+    ]
+    return failure
