@@ -54,6 +54,8 @@ def failure_of(
         error = error.__cause__
     message = str(getattr(error, "message", "")) or FAILED
     kind = (error.type or "") if isinstance(error, ApplicationError) else ""
+    if not kind and isinstance(cause := error.__cause__, ApplicationError) and cause.message:  # Temporal's own words
+        message = f"{message}: {cause.type}: {cause.message}" if cause.type else f"{message}: {cause.message}"
     text = message if kind in ("", TOOL_FAILED) else f"{kind}: {message}"
     text = text if len(text) <= MAX_ERROR_CHARS else f"{text[: MAX_ERROR_CHARS - 1]}…"
     return _result(call_id, name, (Text(text=text),), is_error=True, max_chars=max_chars, room=room)

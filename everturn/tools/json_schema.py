@@ -133,3 +133,12 @@ def _text(extras: Iterable[Any]) -> str:
     """The first text, as such or as PEP 727's Doc()."""
     said = (one if isinstance(one, str) else getattr(one, "documentation", "") for one in extras)
     return next((one.strip() for one in said if isinstance(one, str) and one.strip()), "")
+
+
+def is_plain(value: Any) -> bool:
+    """Whether a value is what its JSON is read as without a type."""
+    if type(value) is dict:
+        return all(type(key) is str and is_plain(inside) for key, inside in value.items())
+    if type(value) is list:
+        return all(map(is_plain, value))
+    return value is None or type(value) in (str, int, float, bool)

@@ -8,6 +8,7 @@ import sys
 import textwrap
 import warnings
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace, UnionType
@@ -17,10 +18,10 @@ import docstring_parser
 from docstring_parser import google
 from pydantic import BaseModel, Field, RootModel, ValidationError, create_model
 from pydantic.fields import FieldInfo
-from pydantic_core import PydanticUndefined
+from pydantic_core import PydanticSerializationError, PydanticUndefined
 
 from everturn.errors import InvalidTool
-from everturn.tools.json_schema import ModelFacingSchema, bounded_lines, problems_in, shortened_value
+from everturn.tools.json_schema import ModelFacingSchema, bounded_lines, is_plain, problems_in, shortened_value
 
 MAX_NAMES = 5
 
@@ -68,15 +69,19 @@ class ModelArguments:
         """The arguments as JSON of the types that they are checked against, by the function's own names. Defaults are
         filled in, but for parameters at the end: those have them anyway. Raises InvalidArguments."""
         parsed = self._parse(arguments, context)
-        written = parsed.model_dump(mode="json", by_alias=True)
         if self.order is None:
-            return written
-        fields = type(parsed).model_fields
-        aliases = {field: info.serialization_alias or info.alias or field for field, info in fields.items()}
-        given = {field: written[alias] for field, alias in aliases.items() if alias in written}
-        while given and next(reversed(given)) not in parsed.model_fields_set:
-            given.popitem()
-        return {self._names.get(field, field): value for field, value in given.items()}
+            return parsed.model_dump(mode="json", by_alias=True)
+        fields = list(type(parsed).model_fields)
+        given = fields[: max((fields.index(field) + 1 for field in parsed.model_fields_set), default=0)]
+        if not all(is_plain(getattr(parsed, field)) for field in given):
+            # Temporal reads an activity's input by its types only if none of its parameters is left out.
+            with suppress(PydanticSerializationError):
+                return self._written(parsed, fields)
+        return self._written(parsed, given)
+
+    def _written(self, parsed: BaseModel, fields: list[str]) -> dict[str, Any]:
+        written = parsed.model_dump(mode="json", include=set(fields))
+        return {self._names.get(field, field): written[field] for field in fields}
 
     @property
     def order(self) -> tuple[str, ...] | None:

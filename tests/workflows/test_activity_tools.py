@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -21,7 +21,7 @@ from temporalio.common import RawValue, RetryPolicy
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import Worker as TemporalWorker
 
-from everturn import Client, Image, ToolFailed, activity_tool, tool
+from everturn import Client, EverturnPlugin, Image, ToolFailed, activity_tool, tool
 from everturn.errors import InvalidAgent
 from everturn.events import ToolFinished, ToolLost, ToolStarted, WorkerAwaited
 from everturn.testing import ScriptedModel, call
@@ -110,6 +110,41 @@ async def test_an_activity_runs_with_its_own_input_and_output(
     assert ids["call:a"] == "Shop.Refund"
     assert [len(one.input.payloads) for one in scheduled if one.activity_id in ("call:b", "call:c")] == [3, 1]
     assert sum(one.activity_type.name == "call_model" for one in scheduled) == 2
+
+
+@activity.defn
+async def ship(what: Receipt, express: bool = False, note: str | None = None) -> str:
+    """Ship what was paid for."""
+    return f"{what!r} {express} {note}"
+
+
+async def test_an_activity_has_its_own_types_though_the_model_leaves_out_what_has_a_default(
+    client: Client, scripted: Scripted
+) -> None:
+    """Temporal reads an activity's input by its types only if it gets as many as the function takes."""
+    calls = [call("ship", {"what": {"order_id": "81", "cents": 12, "at": "2026-01-02T00:00:00Z"}})]
+    [told] = await _told(client, scripted, activity_tool(ship), calls=calls)
+    assert told.text.startswith("Receipt(order_id='81', cents=12, at=datetime.datetime(2026")
+    assert told.text.endswith("False None")
+
+
+@activity.defn
+async def keep(until: date) -> str:
+    """Keep it."""
+    return str(until)
+
+
+async def test_what_the_data_converter_can_not_read_is_told_with_its_cause(client: Client, scripted: Scripted) -> None:
+    """Temporal's own converter reads no dates."""
+    plain = await TemporalClient.connect(client.temporal.service_client.config.target_host)
+    agent = agent_on(scripted([call("keep", {"until": "2026-01-02"}), "Done."]), tools=[activity_tool(keep)])
+    async with TemporalWorker(plain, task_queue=client.task_queue, plugins=[EverturnPlugin(agents=[agent])]):
+        conversation = await client.start(agent, "Go")
+        assert (await conversation.outcome()).text == "Done."
+    [told] = results_of(await conversation.transcript())
+    assert told.is_error
+    assert told.text.startswith("Failed decoding arguments: TypeError: ")
+    assert "datetime.date" in told.text
 
 
 async def test_an_activity_on_another_task_queue_needs_only_its_name_and_a_schema(
