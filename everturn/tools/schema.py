@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import json
 import sys
-import textwrap
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -14,19 +13,15 @@ from functools import partial
 from types import SimpleNamespace, UnionType
 from typing import Annotated, Any, NoReturn, Union, get_args, get_origin, get_type_hints
 
-import docstring_parser
-from docstring_parser import google
 from pydantic import BaseModel, Field, RootModel, ValidationError, create_model
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticSerializationError, PydanticUndefined
 
 from everturn.errors import InvalidTool
+from everturn.tools.docstrings import read_docstring
 from everturn.tools.json_schema import ModelFacingSchema, bounded_lines, is_plain, problems_in, shortened_value
 
 MAX_NAMES = 5
-
-
-_SECTIONS = frozenset(section.title for section in google.DEFAULT_SECTIONS)
 
 
 class UntypedParameter(UserWarning):
@@ -156,7 +151,7 @@ def read_signature(function: Callable[..., Any], *, context_type: type) -> Signa
             hidden.append(parameter.name)
         else:
             parameters[parameter.name] = annotation, parameter.default
-    description, parameter_texts = _read_docstring(target)
+    description, parameter_texts = read_docstring(target)
     arguments = _arguments(parameters, namespace=namespace, label=label)
     for name, text in parameter_texts.items():
         if name in arguments.schema["properties"]:
@@ -369,26 +364,6 @@ def _culprit(parameters: dict[str, tuple[Any, Any]], *, namespace: dict[str, Any
         except Exception as error:  # noqa: BLE001 - pydantic and typing raise many kinds, and what they say is passed on
             return name, error
     return None
-
-
-def _read_docstring(target: Any) -> tuple[str, dict[str, str]]:
-    """Description and parameters' descriptions, from Google, NumPy, Sphinx or plain docstrings."""
-    text = inspect.getdoc(target) or ""
-    try:
-        # The line break keeps the parser from dedenting all lines but the first once more.
-        parsed = docstring_parser.parse(f"\n{_sectioned(text)}")
-    except docstring_parser.ParseError:
-        return text, {}
-    parameters = {param.arg_name: param.description for param in parsed.params if param.description}
-    return (parsed.description or "").strip(), parameters
-
-
-def _sectioned(text: str) -> str:
-    """A docstring that begins with `Args:`: all lines but the first were dedented, and what belongs to it with them."""
-    title, _, rest = text.partition("\n")
-    if title.rstrip(":") not in _SECTIONS or not title.endswith(":") or rest.lstrip("\n").startswith(" "):
-        return text
-    return f"{title}\n{textwrap.indent(rest, '    ')}"
 
 
 def _unknown(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> list[str]:
