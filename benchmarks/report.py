@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from benchmarks import peers
-from benchmarks.contestants import ALL, EVERTURN, FLOOR, FLOOR_HTTP, NAIVE
+from benchmarks.contestants import ALL, EVERTURN, EVERTURN_LOCAL, FLOOR, FLOOR_HTTP, NAIVE
 from benchmarks.measures import Column, Measured, Rows
 from benchmarks.rig import RESULTS, ROOT
 
@@ -87,7 +87,7 @@ def goals(every: dict[str, Measured], *, name: str = EVERTURN.name) -> str:
 
 
 def legend() -> str:
-    return "\n".join(["### Who is who", "", *(f"- **{one.name}**: {one.what}" for one in ALL)])
+    return "\n".join(["### Who is who", "", *(f"- **{one.name}**: {one.what}" for one in (*ALL, EVERTURN_LOCAL))])
 
 
 def save(kind: str, facts: dict[str, str], every: dict[str, Any]) -> Path:

@@ -111,6 +111,9 @@ class Agent(Generic[OutputT_co]):
     output_adapter: TypeAdapter[Any] | None
     output_schema: dict[str, Any] | None
     """The JSON schema of `output`, of type object, whatever the type is."""
+    local: Literal["auto", False] | None
+    """With "auto", its `read` tools run within the conversation's workflow task when their last runs were quick. None:
+    as EVERTURN_LOCAL_TOOLS says. A tool's own `local` goes before it."""
     loop: Loop
     """With "manual" no call runs by itself: each waits for an answer, those of tools with a function too, as the model
     sent it."""
@@ -134,6 +137,7 @@ class Agent(Generic[OutputT_co]):
         approvers: Approvers | None = None,
         hooks: Sequence[Hooks] = (),
         output: TypeForm[OutputT_co] = None,  # type: ignore[assignment]  # noqa: RUF013 - any type, None among them
+        local: Literal["auto", False] | None = None,
         loop: Loop = "auto",
         handlers: Mapping[str, Handler] = {},
         handoff_to: Sequence[Agent | str | HandOff] = (),
@@ -156,6 +160,10 @@ class Agent(Generic[OutputT_co]):
             )
         if loop not in get_args(Loop):
             raise InvalidAgent(f"Agent {name!r} has loop={loop!r}.", cure="Write loop='auto' or loop='manual'.")
+        if local not in ("auto", False, None):
+            raise InvalidAgent(
+                f"Agent {name!r} has local={local!r}.", cure="Write local='auto' or local=False, or leave it out."
+            )
         handoffs = handoffs_of(name, handoff_to, loop=loop)
         made, served, raw = _sort_tools(name, tools, handlers, handoffs)
         agents = tuple(item for item in (*tools, *(one.agent for one in handoffs)) if isinstance(item, Agent))
@@ -189,6 +197,7 @@ class Agent(Generic[OutputT_co]):
             patience=patience,
             fallback_models=tuple(line[1:]),
             loop=loop,
+            local=local,
             output=output,
             output_adapter=wanted and wanted.adapter,
             output_schema=wanted and wanted.schema,

@@ -57,6 +57,9 @@ class Settings(BaseSettings):
     stream_seconds: Annotated[float | None, Field(ge=0.05, le=1.5)] = None
     """How often a model turn says more to those who follow its text as it is written. None: each 0.2 s, if heartbeats
     are quick; else with the ordinary ones."""
+    local_tools: Literal["auto", "given"] = "given"
+    """Which tools run within the workflow task of their conversation. `auto`: of agents that do not say, `read` tools
+    whose last runs took at most 0.2 s, too, and not only those that say local=True."""
     metrics: Annotated[str | None, Field(pattern=r"^[^\s/]+:\d{1,5}$")] = None
     """host:port of a worker's Prometheus endpoint."""
     traces: Literal["on", "content"] | None = None
@@ -93,7 +96,9 @@ class Settings(BaseSettings):
         return value
 
     @field_validator(
-        "log", "log_level", "traces", "versioning", "encryption_compression", "visibility", "heartbeats", mode="before"
+        *("log", "log_level", "traces", "versioning", "encryption_compression", "visibility"),
+        *("heartbeats", "local_tools"),
+        mode="before",
     )
     @classmethod
     def _in_any_case(cls, value: object) -> object:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -81,6 +81,12 @@ EVERTURN = Contestant(
     "everturn as `worker.py` hosts it where uvloop is not installed: streamed replies, heartbeats, validated "
     "arguments, summaries and details in the Web UI, search attributes, a log line for each turn and each tool.",
     start=by_everturn,
+)
+EVERTURN_LOCAL = replace(
+    EVERTURN,
+    name="everturn_local",
+    what="everturn with EVERTURN_LOCAL_TOOLS=auto: once the worker has seen that the tool is quick, it runs within the "
+    "conversation's workflow task. Measured in the latency alone.",
 )
 PYDANTIC_AI = Contestant(
     "pydantic_ai",

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import AsyncExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from statistics import mean, median, quantiles
 from typing import Any
 
-from benchmarks.contestants import FLOOR, FLOOR_HTTP
+from benchmarks.contestants import EVERTURN, EVERTURN_LOCAL, FLOOR, FLOOR_HTTP
 from benchmarks.measures import Column, Measured, Plan
 from benchmarks.rig import Rig, Worker
 
@@ -33,6 +33,8 @@ class Sample:
 
 
 async def measure(rig: Rig, plan: Plan) -> Measured:
+    if EVERTURN in plan.contestants:
+        plan = replace(plan, contestants=(*plan.contestants, EVERTURN_LOCAL))
     samples: dict[str, list[Sample]] = {contestant.name: [] for contestant in plan.contestants}
     until = time.monotonic() + BUDGET_SECONDS
     async with AsyncExitStack() as stack:

@@ -30,6 +30,7 @@ from everturn.activities.question import instructions_of, question_of
 from everturn.activities.reply_output import output_of
 from everturn.activities.streaming import ReplyStream
 from everturn.activities.takeover import take_over
+from everturn.activities.tool_times import ToolTimes
 from everturn.activities.turn_agent import decided
 from everturn.agent import Agent
 from everturn.carryover import View, WorkerFacts
@@ -73,8 +74,10 @@ class ModelTurns:
         artifacts: Artifacts | None = None,
         toolsets: Toolsets | None = None,
         contexts: Contexts | None = None,
+        times: ToolTimes | None = None,
     ) -> None:
         self._agents = agents
+        self._times = times or ToolTimes()
         self._contexts = contexts or Contexts()
         self._toolsets = toolsets or Toolsets(agents.values())
         self._artifacts = artifacts
@@ -160,6 +163,7 @@ class ModelTurns:
                 context=lambda call: self._contexts.of_call(request, call.call_id),
                 hooks=hooks,
                 before=SaidBefore(messages, request),
+                times=self._times,
             )
             return hooks.with_changes(reply), plan, *await output_of(agent, reply, lambda: hooks.context)
         except Stops as stop:

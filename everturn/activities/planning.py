@@ -13,6 +13,7 @@ from typing import Any
 
 from everturn.activities.handoffs import SaidBefore, one_at_the_most, plan_handover
 from everturn.activities.hook_runs import CallVerdict, HookRuns, hooks_at, seconds_at
+from everturn.activities.tool_times import ToolTimes
 from everturn.agent import Agent
 from everturn.names import TOO_DEEP, TOO_LARGE
 from everturn.plans import (
@@ -49,7 +50,7 @@ CallContexts = Callable[[ToolCall], ToolContext]
 """Makes a call's context."""
 
 
-NOTHING_SAID = SaidBefore()
+NOTHING_SAID, NOT_TIMED = SaidBefore(), ToolTimes()
 
 
 def _no_context(call: ToolCall) -> ToolContext:
@@ -71,13 +72,14 @@ async def plan_calls(
     context: CallContexts = _no_context,
     hooks: HookRuns | None = None,
     before: SaidBefore = NOTHING_SAID,
+    times: ToolTimes = NOT_TIMED,
 ) -> tuple[PlannedCall, ...]:
     """Raises what hooks raise to stop or to stall.
 
     `given_up`: tools that are not run again. `careful`: nothing of the user's runs, since workers were lost with
     this reply. What a predicate would have decided, a person does; and arguments are checked when the tool runs.
     `context`: what the predicates and validators of a call are given, and hooks. `before`: what was said before the
-    reply, for the filters of handoffs."""
+    reply, for the filters of handoffs. `times`: how long tools took so far."""
     if conclude:
         return _fitted(_refused(calls, f"No more tool calls: the conversation has reached {conclude}."))
     left = agent.limits.max_tool_calls if calls_left is None else calls_left
@@ -95,7 +97,7 @@ async def plan_calls(
             if call.name in given_up:
                 text = f"{call.name} is not run again, for its workers were lost. Go on without it."
                 return RefuseCall(call_id=call.call_id, text=text)
-            return await _plan(agent, call, context(call), before, careful=careful, hooks=hooks)
+            return await _plan(agent, call, context(call), before, careful=careful, hooks=hooks, times=times)
 
     planned = await asyncio.gather(*map(plan, taken), return_exceptions=True)
     for one in planned:
@@ -137,7 +139,14 @@ def _refused(calls: Iterable[ToolCall], text: str) -> tuple[PlannedCall, ...]:
 
 
 async def _plan(
-    agent: Agent, call: ToolCall, context: ToolContext, before: SaidBefore, *, careful: bool, hooks: HookRuns | None
+    agent: Agent,
+    call: ToolCall,
+    context: ToolContext,
+    before: SaidBefore,
+    *,
+    careful: bool,
+    hooks: HookRuns | None,
+    times: ToolTimes,
 ) -> PlannedCall:
     hidden = hooks.hidden if hooks else frozenset[str]()
     tool = None if call.name in hidden else agent.tool(call.name)
@@ -163,7 +172,7 @@ async def _plan(
     verdict = await _verdict(agent, tool, call, context, hooks, careful=careful)
     if verdict.denied is not None:
         return RefuseCall(call_id=call.call_id, text=verdict.denied)
-    return await _plan_run(agent, tool, verdict, context, before, careful=careful)
+    return await _plan_run(agent, tool, verdict, context, before, careful=careful, times=times)
 
 
 async def _verdict(
@@ -182,7 +191,14 @@ async def _verdict(
 
 
 async def _plan_run(
-    agent: Agent, tool: Tool, verdict: CallVerdict, context: ToolContext, before: SaidBefore, *, careful: bool
+    agent: Agent,
+    tool: Tool,
+    verdict: CallVerdict,
+    context: ToolContext,
+    before: SaidBefore,
+    *,
+    careful: bool,
+    times: ToolTimes,
 ) -> PlannedCall:
     call = verdict.call
     if tool.runs_on == "client":
@@ -211,7 +227,8 @@ async def _plan_run(
         "changed_by": ", ".join(verdict.changed_by),
     }
     if tool.is_function:
-        return RunTool(**run, local=tool.local, attaches=tool.attaches)
+        hurried = not careful and tool.local is not True and times.hurries(agent, tool)
+        return RunTool(**run, local=tool.local is True or hurried, hurried=hurried, attaches=tool.attaches)
     if handoff := agent.handoff(tool.name):
         return await plan_handover(agent, handoff, run, before, context, careful=careful)
     inputs = None if careful else partial(tool.inputs, call.arguments, context)

@@ -24,6 +24,7 @@ from everturn.activities.mcp_toolsets import Toolsets
 from everturn.activities.prefixes import Prefixes
 from everturn.activities.retries import told_in_the_end
 from everturn.activities.takeover import take_over
+from everturn.activities.tool_times import ToolTimes
 from everturn.activities.turn_agent import with_its_tools
 from everturn.activities.user_activities import user_activities
 from everturn.agent import Agent
@@ -63,11 +64,13 @@ class ToolCalls:
         artifacts: Artifacts | None = None,
         toolsets: Toolsets | None = None,
         contexts: Contexts | None = None,
+        times: ToolTimes | None = None,
     ) -> None:
         self._agents = agents
         self._contexts = contexts or Contexts()
         self._toolsets = toolsets or Toolsets(agents.values())
         self._artifacts = artifacts
+        self._times = times or ToolTimes()
         self._prefixes = prefixes
         self._heartbeats = heartbeats
         self._threads = threads
@@ -142,13 +145,16 @@ class ToolCalls:
             if tool.effect == "once":
                 await before_reset.check(name, request)
             async with self._alone.if_lost_before():
-                started = time.monotonic()
+                started, whole = time.monotonic(), None
                 hooks, questions = HookRuns(agent), Questions(request.answer)
                 context = self._context(name, request, beat, questions)
-                request = await _seen_by_hooks(hooks, tool, request, context)
-                content, failed = await self._outcome(tool, request, context, beat, questions)
-                ran = _result(name, request, content, is_error=failed)
-                whole = await hooks.after_tool(_call(name, request), ran, context)
+                try:
+                    request = await _seen_by_hooks(hooks, tool, request, context)
+                    content, failed = await self._outcome(tool, request, context, beat, questions)
+                    ran = _result(name, request, content, is_error=failed)
+                    whole = await hooks.after_tool(_call(name, request), ran, context)
+                finally:
+                    self._times.take(agent, name, time.monotonic() - started, whole)
             if not failed and (notice := edit_notice(request.decision)):
                 whole = whole.model_copy(update={"content": (*notice, *whole.content)})
             until = started + tool.timeout.total_seconds() + seconds_at(agent, name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -41,6 +42,30 @@ def check_duration(made: Any, option: str) -> None:
     value = getattr(made, option)
     if why := durations.problem(value):
         raise InvalidTool(f"Tool {made.name!r} has {option}={value!r}.", cure=why)
+
+
+def check_local(made: Any, *, longest: timedelta) -> None:
+    match made.local:
+        case None | False:
+            return
+        case "auto" if made.effect != "once":
+            return
+        case "auto":
+            raise InvalidTool(
+                f"Tool {made.name!r} has local='auto' and effect='once'.",
+                cure="What runs locally may run again with its workflow task: leave local out.",
+            )
+        case True if made.effect == "read" and made.timeout <= longest:
+            return
+        case True:
+            raise InvalidTool(
+                f"Tool {made.name!r} is local, with effect={made.effect!r} and timeout={made.timeout}.",
+                cure=f"A local tool has effect='read' and a timeout of {longest} at the most.",
+            )
+        case other:
+            raise InvalidTool(
+                f"Tool {made.name!r} has local={other!r}.", cure="Write local=True, False or 'auto', or leave it out."
+            )
 
 
 def check_approval(made: Any) -> None:

@@ -19,7 +19,7 @@ from everturn.logs import get_logger
 from everturn.records import Document, Image, Text
 from everturn.spelling import options_of, refuse_unknown
 from everturn.tools import user_code
-from everturn.tools.checks import check_approval, check_choice, check_duration, check_name, own_name
+from everturn.tools.checks import check_approval, check_choice, check_duration, check_local, check_name, own_name
 from everturn.tools.context import ToolContext
 from everturn.tools.given_schema import given_signature
 from everturn.tools.options import ToolOptions
@@ -54,6 +54,9 @@ takes a second one, the call's context."""
 DEFAULT_TIMEOUT = timedelta(minutes=10)
 NO_TIMEOUT = timedelta.max
 """Of a tool that the client runs, unless it has one: people take their time."""
+
+Local = bool | Literal["auto"]
+"""Whether it runs within its conversation's workflow task: with "auto", when its last runs were quick."""
 
 LONGEST_LOCAL = timedelta(seconds=10)
 """A local tool holds up its conversation's workflow task, and is run again with it when the worker is lost."""
@@ -93,7 +96,8 @@ class Tool(Generic[P, R]):
     timeout: timedelta = DEFAULT_TIMEOUT
     patience: timedelta = DEFAULT_PATIENCE
     runs_on: RunsOn = "worker"
-    local: bool = False
+    local: Local | None = None
+    """None: as the agent says, or the worker."""
     retry: tuple[type[Exception], ...] = ()
     """What it may raise that passes: its call is tried again, as for Retry."""
     options: ToolOptions = ToolOptions()  # noqa: RUF009 - frozen
@@ -121,11 +125,7 @@ class Tool(Generic[P, R]):
                 f"Tool {self.name!r} has patience={self.patience}, less than its timeout={self.timeout} for one try.",
                 cure="Raise patience or lower timeout.",
             )
-        if self.local and (self.effect != "read" or self.timeout > LONGEST_LOCAL):
-            raise InvalidTool(
-                f"Tool {self.name!r} is local, with effect={self.effect!r} and timeout={self.timeout}.",
-                cure=f"A local tool has effect='read' and a timeout of {LONGEST_LOCAL} at the most.",
-            )
+        check_local(self, longest=LONGEST_LOCAL)
         check_approval(self)
         check_retry(self.name, self.retry, effect=self.effect, runs_on=self.runs_on)
         if self.function is not None:  # so that help() and inspect see the function
@@ -247,7 +247,7 @@ def tool(
     timeout: timedelta | None = None,
     patience: timedelta | None = None,
     runs_on: RunsOn = "worker",
-    local: bool = False,
+    local: Local | None = None,
     retry: Kinds = (),
     options: ToolOptions | Mapping[str, Any] | None = None,
     deps: Any = None,
@@ -265,7 +265,7 @@ def tool(
     timeout: timedelta | None = None,
     patience: timedelta | None = None,
     runs_on: RunsOn = "worker",
-    local: bool = False,
+    local: Local | None = None,
     retry: Kinds = (),
     options: ToolOptions | Mapping[str, Any] | None = None,
     deps: Any = None,
@@ -287,6 +287,8 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     - `patience`: of all tries together, 30 minutes or, if that is longer, one timeout.
     - `runs_on`: with `client`, no worker runs it; the call waits until somebody answers it.
     - `local`: run it within the conversation's own workflow task: quicker, for `read` tools that take a few seconds.
+      With "auto", when its last runs were quick, and for `idempotent` tools, too; False: never. Unless given, as its
+      agent says.
     - `retry`: exception types of failures that pass, such as ConnectionError: tried again, as for `raise Retry()`.
     - `options`: what providers are told of it beside the rest, such as ToolOptions(strict=True), or a dict of the same.
     - `deps`: what another library's tool finds in its context: pydantic-ai's `ctx.deps`, OpenAI's `ctx.context`.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from temporalio import activity
 from temporalio.client import Client
@@ -31,6 +31,7 @@ from everturn.activities.mcp_toolsets import Toolsets, check_installed
 from everturn.activities.model_turns import ModelTurns
 from everturn.activities.prefixes import Prefixes
 from everturn.activities.tool_calls import ToolCalls
+from everturn.activities.tool_times import ToolTimes
 from everturn.activities.user_activities import ActivityThreads, is_users_own
 from everturn.agent import Agent
 from everturn.heartbeat_profiles import QUICK, HeartbeatProfile, profile_for
@@ -70,6 +71,7 @@ class Hosted:
     """None: as suits the heartbeats."""
     heartbeats: HeartbeatProfile | None = None
     """None: as suits the server."""
+    local_tools: Literal["auto", False] = False
     make_deps: MakeDeps | None = None
     namespace: Namespace | None = None
     """What a client knows of it already; None: it is asked."""
@@ -116,7 +118,7 @@ class Hosting(Interceptor):
         )
 
     def _activities(self, hosted: Hosted) -> Sequence[Callable[..., Any]]:
-        agents, heartbeats = hosted.agents, self._heartbeats
+        agents, heartbeats, times = hosted.agents, self._heartbeats, ToolTimes(local=hosted.local_tools)
         turns = ModelTurns(
             agents,
             prefixes=hosted.prefixes,
@@ -126,6 +128,7 @@ class Hosting(Interceptor):
             artifacts=hosted.artifacts,
             toolsets=self._toolsets,
             contexts=self._contexts,
+            times=times,
         )
         calls = ToolCalls(
             agents,
@@ -135,6 +138,7 @@ class Hosting(Interceptor):
             artifacts=hosted.artifacts,
             toolsets=self._toolsets,
             contexts=self._contexts,
+            times=times,
         )
         return [
             turns.call_model,

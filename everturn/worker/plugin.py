@@ -143,6 +143,7 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
             artifacts=kept,
             stream_seconds=stream_every.total_seconds() if stream_every else settings.stream_seconds,
             heartbeats=_profile(heartbeats or settings.heartbeats),
+            local_tools="auto" if settings.local_tools == "auto" else False,
             make_deps=deps,
         )
         self._wanted_traces = traces_of(traces, settings)

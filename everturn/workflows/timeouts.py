@@ -30,6 +30,9 @@ STARTED_WITHIN = timedelta(seconds=20)
 """How long a Nexus operation waits for a handler before its conversation says so: longer than the 10 s that Temporal
 gives a handler for one start. A timer's, and not Temporal's own timeout: see nexus_operations.MOST_LEFT."""
 
+HURRIED = timedelta(seconds=1)
+"""How long a tool that was quick so far may hold up its conversation's workflow task, before it goes to the queue."""
+
 # What a provider asks for goes before this: the activity sets each failure's own delay. What is left is lost workers,
 # and those are retried at once. How long is the activity's business too, since a count would be used up by deploys.
 _RETRY = RetryPolicy(initial_interval=timedelta(milliseconds=200), maximum_interval=timedelta(seconds=30))
@@ -46,6 +49,8 @@ def model_options() -> dict[str, Any]:
 
 def local_options(plan: RunTool) -> dict[str, Any]:
     """A local activity is run by the worker that has the conversation, within its workflow task."""
+    if plan.hurried:
+        return {"schedule_to_close_timeout": HURRIED, "retry_policy": _ONCE}
     return {
         "start_to_close_timeout": countable(plan.timeout) + HEARTBEAT_TIMEOUT,
         # A backstop: the activity itself ends its tries, and says why.

@@ -360,8 +360,11 @@ class OpenCalls:
             try:
                 return await self._begun(call, request, plan, local=True)
             except ActivityError as error:
-                if not tool_results.not_hosted(error):
+                after = tool_results.again_after(error) if plan.hurried else None
+                if after is None and not tool_results.not_hosted(error):
                     raise  # else it is for another worker, which only the queue finds
+            if after:
+                await workflow.sleep(after, summary=web_ui.summary(f"{call.name} asked for it"))
         return await self._begun(call, request, plan, local=False)
 
     async def _begun(self, call: ToolCall, request: ToolRequest, plan: RunTool, *, local: bool) -> ToolResult:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any, Literal
 
 from pydantic import JsonValue
 from temporalio import exceptions
 from temporalio.exceptions import (
     ActivityError,
+    ApplicationError,
     ChildWorkflowError,
     FailureError,
     WorkflowAlreadyStartedError,
@@ -63,6 +65,17 @@ def of_local(error: FailureError, name: str) -> ActivityError:
     """A local activity's failure as that of any other: Temporal gives it bare. To be raised from that one."""
     nothing: dict[str, Any] = {"scheduled_event_id": 0, "started_event_id": 0, "identity": "", "activity_id": ""}
     return ActivityError(error.message, activity_type=name, retry_state=None, **nothing)
+
+
+def again_after(error: ActivityError) -> timedelta | None:
+    """How long after a hurried try that failed the tool is to run by way of the queue; None if it is not."""
+    match error.__cause__:
+        case exceptions.TimeoutError():
+            return timedelta()
+        case ApplicationError(non_retryable=False, next_retry_delay=delay):
+            return delay or timedelta()
+        case _:
+            return None
 
 
 def not_checked(error: Unreadable, name: str) -> ActivityError:

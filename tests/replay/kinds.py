@@ -15,6 +15,7 @@ from unittest.mock import patch
 
 import nexusrpc
 import nexusrpc.handler
+from temporalio import activity
 from temporalio.api.nexus.v1 import EndpointSpec, EndpointTarget
 from temporalio.api.operatorservice.v1 import CreateNexusEndpointRequest
 from temporalio.worker import Worker as TemporalWorker
@@ -37,6 +38,7 @@ from everturn import (
     nexus_tool,
     tool,
 )
+from everturn.activities.tool_times import FEWEST_RUNS
 from everturn.errors import Ended, NotFound, Refused, Stalled
 from everturn.events import ApprovalRequested, TextDelta
 from everturn.history import next_life
@@ -141,6 +143,20 @@ async def local_tool_asks(client: Client, _: Path) -> str:
             await eventually(lambda: _asks(conversation))
             await conversation.answer("a", answer)
         return await whole(conversation)
+
+
+@kind
+async def local_tool_slows_down(client: Client, _: Path) -> str:
+    @tool(effect="read", local="auto")
+    async def glance() -> str:
+        if activity.info().is_local:
+            await asyncio.Event().wait()
+        return "seen"
+
+    script = [*[call("glance")] * FEWEST_RUNS, [call("glance", {}, id="a"), call("glance", {}, id="b")], "Done."]
+    with patch.object(timeouts, "HURRIED", timedelta(seconds=0.3)):
+        async with clerk(client, script, more=[glance]) as agent:
+            return await whole(await client.start(agent, "Look"))
 
 
 async def _asks(conversation: Conversation) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from everturn import packing, state, temporal_errors
-from everturn.activities import heartbeat, hosted_agents, lost_tries, mcp_tools, reply_output
+from everturn.activities import heartbeat, hosted_agents, lost_tries, mcp_tools, reply_output, tool_times
 from everturn.client import connection, deletion, messages
 from everturn.history import fork, next_life
 from everturn.providers import background, http, json_values
@@ -84,6 +84,9 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     "clean_up_seconds": (user_code, "CLEAN_UP_SECONDS"),
     "error_seconds": (results, "ERROR_SECONDS"),
     "stand_in_seconds": (heartbeat, "LONGEST_STAND_IN_SECONDS"),
+    # How quick a tool has to be to run within a workflow task, and how long it may hold one up.
+    "local_seconds": (tool_times, "QUICK_SECONDS"),
+    "hurried": (timeouts, "HURRIED"),
     # How long a worker is silent until it is lost, and how often what it was lost in is tried.
     "heartbeat_timeout": (timeouts, "HEARTBEAT_TIMEOUT"),
     "beat_seconds": (heartbeat, "INTERVAL_SECONDS"),

@@ -1,0 +1,66 @@
+"""How long this worker's tools take, and which are quick enough to run within a workflow task.
+
+Only what the worker itself has seen since it began: nothing is written down, and the next one learns anew.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Collection
+from math import ceil, inf
+
+from everturn.agent import Agent
+from everturn.logs import get_logger
+from everturn.records import ToolResult
+from everturn.sizes import larger
+from everturn.tools.tool import Local, Tool
+
+LAST_RUNS = 20
+"""So many are remembered of a tool."""
+
+FEWEST_RUNS = 5
+"""A tool that ran less often is not known."""
+
+QUICK_SECONDS = 0.2
+"""Meanwhile the conversation takes in nothing: no message, no decision, no other result."""
+
+SMALL_BYTES = 100_000
+"""All results of a workflow task go to the server together, in at most 4 MB."""
+
+MOST_TOOLS = 1_000
+
+_log = get_logger("everturn.tool")
+
+
+class ToolTimes:
+    """Of one worker. `local`: what holds for the `read` tools of agents that do not say."""
+
+    def __init__(self, *, local: Local = False) -> None:
+        self._local = local
+        self._seconds: OrderedDict[tuple[str, str], deque[float]] = OrderedDict()
+        """By agent and tool; infinite if the result was large."""
+
+    def take(self, agent: Agent, tool: str, seconds: float, result: ToolResult | None) -> None:
+        """A run took so long. None: it brought no result."""
+        if result and larger(result, SMALL_BYTES):
+            seconds = inf
+        runs = self._seconds.setdefault((agent.name, tool), deque(maxlen=LAST_RUNS))
+        self._seconds.move_to_end((agent.name, tool))
+        was_quick = _quick(runs)
+        runs.append(seconds)
+        if was_quick and not _quick(runs):
+            _log.info("tool.slowed_down", agent=agent.name, tool=tool, seconds=round(seconds, 3))
+        if len(self._seconds) > MOST_TOOLS:
+            self._seconds.popitem(last=False)
+
+    def hurries(self, agent: Agent, tool: Tool) -> bool:
+        """Whether a call of it is to be tried within the workflow task, since its last runs were quick."""
+        if tool.local != "auto" and tool.effect != "read":
+            return False
+        said = next((one for one in (tool.local, agent.local) if one is not None), self._local)
+        return said == "auto" and _quick(self._seconds.get((agent.name, tool.name), ()))
+
+
+def _quick(runs: Collection[float]) -> bool:
+    """By their 95th percentile."""
+    return len(runs) >= FEWEST_RUNS and sorted(runs)[ceil(0.95 * len(runs)) - 1] <= QUICK_SECONDS
