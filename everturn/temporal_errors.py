@@ -136,7 +136,8 @@ def in_our_words(error: RPCError, client: Client, conversation_id: str, what: st
     if task_fails(error) or task_turned_down(error):
         return Unreachable(
             f"Conversation {conversation_id!r} did not take the {what}, for its workflow task fails again and again.",
-            cure="The worker's log and the Temporal Web UI say why; mended code takes it on, and nothing is lost.",
+            cure="The worker's log and the Temporal Web UI say why; mended code, or a key that lacked, takes it on, "
+            "and nothing is lost.",
         )
     if error.status is RPCStatusCode.INVALID_ARGUMENT:
         return ConversationError(

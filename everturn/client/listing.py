@@ -92,7 +92,7 @@ def listed(execution: WorkflowExecution) -> ListedConversation:
     causes = [problem.removeprefix("cause=") for problem in problems if problem.startswith("cause=")]
     trouble = (
         f"its workflow task fails again and again ({', '.join(causes) or 'no cause is known'}): the worker's log says "
-        "why, and mended code takes it on"
+        "why, and mended code, or a key that lacked, takes it on"
     )
     return ListedConversation(
         id=execution.id,

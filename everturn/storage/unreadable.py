@@ -48,6 +48,8 @@ class GuardedConverter(DataConverter):
     """The SDK decodes in these three steps. Each is tried for all payloads together, then for each one alone."""
 
     original: DataConverter = field(default_factory=DataConverter)
+    replays: bool = False
+    """There is no other worker that might read it, and nothing to wait for."""
     tries: OrderedDict[bytes, int] = field(default_factory=OrderedDict, compare=False)
 
     def _with_contexts(
@@ -85,10 +87,11 @@ class GuardedConverter(DataConverter):
             self.tries.move_to_end(digest)
             if len(self.tries) > MAX_COUNTED:
                 self.tries.popitem(last=False)
-            if self.tries[digest] <= TRIES or _passes(error):
+            if (self.tries[digest] <= TRIES and not self.replays) or _passes(error):
                 raise
             why = str(error.__cause__ or error) or type(error).__name__
-            _log.error("payload.not_had", error=why)
+            if not self.replays:
+                _log.error("payload.not_had", error=why)
             return Payload(metadata={"encoding": NOT_HAD}, data=why.encode("utf-8", "replace"))
 
 
@@ -120,18 +123,27 @@ def for_worker(client: Client) -> Client:
     """The client as a worker uses it."""
     if isinstance(client.data_converter, GuardedConverter):
         return client
-    known = beside(client.data_converter)
     made = copy(client)
     # Not Client(**config): that would apply the user's plugins once more.
     made._config = client.config(active_config=True)
-    made._config["data_converter"] = GuardedConverter(
+    made._config["data_converter"] = _guarded(beside(client.data_converter))
+    return made
+
+
+def for_replayer(converter: DataConverter) -> DataConverter:
+    """The converter as a replayer uses it: what no worker could read when it came is passed over once more."""
+    return _guarded(strict(converter), replays=True)
+
+
+def _guarded(known: DataConverter, *, replays: bool = False) -> GuardedConverter:
+    return GuardedConverter(
         payload_converter_class=known.payload_converter_class,
         payload_codec=known.payload_codec,
         failure_converter_class=known.failure_converter_class,
         external_storage=known.external_storage,
         original=known,
+        replays=replays,
     )
-    return made
 
 
 def strict(converter: DataConverter) -> DataConverter:

@@ -63,6 +63,7 @@ async def replay_history(history: Path | str | WorkflowHistory, *, data_converte
     from everturn.history.reader import HistoryReader
     from everturn.storage.beside import own
     from everturn.storage.data_converter import configured
+    from everturn.storage.unreadable import for_replayer
     from everturn.workflows import ConversationWorkflow
 
     place = str(history) if isinstance(history, Path | str) else history.workflow_id
@@ -72,7 +73,7 @@ async def replay_history(history: Path | str | WorkflowHistory, *, data_converte
         await HistoryReader(converter).read(loaded.events[0])  # what can't be read is no divergence
     replayer = Replayer(
         workflows=[ConversationWorkflow],
-        data_converter=converter,
+        data_converter=for_replayer(converter),
     )
     try:
         result = await replayer.replay_workflow(loaded, raise_on_replay_failure=False)

@@ -43,7 +43,7 @@ from everturn.storage.artifacts import Artifacts
 from everturn.storage.beside import beside, own_client
 from everturn.storage.codecs import encrypted
 from everturn.storage.encryption import Encryption
-from everturn.storage.unreadable import for_worker
+from everturn.storage.unreadable import for_replayer, for_worker
 from everturn.tools.read_result import read_result_tool
 from everturn.worker import clashes
 from everturn.worker.conversation_runner import ConversationRunner
@@ -263,7 +263,7 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
 
     def configure_replayer(self, config: ReplayerConfig) -> ReplayerConfig:
         converter = config.get("data_converter") or DataConverter.default
-        config["data_converter"] = beside(converter)
+        config["data_converter"] = for_replayer(beside(converter))
         workflows = config.get("workflows", ())
         if ConversationWorkflow not in workflows:
             config["workflows"] = [*workflows, ConversationWorkflow]

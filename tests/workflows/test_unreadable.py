@@ -21,13 +21,15 @@ from temporalio.api.workflowservice.v1 import SignalWorkflowExecutionRequest
 from temporalio.common import RawValue
 from temporalio.converter import JSONProtoPayloadConverter, PayloadCodec
 from temporalio.exceptions import ApplicationError
+from temporalio.worker import Replayer
 
-from everturn import Client, Conversation, tool
+from everturn import Client, Conversation, EverturnPlugin, tool
 from everturn.devserver import DevServer
 from everturn.errors import ConversationError, Stalled
 from everturn.records import Message
 from everturn.storage.data_converter import data_converter
 from everturn.testing import ScriptedModel, call, slow
+from everturn.worker.deploy_check import conflicts
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
 from tests.support.histories import started
@@ -253,9 +255,12 @@ async def test_a_signal_that_the_codec_cannot_decode_freezes_nobody(
         await conversation.resume()
         await conversation.send("Bye")
         assert await conversation.reply() == "Bye."
+        assert [one async for one in conflicts(ours, [agent])] == [], "a deploy has nothing to fear of it"
         await conversation.close()
         await conversation.outcome()
     started.clear()
+    history = await client.temporal.get_workflow_handle(conversation.id).fetch_history()
+    await Replayer(workflows=[], data_converter=keyed, plugins=[EverturnPlugin()]).replay_workflow(history)
 
 
 # ---------------------------------------------------------------- depth
