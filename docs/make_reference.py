@@ -2,7 +2,7 @@
 
     .venv/bin/python docs/make_reference.py
 
-The pages are checked in, so that they read well wherever they are read, and a test holds that they are up to date.
+The pages are checked in, so that they read well wherever they are read. A test checks that they are up to date.
 NAMES are public names of `everturn`, dotted paths (`everturn.models.Compaction`), or `errors` and `events` for all of
 theirs. The docstrings are read from the source, without importing it.
 """
@@ -20,8 +20,9 @@ import griffe
 import everturn
 
 DOCS = Path(__file__).parent
-PAGES = sorted((DOCS / "reference").glob("*.md"))
+PAGES = sorted((DOCS / "reference").rglob("*.md"))
 REGION = re.compile(r"(<!-- reference: (.+?) -->\n).*?(<!-- end -->)", re.S)
+HEADING = re.compile(r"^#(#+ (\S+))$", re.M)
 WIDTH = 100
 LONGEST_LINE = 120
 INNER = {"Agent.read_output", "Client.indexed", "Client.unreachable", "Conversation.standing"}
@@ -32,7 +33,14 @@ _source = griffe.load("everturn", search_paths=[DOCS.parent])
 
 def written(page: str) -> str:
     """The page with its regions filled in. Raises KeyError for a name that is not there."""
-    return REGION.sub(lambda found: found[1] + "\n" + "\n\n".join(_region(found[2])) + "\n\n" + found[3], page)
+    title = page.partition("\n")[0].removeprefix("# ")
+    return REGION.sub(lambda found: f"{found[1]}\n{_at_level(_region(found[2]), title)}\n\n{found[3]}", page)
+
+
+def _at_level(described: Iterator[str], title: str) -> str:
+    """Names are headings right below the page's title; what the whole page is about has that alone."""
+    parts = [HEADING.sub(r"\1", part) if part.startswith("#") else part for part in described]
+    return "\n\n".join(part for part in parts if part != f"## {title}")
 
 
 def _region(wanted: str) -> Iterator[str]:

@@ -30,7 +30,7 @@ OPTIONS = {option for parameter in typer.main.get_command(app).params for option
 TARGETS = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M))
 EXTRAS = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
 VARIABLES = {PREFIX + name.upper() for name in Settings.model_fields}
-OTHERS = {"cat", "curl", "docker", "git", "kill", "mkdir", "openssl", "source", "tcld"}
+OTHERS = {"cat", "curl", "docker", "git", "kill", "mkdir", "openssl", "pytest", "source", "tcld"}
 """Commands that are not ours to check."""
 
 

@@ -12,10 +12,13 @@ import hmac
 import json
 import os
 import re
+import subprocess
+import sys
 import time
 from base64 import b64decode
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -27,6 +30,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from everturn import Agent, Client, Conversation, Worker, tool
+from tests.support.doc_pages import BLOCKS
 
 Page = dict[str, Any]
 
@@ -169,6 +173,54 @@ async def stream_to_a_web_page(page: Page) -> None:
     assert rest[-1][2]["outcome"]["text"] == "It is 21 degrees in Paris."
 
 
+async def use_fastapi(page: Page) -> None:
+    as_ann = {"X-User": "ann"}
+    async with (
+        serving(page["app"]) as address,
+        httpx.AsyncClient(base_url=address, timeout=30, headers=as_ann) as browser,
+    ):
+        chat = f"/chats/api-{time.time_ns()}"
+        assert (await browser.get(chat)).status_code == 404
+        said = {"text": "Order 81 arrived broken.", "message_id": "m1"}
+        for _ in range(2):  # the second is the same message
+            assert (await browser.post(chat, json=said)).status_code == 202
+        shown: dict[str, Any] = {}
+        while not shown.get("waiting"):
+            shown = (await browser.get(chat)).json()
+        waiting = {"call_id": "call_0_0", "tool": "refund", "arguments": {"order_id": "81", "cents": 3490}}
+        assert shown == {"state": "awaiting_approval", "waiting": [waiting]}
+        decided = {"approve": True, "seen": waiting["arguments"]}
+        other = {"approve": True, "seen": {"order_id": "81", "cents": 1}}
+        assert (await browser.post(f"{chat}/calls/call_0_0", json=other)).status_code == 409
+        assert (await browser.post(f"{chat}/calls/call_0_0", json=decided)).status_code == 204
+        again = await browser.post(f"{chat}/calls/call_0_0", json=decided)
+        assert again.status_code == 409
+        async with browser.stream("GET", f"{chat}/events") as stream:
+            kinds = []
+            async for line in stream.aiter_lines():
+                if line.startswith("event: "):
+                    kinds.append(line.removeprefix("event: "))
+                if line.startswith("data: ") and kinds[-1] == "replied" and "21 degrees" in line:
+                    break
+        assert {"approval_requested", "decided", "tool_finished"} <= set(kinds)
+        await page["app"].state.client.conversation(chat.removeprefix("/chats/")).close()
+
+
+async def use_pytest(page: Page) -> None:
+    [settings] = [block.text for block in BLOCKS if block.page.stem == "use-pytest" and block.language == "toml"]
+    Path("pyproject.toml").write_text(settings)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("TEMPORAL_", "PYTEST_"))}
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"],
+        env=environment | {"MODEL": "scripted:test"},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "3 passed" in ran.stdout
+
+
 async def encrypt_conversations(page: Page) -> None:
     # All workers of a queue share the key.
     os.environ["EVERTURN_TASK_QUEUE"] = "encrypted"
@@ -213,4 +265,6 @@ READERS: dict[str, Callable[[Page], Awaitable[None]]] = {
     "approve-from-a-web-app": approve_from_a_web_app,
     "encrypt-conversations": encrypt_conversations,
     "stream-to-a-web-page": stream_to_a_web_page,
+    "use-fastapi": use_fastapi,
+    "use-pytest": use_pytest,
 }
