@@ -1,13 +1,17 @@
-"""For mkdocs: brings pages that stand outside of docs/ into the site, and reads Markdown as repositories' hosts do."""
+"""For mkdocs: brings pages from outside docs/ into the site, reads Markdown as repositories' hosts do, and writes the
+pages as Markdown, too, with llms.txt and llms-full.txt, for those who let a model read them."""
 
 from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from mkdocs.structure.files import File, Files, InclusionLevel
+from mkdocs.structure.nav import Section
+from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[1]
 BROUGHT = {
@@ -24,6 +28,15 @@ PROGRAMS = {
 """Each has a page that shows it, which is reached by links only."""
 PLACES = BROUGHT | PROGRAMS
 
+SUMMARY = (
+    "everturn runs tool-calling conversations with language models as Temporal workflows, in Python. Each model turn "
+    "and each tool call is a retryable activity. Conversations survive crashes and deploys, and wait for people as "
+    "long as they take."
+)
+NOT_IN_FULL = ("decisions/", "CHANGELOG.md", "CONTRIBUTING.md", "RESULTS.md", "architecture.md")
+"""Pages about the project, and not about its use: llms-full.txt leaves them out."""
+
+COMMENT = re.compile(r"<!--.*?-->\n?", re.S)
 LIST_UNDER_TEXT = re.compile(r"^(?![-\s|#>]|\d+\.)(.+)\n(?=- )", re.M)
 LINK = re.compile(r"(\]\()([^)#:\s]+)((?:#[^)\s]*)?\))")
 
@@ -69,5 +82,63 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         place = PLACES.get(target, target.removeprefix("docs/"))
         return found[1] + posixpath.relpath(place, posixpath.dirname(page.file.src_uri)) + found[3]
 
+    linked = LINK.sub(turned, markdown)
+    _markdown[page.file.src_uri] = COMMENT.sub("", linked)
     # Python's Markdown wants an empty line before a list, and others don't.
-    return LINK.sub(turned, LIST_UNDER_TEXT.sub(r"\1\n\n", markdown))
+    return LIST_UNDER_TEXT.sub(r"\1\n\n", linked)
+
+
+# ---------------------------------------------------------------- for models
+
+_markdown: dict[str, str] = {}
+"""By its place in the site, what each page says."""
+_sections: list[Any] = []
+
+
+def on_nav(nav: Any, **_: Any) -> Any:
+    _sections[:] = nav.items
+    return nav
+
+
+def on_post_page(output: str, page: Any, **_: Any) -> str:
+    """Each page says where it is as Markdown."""
+    beside = posixpath.basename(page.file.src_uri)
+    return output.replace("</head>", f'<link rel="alternate" type="text/markdown" href="{beside}"></head>', 1)
+
+
+def on_post_build(config: Any) -> None:
+    site = Path(config.site_dir)
+    for place, text in _markdown.items():
+        (site / place).write_text(text)
+    pages = [place for place in _places(_sections) if not place.startswith(NOT_IN_FULL)]
+    (site / "llms.txt").write_text(f"# everturn\n\n> {SUMMARY}\n\n" + "\n".join(_listed(_sections)))
+    (site / "llms-full.txt").write_text("\n\n".join(f"<!-- {place} -->\n{_markdown[place]}" for place in pages))
+
+
+def _places(items: list[Any]) -> Iterator[str]:
+    for item in items:
+        if isinstance(item, Section):
+            yield from _places(item.children)
+        elif isinstance(item, Page):
+            yield item.file.src_uri
+
+
+def _listed(items: list[Any], above: str = "") -> Iterator[str]:
+    """A line for each page, with its first sentence; below a heading for each section."""
+    pages = [item for item in items if isinstance(item, Page)]
+    if pages:
+        yield f"## {above or 'Begin'}\n"
+        yield from (f"- [{page.title}]({page.file.src_uri}){_first_sentence(page)}" for page in pages)
+        yield ""
+    for item in items:
+        if isinstance(item, Section):
+            yield from _listed(item.children, f"{above}: {item.title}" if above else item.title)
+
+
+def _first_sentence(page: Page) -> str:
+    """Of the first paragraph of prose, without links; empty if there is none."""
+    for paragraph in _markdown[page.file.src_uri].split("\n\n")[1:]:
+        if re.match(r"(?!Guides?:)[A-Za-z`*\[](?!``)", paragraph):
+            words = re.sub(r"\[(.*?)\]\(.*?\)", r"\1", " ".join(paragraph.split()))
+            return ": " + re.split(r"(?<=[.?])\s", words)[0].rstrip(":.") + "."
+    return ""
