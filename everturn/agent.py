@@ -117,6 +117,8 @@ class Agent(Generic[OutputT_co]):
     loop: Loop
     """With "manual" no call runs by itself: each waits for an answer, those of tools with a function too, as the model
     sent it."""
+    activity_prefix: str = ""
+    """What its worker puts before its tools' names, for their activities: see EverturnPlugin."""
 
     @known_options("Agent", InvalidAgent)
     def __init__(
@@ -249,6 +251,12 @@ class Agent(Generic[OutputT_co]):
             others = {type(one): one for one in (*self.server_tools, *served)}
             more = {"server_tools": tuple(others.values()), "raw_tools": (*self.raw_tools, *raw)}
             vars(made).update(tools=own, _by_name={item.name: item for item in own}, **more)
+        return made
+
+    def with_activity_prefix(self, prefix: str) -> Self:
+        """The same agent, each tool's activity with this before its name."""
+        made = copy(self)
+        vars(made).update(activity_prefix=prefix)
         return made
 
     def with_hooks(self, hooks: Sequence[Hooks]) -> Self:

@@ -334,7 +334,7 @@ class ToolRequest(Labelled):
     trace: TraceContext | None = None
     """The parent of its span; None if there is to be none."""
     tool: str = ""
-    """Its name, for `check_call`; a tool's own activity has it."""
+    """Its name, for `check_call`, and for an activity of the tool's own that is called differently."""
     endpoint: str = ""
     """Of Nexus, for `check_call`: it has to be there before an operation is scheduled."""
 

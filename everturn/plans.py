@@ -68,6 +68,8 @@ class RunTool(RunPlan):
     """Run it as a local activity: quicker, and not for what takes long or must not be repeated."""
     hurried: bool = False
     """Local since its last runs were quick: one try, of a second. What comes to no end there goes to the queue."""
+    activity: str = ""
+    """Its activity's type, if that is not the tool's name."""
     attaches: bool = False
     """A further try finds what an earlier one has begun, and sends nothing twice: it is tried again, though it is to
     run once."""

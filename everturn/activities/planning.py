@@ -228,7 +228,13 @@ async def _plan_run(
     }
     if tool.is_function:
         hurried = not careful and tool.local is not True and times.hurries(agent, tool)
-        return RunTool(**run, local=tool.local is True or hurried, hurried=hurried, attaches=tool.attaches)
+        return RunTool(
+            **run,
+            activity=agent.activity_prefix and agent.activity_prefix + tool.name,
+            local=tool.local is True or hurried,
+            hurried=hurried,
+            attaches=tool.attaches,
+        )
     if handoff := agent.handoff(tool.name):
         return await plan_handover(agent, handoff, run, before, context, careful=careful)
     inputs = None if careful else partial(tool.inputs, call.arguments, context)

@@ -78,10 +78,16 @@ class ToolCalls:
         self._local_tries = lost_tries.LocalTries()
 
     def activities(self) -> list[Callable[..., Any]]:
-        """One for each tool name. Agents may have different tools of one name: the request says whose is meant."""
-        tools = {tool.name for agent in self._agents.values() for tool in agent.tools if tool.is_function}
+        """One for each tool name, after the worker's prefix. Agents may have different tools of one name: the request
+        says whose is meant."""
+        tools = {
+            agent.activity_prefix + tool.name
+            for agent in self._agents.values()
+            for tool in agent.tools
+            if tool.is_function
+        }
         hosted = user_activities(self._agents, besides=tools)
-        return [*(self._activity(name) for name in sorted(tools)), *hosted, self.check_call, self._any_other]
+        return [*map(self._activity, sorted(tools)), *hosted, self.check_call, self._any_other]
 
     @activity.defn(name=names.CHECK_CALL)
     async def check_call(self, request: ToolRequest) -> CheckedCall:
@@ -109,10 +115,10 @@ class ToolCalls:
                     _refuse_edit(tool.name, request, f"do not fit: {error}")
             return checked.model_copy(update={"arguments": arguments})
 
-    def _activity(self, name: str) -> ToolActivity:
-        @activity.defn(name=name)
+    def _activity(self, kind: str) -> ToolActivity:
+        @activity.defn(name=kind)
         async def run_tool(request: ToolRequest) -> ToolResult:
-            return await self._run(name, request)
+            return await self._run(request.tool or kind, request)
 
         return run_tool
 
@@ -124,7 +130,7 @@ class ToolCalls:
             raise not_registered(info)
         request = request_of(arguments)
         attempts.bind(request)
-        return await self._run(activity.info().activity_type, request)
+        return await self._run(request.tool or info.activity_type, request)
 
     async def _run(self, name: str, request: ToolRequest) -> ToolResult:
         if not await self._heartbeats.still_ours():

@@ -227,8 +227,9 @@ class HistoryReader:
             if check := await self._decoder.record(scheduled.input, DecisionCheck):
                 self._checks[event.event_id] = check
         elif tool_request := await self._decoder.record(scheduled.input, ToolRequest):
-            self._tools[event.event_id] = (scheduled.activity_type.name, tool_request)
-            return ToolScheduled(event.event_id, at, scheduled.activity_type.name, tool_request, scheduled.activity_id)
+            tool = tool_request.tool or scheduled.activity_type.name
+            self._tools[event.event_id] = (tool, tool_request)
+            return ToolScheduled(event.event_id, at, tool, tool_request, scheduled.activity_id)
         return None
 
     async def _completed(self, event: HistoryEvent, at: datetime) -> Step | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -13,6 +14,25 @@ from everturn.errors import InvalidSetting
 from everturn.worker.hosting import Hosting, names_of
 
 ELSEWHERE: Final = "host the agents on another task queue: everturn.Worker(client, agents=[...], task_queue=...)."
+
+
+MAX_PREFIX_CHARS: Final = 32
+
+
+def checked_prefix(prefix: str) -> str:
+    """What a plugin puts before its tools' names. Raises InvalidSetting."""
+    fits = isinstance(prefix, str) and re.fullmatch(r"[\w.-]*", prefix, re.ASCII) and len(prefix) <= MAX_PREFIX_CHARS
+    if not fits:
+        raise InvalidSetting(
+            f"EverturnPlugin was given prefix={prefix!r:.100}.",
+            cure=f"Write up to {MAX_PREFIX_CHARS} letters, digits, '_', '-' and '.', such as 'agent_'.",
+        )
+    if prefix and (own := sorted(name for name in names.RESERVED_TOOL_NAMES if name.startswith(prefix))):
+        raise InvalidSetting(
+            f"EverturnPlugin was given prefix={prefix!r}, and an activity of everturn's own begins so: {own[0]}.",
+            cure="Write another one, such as 'agent_'.",
+        )
+    return prefix
 
 
 def refuse(config: Mapping[str, Any], added: Sequence[Callable[..., Any]]) -> None:
@@ -44,5 +64,6 @@ def refuse(config: Mapping[str, Any], added: Sequence[Callable[..., Any]]) -> No
         raise InvalidSetting(
             f"The worker has an activity called {name!r}, and one of its agents has a tool of that name, which would "
             "be an activity, too.",
-            cure=f"Put something before the tool's name, @tool(name='agent_{name}'); or {ELSEWHERE}",
+            cure="Put something before the names of all tools' activities, EverturnPlugin(prefix='agent_'); give the "
+            f"tool another name, @tool(name='agent_{name}'); or {ELSEWHERE}",
         )

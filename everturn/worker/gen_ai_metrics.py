@@ -81,14 +81,14 @@ class GenAiMetrics(Interceptor):
 
     def record(self, request: ModelRequest | ToolRequest, result: Any, *, seconds: float) -> None:
         """What an activity was asked and what came of it: its result, or the error that it ended with."""
-        tool = isinstance(request, ToolRequest)
+        tool = isinstance(request, ToolRequest) and (request.tool or activity.info().activity_type)
         hosted = self._agents.get(request.agent)
         model = (isinstance(request, ModelRequest) and request.model) or (hosted.model.name if hosted else "")
         attributes = {
             "gen_ai.operation.name": "execute_tool" if tool else "chat",
             "gen_ai.agent.name": request.agent,
             **of_model(model),
-            **({"gen_ai.tool.name": activity.info().activity_type} if tool else {}),
+            **({"gen_ai.tool.name": tool} if tool else {}),
         }
         tokens = {}
         if isinstance(result, ModelReply):

@@ -94,7 +94,7 @@ class Metrics(Interceptor):
                     ):
                         self._tokens.add(tokens, {"agent": agent, "kind": kind})
             case ToolRequest(agent=agent):
-                tool = activity.info().activity_type
+                tool = request.tool or activity.info().activity_type
                 self._tool_calls.add(1, {"agent": agent, "tool": tool, "outcome": _tool_outcome(result)})
         if activity.info().attempt > 1:
             self._retries.add(1, {"activity": activity.info().activity_type})

@@ -105,6 +105,8 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
     - `traces`: True, or Traces(...): answers, model turns, tool calls and approvals are spans of OpenTelemetry. None:
       as EVERTURN_TRACES says.
     - `hooks`: for all its agents, before their own.
+    - `prefix`: what comes before a tool's name in the name of its activity, as in `agent_look_up`, if the application
+      has an activity that is called as a tool. Models and people see the tool's name, Temporal sees the activity's.
 
     Raises InvalidAgent and InvalidSetting; so does a worker that it can't be put on.
     """
@@ -124,6 +126,7 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         heartbeats: ProfileName | None = None,
         traces: Traces | bool | None = None,
         hooks: Sequence[Hooks] = (),
+        prefix: str = "",
     ) -> None:
         settings = Settings.load()
         _check_duration("drain_timeout", drain_timeout, may_be_zero=True)
@@ -137,7 +140,7 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         kept = Artifacts.at(kept_at) if isinstance(kept_at, str | Path) else kept_at
         more = checked_hooks("a worker", hooks)
         self.hosted = Hosted(
-            agents=_hosted(agents, hooks=more, artifacts=kept, deps=deps),
+            agents=_hosted(agents, hooks=more, artifacts=kept, deps=deps, prefix=clashes.checked_prefix(prefix)),
             prefixes=Prefixes(settings.max_prefix_mb * 1024**2 if max_prefix_bytes is None else max_prefix_bytes),
             journals=journals or default_folder(),
             artifacts=kept,
@@ -328,13 +331,14 @@ def _with_reader(agent: Agent, artifacts: Artifacts | None) -> Agent:
 
 
 def _hosted(
-    agents: Agents, *, hooks: Sequence[Hooks], artifacts: Artifacts | None, deps: MakeDeps | None
+    agents: Agents, *, hooks: Sequence[Hooks], artifacts: Artifacts | None, deps: MakeDeps | None, prefix: str
 ) -> HostedAgents:
     """Those that are given and those of a store, with what the worker adds to each."""
 
     def complete(agent: Agent) -> Agent:
         check_deps([agent], deps)
-        return _with_reader(agent, artifacts).with_hooks(hooks)
+        made = _with_reader(agent, artifacts).with_hooks(hooks)
+        return made.with_activity_prefix(prefix) if prefix else made
 
     check_deps((), deps)
     if isinstance(agents, AgentStore) or callable(agents):

@@ -93,7 +93,7 @@ class Spans:
     @contextmanager
     def call(self, request: ToolRequest) -> Iterator[ActivitySpan]:
         assert request.trace is not None
-        tool = activity.info().activity_type
+        tool = request.tool or activity.info().activity_type
         said = attributes.of_call(request, tool)
         if self._content:
             said |= attributes.arguments_content(request)

@@ -328,6 +328,8 @@ class OpenCalls:
             if isinstance(plan, RunElsewhere):
                 settled = self._activities.settle(call, request, plan, others=self._to_come)
                 return await self._tracing.elsewhere(call, settled)
+            if plan.activity:
+                request = request.model_copy(update={"tool": call.name})
             room = await self._budget.share(request=size_of(request), others=self._to_come, local=plan.local)
             if room < MAX_RESULT_BYTES:
                 request = request.model_copy(update={"room": room})
@@ -374,7 +376,7 @@ class OpenCalls:
         summary = web_ui.call_summary(
             call.name, request.arguments, request.decision, changed_by=plan.changed_by, visibility=shown
         )
-        handle = start(call.name, request, result_type=RawValue, summary=summary, **options)
+        handle = start(plan.activity or call.name, request, result_type=RawValue, summary=summary, **options)
         self._running.add(call.call_id)
         try:
             result = await self._activity_results.result(handle, ToolResult, f"The result of {call.name}")

@@ -85,6 +85,7 @@ from everturn.streamed import MAX_SEEN_CHARS, SeenReply
 from everturn.tools.asking import MAX_LEFT_BYTES
 from everturn.tracing import MAX_LINKS, MAX_OVER, AnswerSpan, CarriedTrace, Trace, TraceContext
 from everturn.waiting import PendingCall
+from everturn.worker.clashes import MAX_PREFIX_CHARS
 from everturn.workflows import sent_messages
 from everturn.workflows.recent_messages import RecentMessages
 from everturn.workflows.tracing import Tracing
@@ -252,7 +253,14 @@ def test_a_model_reply_fits_with_its_plan(text: str) -> None:
     planned: list[PlannedCall] = [RefuseCall(call_id=call_id(n), text=text) for n in range(256)]
     planned += [AwaitAnswer(call_id=call_id(n), why=text, expiry=expiry) for n in range(256, 400)]
     planned += [
-        RunTool(call_id=call_id(n), approval=f"{'n' * 64} needs approval", effect="once", policy=True, expiry=expiry)
+        RunTool(
+            call_id=call_id(n),
+            approval=f"{'n' * 64} needs approval",
+            effect="once",
+            policy=True,
+            expiry=expiry,
+            activity="n" * (64 + MAX_PREFIX_CHARS),
+        )
         for n in range(400, 512)
     ]
     planned += [RefuseCall(call_id=call_id(n), text=text) for n in range(512, MAX_CALLS)]
@@ -302,6 +310,7 @@ def test_what_a_call_is_run_and_checked_with_fits(arguments: str, decision: Deci
         hand_back_for=1e18,
         again=True,
         trace=PLACE,
+        tool="t" * 64,
         **LABELS,
     )
     answer = PersonsAnswer(

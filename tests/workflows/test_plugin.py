@@ -25,13 +25,15 @@ import everturn
 from everturn import Agent, Client, EverturnPlugin, tool
 from everturn.devserver import DevServer
 from everturn.errors import InvalidSetting, Unreachable
+from everturn.events import ToolFinished, ToolStarted
 from everturn.records import Outcome
 from everturn.storage.beside import beside
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on
 from tests.support.applications import CONVERTERS, Seen
 from tests.support.bounds import Bounds
-from tests.support.waiting import eventually
+from tests.support.transcripts import results_of, told
+from tests.support.waiting import eventually, waiting
 from tests.workflows.application import Checkout, Order, charge
 
 Scripted = Callable[..., ScriptedModel]
@@ -121,11 +123,11 @@ async def test_an_applications_workflow_and_a_conversation_share_worker_converte
             else outcome
         )
         transcript = await conversation.transcript()
-        told = [event.kind async for event in conversation.events()]
+        kinds = [event.kind async for event in conversation.events()]
         histories = [await theirs.get_workflow_handle(one).fetch_history() for one in (f"{queue}-own", conversation.id)]
     assert order == Order("81", 3491)
     assert outcome.text == by_type.text == transcript[-1].text
-    assert "tool_finished" in told
+    assert "tool_finished" in kinds
     assert set(seen.activities) == {"charge", "call_model", "look_up"}
     assert {"Checkout", "Conversation"} <= set(seen.workflows)
     if converter != "temporalio's own":
@@ -257,7 +259,7 @@ class OwnConversation:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"activities": [own_look_up]}, "@tool(name='agent_look_up')"),
+        ({"activities": [own_look_up]}, "EverturnPlugin(prefix='agent_')"),
         ({"activities": [own_call_model]}, "@activity.defn(name='my_call_model')"),
         ({"activities": [whatever]}, "dynamic=True"),
         ({"workflows": [OwnConversation]}, "@workflow.defn(name='MyConversation')"),
@@ -271,6 +273,60 @@ async def test_names_that_clash_are_refused_with_the_cure(
         Worker(client.temporal, task_queue="never", plugins=[plugin_for(clerk)], **options)
     assert said in str(error.value)
     assert "another task queue" in error.value.cure
+
+
+@workflow.defn(name="LooksUp", sandboxed=False)
+class LooksUp:
+    @workflow.run
+    async def run(self, order_id: str) -> str:
+        options: Any = {"start_to_close_timeout": timedelta(seconds=30), "result_type": str}
+        found: str = await workflow.execute_activity("look_up", order_id, **options)
+        return found
+
+
+@tool(effect="once", needs_approval=True)
+def refund(order_id: str) -> str:
+    """Refund an order."""
+    return f"{order_id} refunded"
+
+
+@tool(local=True, effect="read", timeout=timedelta(seconds=10))
+def glance(order_id: str) -> str:
+    """Look at an order, quickly."""
+    return f"{order_id} seen"
+
+
+async def test_with_a_prefix_a_tool_and_an_activity_have_one_name(
+    client: Client, scripted: Scripted, cached_conversations: int
+) -> None:
+    script = [[call(one, {"order_id": "81"}, id=one) for one in ("look_up", "refund", "glance")], "Done."]
+    agent = agent_on(scripted(script), tools=[look_up, refund, glance])
+    queue = client.task_queue
+    plugin = plugin_for(agent, prefix="agent_", cached_conversations=cached_conversations)
+    async with Worker(
+        client.temporal, task_queue=queue, workflows=[LooksUp], activities=[own_look_up], plugins=[plugin]
+    ):
+        assert await client.temporal.execute_workflow("LooksUp", "7", id=f"{queue}-own", task_queue=queue) == "7"
+        conversation = await client.start(agent, "Go")
+        assert await waiting(conversation) == ("refund",)
+    # A worker without the prefix runs what was planned with it.
+    async with everturn.Worker(client, agents=[agent], cached_conversations=cached_conversations):
+        await conversation.approve("refund")
+        assert (await conversation.outcome()).text == "Done."
+    results = {one.name: one.text for one in results_of(await conversation.transcript())}
+    assert results == {"look_up": f"81: {SECRET}", "refund": "81 refunded", "glance": "81 seen"}
+    events = await told(conversation)
+    assert {one.tool for one in events if isinstance(one, ToolStarted)} >= {"look_up", "refund"}
+    assert {one.result.name for one in events if isinstance(one, ToolFinished)} == {"look_up", "refund", "glance"}
+    history = await client.temporal.get_workflow_handle(conversation.id).fetch_history()
+    types = {event.activity_task_scheduled_event_attributes.activity_type.name for event in history.events} - {""}
+    assert types == {"call_model", "agent_look_up", "agent_refund"}
+
+
+@pytest.mark.parametrize("prefix", ["with space", "ä", "x" * 33, "call_", "c", 7])
+def test_a_prefix_that_will_not_do_is_refused(clerk: Agent, prefix: Any) -> None:
+    with pytest.raises(InvalidSetting, match="prefix="):
+        EverturnPlugin(agents=[clerk], prefix=prefix)
 
 
 async def test_two_plugins_that_host_are_refused(client: Client, clerk: Agent) -> None:
