@@ -196,7 +196,7 @@ class Stalled(_Event):
 
 class WorkerAwaited(_Event):
     """No worker of the queue hosts the conversation's agent, or has its tool: one is looked for while patience
-    lasts."""
+    lasts. Or none polls the queue at all: that is told to who follows it live, after 5 s, and is in no history."""
 
     kind: Literal["worker_awaited"] = "worker_awaited"
     turn: int

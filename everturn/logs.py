@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import MutableMapping
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -91,8 +92,13 @@ def forward_core_logs() -> None:
     """
     from temporalio.runtime import Runtime, TelemetryConfig
 
-    Runtime.set_default(Runtime(telemetry=TelemetryConfig(logging=core_logs())), error_if_already_set=False)
+    runtime = Runtime(telemetry=TelemetryConfig(logging=core_logs()), worker_heartbeat_interval=WORKER_HEARTBEATS)
+    Runtime.set_default(runtime, error_if_already_set=False)
 
+
+WORKER_HEARTBEATS = timedelta(seconds=10)
+"""How often this process's workers tell the server that they are there, and whom they host. Temporal's own default is a
+minute, and so long a worker that has just begun may be unknown."""
 
 _ABOUT = ("conversation", "turn", "tool", "call", "attempt")
 

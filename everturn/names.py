@@ -157,6 +157,9 @@ EVERY_CALL: Final = "*"
 STATUS: Final = "status"
 TRANSCRIPT: Final = "transcript"
 
+PLUGIN: Final = "everturn"
+"""The plugin of a worker: in its heartbeats, the key of the agents that it hosts."""
+
 # Search attributes.
 EVERTURN_STATUS: Final = "EverturnStatus"
 EVERTURN_AGENT: Final = "EverturnAgent"

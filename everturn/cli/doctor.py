@@ -271,14 +271,16 @@ async def _search_attributes(client: Client, *, fix: bool) -> Finding:
 
 
 async def _workers(client: Client) -> Finding:
-    from everturn.client.pollers import RECENT_SECONDS, polling
+    from everturn.client.pollers import RECENT_SECONDS, hosted_agents, polling
 
     workers = [poller.identity for poller in await polling(client.temporal, client.task_queue)]
     if workers:
-        # The server does not say which of them has ended since.
+        # The server does not say at once that one was killed.
         when = f"in the last {RECENT_SECONDS / 60:.0f} minutes"
         named = ", ".join(workers[:5])
-        return Finding("workers", "ok", f"{len(workers)} polled task queue {client.task_queue!r} {when}: {named}")
+        agents = await hosted_agents(client.temporal, client.task_queue)
+        host = f"; they host {', '.join(sorted(agents))}" if agents else ""
+        return Finding("workers", "ok", f"{len(workers)} polled task queue {client.task_queue!r} {when}: {named}{host}")
     cure = "Start one: EVERTURN_AGENTS=FILE.py everturn worker."
     return Finding("workers", "wrong", f"none polls the task queue {client.task_queue!r}", cure)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import timedelta
 from functools import cached_property
 from typing import Any
@@ -21,8 +22,9 @@ from temporalio.service import RPCError
 
 from everturn import names, temporal_errors
 from everturn.agent import Agent
+from everturn.client import listing, pollers
 from everturn.client.caller import current_context
-from everturn.errors import AlreadyStarted, Refused, Unreachable
+from everturn.errors import AlreadyStarted, InvalidAgent, Refused, Unreachable
 from everturn.markdown import code, first_line, inline
 from everturn.metadata import TENANT, in_index, in_words
 from everturn.namespace import Namespace
@@ -30,10 +32,14 @@ from everturn.payloads import Start
 from everturn.priorities import priority_of, without_name
 from everturn.settings import Settings
 from everturn.sizes import MAX_ID_BYTES, id_problem, keyword
+from everturn.spelling import nearest
 from everturn.utf8 import check_utf8
 
 TASK_TIMEOUT = timedelta(seconds=5)
 """What a worker that is killed in a workflow task costs. Temporal's own default is 10 s."""
+
+LOOK_AGAIN_SECONDS = 30.0
+"""If it was not known which agents are hosted."""
 
 MAX_LISTED_TOOLS = 40
 
@@ -50,6 +56,9 @@ class ClientConnection:
         self.temporal = temporal
         self.task_queue = task_queue
         self.namespace = Namespace(temporal)
+        self._hosted: set[str] = set()
+        """Names of agents that were looked for, and may be started."""
+        self._hosts_unknown_until = 0.0
 
     async def indexed(self) -> bool:
         """Whether the namespace has all of everturn's search attributes; without an answer, none are written."""
@@ -80,6 +89,35 @@ class ClientConnection:
                 cure="`everturn doctor --fix` registers them; a client that runs sees it within a minute.",
             )
 
+    async def _check_hosted(self, agent: str) -> None:
+        """Raises InvalidAgent for a name that no worker hosts and no conversation ever had. What is not known now, or
+        had a worker before, may wait for one."""
+        if agent in self._hosted or time.monotonic() < self._hosts_unknown_until:
+            return
+        hosted = await pollers.hosted_beside(agent, self.temporal, self.task_queue)
+        if hosted is None:
+            self._hosts_unknown_until = time.monotonic() + LOOK_AGAIN_SECONDS
+            return
+        if hosted and not await self._ever_had(agent):
+            near = nearest(agent, hosted)
+            raise InvalidAgent(
+                f"No worker on task queue {self.task_queue!r} hosts the agent {agent!r:.200}; "
+                f"they host {', '.join(sorted(hosted)):.500}.",
+                cure=(f"Did you mean {near!r}? " if near else "")
+                + "Else start a worker that has it: EVERTURN_AGENTS=FILE.py everturn worker.",
+            )
+        self._hosted.add(agent)
+
+    async def _ever_had(self, agent: str) -> bool:
+        """Whether a conversation of this queue was held with the agent; also where the server does not say."""
+        if not await self.indexed():
+            return True
+        query = f"{listing.query(agent=keyword(agent))} AND TaskQueue = {listing.quoted(self.task_queue)}"
+        try:
+            return bool((await self.temporal.count_workflows(query)).count)
+        except RPCError:
+            return True
+
     async def _start(
         self,
         start: Start,
@@ -96,6 +134,8 @@ class ClientConnection:
         message = start.as_message().text
         reuse = WorkflowIDReusePolicy.REJECT_DUPLICATE if new else WorkflowIDReusePolicy.ALLOW_DUPLICATE
         check_utf8("id", conversation_id)
+        if isinstance(agent, str) and agent and not new:
+            await self._check_hosted(agent)
         start = start.model_copy(update={"trace": current_context()})
         if self._minimal:
             start = start.model_copy(update={"visibility": "minimal"})

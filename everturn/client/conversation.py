@@ -23,6 +23,7 @@ from everturn.client.delivery import deliver
 from everturn.client.messages import MessageLike, check_room, decision_options, message_payload
 from everturn.client.prompts import AskedTurns
 from everturn.client.seen_reply import seen_reply
+from everturn.client.silence import Silence, logged
 from everturn.client.streaming import LiveActivities, interleaved
 from everturn.client.tools import call_tool, run_tools
 from everturn.content_blocks import says_error
@@ -34,9 +35,8 @@ from everturn.history.event_reader import EventReader
 from everturn.history.fork import start_of_fork
 from everturn.history.reader import read_steps
 from everturn.history.state_by_history import StateByHistory
-from everturn.history.steps import RunClosed, Step, ToolRunFailed, TurnFailed
+from everturn.history.steps import RunClosed
 from everturn.history.transcript import read_transcript
-from everturn.logs import get_logger
 from everturn.models import Model, check_provider
 from everturn.payloads import Status, WaitingCall
 from everturn.policy import Rule
@@ -45,8 +45,6 @@ from everturn.records import Message, Outcome, ResultPart, ToolCall, ToolResult
 from everturn.sizes import LONG_MESSAGE_BYTES, check_input, known_id, size_of
 from everturn.storage.artifacts import Artifacts
 from everturn.tools.results import parts_of_blocks
-
-_log = get_logger("everturn.conversation")
 
 
 class Conversation(AskedTurns):
@@ -92,42 +90,35 @@ class Conversation(AskedTurns):
         """
         described = await self._describe()
         by_history = StateByHistory()
-        async for run, step in self._runs.follow(described.run_id):
-            final = final_reply(by_history, step)
-            by_history.take(step)
-            self._warn_of(step)
-            if run == described.run_id and step.id < described.history_length:
-                continue  # this is how it stood before; events up to there are known to follow
-            state, finished = by_history.state, by_history.finished
-            if finished and finished.next_run_id:
-                described = await self._describe() if finished.alike else described
-                continue
-            if finished:
-                return self._last_reply(self._outcome(finished))
-            if not state.has_taken(self._sent):
-                continue
-            if state.answered or final is not None:
-                return state.last_text if final is None else final
-            if state.stall:
-                raise self._stalled(state.turn, state.stall)
-            if state.cancelled and not state.inbox:
-                raise Ended(f"The turn of conversation {self.id!r} was cancelled.", cure="Say something new.")
+        steps = self._runs.follow(described.run_id)
+        async with aclosing(logged(steps, self._temporal, self.id)) as told:
+            async for run, step in told:
+                final = final_reply(by_history, step)
+                by_history.take(step)
+                if run == described.run_id and step.id < described.history_length:
+                    continue  # this is how it stood before; events up to there are known to follow
+                state, finished = by_history.state, by_history.finished
+                if finished and finished.next_run_id:
+                    described = await self._describe() if finished.alike else described
+                    continue
+                if finished:
+                    return self._last_reply(self._outcome(finished))
+                if not state.has_taken(self._sent):
+                    continue
+                if state.answered or final is not None:
+                    return state.last_text if final is None else final
+                if state.stall:
+                    raise self._stalled(state.turn, state.stall)
+                if state.cancelled and not state.inbox:
+                    raise Ended(f"The turn of conversation {self.id!r} was cancelled.", cure="Say something new.")
         raise temporal_errors.breaks_off(self.id)
 
     async def outcome(self) -> Outcome:
         """How the conversation ended; waits for the end, through stalls and approvals."""
-        last: Step | None = None
-        async for _, last in self._runs.follow((await self._describe()).run_id):
-            self._warn_of(last)
-        return self._outcome(last if isinstance(last, RunClosed) else None)
-
-    def _warn_of(self, step: Step) -> None:
-        """Says what a program that waits here waits for."""
-        match step:
-            case TurnFailed(awaited=True) | ToolRunFailed(awaited=True):
-                _log.warning("worker.awaited", conversation=self.id, cause=step.cause, cure=step.cure)
-            case _:
-                pass
+        steps = self._runs.follow((await self._describe()).run_id)
+        async with aclosing(logged(steps, self._temporal, self.id)) as told:
+            last = [step async for _, step in told if isinstance(step, RunClosed)]
+        return self._outcome(last[-1] if last else None)
 
     # ------------------------------------------------------------ looking
 
@@ -181,9 +172,10 @@ class Conversation(AskedTurns):
     async def _own_events(self, since: str | None, deltas: bool) -> AsyncGenerator[Event]:
         reader, cursor = EventReader(since), since or ""
         steps = self._runs.follow_revivals(reader.run_id) if since else self._runs.follow_all()
-        async with aclosing(interleaved(steps, LiveActivities(self._temporal, self.id) if deltas else None)) as told:
-            async for run, step, live in told:
-                for event in live:
+        live, silence = LiveActivities(self._temporal, self.id) if deltas else None, Silence(self._temporal, self.id)
+        async with aclosing(interleaved(steps, live, silence)) as told:
+            async for run, step, between in told:
+                for event in between:
                     yield event.model_copy(update={"cursor": cursor})
                 if step is None:
                     continue

@@ -1,10 +1,11 @@
-"""Which workers poll a task queue, as the server tells it."""
+"""Which workers poll a task queue, as the server tells it, and which agents they host."""
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.taskqueue.v1 import PollerInfo, TaskQueue
@@ -13,26 +14,25 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from everturn import temporal_errors
+from everturn.client.announced import AnnouncedWorker, announced
 
 RECENT_SECONDS = 120.0
 """A poll waits up to 60 s at the server, and counts as seen when it began."""
 
+HEARD_SECONDS = 75.0
+"""A worker that sends heartbeats does so each 60 s, and a poll lasts no longer: one of the two is newer than this."""
+
 REMEMBERED_SECONDS = 330.0
 """The server forgets a poller after five minutes: one that looks older shows that our clock is ahead."""
 
+SECOND_LOOK_SECONDS = 1.0
+"""A worker that has just begun to poll is heard of within half a second."""
+
 
 async def polling(temporal: Client, task_queue: str) -> list[PollerInfo]:
-    """The workers that polled for conversations in the last minutes. Raises Unreachable."""
-    request = DescribeTaskQueueRequest(
-        namespace=temporal.namespace,
-        task_queue=TaskQueue(name=task_queue),
-        task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
-    )
-    try:
-        described = await temporal.workflow_service.describe_task_queue(request)
-    except RPCError as error:
-        raise temporal_errors.unreachable(temporal, error) from error
-    return recent(described.pollers, now=time.time())
+    """The workers that poll for conversations: without those that have said that they stop, or were not heard of for
+    more than a minute. Raises Unreachable."""
+    return (await _looked(temporal, task_queue))[0]
 
 
 async def polling_here(temporal: Client, task_queue: str) -> bool:
@@ -41,9 +41,61 @@ async def polling_here(temporal: Client, task_queue: str) -> bool:
     return any(poller.identity.endswith(here) for poller in await polling(temporal, task_queue))
 
 
-def recent(pollers: Sequence[PollerInfo], *, now: float) -> list[PollerInfo]:
+async def hosted_agents(temporal: Client, task_queue: str) -> frozenset[str] | None:
+    """The agents that the workers of the queue host. None if that is not known: nobody polls, or a worker does not say,
+    because it finds agents in a store or sends no heartbeats. Raises Unreachable."""
+    pollers, workers = await _looked(temporal, task_queue)
+    agents = frozenset[str]()
+    for poller in pollers:
+        theirs = [one for one in workers if one.identity == poller.identity and not one.stopped]
+        if not theirs or any(one.agents is None for one in theirs):
+            return None
+        agents = agents.union(*(one.agents or () for one in theirs))
+    return agents if pollers else None
+
+
+async def hosted_beside(agent: str, temporal: Client, task_queue: str) -> frozenset[str] | None:
+    """The agents that are hosted if this one is not among them; empty if it is; None if that is not known. Looks twice,
+    for a worker may have just begun. Raises Unreachable."""
+    hosted = await hosted_agents(temporal, task_queue)
+    if hosted is not None and agent not in hosted:
+        await asyncio.sleep(SECOND_LOOK_SECONDS)
+        hosted = await hosted_agents(temporal, task_queue)
+    return frozenset() if hosted is not None and agent in hosted else hosted
+
+
+async def _looked(temporal: Client, task_queue: str) -> tuple[list[PollerInfo], Sequence[AnnouncedWorker]]:
+    request = DescribeTaskQueueRequest(
+        namespace=temporal.namespace,
+        task_queue=TaskQueue(name=task_queue),
+        task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
+    )
+    try:
+        described, workers = await asyncio.gather(
+            temporal.workflow_service.describe_task_queue(request), announced(temporal, task_queue)
+        )
+    except RPCError as error:
+        raise temporal_errors.unreachable(temporal, error) from error
+    return recent(described.pollers, now=time.time(), workers=workers), workers
+
+
+def recent(pollers: Sequence[PollerInfo], *, now: float, workers: Collection[AnnouncedWorker] = ()) -> list[PollerInfo]:
     """Those seen lately. If our clock can't be right, time is counted from the one that was seen last."""
     seen = [poller.last_access_time.ToSeconds() for poller in pollers]
     if seen and not (now - max(seen) >= 0 and now - min(seen) <= REMEMBERED_SECONDS):
         now = max(seen)
-    return [poller for poller, at in zip(pollers, seen, strict=True) if now - at <= RECENT_SECONDS]
+    return [
+        poller
+        for poller, at in zip(pollers, seen, strict=True)
+        if now - at <= RECENT_SECONDS and not _gone(poller.identity, at, workers, now=now)
+    ]
+
+
+def _gone(identity: str, polled_at: int, workers: Collection[AnnouncedWorker], *, now: float) -> bool:
+    """Whether its heartbeats say that it no longer works; False if there are none."""
+    theirs = [one for one in workers if one.identity == identity]
+    if works := [one for one in theirs if not one.stopped]:
+        heard = max(polled_at, *(one.beat_at or now for one in works))
+        return now - heard > HEARD_SECONDS
+    # A process may have stopped one worker and started another, which was not heard of yet.
+    return bool(theirs) and not any(0 < one.beat_at < polled_at for one in theirs)

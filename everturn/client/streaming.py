@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from temporalio.api.common.v1 import WorkflowExecution
@@ -21,7 +21,8 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from everturn import names
-from everturn.events import Event, TextDelta, ThinkingDelta, ToolProgress, TurnRetried
+from everturn.client.silence import Silence, Unattended
+from everturn.events import Event, TextDelta, ThinkingDelta, ToolProgress, TurnRetried, WorkerAwaited
 from everturn.history import steps
 from everturn.records import Message, Thinking
 from everturn.streamed import Streamed
@@ -215,24 +216,25 @@ class LiveActivities:
 
 
 async def interleaved(
-    source: AsyncIterator[tuple[str, steps.Step]], live: LiveActivities | None
+    source: AsyncIterator[tuple[str, steps.Step]], live: LiveActivities | None, silence: Silence
 ) -> AsyncGenerator[tuple[str, steps.Step | None, list[Event]]]:
-    """Each step as it comes, with what is to be told before it; and between them, without a step, what is live."""
-    if live is None:
-        async for run_id, taken in source:
-            yield run_id, taken, []
-        return
+    """Each step as it comes, with what is to be told before it; and between them, without a step, what is live, and
+    that no worker is there."""
     step: asyncio.Future[tuple[str, steps.Step]] | None = None
     look: asyncio.Task[HeartbeatDetails] | None = None
+    unattended: asyncio.Task[Unattended] | None = None
+    turn = 0
     try:
         while True:
             step = step or asyncio.ensure_future(anext(source))
-            if look is None and live.due is not None and live.due <= live.clock():
+            unattended = unattended or asyncio.create_task(silence.unattended())
+            due = live.due if live else None
+            if live and look is None and due is not None and due <= live.clock():
                 look = asyncio.create_task(live.look())
-            timeout = None if look or live.due is None else live.due - live.clock()
-            both: list[asyncio.Future[Any]] = [step, look] if look else [step]
-            await asyncio.wait(both, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-            if look and look.done():
+            timeout = None if look or due is None or live is None else due - live.clock()
+            waits: list[asyncio.Future[Any]] = [step, unattended, *([look] if look else [])]
+            await asyncio.wait(waits, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+            if live and look and look.done():
                 running, look = look.result(), None
                 if told := live.hear(running):
                     yield "", None, told
@@ -242,12 +244,18 @@ async def interleaved(
                 except StopAsyncIteration:
                     return
                 step = None
-                yield run_id, taken, live.take(run_id, taken)
+                silence.heard()
+                turn = taken.request.turn if isinstance(taken, steps.TurnScheduled) else turn
+                yield run_id, taken, live.take(run_id, taken) if live else []
+            elif unattended.done():
+                found, unattended = unattended.result(), None
+                yield "", None, [_now(WorkerAwaited(turn=turn, cause=found.cause, cure=found.cure))]
     finally:
-        left = [task for task in (step, look) if task]
-        for task in left:
-            task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
+        # Not awaited: who leaves an `async for` has this closed by the loop, which closes its caller at the same time.
+        for task in (step, look, unattended):
+            if task:
+                task.add_done_callback(lambda done: done.cancelled() or done.exception())
+                task.cancel()
 
 
 def _rest(turn: _LiveTurn, message: Message, attempt: int) -> list[Event]:
@@ -266,6 +274,10 @@ def _rest(turn: _LiveTurn, message: Message, attempt: int) -> list[Event]:
 def _when(info: PendingActivityInfo) -> str:
     at = info.last_heartbeat_time if info.HasField("last_heartbeat_time") else info.last_started_time
     return at.ToDatetime(tzinfo=UTC).isoformat(timespec="milliseconds")
+
+
+def _now(event: Event) -> Event:
+    return _at(event, datetime.now(UTC).isoformat(timespec="milliseconds"))
 
 
 def _at(event: Event, at: str) -> Event:

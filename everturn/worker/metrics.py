@@ -28,7 +28,7 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, 
 from everturn import names
 from everturn.activities.prefixes import Prefixes
 from everturn.errors import InvalidSetting
-from everturn.logs import core_logs
+from everturn.logs import WORKER_HEARTBEATS, core_logs
 from everturn.payloads import ModelReply, ModelRequest, ToolRequest
 from everturn.records import ToolResult
 from everturn.worker.gen_ai_metrics import BUCKETS, PROMETHEUS
@@ -45,7 +45,8 @@ def expose(address: str) -> None:
         buckets = {PROMETHEUS[name]: bounds for name, bounds in BUCKETS.items()}
         prometheus = PrometheusConfig(bind_address=bound, histogram_bucket_overrides=buckets)
         telemetry = TelemetryConfig(logging=core_logs(), metrics=prometheus)
-        Runtime.set_default(Runtime(telemetry=telemetry), error_if_already_set=False)
+        runtime = Runtime(telemetry=telemetry, worker_heartbeat_interval=WORKER_HEARTBEATS)
+        Runtime.set_default(runtime, error_if_already_set=False)
     except (OSError, ValueError) as error:
         raise InvalidSetting(
             f"No metrics can be shown at {address!r}: {error}.", cure="Set EVERTURN_METRICS to a free host:port."

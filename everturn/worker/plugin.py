@@ -25,12 +25,13 @@ from temporalio.worker import (
 )
 from temporalio.workflow import _Definition
 
-from everturn import durations
+from everturn import durations, names
 from everturn.activities.agent_store import AgentStore, FindAgent, HostedAgents
 from everturn.activities.contexts import MakeDeps, check_deps
 from everturn.activities.journal import default_folder
 from everturn.activities.prefixes import Prefixes
 from everturn.agent import Agent, with_sub_agents
+from everturn.client.announced import plugin_name
 from everturn.errors import InvalidAgent, InvalidSetting
 from everturn.heartbeat_profiles import PROFILES, HeartbeatProfile, ProfileName
 from everturn.hooks import Hooks
@@ -136,6 +137,7 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
             settings.cached_conversations if cached_conversations is None else cached_conversations
         )
         self._versioning = settings.versioning
+        self._minimal = settings.visibility == "minimal"
         kept_at = artifacts or settings.artifacts
         kept = Artifacts.at(kept_at) if isinstance(kept_at, str | Path) else kept_at
         more = checked_hooks("a worker", hooks)
@@ -157,7 +159,12 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         return TraceActivities(self._wanted_traces, self.hosted.agents) if self._wanted_traces else None
 
     def name(self) -> str:
-        return "everturn"
+        """With the agents that it hosts, for temporalio tells the server: so a client knows which there are."""
+        agents = self.hosted.agents
+        if not agents:
+            return names.PLUGIN
+        found = self._minimal or (isinstance(agents, HostedAgents) and agents.store is not None)
+        return plugin_name(None if found else agents)
 
     # ------------------------------------------------------------ clients
 

@@ -184,6 +184,15 @@ class SimulatedService(ServiceClient):
             self._pending(activity, answer.pending_activities.add())
         return answer
 
+    async def _describe_task_queue(self, req: Any) -> Any:
+        """Somebody polls at all times: clients that wait longer look no further."""
+        answer = api.DescribeTaskQueueResponse()
+        answer.pollers.add(identity="a worker").last_access_time.GetCurrentTime()
+        return answer
+
+    async def _list_workers(self, req: Any) -> Any:
+        return api.ListWorkersResponse()
+
     def _pending(self, activity: Activity, info: Any) -> None:
         info.activity_id, info.activity_type.name = activity.asked.activity_id, activity.name
         info.attempt = activity.attempt

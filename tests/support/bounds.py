@@ -15,7 +15,7 @@ import pytest
 
 from everturn import packing, state, temporal_errors
 from everturn.activities import heartbeat, hosted_agents, lost_tries, mcp_tools, reply_output, tool_times
-from everturn.client import connection, deletion, messages
+from everturn.client import connection, deletion, messages, silence
 from everturn.history import fork, next_life
 from everturn.providers import background, http, json_values
 from everturn.storage import directory, encryption, unreadable
@@ -49,6 +49,8 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     # What a fork or a revived conversation begins with.
     "begun_with_bytes": (next_life, "MAX_PACKED_AT_START_BYTES"),
     "moved_bytes": (fork, "MAX_PACKED_AT_START_BYTES"),
+    # When somebody who waits is told that no worker is there.
+    "silence": (silence, "FIRST_LOOK_SECONDS"),
     # What it takes in.
     "remembered_ids": (state, "REMEMBERED_IDS"),
     "inbox_bytes": (sent_messages, "MAX_INBOX_BYTES"),

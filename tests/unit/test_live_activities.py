@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 from temporalio.api.workflow.v1 import PendingActivityInfo
 
+from everturn.client.silence import Silence
 from everturn.client.streaming import HeartbeatDetails, LiveActivities, interleaved
 from everturn.events import Event, TextDelta, ThinkingDelta, TurnRetried
 from everturn.history import steps
@@ -197,7 +198,8 @@ async def test_a_look_that_takes_long_holds_up_no_step() -> None:
         followed.answer.set_result(HeartbeatDetails("run", frozenset({"a1"}), {"a1": (info, said)}))
         yield "run", steps.RunClosed(9, AT, None)
 
+    silence = Silence(cast("Any", None), "order-81")
     async with asyncio.timeout(10):
-        seen = [(step, events) async for _, step, events in interleaved(happening(), followed)]
+        seen = [(step, events) async for _, step, events in interleaved(happening(), followed, silence)]
     assert [type(step).__name__ for step, _ in seen] == ["RunStarted", "TurnScheduled", "TurnCompleted", "RunClosed"]
     assert [events for _, events in seen] == [[], [], [], []]

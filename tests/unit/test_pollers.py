@@ -6,6 +6,7 @@ import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 from temporalio.api.taskqueue.v1 import PollerInfo
 
+from everturn.client.announced import AnnouncedWorker, _told, plugin_name
 from everturn.client.pollers import recent
 
 NOON = 1_800_000_000
@@ -23,6 +24,33 @@ def test_one_that_has_gone_is_not() -> None:
     assert recent([gone], now=NOON) == []
     assert recent([working, gone], now=NOON + 7200) == [working]
     assert recent([], now=NOON) == []
+
+
+def test_one_that_said_that_it_stops_or_is_not_heard_of_any_more_is_not() -> None:
+    polled = _seen("it", NOON - 50)
+    stopped = AnnouncedWorker("it", stopped=True, beat_at=NOON - 40, agents=None)
+    works = AnnouncedWorker("it", stopped=False, beat_at=NOON - 30, agents=None)
+    assert recent([polled], now=NOON, workers=[stopped]) == []
+    assert recent([polled], now=NOON, workers=[stopped, works]) == [polled]
+    begun_again = _seen("it", NOON - 30)  # in the same process, and not heard of yet
+    assert recent([begun_again], now=NOON, workers=[stopped]) == [begun_again]
+
+    silent = AnnouncedWorker("it", stopped=False, beat_at=NOON - 100, agents=None)
+    killed, slow = _seen("it", NOON - 90), _seen("it", NOON - 70)
+    assert recent([killed], now=NOON, workers=[silent]) == []
+    assert recent([slow], now=NOON, workers=[silent]) == [slow]
+    assert recent([killed], now=NOON, workers=[]) == [killed]  # its SDK sends no heartbeats, or the server keeps none
+
+
+@pytest.mark.parametrize("agents", [None, ["billing", "clerk"], ['"', "Ärger"]])
+def test_what_a_worker_says_of_its_agents_is_read_as_it_was_said(agents: list[str] | None) -> None:
+    assert _told(plugin_name(agents)) == (None if agents is None else frozenset(agents))
+
+
+def test_of_too_many_agents_none_is_named() -> None:
+    assert _told(plugin_name(f"agent-{number}" for number in range(1_000))) is None
+    assert _told("OpenTelemetryPlugin") is None
+    assert _told("[]") is None
 
 
 def _seen(identity: str, at: int) -> PollerInfo:

@@ -1,0 +1,79 @@
+"""What the workers of a task queue say of themselves: which agents they host, and whether they have stopped.
+
+It is in the heartbeats that the SDK sends for each worker, once a minute."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from temporalio.api.enums.v1 import WorkerStatus
+from temporalio.api.worker.v1 import PluginInfo
+from temporalio.api.workflowservice.v1 import ListWorkersRequest
+from temporalio.client import Client
+from temporalio.service import RPCError
+
+from everturn import names
+
+MOST_BYTES = 4_096
+"""Of the agents' names in one heartbeat: with more, a worker does not name them."""
+
+MOST_PAGES = 20
+PAGE_SIZE = 100
+
+STOPPED = frozenset({WorkerStatus.WORKER_STATUS_SHUTTING_DOWN, WorkerStatus.WORKER_STATUS_SHUTDOWN})
+
+
+@dataclass(frozen=True)
+class AnnouncedWorker:
+    identity: str
+    stopped: bool
+    beat_at: int
+    """When it was heard last, in seconds since 1970 by its own clock; 0 if the server does not say."""
+    agents: frozenset[str] | None
+    """Those that it hosts; None if it does not say, as one that finds them in a store."""
+
+
+def plugin_name(agents: Iterable[str] | None) -> str:
+    """How a worker's plugin is called, by which the agents are told: temporalio puts it into heartbeats."""
+    told = json.dumps({names.PLUGIN: None if agents is None else sorted(agents)}, ensure_ascii=False)
+    return told if len(told.encode()) <= MOST_BYTES else json.dumps({names.PLUGIN: None})
+
+
+async def announced(temporal: Client, task_queue: str) -> Sequence[AnnouncedWorker]:
+    """All that the server remembers, those that have stopped too; none if it keeps no such list."""
+    found: list[AnnouncedWorker] = []
+    request = ListWorkersRequest(
+        namespace=temporal.namespace, page_size=PAGE_SIZE, query=f"TaskQueue={json.dumps(task_queue)}"
+    )
+    for _ in range(MOST_PAGES):
+        try:
+            page = await temporal.workflow_service.list_workers(request)
+        except RPCError:  # an older server, or one that has it switched off
+            return []
+        if page.workers_info:
+            for one in (info.worker_heartbeat for info in page.workers_info):
+                beat_at = one.heartbeat_time.ToSeconds() if one.HasField("heartbeat_time") else 0
+                found.append(_worker(one.worker_identity, one.status, beat_at, one.plugins))
+        else:
+            found += [_worker(one.worker_identity, one.status, 0, one.plugins) for one in page.workers]
+        request.next_page_token = page.next_page_token
+        if not page.next_page_token:
+            break
+    return found
+
+
+def _worker(
+    identity: str, status: WorkerStatus.ValueType, beat_at: int, plugins: Iterable[PluginInfo]
+) -> AnnouncedWorker:
+    agents = next((told for plugin in plugins if (told := _told(plugin.name)) is not None), None)
+    return AnnouncedWorker(identity, stopped=status in STOPPED, beat_at=beat_at, agents=agents)
+
+
+def _told(name: str) -> frozenset[str] | None:
+    try:
+        told = json.loads(name)[names.PLUGIN]
+    except (ValueError, TypeError, KeyError):  # another plugin
+        return None
+    return frozenset(map(str, told)) if isinstance(told, list) else None
