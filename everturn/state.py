@@ -341,7 +341,7 @@ class State:
     @property
     def answered(self) -> bool:
         """All that was said has its final reply."""
-        return self.final and not (self.answering or self.cancelled or self.inbox)
+        return self.final and not (self.answering or self.cancelled or self.inbox or self.late)
 
     @property
     def told(self) -> tuple[str, ...]:

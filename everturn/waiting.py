@@ -14,7 +14,7 @@ from everturn import names
 from everturn.carryover import Asked
 from everturn.decisions import Answer, Approve, Deny, too_late
 from everturn.payloads import WaitingCall
-from everturn.plans import AwaitAnswer, Expiry, PlannedCall, RunAgent, RunPlan, WaitReason
+from everturn.plans import AwaitAnswer, Expiry, HandOver, PlannedCall, RunAgent, RunPlan, WaitReason
 from everturn.policy import MAX_RULE_CHARS, Policy, Rule, decided, with_rules
 from everturn.policy import problem as policy_problem
 from everturn.records import Decision, ToolCall
@@ -74,6 +74,11 @@ class PendingCall:
     def policy(self) -> bool:
         """A person's decision on it is checked before it counts."""
         return isinstance(self.plan, RunPlan) and self.plan.policy
+
+    @property
+    def hands_over(self) -> bool:
+        """Nothing but a decision is missing for another agent to take over."""
+        return isinstance(self.plan, HandOver) and not self.policy
 
     def ruled(self, policy: Policy, *, again: bool = False) -> Rule | None:
         """The rule that decides on it in people's place; None if a person has to. `again`: the rules have changed."""

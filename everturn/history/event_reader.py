@@ -108,7 +108,8 @@ class EventReader:
                 self._open |= dict.fromkeys((call.call_id for call in reply.message.tool_calls), request.turn)
             case steps.WorkflowTaskCompleted():
                 return [*untold, *self._asks(at)]
-            case steps.ToolRunFailed(local=True):  # the conversation knows of it, and asks already
+            case steps.ToolRunFailed(local=True) | steps.CommandSent(name=names.SET_POLICY, accepted=True):
+                # The conversation knows of it, and asks already.
                 return [*untold, *_events(step, at), *self._asks(at)]
         return [*untold, *_events(step, at)]
 

@@ -27,6 +27,7 @@ from everturn.history import event_types
 from everturn.history.activity_reader import NEXUS_EVENTS, ActivityReader
 from everturn.history.decoding import UNREADABLE, Decoder
 from everturn.history.steps import (
+    CancelRequested,
     CommandSent,
     DecisionChecked,
     Expired,
@@ -135,6 +136,8 @@ class HistoryReader:
                 # After a reset: Temporal applies the updates of before again, and writes each only here.
                 admitted = event.workflow_execution_update_admitted_event_attributes.request
                 self._admitted[admitted.meta.update_id] = admitted
+            case event_types.WORKFLOW_EXECUTION_CANCEL_REQUESTED:
+                return CancelRequested(event.event_id, at)
             case event_types.WORKFLOW_TASK_STARTED:
                 self._clock = event.event_time.ToNanoseconds() / 1e9  # as workflow.time() has it
             case event_types.WORKFLOW_TASK_COMPLETED:

@@ -9,13 +9,14 @@ from __future__ import annotations
 from typing import Any
 
 from everturn import handoffs, names, waiting
-from everturn.carryover import OpenReply, planned
+from everturn.carryover import OpenReply
 from everturn.causes import Stall
 from everturn.decisions import policy_after
 from everturn.history import steps
+from everturn.history.calls_by_history import CallsByHistory
 from everturn.history.transcript import Transcript, unwritten, user_messages
 from everturn.payloads import Control, ModelReply, ModelRequest, Start
-from everturn.plans import HandOver, PlannedCall, RefuseCall
+from everturn.plans import HandOver, RefuseCall
 from everturn.policy import Policy, Rule, with_rules
 from everturn.records import Outcome, ToolCall, ToolResult
 from everturn.sizes import size_of
@@ -33,31 +34,25 @@ class StateByHistory:
         self.reply: ModelReply | None = None
         """Of the turn at hand; None while it is awaited."""
         self.finished: steps.RunClosed | None = None
-        self._calls: dict[str, tuple[ToolCall, PlannedCall]] = {}  # those of the reply at hand
-        self._results: dict[str, ToolResult] = {}
-        self._recorded: set[str] = set()  # the calls whose results are in events of their own
-        self._told: set[str] = set()
-        """Those whose results are made of what users' own activities gave."""
+        self.calls = CallsByHistory()  # of that reply
         self._asked: dict[str, PendingCall] = {}  # what people were asked about them last
         self.ruled: list[tuple[str, Rule]] = []  # the calls that the policy has decided on, until somebody takes note
-        self._concludes = False
-        """A limit is used up: the reply at hand is the last one, whatever was said meanwhile."""
+        self._concludes = False  # a limit is used up: that reply is the last one, whatever was said meanwhile
         self._checked: dict[str, tuple[PendingCall, str]] = {}
         """The calls whose decision, of that verdict, is checked by the agent's policy."""
-        self._running: set[str] = set()  # the calls that were begun, and have not failed
         self._decided: set[str] = set()
         """Those that somebody has decided on, in this run or in its open reply before."""
         self._held: list[steps.CommandSent] = []
         """Decisions on those, by signal: they count if the one that is checked does not."""
-        self._sent: list[steps.MessageSent | steps.CommandSent] = []
+        self._sent: list[steps.Sent] = []
         """By signal, since the conversation was looked after last."""
         self._clock = 0.0
         """The conversation's, likewise."""
-        self._brought: list[steps.Step] = []
-        """By activities and timers, likewise."""
-        self._cut_short = False
-        """The turn was cancelled, likewise."""
-        self._stalled_now: Stall | None = None  # by what the last workflow task brought, after the updates that it took
+        self._brought: list[steps.Step] = []  # by activities and timers, likewise
+        self._cut_short = False  # the turn was cancelled, likewise
+        self._cancelled = False  # the workflow was, and begins nothing more
+        self._is_new = False  # the reply at hand came in with the last workflow task
+        self._stalled_now: Stall | None = None  # by what the last workflow task brought, after its updates
 
     def take(self, step: steps.Step) -> None:
         self.transcript.take(step)
@@ -79,7 +74,9 @@ class StateByHistory:
                 self._ask(request)
             case steps.ToolScheduled(request=call):
                 self.state.pending.pop(call.call_id, None)
-                self._running.add(call.call_id)
+                self.calls.running.add(call.call_id)
+            case steps.CancelRequested():
+                self._cancelled = True
             case steps.RunClosed():
                 self.take_in()
                 self._finish(step)
@@ -90,10 +87,11 @@ class StateByHistory:
         """The conversation is looked after, with all that has come by then."""
         sent, brought, self._sent, self._brought = self._sent, self._brought, [], []
         early = [step for step in sent if not (self._take_sent(step) or self._hold(step)) and self._may_be_early(step)]
-        before = self.state.stall
+        self._is_new = False
+        stalled, self._cut_short = self.state.stall, self._cut_short or self._cancelled
         for step in brought:
             self._take_brought(step)
-        self._stalled_now = self.state.stall if self.state.stall is not before else None
+        self._stalled_now = self.state.stall if self.state.stall is not stalled else None
         for step in early:
             if not self._take_sent(step):
                 self._hold(step)
@@ -105,28 +103,21 @@ class StateByHistory:
         """None while it goes on, and if it ended without one."""
         return self.finished.outcome if self.finished else None
 
-    @property
-    def open_calls(self) -> list[tuple[ToolCall, PlannedCall]]:
-        """The calls of the reply at hand that have no result yet, with their plans."""
-        return [planned for call_id, planned in self._calls.items() if call_id not in self._results]
-
     def answers_all(self, reply: ModelReply) -> bool:
         """Whether a final reply that comes in now answers all that was said."""
-        return not (self._sent or self.state.inbox or self.state.cancelled or reply.output_problem)
+        state = self.state
+        return not (self._sent or state.inbox or state.late or state.cancelled or reply.output_problem)
 
     # ------------------------------------------------------------ one step after the other
 
     def _begin(self, start: Start, run_began: float) -> None:
         self.state, self.finished = State(start, run_began=run_began), None
         left = (start.carry.open if start.carry else None) or OpenReply()
-        self._calls = {call.call_id: (call, RefuseCall(call_id=call.call_id, text="")) for call in left.calls}
-        self._calls |= left.planned
-        self._results = {one.call_id: one for one in left.results}
-        self._recorded, self._told, self._checked = set(self._results), set(), {}
+        self.calls, self._checked, self._cancelled = CallsByHistory(left), {}, False
         self._concludes = bool(left.limit)
         self.reply = None
         self._asked = dict(self.state.pending)
-        self._running, self._held = set(), []
+        self._held = []
         self._decided = {one.call_id for one in left.results if one.decision}
 
     def _ask(self, request: ModelRequest) -> None:
@@ -144,11 +135,12 @@ class StateByHistory:
         state.pending.clear()
         self.reply = None
         if not request.summarise:
-            self._calls, self._results, self._checked = {}, {}, {}
+            self.calls.forget()
+            self._checked.clear()
 
     def _take_brought(self, step: steps.Step) -> None:
         if isinstance(step, steps.ToolRunFailed):
-            self._running.discard(step.request.call_id)
+            self.calls.running.discard(step.request.call_id)
         match step:
             case steps.TurnCompleted(request=request, reply=reply):
                 self._take_reply(request, reply)
@@ -159,12 +151,12 @@ class StateByHistory:
             case steps.TranscriptKept(messages=messages):
                 self.state.take_earlier(messages)
             case steps.ToolCompleted(result=result, outcome=outcome):
-                self._recorded.add(result.call_id)
+                self.calls.recorded.add(result.call_id)
                 if outcome is not None:
                     self.state.spend(outcome.usage, outcome.cost_usd)
                 self._take_result(result)
             case steps.ActivityEnded(result=result):
-                self._told.add(result.call_id)
+                self.calls.told.add(result.call_id)
                 self._take_result(result)
             case steps.ToolRunFailed(awaited=False, again=False):
                 self._take_loss(step)
@@ -183,21 +175,25 @@ class StateByHistory:
             return
         state.take_reply(reply)
         self.reply, self._concludes = reply, request.conclude is not None
-        self._calls = planned(reply.message.tool_calls, reply.plan)
-        self._results, self._recorded, self._asked, self._checked = {}, set(), {}, {}
-        self._told = set()
-        for call, plan in self._calls.values():
+        self.calls.open(reply)
+        self._asked, self._checked, self._is_new = {}, {}, True
+        self._begin_calls()
+        over = self._cut_short or request.conclude or state.closing
+        if not reply.plan and (over or (reply.final and not state.ask_for_repair())):
+            state.end_answer()
+
+    def _begin_calls(self) -> None:
+        state = self.state
+        begun = self.calls.running | state.pending.keys() | self._checked.keys()
+        for call, plan in [one for one in self.calls.unsettled if one[0].call_id not in begun]:
             pending = waiting.before_run(call, plan, state.policy)
             if pending and not state.closing:
                 self._wait(pending)
                 self._follow_policy(pending)
-            elif pending or isinstance(plan, RefuseCall):
-                self._take_result(unwritten(call))
-            elif isinstance(plan, HandOver) and not self._cut_short:
+            elif isinstance(plan, HandOver) and not pending:
                 self._take_handover(call, plan)
-        over = self._cut_short or request.conclude or state.closing
-        if not reply.plan and (over or (reply.final and not state.ask_for_repair())):
-            state.end_answer()
+            elif pending or state.closing or isinstance(plan, RefuseCall):
+                self._take_result(unwritten(call))
 
     def _take_failure(self, failed: steps.TurnFailed) -> None:
         if failed.awaited or failed.passing or self._cut_short:
@@ -217,24 +213,23 @@ class StateByHistory:
     def _take_result(self, result: ToolResult) -> None:
         """The model will be told once all calls of the reply have theirs."""
         self.state.pending.pop(result.call_id, None)
-        if result.call_id not in self._calls or result.call_id in self._results:
-            return
-        self._results[result.call_id] = result
-        if self._results.keys() >= self._calls.keys():
+        if self.calls.take(result):
+            self._close_if_settled()
+
+    def _close_if_settled(self) -> None:
+        closing, waiting = self.state.closing, self.state.pending.keys() | self._checked.keys()
+        if self.calls.planned and self.calls.settled(closing=closing, waiting=waiting):
             self._close_reply()
-            if self.state.closing:
+            if closing:
                 self.state.end_answer()
 
     def _close_reply(self) -> None:
-        """A call that has no result was cut short."""
-        results = tuple(self._results.get(call_id) or unwritten(call) for call_id, (call, _) in self._calls.items())
-        if results:
-            self.state.take_results(results, recorded=self._recorded, told=self._told)
-        self._calls, self._results, self._checked, self._held = {}, {}, {}, []
+        self.calls.hand_in(self.state)
+        self._checked, self._held = {}, []
         self.state.pending.clear()
 
     def _take_loss(self, lost: steps.ToolRunFailed) -> None:
-        call, plan = self._calls.get(lost.request.call_id, (None, None))
+        call, plan = self.calls.planned.get(lost.request.call_id, (None, None))
         if call is None or plan is None:
             return
         if lost.stalled:
@@ -272,7 +267,7 @@ class StateByHistory:
 
     # ------------------------------------------------------------ what people send
 
-    def _take_sent(self, step: steps.MessageSent | steps.CommandSent) -> bool:
+    def _take_sent(self, step: steps.Sent) -> bool:
         """False if it can't be taken as things are."""
         state = self.state
         if isinstance(step, steps.MessageSent):
@@ -283,7 +278,10 @@ class StateByHistory:
         if step.name in names.DECISIONS:
             return self._take_decision(step.name, step.payload)
         if step.name == names.SET_POLICY:
-            return self._change_policy(policy_after(step.payload, self.state.policy))
+            taken = self._change_policy(policy_after(step.payload, self.state.policy))
+            if step.accepted and self._is_new:  # it was set before that was looked at
+                self._begin_calls()
+            return taken
         control = Control.model_validate(step.payload)
         match step.name:
             case names.PAUSE:
@@ -303,26 +301,26 @@ class StateByHistory:
                 state.close()
                 for pending in [*state.pending.values()]:
                     self._decide(pending, "deny")
+                self._close_if_settled()
             case _:
                 pass
         return True
 
-    def _hold(self, step: steps.MessageSent | steps.CommandSent) -> bool:
+    def _hold(self, step: steps.Sent) -> bool:
         """Whether it is a decision that comes while another one on its call is checked."""
         if not isinstance(step, steps.CommandSent) or step.payload.get("call_id") not in self._checked:
             return False
         self._held.append(step)
         return True
 
-    def _may_be_early(self, step: steps.MessageSent | steps.CommandSent) -> bool:
+    def _may_be_early(self, step: steps.Sent) -> bool:
         """Whether what can't be taken yet may be, after what the same workflow task brings."""
         if isinstance(step, steps.MessageSent):
             return True
         if step.name == names.RESUME:
             return not (self.state.idle or self.state.pending)
         call_id = step.payload.get("call_id")
-        begun = call_id in self._results or call_id in self._running
-        known = call_id == names.EVERY_CALL or call_id in self._decided or (call_id in self._calls and begun)
+        known = call_id == names.EVERY_CALL or call_id in self._decided or self.calls.begun(call_id)
         return step.name in names.DECISIONS and not known and not self.state.idle
 
     def _take_decision(self, verdict: str, payload: dict[str, Any]) -> bool:
@@ -368,6 +366,8 @@ class StateByHistory:
             self._take_result(unwritten(pending.call))
 
     def _take_handover(self, call: ToolCall, plan: HandOver) -> None:
+        if self._cut_short:
+            return
         left = self.state.in_charge.left(self.state.limits.max_handoffs)
         self._take_result(handoffs.result_of(call, plan, left=left))
 
@@ -382,7 +382,8 @@ class StateByHistory:
 
     def _settle(self) -> None:
         state = self.state
-        if state.inbox and not (state.answering or state.abandoned or state.ended or self._concludes):
+        over = state.answering or state.abandoned or state.ended or self._concludes or self._cancelled
+        if state.inbox and not over:
             state.begin_answer()
 
     def _finish(self, finished: steps.RunClosed) -> None:
@@ -392,6 +393,7 @@ class StateByHistory:
                 self._close_reply()
                 state.take_up_again(self._clock)
             return
+        self._close_reply()  # calls that it never began: it was closed
         if finished.outcome:  # which holds what was said and not answered
             state.inbox = []
         state.unseen = self.transcript.messages[state.position - self.transcript.base :]

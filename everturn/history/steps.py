@@ -54,6 +54,10 @@ class CommandSent(Step):
     """As in Said."""
 
 
+Sent = MessageSent | CommandSent
+"""What people send."""
+
+
 @dataclass(frozen=True, slots=True)
 class TurnScheduled(Step):
     request: ModelRequest
@@ -170,6 +174,11 @@ class DecisionChecked(Step):
     check: DecisionCheck
     refusal: str
     """Why they may not; empty if they may."""
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRequested(Step):
+    """Somebody cancelled the workflow, which is about to end."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ def _problems(by_history: StateByHistory, agents: Mapping[str, Agent]) -> list[s
     agent = agents.get(name)
     if agent is None:
         return [f"its agent {name!r} is not hosted; these are: {', '.join(sorted(agents)) or 'none'}"]
-    problems = [_problem(agent, call, planned, agents) for call, planned in by_history.open_calls]
+    problems = [_problem(agent, call, planned, agents) for call, planned in by_history.calls.unsettled]
     return [problem for problem in problems if problem]
 
 

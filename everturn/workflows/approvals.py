@@ -89,6 +89,10 @@ class PendingApprovals:
         clock = asyncio.create_task(self._expire(pending, pending.expiry)) if pending.expiry and waits else None
         try:
             return await decided
+        except asyncio.CancelledError:
+            if pending.hands_over and decided.done() and not decided.cancelled():
+                return decided.result()  # it was decided before the turn was cancelled, if only by a moment
+            raise
         finally:
             if self._decided.get(call_id) is decided:
                 del self._decided[call_id]

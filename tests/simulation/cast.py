@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from everturn import Agent, Limits, Patience, ToolContext, ToolFailed, tool
+from everturn import Agent, HandOff, Limits, Patience, Shown, ToolContext, ToolFailed, tool
 from everturn.agent import with_sub_agents
 from everturn.errors import Retry
 from everturn.models import Approvals, Compaction
@@ -161,6 +161,15 @@ def _agent(name: str, **options: Any) -> Agent:
     return Agent(name, **_OPTIONS[name])
 
 
+def _handing(name: str, *to: str | HandOff, **options: Any) -> Agent:
+    return _agent(name, instructions=instructions_of(name), handoff_to=to, **options)
+
+
+def instructions_of(name: str) -> str:
+    """Of an agent that conversations are handed to: they say who it is."""
+    return f"You are {name}."
+
+
 HELPER = _agent("helper", tools=(look, refund), description="Helps.")
 
 AGENTS: dict[str, Agent] = {
@@ -190,10 +199,18 @@ AGENTS: dict[str, Agent] = {
         _agent("hooked", hooks=newer_tools.HOOKS),
         _agent("prepared", tools=(look,), prepare_tools=_prepared),
         _agent("asking", tools=(*TOOLS, newer_tools.borrow, newer_tools.inquire)),
+        _handing("triage", "expert", HandOff("guard", needs_approval=True), tools=(look, note, refund)),
+        _handing("expert", HandOff("triage", filter=Shown(last=1)), HandOff("guard", filter=Shown(tools=False))),
+        _handing("guard", HandOff("triage", needs_approval=True), approvers=may_decide),
     )
 }
 
-WEIGHTS = {"clerk": 8, "guarded": 2, "boss": 1, "watched": 0, "hooked": 0, "asking": 0, "prepared": 0}
+HANDING = ("triage", "expert", "guard")
+"""These hand their conversations on to each other."""
+
+WEIGHTS = {"clerk": 8, "guarded": 2, "boss": 1} | dict.fromkeys(
+    ("watched", "hooked", "asking", "prepared", *HANDING), 0
+)
 
 
 @tool(name="look", effect="read")

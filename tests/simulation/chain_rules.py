@@ -48,12 +48,13 @@ def turns_are_counted_once(one: Evidence) -> Iterator[str]:
 
 
 def the_chosen_model_is_asked(one: Evidence) -> Iterator[str]:
-    """Whoever chose another model has it until somebody or a fallback chooses again."""
-    chosen = ""
+    """Whoever chose another model has it until somebody or a fallback chooses again, or another agent takes over."""
+    chosen, agent = "", one.agent
     for run, taken in one.runs:
         for step in taken:
             match step:
                 case steps.TurnScheduled(request=request):
+                    chosen, agent = chosen if request.agent == agent else "", request.agent
                     if chosen and not request.model:
                         yield f"turn {request.turn} of run {run.id} asks the agent's own model, and not {chosen}"
                         return
@@ -66,17 +67,18 @@ def the_chosen_model_is_asked(one: Evidence) -> Iterator[str]:
 
 
 def what_was_left_out_stays_so(one: Evidence) -> Iterator[str]:
-    """A compacted conversation is not shown whole again."""
-    shown_from = 0
+    """A compacted conversation is not shown whole again, nor one whose handoff said what its next agent sees."""
+    shown_from: dict[str, int] = {}
     for run, taken in one.runs:
         for step in taken:
             match step:
                 case steps.TurnScheduled(request=request) if not request.summarise:
                     keep = request.view.keep_from if request.view else 0
-                    if keep < shown_from:
-                        yield f"turn {request.turn} of run {run.id} is shown from {keep} on, after {shown_from}"
+                    before = shown_from.get(request.agent, 0)
+                    if keep < before:
+                        yield f"turn {request.turn} of run {run.id} is shown from {keep} on, after {before}"
                         return
-                    shown_from = keep
+                    shown_from[request.agent] = keep
                 case _:
                     pass
 
@@ -171,7 +173,7 @@ def what_never_began_is_in_no_doubt(one: Evidence) -> Iterator[str]:
         if isinstance(step, steps.ToolRunFailed):
             lost.setdefault(step.request.call_id, set()).add(step.kind)
     for message in one.transcript:
-        for result in message.tool_results:
+        for result in (result for result in message.tool_results if result.call_id in one.own_calls):
             doubtful = "outcome of this call is unknown" in result.text
             if doubtful and result.call_id not in one.begun and lost.get(result.call_id, set()) <= names.NEVER_BEGUN:
                 yield f"{result.name} {result.call_id} never began, and its outcome is told to be unknown"

@@ -13,6 +13,7 @@ from temporalio import activity
 from everturn import errors
 from everturn.providers.base import Delta, Request
 from everturn.records import Message, Reply, Text, Thinking, ToolCall, Usage
+from tests.simulation.cast import HANDING
 
 FAILURES: dict[str, Callable[[], Exception]] = {
     "rate": lambda: errors.RateLimited("429", status=429, retry_after=3.0),
@@ -36,6 +37,7 @@ class Asked:
     conversation_id: str
     messages: tuple[Message, ...]
     worker: str
+    instructions: str = ""
 
 
 @dataclass
@@ -55,7 +57,8 @@ class SimulatedModel:
     async def __call__(self, request: Request, on_delta: Any = None, on_start: Any = None) -> Reply:
         worker = activity.client().service_client._worker  # type: ignore[attr-defined]
         if worker.alive:
-            self.asked.append(Asked(request.conversation_id or "", tuple(request.messages), worker.name))
+            told = tuple(request.messages), worker.name, request.instructions
+            self.asked.append(Asked(request.conversation_id or "", *told))
         chance = self.chance
         await asyncio.sleep(chance.choice((0.0, 0.05, 0.2, 1.0, 4.0)))
         if chance.random() < self.trouble:
@@ -112,6 +115,7 @@ class SimulatedModel:
         if self.tools:
             more = ("wire", {"cents": number}), ("ship", {"cents": number}), ("peep", {"number": number})
             more += ("borrow", {"cents": 5 + number % 2 * 50}), ("inquire", {"number": number})
+            more += tuple((f"transfer_to_{name}", {"message": f"take over {number}"}) for name in HANDING)
             possible = tuple(one for one in (*possible, *more) if one[0] in self.tools)
         name, arguments = chance.choice(possible)
         return ToolCall(call_id=f"c{number}-{place}", name=name, arguments=arguments)

@@ -161,3 +161,25 @@ LATEST: dict[str, Situation] = {
     ),
 }
 """One more in a group moves all of its seeds: what comes next begins a group of its own."""
+
+_CUT_IN = ("approve", "approve", "deny", "edit", "cancel and decide", "cancel and decide", "stranger", "two people")
+
+HANDOFFS: dict[str, Situation] = {
+    "handoffs": Situation(
+        {
+            **CALM,
+            "agent": ("triage", "expert", "guard"),
+            "kills": (0.0, 0.0, 2.0),
+            "bounds": ((), *SHORT),
+            "limits": ((), (), (("max_handoffs", 2),)),
+            "coincidences": (0.0, 0.3),
+            "revivals": (0, 0, 1),
+            "forks": (0, 0, 1),
+            "messages": (3, 4),
+        },
+        tools=("transfer_to_triage", "transfer_to_expert", "transfer_to_guard") * 2 + ("look", "note", "refund", "pay"),
+        failures=("key", "unavailable"),
+        habits=Habits(_CUT_IN, unasked=("say", "say", "cancel_turn", "pause", "resume", "policy")),
+    ),
+}
+"""Agents hand their conversations on to each other."""

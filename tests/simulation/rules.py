@@ -22,7 +22,7 @@ from everturn.history import steps
 from everturn.models import Limits
 from everturn.records import Message, Outcome, ToolCall, ToolResult, Usage
 from tests.simulation import newer_tools
-from tests.simulation.cast import AGENTS, APPROVED, HELPER, LOCAL, ONCE
+from tests.simulation.cast import AGENTS, APPROVED, HANDING, HELPER, LOCAL, ONCE, instructions_of
 from tests.simulation.ledger import Effect
 from tests.simulation.model import Asked
 from tests.simulation.runs import Run
@@ -113,6 +113,7 @@ _OWN = {
     "no_such_tool": r"^There is no tool 'no_such_tool'",
     "outside": r"^There is no tool",
     "flaky": r"^There is no tool",
+    **{f"transfer_to_{name}": r"^Not handed on|^There is no tool" for name in HANDING},
 }
 
 
@@ -128,9 +129,17 @@ def _result(call: ToolCall, result: ToolResult, *, deploys: bool) -> Iterator[st
     elif decision and decision.verdict == "deny" and not result.is_error:
         yield f"{call.call_id} was denied, and its result is {result.text[:100]!r}"
     elif not result.is_error:
-        if call.call_id not in result.text and call.name != HELPER.name:
+        if result.successor:
+            if call.name != f"transfer_to_{result.successor.agent}":
+                yield f"{call.name} {call.call_id} put {result.successor.agent} in charge"
+        elif call.call_id not in result.text and call.name != HELPER.name:
             yield f"{call.name} {call.call_id} has the result {result.text[:100]!r}, which is not its own"
-        if decision and decision.arguments is not None and "with other arguments" not in result.text:
+        if (
+            decision
+            and decision.arguments is not None
+            and not result.successor
+            and "with other arguments" not in result.text
+        ):
             yield f"{call.name} {call.call_id} ran with other arguments, and the model is not told"
     elif deploys and re.search(_LATER, result.text):
         pass
@@ -152,7 +161,7 @@ def messages_are_kept(one: Evidence) -> Iterator[str]:
 
 def prompts_are_the_transcript(one: Evidence) -> Iterator[str]:
     """Whatever a model was shown is how the transcript begins, unless it is compacted."""
-    if AGENTS_BY_NAME[one.agent].compaction:
+    if _narrowed(one):
         return
     said = [message.model_dump_json() for message in with_notes(one.transcript)]
     for asked in one.asked:
@@ -166,9 +175,14 @@ def prompts_are_the_transcript(one: Evidence) -> Iterator[str]:
             return
 
 
+def _narrowed(one: Evidence) -> bool:
+    """Its models may be shown less than all of it."""
+    return bool(AGENTS_BY_NAME[one.agent].compaction) or one.agent in HANDING
+
+
 def compacted_prompts_are_right(one: Evidence) -> Iterator[str]:
     """A model is shown what the view of its turn makes of the transcript."""
-    if not AGENTS_BY_NAME[one.agent].compaction or one.told.ended:
+    if not _narrowed(one) or one.told.ended:
         return
     possible = set[str]()
     for step in one.steps:
@@ -178,6 +192,20 @@ def compacted_prompts_are_right(one: Evidence) -> Iterator[str]:
     for asked in one.asked:
         if asked.messages and asked.messages[-1].text != ASK and _written(asked.messages) not in possible:
             yield f"a model was shown {len(asked.messages)} messages that no view of the transcript has"
+            return
+
+
+def whoever_is_in_charge_answers(one: Evidence) -> Iterator[str]:
+    """A model is asked as the agent that the conversation was handed to last, by what it is shown itself."""
+    if one.agent not in HANDING:
+        return
+    for asked in one.asked:
+        handed = [
+            result.successor.agent for message in asked.messages for result in message.tool_results if result.successor
+        ]
+        wanted = handed[-1] if handed else one.agent
+        if asked.instructions != instructions_of(wanted) and not (asked.messages and asked.messages[-1].text == ASK):
+            yield f"a model was told {asked.instructions!r}, and {wanted!r} is in charge"
             return
 
 
@@ -331,6 +359,10 @@ def outcomes_add_up(one: Evidence) -> Iterator[str]:
                         text = reply.message.text
                 case steps.TurnScheduled(request=request):
                     turns = max(turns, request.turn)
+                case steps.CommandSent(name=names.CANCEL_TURN, payload=payload) if turns > replied:
+                    seen = payload.get("seen") or {}
+                    usage += Usage(**seen.get("usage", {})) if seen.get("turn") == turns else Usage()
+                    replied = turns  # and none that is asked again
                 case steps.ToolCompleted(outcome=Outcome() as outcome):
                     usage += outcome.usage
                 case steps.RunClosed(outcome=Outcome() as outcome) if outcome:
@@ -417,6 +449,7 @@ RULES = (
     messages_are_kept,
     prompts_are_the_transcript,
     compacted_prompts_are_right,
+    whoever_is_in_charge_answers,
     replies_answer,
     digests_are_right,
     effects_are_allowed,

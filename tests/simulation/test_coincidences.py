@@ -38,6 +38,23 @@ def test_what_worlds_that_are_about_something_found_stays_mended(seed: int) -> N
     assert run(seed).broken == []
 
 
+@pytest.mark.parametrize(
+    "seed",
+    [
+        pytest.param(
+            4_000_398, id="a-handoff-is-approved-after-its-turn-was-cancelled"
+        ),  # by the history, it was taken
+        pytest.param(4_000_023, id="a-handoffs-check-ends-as-its-turn-is-cancelled"),
+        pytest.param(4_000_050, id="a-reply-that-hands-over-comes-as-it-closes"),  # by the history, it was not taken
+        pytest.param(4_000_031, id="calls-that-do-not-begin-since-it-closes"),  # by the history, the answer went on
+        pytest.param(4_000_803, id="the-workflow-is-cancelled-as-a-message-waits"),  # by the history, it was begun on
+        pytest.param(4_001_026, id="a-message-while-it-closes"),  # reply() had the answer to the message before
+    ],
+)
+def test_what_worlds_of_handoffs_found_stays_mended(seed: int) -> None:
+    assert run(seed).broken == []
+
+
 def test_results_are_told_as_those_of_their_turn_through_a_summary_and_a_new_run() -> None:
     assert run(162).broken == []
 

@@ -14,6 +14,7 @@ from everturn.activities.contexts import Contexts
 from everturn.activities.hook_runs import CallVerdict, HookRuns
 from everturn.client import listing
 from everturn.payloads import Start
+from everturn.state import State
 from everturn.storage.encryption import Encryption
 from tests.simulation.world import run, seeds_of
 
@@ -51,6 +52,10 @@ def _lists_say_that_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listing, "listed", lambda execution: replace(listed(execution), status="running"))
 
 
+def _whoever_began_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(State, "follow_handoffs", lambda *_: None)
+
+
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(
     ("situation", "mistake"),
@@ -61,6 +66,7 @@ def _lists_say_that_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
         ("context", _nobody_says_for_whom),
         ("sealed", _nothing_is_encrypted),
         ("lists", _lists_say_that_it_runs),
+        ("handoffs", _whoever_began_goes_on),
     ],
     ids=lambda given: given if isinstance(given, str) else "",
 )

@@ -57,7 +57,7 @@ WILD = 1_000_000
 NEWER = 2_000_000
 """Those of this seed and above are about what stands in more_situations.py."""
 
-GROUPS = (situations.SITUATIONS, more_situations.MORE, more_situations.LATEST)
+GROUPS = (situations.SITUATIONS, more_situations.MORE, more_situations.LATEST, more_situations.HANDOFFS)
 """Of situations, each for a million seeds from WILD on."""
 
 ALL_SITUATIONS = {name: situation for group in GROUPS for name, situation in group.items()}

@@ -381,6 +381,28 @@ async def test_a_handoff_may_wait_for_a_persons_word(
         await conversation.outcome()
 
 
+async def test_a_handoff_that_was_approved_before_its_turn_was_cancelled_takes_place(
+    client: Client, scripted: Scripted, cached_conversations: int
+) -> None:
+    """Both come in one workflow task: no worker is there when they are sent."""
+    billing = agent_on(scripted(["Refunded."], order="arrival"), name="billing")
+    triage = agent_on(
+        scripted([TRANSFER], order="arrival"), name="triage", handoff_to=[HandOff(billing, needs_approval=True)]
+    )
+    async with hosting(client, triage, cached_conversations=cached_conversations):
+        conversation = await client.start(triage, "Refund 81", keep_open=KEEP_OPEN)
+        await waiting(conversation)
+    handle = client.temporal.get_workflow_handle(conversation.id)
+    await handle.signal("approve", {"call_id": "t1"})
+    await handle.signal("cancel_turn", {})
+    async with hosting(client, triage, cached_conversations=cached_conversations):
+        assert (await reaches(conversation, "idle")).agent == "billing"
+        await conversation.send("Well?")
+        assert await conversation.reply() == "Refunded."
+        await conversation.close()
+        await conversation.outcome()
+
+
 async def test_policies_decide_on_handoffs_too(client: Client, scripted: Scripted) -> None:
     billing = agent_on(scripted([]), name="billing")
     triage = agent_on(scripted([TRANSFER, "I can't."], order="arrival"), name="triage", handoff_to=[billing])
