@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import sys
@@ -15,6 +16,7 @@ import pytest
 
 from everturn.devserver import DevServer
 from everturn.testing import ScriptedModel, call, say
+from tests.support.provider_server import ProviderServer, in_order, message_item, response
 
 FOLDER = Path(__file__).parents[2] / "examples" / "temporal_samples"
 
@@ -32,6 +34,20 @@ def _translate(messages: list[dict[str, Any]], body: dict[str, Any]) -> Any:
     if results:
         return say(" ".join(results))
     return [call(tool["function"]["name"], {"message": "Good morning!"}) for tool in body["tools"]]
+
+
+def _serve(messages: list[dict[str, Any]], body: dict[str, Any]) -> Any:
+    """The model of the airline's three agents, each known by its tools."""
+    asked = next(message["content"] for message in reversed(messages) if message["role"] == "user")
+    tools = {tool["function"]["name"] for tool in body["tools"]}
+    if messages[-1]["role"] == "tool" and messages[-1]["content"].startswith(("Free wifi", "Updated")):
+        return say("Done.")
+    if "transfer_to_faq" in tools:
+        return call("transfer_to_faq" if "wifi" in asked else "transfer_to_seat_booking")
+    if "faq_lookup" in tools:
+        return call("faq_lookup", {"question": asked}) if "wifi" in asked else call("transfer_to_triage")
+    flight = re.findall(r"FLT-\d+", json.dumps(messages))[-1]
+    return call("update_seat", {"confirmation_number": "XY12", "new_seat": "4A", "flight_number": flight})
 
 
 SAMPLES: dict[str, tuple[str, Any, str]] = {
@@ -69,20 +85,51 @@ SAMPLES: dict[str, tuple[str, Any, str]] = {
 @pytest.mark.parametrize("name", SAMPLES)
 async def test_a_sample_runs(name: str, server: DevServer, scripted: Scripted) -> None:
     message, script, printed = SAMPLES[name]
+    told = {"MODEL": "scripted:demo", "SCRIPTED_BASE_URL": scripted(script).base_url}
+    assert await _said(name, message, server, told) == printed
+
+
+async def test_what_openai_is_to_call_is_approved_first(server: DevServer) -> None:
+    asks = {"server_label": "gitmcp", "name": "fetch_docs", "arguments": "{}"}
+    request = {"type": "mcp_approval_request", "id": "mcpr_1", **asks}
+    replies = in_order(response(request), response(message_item("In Rust."), id="resp_2"))
+    with ProviderServer(replies) as openai:
+        told = {"MODEL": "openai:gpt-5.5", "OPENAI_BASE_URL": openai.base_url, "OPENAI_API_KEY": "none"}
+        said = await _said("hosted_mcp", "Which language is this repo written in?", server, told)
+        assert openai.bodies[1]["input"][-1]["approve"] is True
+    assert said == "Approve fetch_docs?\nIn Rust.\n"
+
+
+async def test_agents_hand_a_long_conversation_on_and_it_is_there_again(server: DevServer, scripted: Scripted) -> None:
+    told = {"MODEL": "scripted:demo", "SCRIPTED_BASE_URL": scripted(_serve).base_url}
+    chat, queue = f"chat-{uuid4().hex[:8]}", f"sample-{uuid4().hex[:8]}"
+    first = await _said("customer_service", chat, server, told, queue=queue, typed="Is there wifi?\n\n")
+    again = await _said("customer_service", chat, server, told, queue=queue, typed="I want seat 4A.\n\n")
+    assert "faq_lookup: Free wifi on the plane" in first
+    assert "faq: Done." in first
+    assert "user: Is there wifi?" in again, "all that was said before"
+    assert re.search(r"update_seat: Updated seat to 4A for confirmation number XY12 on FLT-\d+", again)
+    assert "seat_booking: Done." in again
+
+
+async def _said(
+    name: str, given: str, server: DevServer, told: dict[str, str], *, queue: str = "", typed: str = ""
+) -> str:
+    """What the sample printed."""
     environment = {
         "PATH": os.environ["PATH"],
         "HOME": os.environ.get("HOME", ""),
         "TEMPORAL_ADDRESS": server.address,
-        "EVERTURN_TASK_QUEUE": f"sample-{uuid4().hex[:8]}",
-        "MODEL": "scripted:demo",
-        "SCRIPTED_BASE_URL": scripted(script).base_url,
+        "EVERTURN_TASK_QUEUE": queue or f"sample-{uuid4().hex[:8]}",
+        **told,
     }
     program = await asyncio.create_subprocess_exec(
-        sys.executable, str(FOLDER / f"{name}.py"), message,
-        env=environment, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        sys.executable, str(FOLDER / f"{name}.py"), given,
+        env=environment, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
-    said, errors = await program.communicate()
-    assert (program.returncode, said.decode()) == (0, printed), errors.decode()
+    said, errors = await program.communicate(typed.encode())
+    assert program.returncode == 0, errors.decode()
+    return said.decode()
 
 
 def test_the_table_of_lengths_is_true_and_no_sample_is_longer_than_theirs() -> None:

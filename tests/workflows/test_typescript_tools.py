@@ -5,10 +5,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from pathlib import Path
 from uuid import uuid4
@@ -20,6 +19,7 @@ from everturn import Client, activity_tool, nexus_tool
 from everturn.events import ToolLost, ToolStarted
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
+from tests.support.foreign_workers import ForeignWorker, foreign_worker
 from tests.support.nexus_endpoints import endpoint_to
 from tests.support.transcripts import results_of, told
 from tests.support.waiting import eventually, waiting
@@ -38,42 +38,9 @@ pytestmark = [
 Scripted = Callable[..., ScriptedModel]
 
 
-class Running:
-    """A worker's process, and what it has said so far."""
-
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self.process = process
-        self.said = ""
-
-    async def listen(self) -> None:
-        assert self.process.stdout
-        while line := await self.process.stdout.readline():
-            self.said += line.decode()
-
-    async def kill(self) -> None:
-        self.process.kill()
-        await self.process.wait()
-
-
-@asynccontextmanager
-async def typescript_worker(client: Client, queue: str, name: str) -> AsyncIterator[Running]:
-    address = client.temporal.service_client.config.target_host
+def typescript_worker(client: Client, queue: str, name: str) -> AbstractAsyncContextManager[ForeignWorker]:
     assert NODE
-    process = await asyncio.create_subprocess_exec(
-        NODE, "worker.mjs", address, queue, name,
-        cwd=FOLDER, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-    )  # fmt: skip
-    running = Running(process)
-    listening = asyncio.create_task(running.listen())
-    try:
-        await eventually(lambda: "is ready" in running.said or process.returncode is not None, what="it is ready")
-        assert process.returncode is None, running.said
-        yield running
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
-        await listening
+    return foreign_worker(client, [NODE, "worker.mjs"], FOLDER, queue=queue, name=name)
 
 
 class Book(BaseModel):
