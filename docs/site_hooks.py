@@ -23,7 +23,9 @@ BROUGHT = {
 """Where a file stands in the repository: where it stands in the site."""
 
 PROGRAMS = {
-    f"examples/beside/{path.name}": f"programs/{path.stem}.md" for path in (ROOT / "examples/beside").glob("*.py")
+    f"examples/{folder}/{path.name}": f"programs/{folder}/{path.stem}.md"
+    for folder in ("beside", "cookbook", "cookbook/models")
+    for path in (ROOT / "examples" / folder).glob("*.py")
 }
 """Each has a page that shows it, which is reached by links only."""
 PLACES = BROUGHT | PROGRAMS
