@@ -17,6 +17,7 @@ from everturn.cli import streams
 from everturn.cli.approve import answer, approve, deny
 from everturn.cli.chat import chat
 from everturn.cli.codec import codec
+from everturn.cli.cost import cost
 from everturn.cli.delete import delete
 from everturn.cli.demo import demo
 from everturn.cli.doctor import doctor
@@ -54,7 +55,7 @@ _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Talk": (run, chat, send),
     "Host": (demo, up, worker, codec, mcp),
     "Decide and steer": (web, approve, deny, answer, pause, resume, cancel_turn, close, fork, delete),
-    "Look": (list_, show, watch, export, tools, models, replay, doctor),
+    "Look": (list_, show, watch, cost, export, tools, models, replay, doctor),
 }
 for _panel, _commands in _PANELS.items():
     for _command in _commands:

@@ -129,13 +129,13 @@ async def find_belongings(client: Client, conversation_id: str) -> Belongings:
         one = todo.pop(0)
         if one in found.runs:
             continue
-        runs = await _runs_of(client, one)
+        runs = await runs_of(client, one)
         if not runs and one != conversation_id:
             continue
         found.runs[one] = runs
         for run in runs:
-            async for event in _events(client, one, run):
-                todo += _children(event)
+            async for event in events_of(client, one, run):
+                todo += children_of(event)
                 _note_claims(event, found.claims)
                 if one == conversation_id and event.event_id == 1:
                     found.asked_by = await _parent(client, event) or found.asked_by
@@ -199,7 +199,7 @@ async def delete(client: Client, found: Belongings, *, artifacts: Artifacts | No
 # ---------------------------------------------------------------- runs
 
 
-async def _runs_of(client: Client, conversation_id: str) -> list[str]:
+async def runs_of(client: Client, conversation_id: str) -> list[str]:
     """The ids of all runs that there are, the latest last: its lives before a revival, and what was reset, too."""
     query = f"WorkflowId = {quoted(conversation_id)} AND WorkflowType = {quoted(names.CONVERSATION)}"
     runs = [one.run_id async for one in client.list_workflows(query)]
@@ -219,7 +219,7 @@ async def _latest(client: Client, conversation_id: str) -> str:
 
 
 async def _run_before(client: Client, conversation_id: str, run: str) -> str:
-    async for event in _events(client, conversation_id, run, page_size=1):
+    async for event in events_of(client, conversation_id, run, page_size=1):
         began = event.workflow_execution_started_event_attributes
         reset_from = began.original_execution_run_id
         return began.continued_execution_run_id or (reset_from if reset_from != run else "")
@@ -244,7 +244,7 @@ async def _describe(client: Client, conversation_id: str, run: str) -> Any:
         return None
 
 
-async def _events(
+async def events_of(
     client: Client, conversation_id: str, run: str, *, page_size: int | None = None
 ) -> AsyncIterator[HistoryEvent]:
     """Of a run; none if it is gone."""
@@ -291,7 +291,7 @@ async def _still_there(client: Client, runs: Sequence[tuple[str, str]]) -> int:
 # ---------------------------------------------------------------- what is around
 
 
-def _children(event: HistoryEvent) -> Iterator[str]:
+def children_of(event: HistoryEvent) -> Iterator[str]:
     if event.event_type == EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_STARTED:
         began = event.child_workflow_execution_started_event_attributes
         if began.workflow_type.name == names.CONVERSATION:

@@ -1,0 +1,119 @@
+"""`everturn cost`: what a conversation has cost so far, on Temporal Cloud and with the models' providers."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from everturn.cli.options import IdArgument, JsonOption
+from everturn.cli.output import tell_json
+
+if TYPE_CHECKING:
+    from everturn.client.costs import ConversationCost, TemporalPrices
+
+_LISTED = "Temporal Cloud's list of 2026-11-22, pay as you go, first tier: https://docs.temporal.io/cloud/pricing"
+
+
+def cost(
+    id: IdArgument,  # noqa: A002
+    per_million: Annotated[
+        float, typer.Option("--actions-per-million", metavar="USD", min=0, help="What a million actions cost.")
+    ] = 50.0,
+    active: Annotated[
+        float, typer.Option("--active-gb-hour", metavar="USD", min=0, help="A gigabyte of open histories, an hour.")
+    ] = 0.042,
+    retained: Annotated[
+        float, typer.Option("--retained-gb-hour", metavar="USD", min=0, help="The same of closed ones.")
+    ] = 0.00105,
+    retention: Annotated[
+        float, typer.Option("--retention-days", metavar="DAYS", min=0, help="How long closed ones are kept.")
+    ] = 30.0,
+    as_json: JsonOption = False,
+) -> None:
+    """Say what a conversation has cost so far: actions, events, bytes, tokens, dollars; of the agents that it asked,
+    too."""
+    from everturn.client.costs import TemporalPrices
+
+    prices = TemporalPrices(
+        per_million_actions=per_million, active_gb_hour=active, retained_gb_hour=retained, retention_days=retention
+    )
+    found = asyncio.run(_costs(id))
+    total = _total(found)
+    if as_json:
+        more = [_as_json(one, prices) for one in found]
+        source = _LISTED if prices == TemporalPrices() else "as given"
+        tell_json({**_as_json(total, prices), "conversations": more, "prices": {**vars(prices), "source": source}})
+    else:
+        _print(total, found, prices)
+
+
+async def _costs(conversation_id: str) -> list[ConversationCost]:
+    from everturn.cli.connect import remote_client
+    from everturn.client.costs import costs_of
+
+    async with remote_client() as client:
+        return await costs_of(client.temporal, conversation_id)
+
+
+def _total(found: list[ConversationCost]) -> ConversationCost:
+    from everturn.client.costs import ConversationCost
+
+    total = ConversationCost(found[0].id)
+    for one in found:
+        total.add(one)
+    return total
+
+
+def _as_json(one: ConversationCost, prices: TemporalPrices) -> dict[str, Any]:
+    return {
+        "id": one.id,
+        "runs": one.runs,
+        "turns": one.turns,
+        "actions": one.actions.total(),
+        "actions_by_kind": dict(one.actions),
+        "events": one.events,
+        "bytes": one.bytes,
+        "usage": one.usage.model_dump(),
+        "model_usd": one.model_usd,
+        "temporal_usd": one.temporal_usd(prices),
+    }
+
+
+def _print(total: ConversationCost, found: list[ConversationCost], prices: TemporalPrices) -> None:
+    from everturn.cli.render import columns
+    from everturn.cli.terminal import Screen
+    from everturn.client.costs import TemporalPrices
+
+    screen = Screen(to_stdout=True)
+    heading = ("CONVERSATION", "TURNS", "ACTIONS", "EVENTS", "KB", "TOKENS IN", "OUT", "MODELS", "TEMPORAL")
+    rows = [_row(one.id, one, prices) for one in found]
+    if len(found) > 1:
+        rows.append(_row("all", total, prices))
+    screen.lines(columns(heading, rows))
+    kinds = ", ".join(f"{count:,} {kind}" for kind, count in total.actions.most_common())
+    screen.line(f"Actions: {kinds}. Heartbeats are worked out from how long activities ran; streamed text had more.")
+    if total.model_usd is None:
+        screen.line("-: the price of a model is not known.")
+    given = _LISTED if prices == TemporalPrices() else "as given"
+    screen.line(
+        f"Temporal: {prices.per_million_actions:g} dollars for a million actions, {prices.active_gb_hour:g} and "
+        f"{prices.retained_gb_hour:g} for a GB-hour of open and closed histories, kept {prices.retention_days:g} days "
+        f"({given}). Queries and plans are not in it; on a server of your own, none of it is billed.",
+        style="dim",
+    )
+
+
+def _row(name: str, one: ConversationCost, prices: TemporalPrices) -> tuple[str, ...]:
+    return (
+        name,
+        f"{one.turns:,}",
+        f"{one.actions.total():,}",
+        f"{one.events:,}",
+        f"{one.bytes / 1000:,.1f}",
+        f"{one.usage.input_tokens:,}",
+        f"{one.usage.output_tokens:,}",
+        "-" if one.model_usd is None else f"{one.model_usd:.4f}",
+        f"{one.temporal_usd(prices):.6f}",
+    )

@@ -1,0 +1,119 @@
+"""What a conversation has cost so far: actions, events, bytes, tokens and dollars, from its histories."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final
+
+from temporalio.client import Client
+
+from everturn.client.deletion import children_of, events_of, runs_of
+from everturn.errors import NotFound
+from everturn.history.actions import actions_of, ordinary_heartbeats
+from everturn.history.reader import HistoryReader
+from everturn.history.steps import TurnCompleted
+from everturn.records import Usage
+from everturn.storage.beside import own
+from everturn.storage.unreadable import strict
+
+BYTES_PER_GB: Final = 1_000_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class TemporalPrices:
+    """Of Temporal Cloud, in US dollars: those of its list for pay-as-you-go, the first tier, as read on 2026-11-22 at
+    https://docs.temporal.io/cloud/pricing. Larger accounts pay less for actions; a plan's share comes on top."""
+
+    per_million_actions: float = 50.0
+    active_gb_hour: float = 0.042
+    """Of storage, while a run is open."""
+    retained_gb_hour: float = 0.00105
+    """And after that, for as long as the namespace keeps it."""
+    retention_days: float = 30.0
+
+
+@dataclass
+class ConversationCost:
+    """One conversation, over all its runs; without the agents that it asked, which have one each."""
+
+    id: str
+    runs: int = 0
+    events: int = 0
+    bytes: int = 0
+    """Of its histories, as the server counts them."""
+    open_byte_hours: float = 0.0
+    """Each run's bytes, for as long as it has been open: at most, since they came by and by."""
+    actions: Counter[str] = field(default_factory=Counter)
+    """By kind. `heartbeats` are worked out from how long activities ran, and are those without streaming."""
+    turns: int = 0
+    usage: Usage = field(default_factory=Usage)
+    model_usd: float | None = 0.0
+    """None if the price of a model is not known."""
+
+    def add(self, other: ConversationCost) -> None:
+        self.runs += other.runs
+        self.events += other.events
+        self.bytes += other.bytes
+        self.open_byte_hours += other.open_byte_hours
+        self.actions += other.actions
+        self.turns += other.turns
+        self.usage += other.usage
+        unknown = self.model_usd is None or other.model_usd is None
+        self.model_usd = None if unknown else (self.model_usd or 0.0) + (other.model_usd or 0.0)
+
+    def temporal_usd(self, prices: TemporalPrices) -> float:
+        """What Temporal Cloud takes: actions, storage while it is open, and for as long as it is retained."""
+        actions = self.actions.total() * prices.per_million_actions / 1_000_000
+        active = self.open_byte_hours / BYTES_PER_GB * prices.active_gb_hour
+        retained = self.bytes / BYTES_PER_GB * prices.retention_days * 24 * prices.retained_gb_hour
+        return actions + active + retained
+
+
+async def costs_of(client: Client, conversation_id: str) -> list[ConversationCost]:
+    """The conversation's, and then of each agent that it asked, and that those asked. Raises NotFound, RPCError, and
+    InvalidSetting for what can't be read."""
+    found: dict[str, ConversationCost] = {}
+    todo = [conversation_id]
+    while todo:
+        one = todo.pop(0)
+        if one in found:
+            continue
+        cost = ConversationCost(one)
+        for run_id in await runs_of(client, one):
+            todo += await _add_run(client, cost, run_id)
+        if cost.runs:
+            found[one] = cost
+    if conversation_id not in found:
+        raise NotFound(
+            f"There is no conversation {conversation_id!r}.", cure="`everturn list` has those that there are."
+        )
+    return list(found.values())
+
+
+async def _add_run(client: Client, cost: ConversationCost, run_id: str) -> list[str]:
+    """The agents' conversations that it began."""
+    reader = HistoryReader(own(strict(client.data_converter)))
+    events = [event async for event in events_of(client, cost.id, run_id)]
+    if not events:
+        return []
+    for event in events:
+        match await reader.read(event):
+            case TurnCompleted(reply=reply):
+                cost.turns += 1
+                cost.usage += reply.usage
+                unknown = cost.model_usd is None or reply.cost_usd is None
+                cost.model_usd = None if unknown else (cost.model_usd or 0.0) + (reply.cost_usd or 0.0)
+            case _:
+                pass
+    cost.actions += actions_of(events)
+    cost.actions += Counter(heartbeats=ordinary_heartbeats(events))
+    described = await client.get_workflow_handle(cost.id, run_id=run_id).describe()
+    size = described.raw_description.workflow_execution_info.history_size_bytes
+    until = described.close_time or datetime.now(UTC)
+    cost.runs += 1
+    cost.events += len(events)
+    cost.bytes += size
+    cost.open_byte_hours += size * (until - described.start_time).total_seconds() / 3600
+    return [child for event in events for child in children_of(event)]

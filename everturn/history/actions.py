@@ -1,0 +1,88 @@
+"""What Temporal Cloud bills of a history: its actions, as https://docs.temporal.io/cloud/actions counts them.
+
+Not in a history, and so not here: queries, updates that were refused, and heartbeats, which are worked out from how
+long each activity ran.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Final
+
+from temporalio.api.enums.v1 import EventType
+from temporalio.api.history.v1 import HistoryEvent
+
+from everturn.heartbeat_profiles import QUICK, THRIFTY
+
+ACTIONS: Final = {
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED: "starts",
+    EventType.EVENT_TYPE_TIMER_STARTED: "timers",
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED: "signals",
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED: "updates",
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_OPTIONS_UPDATED: "options",
+    # The child's own start is the second of the two: it is counted in the child's history.
+    EventType.EVENT_TYPE_START_CHILD_WORKFLOW_EXECUTION_INITIATED: "sub-agents",
+    EventType.EVENT_TYPE_SIGNAL_EXTERNAL_WORKFLOW_EXECUTION_INITIATED: "signals",
+    EventType.EVENT_TYPE_NEXUS_OPERATION_SCHEDULED: "nexus",
+}
+"""What is one action each."""
+
+VERSIONS: Final = "TemporalChangeVersion"
+"""An upsert of this alone is free."""
+
+
+def actions_of(events: Iterable[HistoryEvent]) -> Counter[str]:
+    """By kind, without heartbeats. Each try of an activity counts: one that no worker began has none."""
+    found: Counter[str] = Counter()
+    marked: set[int] = set()
+    """Workflow tasks with a marker: all of one are one action."""
+    for event in events:
+        match event.event_type:
+            case EventType.EVENT_TYPE_ACTIVITY_TASK_STARTED:
+                found["activities"] += event.activity_task_started_event_attributes.attempt
+            case EventType.EVENT_TYPE_MARKER_RECORDED:
+                task = event.marker_recorded_event_attributes.workflow_task_completed_event_id
+                found["markers"] += task not in marked
+                marked.add(task)
+            case EventType.EVENT_TYPE_UPSERT_WORKFLOW_SEARCH_ATTRIBUTES:
+                upserted = event.upsert_workflow_search_attributes_event_attributes.search_attributes.indexed_fields
+                found["search attributes"] += {*upserted} != {VERSIONS}
+            case kind if kind in ACTIONS:
+                found[ACTIONS[kind]] += 1
+    return +found
+
+
+def ordinary_heartbeats(events: Iterable[HistoryEvent]) -> int:
+    """How many the activities of a history had, by how long their last tries ran; without those that a streamed reply
+    or a tool's progress adds."""
+    timeouts: dict[int, timedelta] = {}
+    started: dict[int, HistoryEvent] = {}
+    count = 0
+    for event in events:
+        if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
+            scheduled = event.activity_task_scheduled_event_attributes
+            timeouts[event.event_id] = scheduled.heartbeat_timeout.ToTimedelta()
+        elif event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_STARTED:
+            started[event.activity_task_started_event_attributes.scheduled_event_id] = event
+        elif (began := started.pop(_ended(event), None)) and (timeout := timeouts[_ended(event)]):
+            ran = event.event_time.ToDatetime() - began.event_time.ToDatetime()
+            profile = THRIFTY if timeout >= THRIFTY.timeout else QUICK
+            count += int(ran.total_seconds() // profile.interval_seconds)
+    return count
+
+
+def _ended(event: HistoryEvent) -> int:
+    """The activity that ended with this event, by the event that scheduled it; 0 if none did."""
+    match event.event_type:
+        case EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED:
+            return event.activity_task_completed_event_attributes.scheduled_event_id
+        case EventType.EVENT_TYPE_ACTIVITY_TASK_FAILED:
+            return event.activity_task_failed_event_attributes.scheduled_event_id
+        case EventType.EVENT_TYPE_ACTIVITY_TASK_TIMED_OUT:
+            return event.activity_task_timed_out_event_attributes.scheduled_event_id
+        case EventType.EVENT_TYPE_ACTIVITY_TASK_CANCELED:
+            return event.activity_task_canceled_event_attributes.scheduled_event_id
+        case _:
+            return 0
