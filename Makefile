@@ -86,7 +86,7 @@ LOCK = uv pip compile pyproject.toml --quiet --universal --python-version 3.11 -
 
 # What the worker's image has beside everturn: what needs no more than settings. `web` and `codec` serve people; `s3`, `gcs`
 # and `artifacts` bring what only few need: write those into deploy/agents.txt.
-WORKER = --extra encryption --extra fast --extra mcp --extra otel --extra prices
+WORKER = --extra encryption --extra fast --extra mcp --extra otel --extra prices --extra redis
 
 lock:
 	@tools=$$(mktemp -d) && trap 'rm -rf "$$tools"' EXIT && \

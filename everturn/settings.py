@@ -60,6 +60,9 @@ class Settings(BaseSettings):
     local_tools: Literal["auto", "given"] = "given"
     """Which tools run within the workflow task of their conversation. `auto`: of agents that do not say, `read` tools
     whose last runs took at most 0.2 s, too, and not only those that say local=True."""
+    live: SecretStr | None = None
+    """How the text of a turn that somebody follows gets there: `heartbeats`, or the address of a Redis server. The same
+    on workers and clients; it may hold a password."""
     metrics: Annotated[str | None, Field(pattern=r"^[^\s/]+:\d{1,5}$")] = None
     """host:port of a worker's Prometheus endpoint."""
     traces: Literal["on", "content"] | None = None

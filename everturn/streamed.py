@@ -3,6 +3,7 @@ and what is left of it if the turn is cancelled."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
@@ -40,6 +41,24 @@ class Streamed(Record):
                 rest.append((kind, text[skip:]))
             skip = max(0, skip - len(text))
         return rest
+
+
+def whole(said: Sequence[Streamed]) -> Streamed | None:
+    """What the last try has said, put together from pieces that follow each other; None if that is nothing, or if some
+    of it is missing."""
+    attempt = max((one.attempt for one in said), default=0)
+    found: Streamed | None = None
+    for one in said:
+        if one.attempt != attempt:
+            continue
+        if found is None:
+            found = one
+            continue
+        position = found.at + sum(len(text) for _, text in found.pieces)
+        if one.at > position:
+            return None
+        found = found.model_copy(update={"pieces": (*found.pieces, *one.after(position))})
+    return found
 
 
 class SeenReply(Record):

@@ -7,6 +7,8 @@ latency is. A conversation has one tool call, and then 100 words.
 from __future__ import annotations
 
 import asyncio
+import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -87,9 +89,13 @@ STREAMS = Contestant(
     "and updates that wait for them.",
 )
 QUICK = replace(EVERTURN, name="everturn_quick", what="everturn with EVERTURN_STREAM_SECONDS=0.1.")
+REDIS = replace(
+    EVERTURN, name="everturn_redis", what="everturn with EVERTURN_LIVE=redis://…, a redis-server on the same machine."
+)
 FOLLOWS: dict[Contestant, Follow] = {
     EVERTURN: _everturn,
     QUICK: _everturn,
+    REDIS: _everturn,
     STREAMS: _streams(str),
     replace(PYDANTIC_AI, name="pydantic_ai_streamed", workflow="PydanticAiStreamed"): _streams(_of_parts),
     replace(OPENAI_AGENTS, name="openai_agents_streamed", workflow="OpenaiAgentsStreamed"): _streams(_of_responses),
@@ -99,11 +105,21 @@ FOLLOWS: dict[Contestant, Follow] = {
 async def measure(rig: Rig, plan: Plan) -> Measured:
     peers_too = any(one.python == peers.PYTHON for one in plan.contestants)
     follows = {one: follow for one, follow in FOLLOWS.items() if one.python != peers.PYTHON or peers_too}
+    if shutil.which("redis-server") is None:
+        print("redis-server is not installed: without its row.", file=sys.stderr)
+        del follows[REDIS]
     samples: dict[str, list[Sample]] = {one.name: [] for one in follows}
     until = time.monotonic() + BUDGET_SECONDS
     async with AsyncExitStack() as stack:
         ticking = replace(rig, base_url=stack.enter_context(ticker()))
-        workers = [await stack.enter_async_context(ticking.worker(one, warm=False)) for one in follows]
+        live: dict[str, str] = {}
+        if REDIS in follows:
+            live = {"EVERTURN_LIVE": stack.enter_context(redis_server())}
+            _hear(rig, live["EVERTURN_LIVE"])
+        workers = [
+            await stack.enter_async_context(ticking.worker(one, warm=False, **(live if one is REDIS else {})))
+            for one in follows
+        ]
         for number in range(-WARM_UPS, plan.rounds):
             if time.monotonic() > until:
                 break
@@ -122,7 +138,7 @@ async def measure(rig: Rig, plan: Plan) -> Measured:
     ]
     rounds = len(samples[EVERTURN.name])
     title = f"Events: a streamed conversation of one call and {EXPECTED_WORDS} words ({rounds} rounds)"
-    notes = [f"**{one.name}**: {one.what}" for one in (QUICK, STREAMS)]
+    notes = [f"**{one.name}**: {one.what}" for one in (QUICK, REDIS, STREAMS)]
     notes += ["The peers stream as their documentation sets it up, and flush each 100 ms. everturn beats each 200 ms."]
     return Measured(title, columns, {name: _row(own) for name, own in samples.items()}, notes)
 
@@ -135,6 +151,28 @@ def ticker() -> Iterator[str]:
         yield process.stdout.readline().decode().strip()
     finally:
         stop(process)
+
+
+@contextmanager
+def redis_server() -> Iterator[str]:
+    """Keeps nothing on disk."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = ("redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "")
+    process = spawn(*command, log=RESULTS / "redis.log")
+    try:
+        yield f"redis://127.0.0.1:{port}/0"
+    finally:
+        stop(process)
+
+
+def _hear(rig: Rig, url: str) -> None:
+    """Has the client of that row listen there, too."""
+    from everturn.live.redis_lane import RedisLane
+
+    client = everturn_client(rig.client, REDIS.name)
+    client.live = RedisLane(url, client.temporal.data_converter)
 
 
 async def _one(rig: Rig, contestant: Contestant, follow: Follow) -> Sample:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -28,7 +29,7 @@ from everturn.activities.planning import MAX_PLANNED_CALLS, plan_calls
 from everturn.activities.prefixes import Prefixes, digest_of
 from everturn.activities.question import instructions_of, question_of
 from everturn.activities.reply_output import output_of
-from everturn.activities.streaming import ReplyStream
+from everturn.activities.streaming import ReplyStream, Streaming
 from everturn.activities.takeover import take_over
 from everturn.activities.tool_times import ToolTimes
 from everturn.activities.turn_agent import decided
@@ -70,7 +71,7 @@ class ModelTurns:
         prefixes: Prefixes,
         heartbeats: Heartbeats,
         namespace: Namespace,
-        stream_seconds: float | None,
+        streaming: Streaming,
         artifacts: Artifacts | None = None,
         toolsets: Toolsets | None = None,
         contexts: Contexts | None = None,
@@ -83,7 +84,7 @@ class ModelTurns:
         self._artifacts = artifacts
         self._prefixes = prefixes
         self._heartbeats = heartbeats
-        self._stream_seconds = stream_seconds
+        self._streaming = streaming
         self._specs: WeakKeyDictionary[Agent, tuple[ToolSpec, ...]] = WeakKeyDictionary()
         self._namespace = namespace
         self._half_told: dict[str, None] = {}
@@ -200,8 +201,7 @@ class ModelTurns:
         """None if a hook is to see the reply before anybody else does."""
         if not all(hook.streams for hook in hook_runs.hooks_at(agent, "after_model")):
             return None
-        every, cost = self._stream_seconds if request.stream else None, partial(_cost, agent, request)
-        return ReplyStream(beat, attempt=activity.info().attempt, turn=request.turn, cost=cost, every=every)
+        return self._streaming.begin(beat, request, cost=partial(_cost, agent, request))
 
     async def _summary(
         self, agent: Agent, request: ModelRequest, prefix: Sequence[Message], spent: Spent
@@ -295,9 +295,9 @@ class ModelTurns:
 
     async def _streamed(self, question: Request, reply_stream: ReplyStream | None, kept: KeptResponse) -> Reply:
         options: dict[str, Any] = {"kept": kept} if question.settings.background else {}
-        if reply_stream is not None:
-            options |= {"on_delta": reply_stream.take, "on_start": reply_stream.counted_by}
-        return await ask(question, **options)
+        with reply_stream or nullcontext() as told:
+            options |= {"on_delta": told.take, "on_start": told.counted_by} if told else {}
+            return await ask(question, **options)
 
     def _specs_of(self, agent: Agent) -> tuple[ToolSpec, ...]:
         """Made once for each set of tools."""

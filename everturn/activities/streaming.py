@@ -8,11 +8,17 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
-from typing import Literal
+from typing import Literal, Self
+
+from temporalio import activity
 
 from everturn.activities.heartbeat import INTERVAL_SECONDS, Heartbeat
+from everturn.activities.live_text import LiveText, live_text
+from everturn.live.lane import Lane
+from everturn.payloads import ModelRequest
 from everturn.providers import Delta
 from everturn.records import Usage
 from everturn.streamed import Streamed
@@ -28,7 +34,7 @@ Piece = tuple[Literal["text", "thinking"], str]
 
 class ReplyStream:
     """The text and thoughts of one attempt. `every`: seconds between two beats, of which the first comes at once; None
-    if nobody waits for them, and the ordinary beats do."""
+    if nobody waits for them, and the ordinary beats do. `lane`: where the text goes beside them."""
 
     def __init__(
         self,
@@ -40,8 +46,10 @@ class ReplyStream:
         every: float | None,
         recent_chars: int = RECENT_CHARS,
         max_chars: int = MAX_CHARS,
+        lane: LiveText | None = None,
     ) -> None:
         self._beat = beat
+        self._lane = lane
         self._attempt = attempt
         self._turn = turn
         self._cost = cost
@@ -61,9 +69,19 @@ class ReplyStream:
 
     def take(self, delta: Delta) -> None:
         self._new.append((delta.kind, delta.text))
+        if self._lane:
+            self._lane.take(delta.kind, delta.text)
         if self._every is not None:
             self._beat.within(0.0 if self._silent else self._every)
             self._silent = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing more comes."""
+        if self._lane:
+            self._lane.end()
 
     def counted_by(self, usage: Callable[[], Usage]) -> None:
         """`usage` says what the provider has counted so far. May be called from any thread."""
@@ -99,6 +117,23 @@ class ReplyStream:
             self._pieces.append((kind, text))
         del self._new[:count]
         self._at, self._pieces = _last(self._pieces, self._max_chars, self._at)
+
+
+@dataclass(frozen=True)
+class Streaming:
+    """How a worker's turns are followed, if somebody asked for it."""
+
+    seconds: float | None
+    """Between two beats; None: with the ordinary ones."""
+    lane: Lane | None = None
+    """Goes before that: then the ordinary beats have the text for those who do not hear the lane."""
+
+    def begin(self, beat: Heartbeat, request: ModelRequest, *, cost: Callable[[Usage], float | None]) -> ReplyStream:
+        """For the turn that runs here."""
+        lane = live_text(self.lane, request.turn) if self.lane and request.stream else None
+        every = self.seconds if request.stream and lane is None else None
+        attempt = activity.info().attempt
+        return ReplyStream(beat, attempt=attempt, turn=request.turn, cost=cost, every=every, lane=lane)
 
 
 def _last(pieces: list[Piece], chars: int, at: int) -> tuple[int, list[Piece]]:

@@ -78,6 +78,7 @@ async def _examine(*, fix: bool, against: list[str], worker: str | None, fairnes
     findings.append(Finding("settings", "ok", f"task queue {settings.task_queue!r}"))
     findings.append(_encryption(settings))
     findings += [finding async for finding in _temporal(fix=fix)]
+    findings += [finding async for finding in _live(settings)]
     findings += [finding async for finding in _fairness(tries=fairness)]
     agents, found = _agents(settings)
     if worker:
@@ -234,6 +235,29 @@ async def _heartbeats(client: Client) -> Finding:
         cure = "Each is an action that Temporal Cloud bills; EVERTURN_HEARTBEATS=thrifty has fewer."
         return Finding("heartbeats", "note", detail, cure)
     return Finding("heartbeats", "ok", detail)
+
+
+async def _live(settings: Settings) -> AsyncIterator[Finding]:
+    """Nothing, if text comes by heartbeats: those have a line of their own."""
+    from everturn.live.lane import LaneDown
+    from everturn.live.lanes import lane_of
+    from everturn.storage.data_converter import configured
+
+    cure = "Text comes with heartbeats meanwhile. Start Redis, or mend EVERTURN_LIVE."
+    try:
+        lane = lane_of(settings, configured())
+        if lane is None:
+            return
+        try:
+            async with asyncio.timeout(TIMEOUT_SECONDS):
+                await lane.check()
+            yield Finding("live text", "ok", "Redis answers: what models say goes there, and costs no heartbeat")
+        except (LaneDown, TimeoutError) as error:
+            yield Finding("live text", "wrong", f"Redis does not answer: {error}", cure)
+        finally:
+            await lane.close()
+    except EverturnError as error:
+        yield _wrong("live text", error)
 
 
 async def _namespace(client: Client) -> Finding:

@@ -25,6 +25,8 @@ from everturn.agent import Agent
 from everturn.client import listing, pollers
 from everturn.client.caller import current_context
 from everturn.errors import AlreadyStarted, InvalidAgent, Refused, Unreachable
+from everturn.live.lane import Lane
+from everturn.live.lanes import lane_of
 from everturn.markdown import code, first_line, inline
 from everturn.metadata import TENANT, in_index, in_words
 from everturn.namespace import Namespace
@@ -66,6 +68,11 @@ class ClientConnection:
 
     def unreachable(self, error: RPCError) -> Unreachable:
         return temporal_errors.unreachable(self.temporal, error)
+
+    @cached_property
+    def live(self) -> Lane | None:
+        """What carries text beside Temporal; None for heartbeats alone. Raises InvalidSetting."""
+        return lane_of(Settings.load(), self.temporal.data_converter)
 
     @cached_property
     def _minimal(self) -> bool:

@@ -149,8 +149,8 @@ class Conversation(AskedTurns):
         `since`: the cursor of the last event that you have seen. The events start after it, and the text of a turn
         that runs from its beginning. Without it, they start with the conversation's beginning, as far back as the
         namespace keeps it, or with the last time that it was revived. `deltas=False`: without TextDelta,
-        ThinkingDelta, ToolProgress and TurnRetried. `children`: with those of the agents
-        that work for it, in the conversation that is their `child`.
+        ThinkingDelta, ToolProgress and TurnRetried. `children`: with those of the agents that work for it, in the
+        conversation that is their `child`.
 
             async for event in conversation.events():
                 match event:
@@ -163,8 +163,8 @@ class Conversation(AskedTurns):
 
         A watcher costs the server one waiting request (the long poll of the history), no history event, and no
         worker's time. Deltas cost one small request (DescribeWorkflowExecution) each 1.5 s, and only while a model
-        turn or a tool runs. If `stream` was asked for, it is about ten a second while the model writes, and two
-        while a tool runs.
+        turn or a tool runs. If `stream` was asked for, and EVERTURN_LIVE names no lane for it, it is about ten a second
+        while the model writes, and two while a tool runs.
         """
         own, other = self._own_events(since, deltas), partial(Conversation, self._client)
         return with_children(own, other, self._temporal, self.id, since, deltas=deltas) if children else own
@@ -172,14 +172,13 @@ class Conversation(AskedTurns):
     async def _own_events(self, since: str | None, deltas: bool) -> AsyncGenerator[Event]:
         reader, cursor = EventReader(since), since or ""
         steps = self._runs.follow_revivals(reader.run_id) if since else self._runs.follow_all()
-        live, silence = LiveActivities(self._temporal, self.id) if deltas else None, Silence(self._temporal, self.id)
+        live = LiveActivities(self._temporal, self.id, lane=self._client.live) if deltas else None
+        silence = Silence(self._temporal, self.id)
         async with aclosing(interleaved(steps, live, silence)) as told:
             async for run, step, between in told:
                 for event in between:
                     yield event.model_copy(update={"cursor": cursor})
-                if step is None:
-                    continue
-                for event in reader.read(step, run_id=run):
+                for event in reader.read(step, run_id=run) if step else ():
                     cursor = event.cursor
                     yield event
 
@@ -324,7 +323,8 @@ class Conversation(AskedTurns):
 
     async def cancel_turn(self, reason: str | None = None) -> None:
         """Stops the model call and the tools that run, for the next message; what was seen of the reply is kept."""
-        await self._update(names.CANCEL_TURN, {"reason": reason, "seen": await seen_reply(self._temporal, self.id)})
+        seen = await seen_reply(self._temporal, self.id, self._client.live)
+        await self._update(names.CANCEL_TURN, {"reason": reason, "seen": seen})
 
     async def close(self, reason: str | None = None) -> None:
         """Ends the conversation: the reply at hand is finished, and what waits is denied. What is said before that end

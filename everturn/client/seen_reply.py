@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import Any
+from typing import Any, Literal
 
 from temporalio.client import Client
 from temporalio.service import RPCError
 
 from everturn import names
-from everturn.streamed import SeenReply, Streamed
+from everturn.live.lane import Lane, LaneDown, TurnKey
+from everturn.streamed import SeenReply, Streamed, whole
 
 LONGEST_SECONDS = 1.6
 """Of a long reply most beats hold the end alone. One that holds more comes each 1.5 s."""
 
 LOOK_SECONDS = 0.1
 
+MOST_CHARS = 32_000
+"""As a heartbeat holds, too."""
 
-async def seen_reply(temporal: Client, conversation_id: str) -> dict[str, Any] | None:
+
+async def seen_reply(temporal: Client, conversation_id: str, lane: Lane | None = None) -> dict[str, Any] | None:
     """As Control.seen; None if no turn runs, or if it has said nothing yet. Raises nothing: it is only a look."""
     best: Streamed | None = None
+    if lane and (streamed := await _beside(temporal, conversation_id, lane)):
+        seen = _seen(streamed)
+        return seen.model_dump(mode="json") if seen else None
     with suppress(TimeoutError):
         async with asyncio.timeout(LONGEST_SECONDS):
             while True:
@@ -33,6 +40,34 @@ async def seen_reply(temporal: Client, conversation_id: str) -> dict[str, Any] |
                 await asyncio.sleep(LOOK_SECONDS)
     seen = _seen(best) if best else None
     return seen.model_dump(mode="json") if seen else None
+
+
+async def _beside(temporal: Client, conversation_id: str, lane: Lane) -> Streamed | None:
+    """As the lane has it, with what the heartbeats have counted; None if those have to do."""
+    with suppress(RPCError, LaneDown, TimeoutError):
+        async with asyncio.timeout(LONGEST_SECONDS):
+            described = await temporal.get_workflow_handle(conversation_id).describe()
+            for pending in described.raw_description.pending_activities:
+                if pending.activity_type.name == names.CALL_MODEL:
+                    key = TurnKey(temporal.namespace, described.run_id or "", pending.activity_id)
+                    said = [one for one in await lane.so_far(key) if one.attempt == pending.attempt]
+                    counted = await _look(temporal, conversation_id)
+                    facts = {"usage": counted.usage, "cost_usd": counted.cost_usd} if counted else {}
+                    found = _last_chars(whole(said))
+                    return found and found.model_copy(update=facts)
+    return None
+
+
+def _last_chars(streamed: Streamed | None) -> Streamed | None:
+    """As much of it as a message may hold."""
+    if streamed is None:
+        return None
+    left, kept = MOST_CHARS, list[tuple[Literal["text", "thinking"], str]]()
+    cut = sum(len(text) for _, text in streamed.pieces) - left
+    for kind, text in reversed(streamed.pieces):
+        kept.insert(0, (kind, text[-left:] if left > 0 else ""))
+        left -= len(text)
+    return streamed.model_copy(update={"at": streamed.at + max(0, cut), "pieces": tuple(kept)})
 
 
 async def _look(temporal: Client, conversation_id: str) -> Streamed | None:

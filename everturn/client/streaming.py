@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -24,6 +24,7 @@ from everturn import names
 from everturn.client.silence import Silence, Unattended
 from everturn.events import Event, TextDelta, ThinkingDelta, ToolProgress, TurnRetried, WorkerAwaited
 from everturn.history import steps
+from everturn.live.lane import Lane, TurnKey
 from everturn.records import Message, Thinking
 from everturn.streamed import Streamed
 
@@ -35,6 +36,9 @@ AWAITING_SECONDS = 0.1
 """Between two looks for text that is streamed: before it comes, and while it pauses."""
 
 LOOK_TIMEOUT = timedelta(seconds=5)
+
+SETTLE_SECONDS = 0.02
+"""Before a lane is asked for a turn's text: the events of turns that are over pass by quicker."""
 
 DUE_SECONDS = 0.025
 """Between two looks for a beat that is due."""
@@ -115,10 +119,15 @@ class LiveActivities:
     """When to look again, by the clock; None while nothing runs."""
     clock: Callable[[], float] = time.monotonic
     awaiting_seconds: float = AWAITING_SECONDS
+    lane: Lane | None = None
+    """Where text comes beside the heartbeats; those then are looked at seldom."""
     _run_id: str = ""
     _stream: bool = False
     _turn: _LiveTurn | None = None
     _tools: dict[str, _LiveTool] = field(default_factory=dict)
+    _following: asyncio.Task[None] | None = None
+    _heard: asyncio.Queue[tuple[str, Streamed]] = field(default_factory=asyncio.Queue)
+    """With the activity that said it."""
 
     def take(self, run_id: str, step: steps.Step) -> list[Event]:
         """What is to be told before the step's own events: the rest of a text that was shown in part."""
@@ -130,7 +139,9 @@ class LiveActivities:
             case steps.TurnScheduled(request=request) if not request.summarise:
                 self._stream = request.stream
                 self._turn = _LiveTurn(request.turn, step.activity_id, told_at=self.clock())
-                self._look_in(self.awaiting_seconds if request.stream else FIRST_LOOK_SECONDS)
+                streams = request.stream and self.lane is None
+                self._look_in(self.awaiting_seconds if streams else FIRST_LOOK_SECONDS)
+                self._follow(step.activity_id)
             case steps.TurnCompleted(reply=reply) if self._turn:
                 said = _rest(self._turn, reply.message, step.attempt)
                 self._turn = None
@@ -144,9 +155,44 @@ class LiveActivities:
                 ended = [key for key, tool in self._tools.items() if tool.started.request.call_id == served]
                 for key in ended:
                     del self._tools[key]
+        if self._turn is None:
+            self.close()
         if not self._tools and (self._turn is None or self._turn.over):
             self.due = None
         return [_at(event, step.at.isoformat(timespec="milliseconds")) for event in said]
+
+    # ------------------------------------------------------------ beside the heartbeats
+
+    def _follow(self, activity_id: str) -> None:
+        """What a turn puts onto the lane, until it is over."""
+        self.close()
+        if self.lane is not None and self._stream:
+            key = TurnKey(self.client.namespace, self._run_id, activity_id)
+            self._following = asyncio.create_task(self._listen(self.lane, key))
+
+    async def _listen(self, lane: Lane, key: TurnKey) -> None:
+        await asyncio.sleep(SETTLE_SECONDS)
+        async with aclosing(lane.follow(key)) as said:
+            async for streamed in said:
+                self._heard.put_nowait((key.activity_id, streamed))
+
+    async def said(self) -> list[Event]:
+        """What came beside the heartbeats since it was asked last; waits for it."""
+        found = [await self._heard.get()]
+        while not self._heard.empty():
+            found.append(self._heard.get_nowait())
+        events: list[Event] = []
+        for activity_id, streamed in found:
+            if self._turn and self._turn.activity_id == activity_id:
+                events += [_now(event) for event in self._turn.hear(streamed.attempt, streamed)]
+        return events
+
+    def close(self) -> None:
+        if self._following:
+            self._following.cancel()
+            self._following = None
+
+    # ------------------------------------------------------------ heartbeats
 
     async def look(self) -> HeartbeatDetails:
         """What the activities that run now have said last."""
@@ -200,7 +246,7 @@ class LiveActivities:
             self._look_in(FIRST_LOOK_SECONDS if self._stream else LOOK_SECONDS)
         if not self._turn or self._turn.over:
             return
-        if not self._stream:
+        if not self._stream or self.lane is not None:
             self._look_in(LOOK_SECONDS)
             return
         # Right after a beat there is nothing new for a while; around the time of the next one it is worth looking; and
@@ -223,6 +269,7 @@ async def interleaved(
     step: asyncio.Future[tuple[str, steps.Step]] | None = None
     look: asyncio.Task[HeartbeatDetails] | None = None
     unattended: asyncio.Task[Unattended] | None = None
+    said: asyncio.Task[list[Event]] | None = None
     turn = 0
     try:
         while True:
@@ -232,12 +279,18 @@ async def interleaved(
             if live and look is None and due is not None and due <= live.clock():
                 look = asyncio.create_task(live.look())
             timeout = None if look or due is None or live is None else due - live.clock()
-            waits: list[asyncio.Future[Any]] = [step, unattended, *([look] if look else [])]
+            said = said or (asyncio.create_task(live.said()) if live and live.lane else None)
+            maybe: list[asyncio.Future[Any] | None] = [step, unattended, look, said]
+            waits = [one for one in maybe if one]
             await asyncio.wait(waits, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
             if live and look and look.done():
                 running, look = look.result(), None
                 if told := live.hear(running):
                     yield "", None, told
+            elif said and said.done():
+                heard, said = said.result(), None
+                if heard:
+                    yield "", None, heard
             elif step.done():
                 try:
                     run_id, taken = step.result()
@@ -251,8 +304,10 @@ async def interleaved(
                 found, unattended = unattended.result(), None
                 yield "", None, [_now(WorkerAwaited(turn=turn, cause=found.cause, cure=found.cure))]
     finally:
+        if live:
+            live.close()
         # Not awaited: who leaves an `async for` has this closed by the loop, which closes its caller at the same time.
-        for task in (step, look, unattended):
+        for task in (step, look, said, unattended):
             if task:
                 task.add_done_callback(lambda done: done.cancelled() or done.exception())
                 task.cancel()

@@ -30,14 +30,17 @@ from everturn.activities.lost_tries import LostTries
 from everturn.activities.mcp_toolsets import Toolsets, check_installed
 from everturn.activities.model_turns import ModelTurns
 from everturn.activities.prefixes import Prefixes
+from everturn.activities.streaming import Streaming
 from everturn.activities.tool_calls import ToolCalls
 from everturn.activities.tool_times import ToolTimes
 from everturn.activities.user_activities import ActivityThreads, is_users_own
 from everturn.agent import Agent
 from everturn.heartbeat_profiles import QUICK, HeartbeatProfile, profile_for
+from everturn.live.lanes import lane_of
 from everturn.logs import get_logger
 from everturn.namespace import Namespace
 from everturn.prices import unpriced
+from everturn.settings import Settings
 from everturn.storage.artifacts import Artifacts
 from everturn.tools.user_code import MOST_THREADS
 from everturn.worker.child_tenants import HideTenants
@@ -69,6 +72,7 @@ class Hosted:
     artifacts: Artifacts | None
     stream_seconds: float | None
     """None: as suits the heartbeats."""
+    settings: Settings
     heartbeats: HeartbeatProfile | None = None
     """None: as suits the server."""
     local_tools: Literal["auto", False] = False
@@ -100,6 +104,7 @@ class Hosting(Interceptor):
         self._journal = Journal(hosted.journals, scope=journal_scope(client, task_queue))
         self._profile = hosted.heartbeats or profile_for(None, client.service_client.config)
         self._heartbeats = Heartbeats(client, self._journal, self._profile)
+        self._lane = lane_of(hosted.settings, client.data_converter)
         if any(agent.mcp_servers for agent in hosted.agents.values()):
             check_installed()
         self._toolsets = Toolsets(hosted.agents.values())
@@ -124,7 +129,9 @@ class Hosting(Interceptor):
             prefixes=hosted.prefixes,
             heartbeats=heartbeats,
             namespace=hosted.namespace or Namespace(self._client),
-            stream_seconds=hosted.stream_seconds or (STREAM_SECONDS if self._profile is QUICK else None),
+            streaming=Streaming(
+                hosted.stream_seconds or (STREAM_SECONDS if self._profile is QUICK else None), self._lane
+            ),
             artifacts=hosted.artifacts,
             toolsets=self._toolsets,
             contexts=self._contexts,
@@ -180,6 +187,8 @@ class Hosting(Interceptor):
             watch = asyncio.create_task(self._journal.watch(self._client))
             stack.callback(watch.cancel)
             stack.enter_context(self._heartbeats)
+            if self._lane:
+                stack.push_async_callback(self._lane.close)
             if self._traces:
                 stack.push_async_callback(self._traces.close)
             try:

@@ -147,6 +147,7 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
             journals=journals or default_folder(),
             artifacts=kept,
             stream_seconds=stream_every.total_seconds() if stream_every else settings.stream_seconds,
+            settings=settings,
             heartbeats=_profile(heartbeats or settings.heartbeats),
             local_tools="auto" if settings.local_tools == "auto" else False,
             make_deps=deps,

@@ -29,6 +29,7 @@ from everturn.activities.keep_transcript import KeepTranscript
 from everturn.activities.lost_tries import LostTries
 from everturn.activities.model_turns import ModelTurns
 from everturn.activities.prefixes import Prefixes
+from everturn.activities.streaming import Streaming
 from everturn.activities.tool_calls import ToolCalls
 from everturn.storage.unreadable import for_worker
 from everturn.tools import user_code
@@ -84,7 +85,7 @@ class SimulatedWorker:
             prefixes=self.prefixes,
             heartbeats=heartbeats,
             namespace=client.namespace,
-            stream_seconds=0.2,
+            streaming=Streaming(0.2),
         )
         calls = ToolCalls(hosted, prefixes=self.prefixes, heartbeats=heartbeats, threads=user_code._threads)
         self._activities = _ActivityWorker(

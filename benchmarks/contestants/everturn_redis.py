@@ -1,0 +1,16 @@
+"""everturn whose text goes by Redis, beside Temporal: EVERTURN_LIVE comes from who starts it."""
+
+from __future__ import annotations
+
+import os
+
+from benchmarks.contestants.everturn import clerk
+from everturn.settings import Settings
+from everturn.worker.process import serve as serve_agents
+
+__all__ = ["clerk", "serve"]
+
+
+async def serve(address: str) -> None:
+    os.environ["TEMPORAL_ADDRESS"] = address
+    await serve_agents(Settings(agents=(f"{__name__}:clerk",), task_queue="everturn_redis"))

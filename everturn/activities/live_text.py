@@ -1,0 +1,93 @@
+"""What a model says, put onto the lane beside Temporal while it says it.
+
+A write takes what has come since the last one: it waits for no clock, and never holds up the turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final, Literal
+
+from temporalio import activity
+
+from everturn.live.lane import Lane, LaneDown, TurnKey
+from everturn.logs import get_logger
+from everturn.streamed import Streamed
+
+AGAIN_SECONDS: Final = 1.0
+"""After a write that failed. What comes meanwhile goes with the next one, up to MAX_CHARS."""
+
+MAX_CHARS: Final = 200_000
+
+Piece = tuple[Literal["text", "thinking"], str]
+
+_log = get_logger("everturn.live")
+
+_writing: set[asyncio.Task[None]] = set()
+"""The event loop holds its tasks weakly."""
+
+
+def live_text(lane: Lane, turn: int) -> LiveText:
+    """For the try that runs here."""
+    info = activity.info()
+    key = TurnKey(info.namespace, info.workflow_run_id or "", info.activity_id)
+    return LiveText(lane, key, turn=turn, attempt=info.attempt)
+
+
+class LiveText:
+    """Of one try of a turn."""
+
+    def __init__(self, lane: Lane, key: TurnKey, *, turn: int, attempt: int) -> None:
+        self._lane = lane
+        self._key = key
+        self._turn = turn
+        self._attempt = attempt
+        self._new: list[Piece] = []
+        self._at = 0
+        """So many characters were written."""
+        self._pump: asyncio.Task[None] | None = None
+        self._ended = False
+
+    def take(self, kind: Literal["text", "thinking"], text: str) -> None:
+        """To be called on the loop."""
+        self._new.append((kind, text))
+        self._begin()
+
+    def end(self) -> None:
+        """Nothing more comes. What is on its way is written all the same."""
+        self._ended = True
+        self._begin()
+
+    def _begin(self) -> None:
+        if self._pump is None or self._pump.done():
+            self._pump = asyncio.create_task(self._write())
+            _writing.add(self._pump)
+            self._pump.add_done_callback(_writing.discard)
+
+    async def _write(self) -> None:
+        ended = False
+        while self._new or (self._ended and not ended):
+            pieces, self._new = self._new, []
+            try:
+                if pieces:
+                    await self._lane.write(self._key, self._streamed(pieces))
+                    self._at += _chars(pieces)
+                else:
+                    ended = True
+                    await self._lane.end(self._key)
+            except LaneDown as error:
+                if self._ended:
+                    return  # the reply is on its way through the history
+                _log.warning("live.unreachable", error=str(error), effect="text comes with heartbeats meanwhile")
+                self._new = pieces + self._new
+                if _chars(self._new) > MAX_CHARS:
+                    self._at += _chars(self._new)  # a gap: whoever follows waits for the reply
+                    self._new = []
+                await asyncio.sleep(AGAIN_SECONDS)
+
+    def _streamed(self, pieces: list[Piece]) -> Streamed:
+        return Streamed(turn=self._turn, attempt=self._attempt, every=0.0, at=self._at, pieces=tuple(pieces))
+
+
+def _chars(pieces: list[Piece]) -> int:
+    return sum(len(text) for _, text in pieces)

@@ -1,0 +1,1 @@
+"""A lane beside Temporal for text that is followed while it is written."""

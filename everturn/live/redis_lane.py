@@ -1,0 +1,167 @@
+"""Text by Redis: a stream for each turn, which whoever comes late reads from its beginning."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final, cast
+
+from temporalio.api.common.v1 import Payload
+from temporalio.converter import DataConverter
+
+from everturn import extras
+from everturn.errors import InvalidSetting
+from everturn.live.lane import LaneDown, TurnKey
+from everturn.logs import get_logger
+from everturn.streamed import Streamed
+
+KEPT_SECONDS: Final = 3600
+"""After the last word of a turn that never ended."""
+
+ENDED_SECONDS: Final = 60
+"""After a turn's end: whoever is late reads the reply in the history."""
+
+MOST_PIECES: Final = 50_000
+"""Of a turn. Longer ones lose their beginnings; whoever comes late then waits for the reply."""
+
+ANSWER_SECONDS: Final = 2.0
+BLOCK_SECONDS: Final = 5.0
+AGAIN_SECONDS: Final = 1.0
+
+FIELD: Final = b"p"
+
+Entries = list[tuple[bytes, dict[bytes, bytes]]]
+"""With their ids, as XRANGE answers."""
+
+Found = list[tuple[bytes, Entries]]
+"""By the name of the stream, as XREAD answers."""
+
+_log = get_logger("everturn.live")
+
+
+@dataclass(eq=False)
+class _Channel:
+    """A turn that somebody in this process follows: it is read once, however many those are."""
+
+    said: list[Streamed] = field(default_factory=list)
+    more: asyncio.Event = field(default_factory=asyncio.Event)
+    followers: int = 0
+    reading: asyncio.Task[None] | None = None
+
+    def tell(self, streamed: Streamed) -> None:
+        self.said.append(streamed)
+        more, self.more = self.more, asyncio.Event()
+        more.set()
+
+
+class RedisLane:
+    def __init__(self, url: str, converter: DataConverter) -> None:
+        """Raises InvalidSetting."""
+        try:
+            from redis.asyncio import Redis
+            from redis.exceptions import RedisError
+        except ImportError:
+            raise InvalidSetting(
+                "EVERTURN_LIVE names Redis, and its client is not installed.", cure=f"Run {extras.install('redis')}."
+            ) from None
+        self._down: tuple[type[BaseException], ...] = (RedisError, OSError, TimeoutError)
+        self._converter = converter
+        options: dict[str, Any] = {"protocol": 2, "socket_connect_timeout": ANSWER_SECONDS, "health_check_interval": 30}
+        try:
+            self._writes = Redis.from_url(url, socket_timeout=ANSWER_SECONDS, **options)
+        except ValueError:  # its message may hold the password
+            raise InvalidSetting(
+                "EVERTURN_LIVE is no address of a Redis server.", cure="Write redis://HOST:PORT, or rediss:// for TLS."
+            ) from None
+        self._reader = partial(Redis.from_url, url, socket_timeout=BLOCK_SECONDS + ANSWER_SECONDS, **options)
+        """One for each channel, which closes with it: clients of Temporal are not closed, and nor is what they have."""
+        self._channels: dict[TurnKey, _Channel] = {}
+
+    # ------------------------------------------------------------ workers
+
+    async def write(self, key: TurnKey, streamed: Streamed) -> None:
+        [payload] = await self._converter.encode([streamed])
+        name = _name(key)
+
+        async def send() -> None:
+            async with self._writes.pipeline(transaction=False) as both:
+                both.xadd(name, {FIELD: payload.SerializeToString()}, maxlen=MOST_PIECES, approximate=True)
+                both.expire(name, KEPT_SECONDS)
+                await both.execute()
+
+        await self._reached(send)
+
+    async def end(self, key: TurnKey) -> None:
+        await self._reached(lambda: self._writes.expire(_name(key), ENDED_SECONDS))
+
+    async def check(self) -> None:
+        await self._reached(self._writes.ping)
+
+    async def close(self) -> None:
+        with suppress(*self._down):
+            await self._writes.aclose()
+
+    async def _reached(self, ask: Callable[[], Awaitable[Any]]) -> None:
+        try:
+            await ask()
+        except self._down as error:
+            raise LaneDown(f"{type(error).__name__}: {error}") from error
+
+    # ------------------------------------------------------------ clients
+
+    async def follow(self, key: TurnKey) -> AsyncGenerator[Streamed]:
+        channel = self._channels.setdefault(key, _Channel())
+        channel.followers += 1
+        try:
+            channel.reading = channel.reading or asyncio.create_task(self._read(key, channel))
+            place = 0
+            while True:
+                more = channel.more
+                while place < len(channel.said):
+                    place += 1
+                    yield channel.said[place - 1]
+                await more.wait()
+        finally:
+            channel.followers -= 1
+            if not channel.followers:
+                self._channels.pop(key, None)
+                if channel.reading:
+                    channel.reading.cancel()
+
+    async def so_far(self, key: TurnKey) -> list[Streamed]:
+        try:
+            async with self._reader() as reads:
+                entries = cast("Entries", await reads.xrange(_name(key)))
+        except self._down as error:
+            raise LaneDown(f"{type(error).__name__}: {error}") from error
+        return [streamed for _, fields in entries if (streamed := await self._streamed(fields)) is not None]
+
+    async def _read(self, key: TurnKey, channel: _Channel) -> None:
+        name, last = _name(key), b"0"
+        async with self._reader() as reads:
+            while True:
+                try:
+                    found = await reads.xread({name: last}, count=1000, block=int(BLOCK_SECONDS * 1000))
+                except self._down as error:
+                    _log.debug("live.unreachable", error=type(error).__name__)
+                    await asyncio.sleep(AGAIN_SECONDS)
+                    continue
+                for _, entries in cast("Found", found):
+                    for entry, fields in entries:
+                        last = entry
+                        if (streamed := await self._streamed(fields)) is not None:
+                            channel.tell(streamed)
+
+    async def _streamed(self, fields: dict[bytes, bytes]) -> Streamed | None:
+        """None for what can't be read: anybody may write there."""
+        with suppress(Exception):
+            [said] = await self._converter.decode([Payload.FromString(fields[FIELD])], [Streamed])
+            return said if isinstance(said, Streamed) else None
+        return None
+
+
+def _name(key: TurnKey) -> str:
+    return f"everturn:live:{key.namespace}:{key.run_id}:{key.activity_id}"
