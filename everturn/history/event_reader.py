@@ -123,10 +123,9 @@ class EventReader:
 
     def _by_policy(self, at: str) -> list[Event]:
         """What the conversation's policy has decided in people's place."""
-        ruled, self._by_history.ruled = self._by_history.ruled, []
         return [
             Decided(call_id=call_id, verdict=rule.then, by=rule.by, note=rule.reason or None, by_policy=True, at=at)
-            for call_id, rule in ruled
+            for call_id, rule in self._by_history.decisions.take_ruled()
         ]
 
     def _asks(self, at: str) -> list[Event]:

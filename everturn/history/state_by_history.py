@@ -6,22 +6,19 @@ people sent first, then what its activities brought.
 
 from __future__ import annotations
 
-from typing import Any
-
 from everturn import handoffs, names, waiting
 from everturn.carryover import OpenReply
 from everturn.causes import Stall
 from everturn.decisions import policy_after
 from everturn.history import steps
 from everturn.history.calls_by_history import CallsByHistory
+from everturn.history.decisions_by_history import DecisionsByHistory
 from everturn.history.transcript import Transcript, unwritten, user_messages
 from everturn.payloads import Control, ModelReply, ModelRequest, Start
 from everturn.plans import HandOver, RefuseCall
-from everturn.policy import Policy, Rule, with_rules
 from everturn.records import Outcome, ToolCall, ToolResult
 from everturn.sizes import size_of
 from everturn.state import State
-from everturn.waiting import PendingCall
 
 
 class StateByHistory:
@@ -35,15 +32,8 @@ class StateByHistory:
         """Of the turn at hand; None while it is awaited."""
         self.finished: steps.RunClosed | None = None
         self.calls = CallsByHistory()  # of that reply
-        self._asked: dict[str, PendingCall] = {}  # what people were asked about them last
-        self.ruled: list[tuple[str, Rule]] = []  # the calls that the policy has decided on, until somebody takes note
         self._concludes = False  # a limit is used up: that reply is the last one, whatever was said meanwhile
-        self._checked: dict[str, tuple[PendingCall, str]] = {}
-        """The calls whose decision, of that verdict, is checked by the agent's policy."""
-        self._decided: set[str] = set()
-        """Those that somebody has decided on, in this run or in its open reply before."""
-        self._held: list[steps.CommandSent] = []
-        """Decisions on those, by signal: they count if the one that is checked does not."""
+        self.decisions = self._decisions()
         self._sent: list[steps.Sent] = []
         """By signal, since the conversation was looked after last."""
         self._clock = 0.0
@@ -86,7 +76,8 @@ class StateByHistory:
     def take_in(self) -> None:
         """The conversation is looked after, with all that has come by then."""
         sent, brought, self._sent, self._brought = self._sent, self._brought, [], []
-        early = [step for step in sent if not (self._take_sent(step) or self._hold(step)) and self._may_be_early(step)]
+        left = [step for step in sent if not (self._take_sent(step) or self.decisions.hold(step))]
+        early = [step for step in left if self._may_be_early(step)]
         self._is_new = False
         stalled, self._cut_short = self.state.stall, self._cut_short or self._cancelled
         for step in brought:
@@ -94,7 +85,7 @@ class StateByHistory:
         self._stalled_now = self.state.stall if self.state.stall is not stalled else None
         for step in early:
             if not self._take_sent(step):
-                self._hold(step)
+                self.decisions.hold(step)
         self._end_if_cancelled()
         self._settle()
 
@@ -113,12 +104,12 @@ class StateByHistory:
     def _begin(self, start: Start, run_began: float) -> None:
         self.state, self.finished = State(start, run_began=run_began), None
         left = (start.carry.open if start.carry else None) or OpenReply()
-        self.calls, self._checked, self._cancelled = CallsByHistory(left), {}, False
+        self.calls, self.decisions, self._cancelled = CallsByHistory(left), self._decisions(left), False
         self._concludes = bool(left.limit)
         self.reply = None
-        self._asked = dict(self.state.pending)
-        self._held = []
-        self._decided = {one.call_id for one in left.results if one.decision}
+
+    def _decisions(self, left: OpenReply | None = None) -> DecisionsByHistory:
+        return DecisionsByHistory(self.state, left, settle=self._take_result, hand_over=self._hand_over)
 
     def _ask(self, request: ModelRequest) -> None:
         state = self.state
@@ -136,7 +127,7 @@ class StateByHistory:
         self.reply = None
         if not request.summarise:
             self.calls.forget()
-            self._checked.clear()
+            self.decisions.checked.clear()
 
     def _take_brought(self, step: steps.Step) -> None:
         if isinstance(step, steps.ToolRunFailed):
@@ -162,9 +153,10 @@ class StateByHistory:
                 self._take_loss(step)
             case steps.Expired(call_id=call_id) if pending := self.state.pending.get(call_id):
                 expiry = pending.expiry
-                self._decide(pending, expiry.verdict if expiry else "deny")
-            case steps.DecisionChecked(check=check, refusal=refusal) if check.call.call_id in self._checked:
-                self._take_check(*self._checked.pop(check.call.call_id), check.decision.by, refusal)
+                self.decisions.decide(pending, expiry.verdict if expiry else "deny")
+            case steps.DecisionChecked(check=check, refusal=refusal):
+                by = check.decision.by
+                self.decisions.take_check(check.call.call_id, by=by, refusal=refusal, time=self._clock)
             case _:
                 pass
 
@@ -176,7 +168,8 @@ class StateByHistory:
         state.take_reply(reply)
         self.reply, self._concludes = reply, request.conclude is not None
         self.calls.open(reply)
-        self._asked, self._checked, self._is_new = {}, {}, True
+        self.decisions.begin_reply()
+        self._is_new = True
         self._begin_calls()
         over = self._cut_short or request.conclude or state.closing
         if not reply.plan and (over or (reply.final and not state.ask_for_repair())):
@@ -184,14 +177,13 @@ class StateByHistory:
 
     def _begin_calls(self) -> None:
         state = self.state
-        begun = self.calls.running | state.pending.keys() | self._checked.keys()
+        begun = self.calls.running | state.pending.keys() | self.decisions.checked.keys()
         for call, plan in [one for one in self.calls.unsettled if one[0].call_id not in begun]:
             pending = waiting.before_run(call, plan, state.policy)
             if pending and not state.closing:
-                self._wait(pending)
-                self._follow_policy(pending)
+                self.decisions.wait(pending, time=self._clock)
             elif isinstance(plan, HandOver) and not pending:
-                self._take_handover(call, plan)
+                self._hand_over(call, plan)
             elif pending or state.closing or isinstance(plan, RefuseCall):
                 self._take_result(unwritten(call))
 
@@ -206,10 +198,6 @@ class StateByHistory:
             self.state.begin_fallbacks_anew()
             self.state.stalls(failed.cause, failed.cure or None)
 
-    def _wait(self, pending: PendingCall) -> None:
-        call_id = pending.call.call_id
-        self.state.pending[call_id] = self._asked[call_id] = pending.at(self._clock)
-
     def _take_result(self, result: ToolResult) -> None:
         """The model will be told once all calls of the reply have theirs."""
         self.state.pending.pop(result.call_id, None)
@@ -217,7 +205,7 @@ class StateByHistory:
             self._close_if_settled()
 
     def _close_if_settled(self) -> None:
-        closing, waiting = self.state.closing, self.state.pending.keys() | self._checked.keys()
+        closing, waiting = self.state.closing, self.state.pending.keys() | self.decisions.checked.keys()
         if self.calls.planned and self.calls.settled(closing=closing, waiting=waiting):
             self._close_reply()
             if closing:
@@ -225,8 +213,7 @@ class StateByHistory:
 
     def _close_reply(self) -> None:
         self.calls.hand_in(self.state)
-        self._checked, self._held = {}, []
-        self.state.pending.clear()
+        self.decisions.end_reply()
 
     def _take_loss(self, lost: steps.ToolRunFailed) -> None:
         call, plan = self.calls.planned.get(lost.request.call_id, (None, None))
@@ -238,32 +225,16 @@ class StateByHistory:
         again = waiting.after_run(
             call,
             plan,
-            self._asked.get(call.call_id),
+            self.decisions.asked.get(call.call_id),
             kind=lost.kind,
             cause=lost.cause,
             left=lost.left,
             decision=lost.request.decision,
         )
         if again and not self.state.closing:
-            self._wait(again)
-            self._follow_policy(again)
+            self.decisions.wait(again, time=self._clock)
         else:
             self._take_result(unwritten(call))
-
-    def _take_check(self, pending: PendingCall, verdict: str, by: str, refusal: str) -> None:
-        call_id = pending.call.call_id
-        held = [step for step in self._held if step.payload.get("call_id") == call_id]
-        self._held = [step for step in self._held if step not in held]
-        if refusal:
-            self._decided.discard(call_id)
-            self._wait(pending.after_check(by=by, refusal=refusal))
-            while held and not self._take_sent(held.pop(0)):
-                pass
-            self._held += held
-        elif isinstance(pending.plan, HandOver) and verdict == "approve":
-            self._take_handover(pending.call, pending.plan)
-        elif verdict != "approve" and not pending.tool_asks:
-            self._take_result(unwritten(pending.call))
 
     # ------------------------------------------------------------ what people send
 
@@ -276,9 +247,9 @@ class StateByHistory:
                 state.receive(step.said.as_message(), step.said.message_id)
             return not problem
         if step.name in names.DECISIONS:
-            return self._take_decision(step.name, step.payload)
+            return self.decisions.take(step.name, step.payload, time=self._clock)
         if step.name == names.SET_POLICY:
-            taken = self._change_policy(policy_after(step.payload, self.state.policy))
+            taken = self.decisions.change_policy(policy_after(step.payload, self.state.policy))
             if step.accepted and self._is_new:  # it was set before that was looked at
                 self._begin_calls()
             return taken
@@ -299,18 +270,10 @@ class StateByHistory:
                 self._cut_short = True
             case names.CLOSE:
                 state.close()
-                for pending in [*state.pending.values()]:
-                    self._decide(pending, "deny")
+                self.decisions.close()
                 self._close_if_settled()
             case _:
                 pass
-        return True
-
-    def _hold(self, step: steps.Sent) -> bool:
-        """Whether it is a decision that comes while another one on its call is checked."""
-        if not isinstance(step, steps.CommandSent) or step.payload.get("call_id") not in self._checked:
-            return False
-        self._held.append(step)
         return True
 
     def _may_be_early(self, step: steps.Sent) -> bool:
@@ -320,52 +283,10 @@ class StateByHistory:
         if step.name == names.RESUME:
             return not (self.state.idle or self.state.pending)
         call_id = step.payload.get("call_id")
-        known = call_id == names.EVERY_CALL or call_id in self._decided or self.calls.begun(call_id)
+        known = self.decisions.is_known(call_id) or self.calls.begun(call_id)
         return step.name in names.DECISIONS and not known and not self.state.idle
 
-    def _take_decision(self, verdict: str, payload: dict[str, Any]) -> bool:
-        approving, call_id = verdict == names.APPROVE, payload.get("call_id", "")
-        addressed = [one for one in self.state.pending.values() if one.addressed(call_id, approving=approving)]
-        rules = waiting.remembered(verdict, payload, addressed, policy=self.state.policy, time=self._clock)
-        if rules is None:
-            return False
-        for pending in addressed:
-            self._hear(pending, verdict)
-        if rules and addressed:
-            self._change_policy(with_rules(self.state.policy, rules))
-        return bool(addressed)
-
-    def _change_policy(self, policy: Policy | None) -> bool:
-        """None: it can't be taken."""
-        if policy is not None:
-            self.state.policy = policy
-            self._follow_policy(*self.state.pending.values(), again=True)
-        return policy is not None
-
-    def _follow_policy(self, *calls: PendingCall, again: bool = False) -> None:
-        """As PendingApprovals does."""
-        for pending in calls:
-            if rule := pending.ruled(self.state.policy, again=again):
-                self.ruled.append((pending.call.call_id, rule))
-                self._hear(pending, rule.then)
-
-    def _hear(self, pending: PendingCall, verdict: str) -> None:
-        """A decision, which may have to be checked first."""
-        self._decided.add(pending.call.call_id)
-        if pending.policy:
-            self.state.pending.pop(pending.call.call_id)
-            self._checked[pending.call.call_id] = (pending, verdict)
-        else:
-            self._decide(pending, verdict)
-
-    def _decide(self, pending: PendingCall, verdict: str) -> None:
-        self.state.pending.pop(pending.call.call_id, None)
-        if verdict == "approve" and isinstance(pending.plan, HandOver):
-            self._take_handover(pending.call, pending.plan)
-        elif verdict != "approve" and (self.state.closing or not pending.tool_asks):
-            self._take_result(unwritten(pending.call))
-
-    def _take_handover(self, call: ToolCall, plan: HandOver) -> None:
+    def _hand_over(self, call: ToolCall, plan: HandOver) -> None:
         if self._cut_short:
             return
         left = self.state.in_charge.left(self.state.limits.max_handoffs)

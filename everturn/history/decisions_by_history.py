@@ -1,0 +1,148 @@
+"""The decisions on the calls that wait, by the steps of a history: what people, the clock and the policy say, and what
+the agent's own policy says to that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from everturn import names, waiting
+from everturn.carryover import OpenReply
+from everturn.history import steps
+from everturn.history.transcript import unwritten
+from everturn.plans import HandOver
+from everturn.policy import Policy, Rule, with_rules
+from everturn.records import ToolCall, ToolResult
+from everturn.state import State
+from everturn.waiting import PendingCall
+
+
+class DecisionsByHistory:
+    """As the conversation itself has them: see workflows/approvals.py. The calls that wait are in the state."""
+
+    def __init__(
+        self,
+        state: State,
+        left: OpenReply | None = None,
+        *,
+        settle: Callable[[ToolResult], None],
+        hand_over: Callable[[ToolCall, HandOver], None],
+    ) -> None:
+        """`left`: the reply that the run before this one left open. `settle` takes the result of a call that does not
+        run, `hand_over` one that puts another agent in charge."""
+        self._state = state
+        self._settle = settle
+        self._hand_over = hand_over
+        self.asked = dict(state.pending)
+        """What people were asked last about the calls of the reply at hand."""
+        self.checked: dict[str, tuple[PendingCall, str]] = {}
+        """The calls whose decision, of that verdict, is checked by the agent's policy."""
+        self.taken = {one.call_id for one in left.results if one.decision} if left else set[str]()
+        """The calls that somebody has decided on, in this run or in its open reply before."""
+        self._held: list[steps.CommandSent] = []
+        """Decisions on calls that are checked, by signal: they count if the one that is checked does not."""
+        self._ruled: list[tuple[str, Rule]] = []
+
+    def begin_reply(self) -> None:
+        self.asked.clear()
+        self.checked.clear()
+
+    def end_reply(self) -> None:
+        self.checked.clear()
+        self._held.clear()
+        self._state.pending.clear()
+
+    def take_ruled(self) -> list[tuple[str, Rule]]:
+        """The calls that the policy has decided on since this was asked last, and the rules that did."""
+        ruled, self._ruled = self._ruled, []
+        return ruled
+
+    # ------------------------------------------------------------ calls
+
+    def wait(self, pending: PendingCall, *, time: float) -> None:
+        call_id = pending.call.call_id
+        self._state.pending[call_id] = self.asked[call_id] = pending.at(time)
+        self._follow_policy(pending)
+
+    def is_known(self, call_id: object) -> bool:
+        """Whether somebody has decided on it."""
+        return call_id == names.EVERY_CALL or call_id in self.taken
+
+    # ------------------------------------------------------------ what people say
+
+    def take(self, verdict: str, payload: dict[str, Any], *, time: float) -> bool:
+        """False if it can't be taken as things are."""
+        approving, call_id = verdict == names.APPROVE, payload.get("call_id", "")
+        addressed = [one for one in self._state.pending.values() if one.addressed(call_id, approving=approving)]
+        rules = waiting.remembered(verdict, payload, addressed, policy=self._state.policy, time=time)
+        if rules is None:
+            return False
+        for pending in addressed:
+            self._hear(pending, verdict)
+        if rules and addressed:
+            self.change_policy(with_rules(self._state.policy, rules))
+        return bool(addressed)
+
+    def hold(self, step: steps.Sent) -> bool:
+        """Whether it is a decision that comes while another one on its call is checked."""
+        if not isinstance(step, steps.CommandSent) or step.payload.get("call_id") not in self.checked:
+            return False
+        self._held.append(step)
+        return True
+
+    def change_policy(self, policy: Policy | None) -> bool:
+        """None: it can't be taken."""
+        if policy is not None:
+            self._state.policy = policy
+            for pending in [*self._state.pending.values()]:
+                self._follow_policy(pending, again=True)
+        return policy is not None
+
+    def decide(self, pending: PendingCall, verdict: str) -> None:
+        """A decision that counts."""
+        self._state.pending.pop(pending.call.call_id, None)
+        if verdict == "approve" and isinstance(pending.plan, HandOver):
+            self._hand_over(pending.call, pending.plan)
+        elif verdict != "approve" and (self._state.closing or not pending.tool_asks):
+            self._settle(unwritten(pending.call))
+
+    def close(self) -> None:
+        """Denies what waits."""
+        for pending in [*self._state.pending.values()]:
+            self.decide(pending, "deny")
+
+    def _follow_policy(self, pending: PendingCall, *, again: bool = False) -> None:
+        if rule := pending.ruled(self._state.policy, again=again):
+            self._ruled.append((pending.call.call_id, rule))
+            self._hear(pending, rule.then)
+
+    def _hear(self, pending: PendingCall, verdict: str) -> None:
+        """A decision, which may have to be checked first."""
+        self.taken.add(pending.call.call_id)
+        if pending.policy:
+            self._state.pending.pop(pending.call.call_id)
+            self.checked[pending.call.call_id] = (pending, verdict)
+        else:
+            self.decide(pending, verdict)
+
+    # ------------------------------------------------------------ what the agent's policy says to it
+
+    def take_check(self, call_id: str, *, by: str, refusal: str, time: float) -> None:
+        """`refusal`: why this person may not decide; empty if they may."""
+        if call_id not in self.checked:
+            return
+        pending, verdict = self.checked.pop(call_id)
+        held = [step for step in self._held if step.payload.get("call_id") == call_id]
+        self._held = [step for step in self._held if step not in held]
+        if refusal and self._state.closing:  # which denies it
+            self._settle(unwritten(pending.call))
+        elif refusal:
+            self.taken.discard(call_id)
+            self.wait(pending.after_check(by=by, refusal=refusal), time=time)
+            while held:
+                first = held.pop(0)
+                if self.take(first.name, first.payload, time=time):
+                    break
+            self._held += held
+        else:
+            self.decide(pending, verdict)
