@@ -18,7 +18,7 @@ from everturn.state import State
 from everturn.storage.encryption import Encryption
 from tests.simulation.world import run, seeds_of
 
-SOME = 25
+SOME = 60
 
 Mistake = Callable[[pytest.MonkeyPatch], None]
 
