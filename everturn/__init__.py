@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from everturn.client.client import Client
     from everturn.client.conversation import Conversation
     from everturn.errors import EverturnError, NeedsApproval, Retry, ToolFailed
-    from everturn.models import Approvals, Compaction, Limits, Model, ModelSettings, Patience
+    from everturn.models import Approvals, Compaction, Limits, Model, ModelSettings, Patience, RateLimit
     from everturn.providers.generate import generate, generate_sync
     from everturn.records import Document, Image, Message, Outcome, Reply, Text, ToolCall, ToolResult, Usage
     from everturn.storage.encryption import Encryption
@@ -59,6 +59,7 @@ _HOMES = {
     "NeedsApproval": "errors",
     "Outcome": "records",
     "Patience": "models",
+    "RateLimit": "models",
     "Reply": "records",
     "Retry": "errors",
     "Shown": "tools.handoff",
@@ -109,6 +110,7 @@ __all__ = [
     "NeedsApproval",
     "Outcome",
     "Patience",
+    "RateLimit",
     "Reply",
     "Retry",
     "Shown",

@@ -221,6 +221,15 @@ class Compaction(Setting):
     """Trimming has to save at least this part of what is shown; else a summary is written."""
 
 
+class RateLimit(Setting):
+    """What a provider allows to one key, if that is known: workers keep below it from the start, and share it."""
+
+    rpm: float | None = Field(default=None, gt=0, le=1e9)
+    """Requests a minute, of all workers of the task queue together."""
+    tpm: float | None = Field(default=None, gt=0, le=1e12)
+    """Tokens a minute, those of replies too."""
+
+
 class Patience(Setting):
     """How long to go on trying what fails. A time and not a count, so that deploys and crashes don't use it up."""
 

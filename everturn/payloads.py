@@ -149,6 +149,9 @@ class Status(Record):
     """While it is stalled: why. While it runs: what it waits for, if no worker hosts its agent or has its tool."""
     cure: str | None = None
     """What to do about the cause. A stalled conversation then needs `resume`; one that runs goes on by itself."""
+    limited_by: str = ""
+    """The provider whose limit its turn waits for, such as 'openai'; empty if it waits for none. Clients read it off
+    the turn's heartbeats: the answer to the query never says it."""
     chain_id: str = ""
     """The conversation's first run, or the one that a reset made."""
     policy: tuple[Rule, ...] = ()
@@ -160,6 +163,7 @@ class Status(Record):
         facts = {
             name: getattr(self, name) for name in ("state", "agent", "turn", "cost_usd", "cause", "cure", "chain_id")
         }
+        facts |= {"limited_by": self.limited_by} if self.limited_by else {}
         agents = [one.model_dump() for one in self.agents]
         policy = [rule.model_dump(mode="json") for rule in self.policy]
         return {**facts, "waiting": waiting, "agents": agents, "usage": usage, "policy": policy}

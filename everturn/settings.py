@@ -63,6 +63,9 @@ class Settings(BaseSettings):
     live: SecretStr | None = None
     """How the text of a turn that somebody follows gets there: `heartbeats`, or the address of a Redis server. The same
     on workers and clients; it may hold a password."""
+    rate_limits: str = ""
+    """Providers' limits that are known, such as `openai:rpm=500+tpm=200000,anthropic:rpm=50`: requests and tokens a
+    minute, of all workers of the task queue together."""
     metrics: Annotated[str | None, Field(pattern=r"^[^\s/]+:\d{1,5}$")] = None
     """host:port of a worker's Prometheus endpoint."""
     traces: Literal["on", "content"] | None = None

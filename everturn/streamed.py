@@ -61,6 +61,15 @@ def whole(said: Sequence[Streamed]) -> Streamed | None:
     return found
 
 
+class AtLimit(Record):
+    """What a running `call_model` says in the place of Streamed, while it waits for its provider's limit."""
+
+    limit_of: str
+    """The provider, such as 'openai'."""
+    ahead: int = 0
+    """Calls that wait at the same worker, this one among them."""
+
+
 class SeenReply(Record):
     """What people saw of a reply when they cancelled its turn."""
 

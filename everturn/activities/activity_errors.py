@@ -43,6 +43,12 @@ def of_provider(error: ProviderError, patience: Patience, *, fallback: str | Non
     return ApplicationError(error.message, {"cure": error.cure}, type=type(error).__name__, next_retry_delay=delay)
 
 
+def of_limit(error: ProviderError, seconds: float, *, fallback: str | None) -> ApplicationError:
+    """No more waiting: the provider has taken nobody's call for so long."""
+    error.message = f"{error.message} (it has taken no call for {timedelta(seconds=round(seconds))})"
+    return final(error, fallback=fallback)
+
+
 def after_reply(error: Exception) -> ApplicationError:
     """No retry, which would be paid for again: the conversation stalls."""
     return ApplicationError(

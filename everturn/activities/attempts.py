@@ -24,9 +24,14 @@ _began: ContextVar[float] = ContextVar("began")
 
 
 def this_try() -> timedelta:
-    """How long this try of the activity has run."""
+    """How long this try of the activity has run, without what it waited at a provider's limit."""
     now = time.monotonic()
     return timedelta(seconds=now - _began.get(now))
+
+
+def leave_out(seconds: float) -> None:
+    """Of how long this try has run: it waited for so long, and tried nothing."""
+    _began.set(_began.get(time.monotonic()) + seconds)
 
 
 class Lags:

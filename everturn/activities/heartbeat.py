@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from contextvars import Context, copy_context
+from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Self
@@ -59,6 +59,8 @@ class Heartbeat:
     """Says what stands for `progress` when a beat is due. May be called from any thread."""
     interval: float = field(default_factory=lambda: INTERVAL_SECONDS)
     """Seconds between two beats."""
+    waits: Any = None
+    """What it waits for now, in place of its progress."""
     last: float = field(default_factory=time.monotonic)
     by_loop: float = field(default_factory=time.monotonic)
     """The last one that the loop has sent itself."""
@@ -105,11 +107,19 @@ class Heartbeat:
     @property
     def details(self) -> tuple[Any, ...]:
         """What the next try needs comes first; then the progress, if any."""
-        progress = self.speak() if self.speak else self.progress
+        progress = self.waits or (self.speak() if self.speak else self.progress)
         left = dict(self.left) or None
         if progress is None:
             return () if left is None else (left,)
         return (left, progress)
+
+
+_here: ContextVar[Heartbeat | None] = ContextVar("here", default=None)
+
+
+def this_heartbeat() -> Heartbeat | None:
+    """Of the activity that runs here."""
+    return _here.get()
 
 
 def _shown(progress: Any) -> Any:
@@ -154,10 +164,12 @@ class Heartbeats:
         )
         beat.start()
         self._running.add(beat)
+        token = _here.set(beat)
         try:
             with self._journal.holding(task_of(info)):
                 yield beat
         finally:
+            _here.reset(token)
             self._running.discard(beat)
             beat.stop()
 

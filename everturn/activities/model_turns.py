@@ -27,6 +27,7 @@ from everturn.activities.mcp_tools import for_turn
 from everturn.activities.mcp_toolsets import Toolsets
 from everturn.activities.planning import MAX_PLANNED_CALLS, plan_calls
 from everturn.activities.prefixes import Prefixes, digest_of
+from everturn.activities.provider_limits import within_limit
 from everturn.activities.question import instructions_of, question_of
 from everturn.activities.reply_output import output_of
 from everturn.activities.streaming import ReplyStream, Streaming
@@ -48,7 +49,7 @@ from everturn.history.reader import read_steps
 from everturn.history.steps import TurnScheduled
 from everturn.history.transcript import Transcript, filled, read_transcript
 from everturn.logs import get_logger
-from everturn.models import Model
+from everturn.models import Model, Patience
 from everturn.namespace import Namespace
 from everturn.payloads import ModelReply, ModelRequest
 from everturn.plans import PlannedCall
@@ -265,8 +266,9 @@ class ModelTurns:
         """What the model replies to the question, which is made of the `messages`."""
         limit, fallback = agent.patience.turn_timeout, _fallback(agent, question.model)
         try:
-            async with asyncio.timeout(limit.total_seconds()):
-                reply = without_large_details(await self._streamed(question, reply_stream, kept))
+            with reply_stream or nullcontext() as told:
+                asked = partial(self._once, question, told, kept, agent.patience)
+                reply = await within_limit(question.model, asked, patience=agent.patience, fallback=fallback)
         except TimeoutError:
             late = ConnectionFailed(f"The model turn took longer than {limit}.", cure="See Patience(turn_timeout=).")
             raise activity_errors.of_provider(late, agent.patience, fallback=fallback) from None
@@ -293,18 +295,17 @@ class ModelTurns:
             raise again
         return reply
 
-    async def _streamed(self, question: Request, reply_stream: ReplyStream | None, kept: KeptResponse) -> Reply:
-        options: dict[str, Any] = {"kept": kept} if question.settings.background else {}
-        with reply_stream or nullcontext() as told:
-            options |= {"on_delta": told.take, "on_start": told.counted_by} if told else {}
-            return await ask(question, **options)
+    async def _once(self, question: Request, to: ReplyStream | None, kept: KeptResponse, patience: Patience) -> Reply:
+        options: dict[str, Any] = {"on_delta": to.take, "on_start": to.counted_by} if to else {}
+        options |= {"kept": kept} if question.settings.background else {}
+        async with asyncio.timeout(patience.turn_timeout.total_seconds()):
+            return without_large_details(await ask(question, **options))
 
     def _specs_of(self, agent: Agent) -> tuple[ToolSpec, ...]:
         """Made once for each set of tools."""
-        specs = self._specs.get(agent)
-        if specs is None:
-            specs = self._specs[agent] = specs_of(agent.tools)
-        return specs
+        if agent not in self._specs:
+            self._specs[agent] = specs_of(agent.tools)
+        return self._specs[agent]
 
     # ------------------------------------------------------------ the transcript
 
@@ -375,8 +376,7 @@ def _cost(agent: Agent, request: ModelRequest, usage: Usage) -> float | None:
 def _fallback(agent: Agent, failed: Model) -> str | None:
     """The name of the next model in line; None after the last one, and for a model that is not in line."""
     line = [agent.model.name, *(model.name for model in agent.fallback_models)]
-    left = line[line.index(failed.name) + 1 :] if failed.name in line else []
-    return left[0] if left else None
+    return next(iter(line[line.index(failed.name) + 1 :]), None) if failed.name in line else None
 
 
 def _next_view(

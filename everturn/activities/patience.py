@@ -45,6 +45,6 @@ def spent() -> timedelta:
 def retry_delay(retry_after: float | None, *, attempt: int, longest: timedelta) -> timedelta:
     if retry_after is not None:
         # Slightly later than asked, and not all at once.
-        return timedelta(seconds=min(retry_after * (1 + random.random() / 10), longest.total_seconds()))
+        return timedelta(seconds=min(retry_after * (1 + random.random() / 2), longest.total_seconds()))
     doubled = min(FIRST_DELAY_SECONDS * 2 ** min(attempt - 1, 16), LONGEST_OWN_DELAY_SECONDS)
-    return min(timedelta(seconds=doubled * (0.5 + random.random() / 2)), longest)
+    return min(timedelta(seconds=doubled * (0.25 + 0.75 * random.random())), longest)

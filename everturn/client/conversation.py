@@ -20,6 +20,7 @@ from everturn.client.children import with_children
 from everturn.client.connection import ClientConnection
 from everturn.client.deletion import Deleted, delete_all
 from everturn.client.delivery import deliver
+from everturn.client.limits import with_limit
 from everturn.client.messages import MessageLike, check_room, decision_options, message_payload
 from everturn.client.prompts import AskedTurns
 from everturn.client.seen_reply import seen_reply
@@ -135,7 +136,7 @@ class Conversation(AskedTurns):
             if trouble := (await listing.Versions(self._temporal).look(listing.listed(described), described)).trouble:
                 raise Unreachable(f"Conversation {self.id!r} is stuck: {trouble}.") from None
             raise
-        return Status.model_validate(answer)
+        return await with_limit(Status.model_validate(answer), described, self._temporal)
 
     async def transcript(self) -> tuple[Message, ...]:
         """The messages so far, in order. Reads the history: needs no worker."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -38,6 +38,7 @@ from everturn.agent import Agent
 from everturn.heartbeat_profiles import QUICK, HeartbeatProfile, profile_for
 from everturn.live.lanes import lane_of
 from everturn.logs import get_logger
+from everturn.models import RateLimit
 from everturn.namespace import Namespace
 from everturn.prices import unpriced
 from everturn.settings import Settings
@@ -48,6 +49,7 @@ from everturn.worker.gen_ai_metrics import GenAiMetrics, TemporalMeter
 from everturn.worker.heartbeat_throttle import ThrottledHeartbeats
 from everturn.worker.heartbeat_timeouts import lost_after
 from everturn.worker.known_messages import KnownMessages
+from everturn.worker.limit_watch import LimitMetrics, watch_limits
 from everturn.worker.metrics import Metrics, meter_of
 from everturn.worker.trace_activities import TraceActivities
 
@@ -77,6 +79,8 @@ class Hosted:
     """None: as suits the server."""
     local_tools: Literal["auto", False] = False
     make_deps: MakeDeps | None = None
+    rate_limits: Mapping[str, RateLimit] = field(default_factory=dict)
+    """Those that are known, by provider."""
     namespace: Namespace | None = None
     """What a client knows of it already; None: it is asked."""
 
@@ -114,6 +118,8 @@ class Hosting(Interceptor):
         self._traces = traces
         meter = meter_of(client, task_queue=task_queue)
         sinks = [*([TemporalMeter(meter)] if meter else []), *([traces.meter] if traces else [])]
+        self._known_limits = hosted.rate_limits
+        self._limit_metrics = LimitMetrics(meter) if meter else None
         self._interceptors: Sequence[Interceptor] = (
             Attempts(),
             LostTries(),
@@ -186,6 +192,8 @@ class Hosting(Interceptor):
             # Not awaited: so that what dead workers had in hand keeps no worker from starting.
             watch = asyncio.create_task(self._journal.watch(self._client))
             stack.callback(watch.cancel)
+            limits = watch_limits(self._client, self._task_queue, self._known_limits, self._limit_metrics)
+            stack.callback(asyncio.create_task(limits).cancel)
             stack.enter_context(self._heartbeats)
             if self._lane:
                 stack.push_async_callback(self._lane.close)

@@ -8,6 +8,8 @@
 | everturn_retries | counter | activity |
 | everturn_prefix_cache_hits, everturn_prefix_cache_misses | counter | |
 | everturn_prefix_cache_bytes | gauge | |
+| everturn_rate_limit_waiting, everturn_rate_limit_rate | gauge | provider, key: its variable; see limit_watch.py |
+| everturn_rate_limit_refusals | counter | provider, key |
 
 How long turns and tools take is gen_ai_client_operation_duration_seconds: see gen_ai_metrics.py. The SDK's own
 temporal_activity_execution_latency says it by activity_type.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from datetime import timedelta
@@ -37,7 +37,8 @@ from everturn.heartbeat_profiles import PROFILES, HeartbeatProfile, ProfileName
 from everturn.hooks import Hooks
 from everturn.hooks import checked as checked_hooks
 from everturn.logs import get_logger
-from everturn.models import Limits
+from everturn.models import Limits, RateLimit
+from everturn.providers.rate_limits import checked_limits, read_limits
 from everturn.settings import Settings
 from everturn.spelling import known_options
 from everturn.storage.artifacts import Artifacts
@@ -108,6 +109,8 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
     - `hooks`: for all its agents, before their own.
     - `prefix`: what comes before a tool's name in the name of its activity, as in `agent_look_up`, if the application
       has an activity that is called as a tool. Models and people see the tool's name, Temporal sees the activity's.
+    - `rate_limits`: providers' limits that are known, such as {"openai": RateLimit(rpm=500)}: all workers of the task
+      queue share them; None: EVERTURN_RATE_LIMITS. Limits that are not known are found out.
 
     Raises InvalidAgent and InvalidSetting; so does a worker that it can't be put on.
     """
@@ -128,6 +131,7 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         traces: Traces | bool | None = None,
         hooks: Sequence[Hooks] = (),
         prefix: str = "",
+        rate_limits: Mapping[str, RateLimit] | None = None,
     ) -> None:
         settings = Settings.load()
         _check_duration("drain_timeout", drain_timeout, may_be_zero=True)
@@ -151,6 +155,7 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
             heartbeats=_profile(heartbeats or settings.heartbeats),
             local_tools="auto" if settings.local_tools == "auto" else False,
             make_deps=deps,
+            rate_limits=read_limits(settings.rate_limits) if rate_limits is None else checked_limits(rate_limits),
         )
         self._wanted_traces = traces_of(traces, settings)
         self._traces = self._made_traces()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from importlib.metadata import version
@@ -20,6 +20,7 @@ from everturn.client.client import Client
 from everturn.errors import ConfigError, InvalidAgent, InvalidSetting, Unreachable
 from everturn.heartbeat_profiles import ProfileName
 from everturn.hooks import Hooks
+from everturn.models import RateLimit
 from everturn.settings import Settings
 from everturn.spelling import known_options
 from everturn.storage.artifacts import Artifacts
@@ -65,6 +66,8 @@ class Worker:
     - `traces`: True, or Traces(...): answers, model turns, tool calls and approvals are spans of OpenTelemetry. None:
       as EVERTURN_TRACES says.
     - `hooks`: for all its agents, before their own.
+    - `rate_limits`: providers' limits that are known, such as {"openai": RateLimit(rpm=500)}: all workers of the task
+      queue share them; None: EVERTURN_RATE_LIMITS. Limits that are not known are found out.
     - `interceptors`, `tuner`, `workflow_task_poller_behavior`, `activity_task_poller_behavior`,
       `max_activities_per_second` (of this worker), `max_task_queue_activities_per_second` (of all): as temporalio's
       Worker takes them.
@@ -92,6 +95,7 @@ class Worker:
         heartbeats: ProfileName | None = None,
         traces: Traces | bool | None = None,
         hooks: Sequence[Hooks] = (),
+        rate_limits: Mapping[str, RateLimit] | None = None,
         interceptors: Sequence[Interceptor] = (),
         tuner: WorkerTuner | None = None,
         workflow_task_poller_behavior: PollerBehavior | None = None,
@@ -121,6 +125,7 @@ class Worker:
             heartbeats=heartbeats,
             traces=traces,
             hooks=hooks,
+            rate_limits=rate_limits,
         )
         self._plugin.hosted = replace(self._plugin.hosted, namespace=client.namespace)
         if not self._plugin.hosted.agents:

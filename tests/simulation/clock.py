@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 from everturn.client.streaming import LiveActivities
 
@@ -95,7 +96,8 @@ def world(seed: int) -> Iterator[VirtualLoop]:
     )
     asyncio.set_event_loop(loop)
     try:
-        yield loop
+        with patch.dict(os.environ, {"SCRIPTED_BASE_URL": "http://127.0.0.1:1/v1"}):  # its limits are found by it
+            yield loop
     finally:
         _clear(loop)
         time.time, time.monotonic, os.urandom = before[:3]

@@ -17,7 +17,7 @@ from everturn import packing, state, temporal_errors
 from everturn.activities import heartbeat, hosted_agents, lost_tries, mcp_tools, reply_output, tool_times
 from everturn.client import connection, deletion, messages, silence
 from everturn.history import fork, next_life
-from everturn.providers import background, http, json_values
+from everturn.providers import background, http, json_values, rate_limiter
 from everturn.storage import directory, encryption, unreadable
 from everturn.tools import results, user_code
 from everturn.tools.mcp import calls
@@ -70,6 +70,8 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     # How much of a provider's answer is read, and how long its end is waited for.
     "broken_seconds": (background, "BROKEN_SECONDS"),
     "poll_seconds": (background, "POLL_SECONDS"),
+    # The part of a hold after which a call is let through.
+    "first_look": (rate_limiter, "FIRST_LOOK"),
     "reply_bytes": (http, "MAX_REPLY_BYTES"),
     "error_bytes": (http, "MAX_ERROR_BYTES"),
     "json_values": (json_values, "MAX_VALUES"),

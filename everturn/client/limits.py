@@ -1,0 +1,28 @@
+"""What a status adds for a turn that waits for its provider's limit: its heartbeats say so, and no event does."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from temporalio.client import Client, WorkflowExecutionDescription
+
+from everturn import names
+from everturn.payloads import Status
+from everturn.streamed import AtLimit
+
+CURE = "It goes on by itself. A higher limit, more keys or fewer conversations at a time make the wait shorter."
+
+
+async def with_limit(status: Status, described: WorkflowExecutionDescription, temporal: Client) -> Status:
+    """The status, with the provider whose limit its turn waited for when it was `described`. Raises nothing."""
+    if status.state != "running":
+        return status
+    for pending in described.raw_description.pending_activities:
+        if pending.activity_type.name == names.CALL_MODEL:
+            with suppress(Exception):  # codecs raise all kinds; and most turns say something else, or nothing
+                details = await temporal.data_converter.decode(pending.heartbeat_details.payloads)
+                limit = AtLimit.model_validate(details[1])
+                cause = status.cause or f"Turn {status.turn} waits for {limit.limit_of}'s limit."
+                more = {"limited_by": limit.limit_of, "cause": cause, "cure": status.cure or CURE}
+                return status.model_copy(update=more)
+    return status

@@ -1,0 +1,75 @@
+"""What providers say of their limits in the headers of each answer, as the recordings and their documentation have it.
+
+- OpenAI, and who speaks as it does (Azure, Groq, xAI): x-ratelimit-{limit,remaining,reset}-{requests,tokens}, with a
+  reset such as `6m0s` or `4ms`.
+- Anthropic: anthropic-ratelimit-{requests,tokens,input-tokens,output-tokens}-{limit,remaining,reset}, with the time of
+  the reset.
+
+Google sends none; its 429 says how long to wait in its body.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from math import isfinite
+from typing import Final, Literal
+
+from everturn.providers.failures import http_date
+from everturn.providers.rate_limiter import Allowance
+
+_UNITS: Final[Mapping[str, Literal["requests", "tokens"]]] = {
+    "requests": "requests",
+    "tokens": "tokens",
+    "input-tokens": "tokens",
+    "output-tokens": "tokens",
+}
+_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+_DURATION: Final = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|[smhd]))+", re.ASCII)
+_PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhd])", re.ASCII)
+_LONGEST_SECONDS: Final = 86_400.0
+_MOST: Final = 1e15
+
+
+def allowances(headers: Mapping[str, str], *, now: datetime | None = None) -> list[Allowance]:
+    """What an answer's headers say; an unreadable one counts as absent. A time is compared with the server's own clock,
+    if its Date says it."""
+    found = []
+    for kind, unit in _UNITS.items():
+        for names in (f"x-ratelimit-{{}}-{kind}", f"anthropic-ratelimit-{kind}-{{}}"):
+            limit, remaining = (_number(headers.get(names.format(what), "")) for what in ("limit", "remaining"))
+            if limit is not None and remaining is not None:
+                reset = _seconds(headers.get(names.format("reset"), ""), headers, now)
+                found.append(Allowance(unit, limit, min(remaining, limit), reset))
+    return found
+
+
+def _number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if isfinite(number) and 0 <= number <= _MOST else None
+
+
+def _seconds(text: str, headers: Mapping[str, str], now: datetime | None) -> float | None:
+    """Seconds until a reset: of a number of them, of `6m0s`, or of a time."""
+    text = text.strip()
+    if len(text) > 100 or not text:
+        return None
+    if (seconds := _number(text)) is None:
+        if _DURATION.fullmatch(text):
+            seconds = sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text))
+        else:
+            seconds = _until(text, now or http_date(headers.get("date", "")) or datetime.now(UTC))
+    return None if seconds is None or seconds > _LONGEST_SECONDS else seconds
+
+
+def _until(text: str, now: datetime) -> float | None:
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    at = at if at.tzinfo else at.replace(tzinfo=UTC)
+    return max(0.0, (at - now).total_seconds())

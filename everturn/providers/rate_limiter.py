@@ -1,0 +1,307 @@
+"""When calls of one provider and key may go out: what a worker learns of a limit that nobody tells it.
+
+Pure: it is given the time, and sends nothing. Each worker has its own, and talks to no other (decision 0034):
+
+- `open`: no limit was met. What is out and not yet taken is bounded; each call that is taken makes room for one more.
+- `feeling`: after the first 429 the rate begins low, and grows fast until the next one.
+- `closing_in`: then it is what was really taken, with a margin, and grows slowly.
+- `steady`: a 429 takes a part of it; without one it grows by a little, and the longer none comes, the faster.
+
+A 429's Retry-After holds all calls. Many say more than is needed: one call is let through early, and if it is taken,
+the hold is over, and the next look comes sooner. If it is refused, the next ones come later, until holds are kept.
+
+The numbers were found by simulation: 1, 4 and 8 workers on a provider with a bucket of five calls, five a second.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal, assert_never
+
+Phase = Literal["open", "feeling", "closing_in", "steady"]
+
+FIRST_WINDOW: Final = 1
+FIRST_RATE: Final = 4.0
+"""Calls a second, of all workers, that the search begins with, if nothing better is known."""
+FIRST_RATE_SHARED: Final = 1.15
+"""The power of the number of workers that it is divided by: more than their share, since all of them begin at once."""
+KNOWN_AFTER_SECONDS: Final = 5.0
+"""What was taken before the first 429 says something about the rate after so long."""
+
+FEELING_GROWTH, FEELING_GROWTH_SHARED = 1.3, 1.15
+"""A second: alone, and with others, which are as far by then."""
+CLOSING_GROWTH: Final = 1.1
+CLOSING_STEP: Final = 0.2
+"""Calls a second that are added each second, beside the growth."""
+STEADY_GROWTH: Final = 0.002
+QUIET_SECONDS: Final = 25.0
+"""After so long without a 429 the growth is twice that, and goes on with the square of the time."""
+LONGEST_STEP_SECONDS: Final = 2.0
+
+MARGIN, MARGIN_SHARED = 0.9, 0.7
+"""Of what was taken while the limit was felt for, alone and with others: the provider's bucket was full at first."""
+CUT: Final = 0.15
+LEAST_CUT_AT_FIRST: Final = 0.3
+MOST_CUT_AT_FIRST: Final = 0.6
+MOST_CUT: Final = 0.4
+MEASURED_SECONDS: Final = 25.0
+FEW_AT_FIRST: Final = 4
+FEW_CALLS: Final = 5
+"""Fewer that were taken say nothing about a rate."""
+LEAST_RATE, MOST_RATE = 0.01, 1e6
+
+FIRST_LOOK: Final = 0.1
+"""The part of a hold after which one call is let through."""
+LEAST_LOOK: Final = 0.02
+LOOK_SECONDS: Final = 2.0
+"""At the earliest, give or take a half."""
+EARLIER, LATER, SPREAD = 1.3, 3.0, 0.5
+LONGER_BY: Final = 1.25
+"""A hold ends at a random time up to this part of it: workers that were refused together come back one by one."""
+OWN_HOLD_SECONDS: Final = 1.0
+LONGEST_OWN_HOLD_SECONDS: Final = 30.0
+"""If a provider does not say for how long."""
+
+SHORT: Final = 0.1
+"""So little left of a limit is a reason to go slower, before a 429 says it."""
+FIRST_TOKENS: Final = 1_000.0
+"""Of a call, until some have said how many they used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """What a provider's headers say of one of its limits."""
+
+    unit: Literal["requests", "tokens"]
+    limit: float
+    remaining: float
+    reset: float | None = None
+    """Seconds until it is whole again."""
+
+
+@dataclass(eq=False, slots=True)
+class Permit:
+    """For one call to go out. What came of it is told with it."""
+
+    sent: float
+    early: bool
+    """It goes out in the middle of a hold, to see whether that is still needed."""
+    open: bool = True
+    """Nothing was said of it yet."""
+    taken: bool = False
+    answered: bool = False
+    """That it was taken was said by an answer, and not by time alone."""
+
+
+@dataclass
+class RateLimiter:
+    """All times are in seconds, by any clock that only goes forward."""
+
+    workers: int = 1
+    """That share the limit, this one among them."""
+    rpm: float | None = None
+    tpm: float | None = None
+    """The limits, if they are known: of all workers."""
+    uniform: Callable[[float, float], float] = random.uniform
+    phase: Phase = "open"
+    hold: float = 0.0
+    """Until then nothing goes out."""
+    refusing_since: float | None = None
+    """The first 429 since a call was last taken."""
+    refused_calls: int = 0
+    _rate: float = 0.0
+    _window: int = FIRST_WINDOW
+    _unanswered: int = 0
+    _next: float = 0.0
+    _look: float | None = None
+    _looking: Permit | None = None
+    _part: float = field(default_factory=lambda: FIRST_LOOK)
+    _own_hold: float = OWN_HOLD_SECONDS
+    _grown: float = 0.0
+    _felt_since: float = 0.0
+    _cut_at: float | None = None
+    _taken: deque[float] = field(default_factory=deque)
+    _tokens: float = FIRST_TOKENS
+
+    @property
+    def rate(self) -> float | None:
+        """Calls a second of this worker; None while it knows no limit."""
+        known = self._known_rate()
+        if self.phase == "open":
+            return known
+        return self._rate if known is None else min(self._rate, known)
+
+    # ------------------------------------------------------------ may one go?
+
+    def when(self, now: float) -> float | None:
+        """The time from which the next call may go; None: not before one that is out was answered."""
+        if now < self.hold:
+            if self._looking:
+                return None
+            return self.hold if self._look is None else max(now, self._look)
+        if self.phase == "open" and self._unanswered >= self._window:
+            return None
+        return now if self.rate is None else max(now, self._next)
+
+    def send(self, now: float) -> Permit:
+        """Takes note that a call goes out, at a time that `when` gave."""
+        permit = Permit(now, early=now < self.hold)
+        self._unanswered += 1
+        if permit.early:
+            self._looking = permit
+            return permit
+        self._grow(now)
+        if rate := self.rate:
+            self._next = max(now, self._next + 1 / rate) if self._next > now - 1 / rate else now + 1 / rate
+        return permit
+
+    # ------------------------------------------------------------ what came of it
+
+    def accepted(self, permit: Permit, now: float) -> None:
+        """The provider has taken it. To say it again changes nothing."""
+        if permit.taken:
+            return
+        permit.taken = True
+        self._close(permit)
+        self.refusing_since, self._own_hold = None, OWN_HOLD_SECONDS
+        self._taken.append(now)
+        while self._taken[0] < now - MEASURED_SECONDS:
+            self._taken.popleft()
+        if self.phase == "open":
+            self._window += 1
+            self._felt_since = self._taken[0]
+        elif self._looking is permit:
+            self._looking = self._look = None
+            self._part = max(self._part / EARLIER, LEAST_LOOK)
+            self.hold = self._next = self._grown = now
+
+    def refused(self, permit: Permit | None, now: float, retry_after: float | None) -> None:
+        """It was answered with 429. None: it went out unasked."""
+        self.refused_calls += 1
+        early = permit is not None and self._looking is permit
+        if permit is not None:
+            self._close(permit)
+        if early:
+            self._looking = None
+            self._part = min(1.0, self._part * LATER)
+        elif permit is None or self._cut_at is None or permit.sent >= self._cut_at:  # else it was under way by then
+            self._cut(now)
+        if self.refusing_since is None:
+            self.refusing_since = now
+        self._hold_for(now, retry_after)
+
+    def over(self, permit: Permit) -> None:
+        """It came to an end, whatever it was."""
+        self._close(permit)
+        if self._looking is permit:  # it broke, and says nothing about the hold
+            self._looking = self._look = None
+
+    def used(self, tokens: int) -> None:
+        """So many tokens by one call."""
+        if tokens > 0:
+            self._tokens += (tokens - self._tokens) / 8
+
+    def told(self, allowances: Sequence[Allowance], now: float) -> None:
+        """What the headers of an answer say, a refusal's too."""
+        rooms: list[float] = []
+        for one in allowances:
+            need = 1.0 if one.unit == "requests" else self._tokens
+            gone = one.limit - one.remaining
+            filled = gone / one.reset if one.reset and gone > 0 else one.limit / 60
+            if one.limit <= 0 or filled <= 0:
+                continue
+            rooms.append(one.remaining / need)
+            if one.remaining < need:
+                wait = (need - one.remaining) / filled
+                self.hold = max(self.hold, now + (wait if one.reset is None else min(wait, one.reset)))
+                self._next = max(self._next, self.hold)
+            if one.remaining < max(2 * need, SHORT * one.limit):
+                self._slow_down(filled / need / self.workers, now)
+        if rooms and self.phase == "open":
+            self._window = max(self._window, int(min(rooms) / 2 / self.workers))
+
+    # ------------------------------------------------------------ underneath
+
+    def _known_rate(self) -> float | None:
+        rates = [self.rpm] if self.rpm else []
+        rates += [self.tpm / self._tokens] if self.tpm else []
+        return min(rates) / 60 / self.workers if rates else None
+
+    def _close(self, permit: Permit) -> None:
+        if permit.open:
+            permit.open = False
+            self._unanswered -= 1
+
+    def _grow(self, now: float) -> None:
+        """The rate, for the time since it last grew. What is not asked for does not grow."""
+        seconds, self._grown = min(now - self._grown, LONGEST_STEP_SECONDS), now
+        if seconds <= 0:
+            return
+        match self.phase:
+            case "open":
+                return
+            case "feeling":
+                self._rate *= (FEELING_GROWTH if self.workers == 1 else FEELING_GROWTH_SHARED) ** seconds
+            case "closing_in":
+                self._rate *= CLOSING_GROWTH ** (seconds / self.workers**2)
+                self._rate += CLOSING_STEP * seconds / self.workers**2
+            case "steady":
+                quiet = (now - (self._cut_at or 0.0)) / QUIET_SECONDS
+                self._rate *= 1 + STEADY_GROWTH / self.workers * (1 + quiet**2) * seconds
+            case other:
+                assert_never(other)
+        known = self._known_rate()
+        self._rate = min(self._rate, MOST_RATE if known is None else known)
+
+    def _cut(self, now: float) -> None:
+        """After a 429 for a call that went out since the last cut."""
+        span = now - self._felt_since
+        if self.phase != "open":
+            self._cut_to_what_was_taken(now)
+        elif (known := self._known_rate()) is not None:
+            self._rate, self.phase = known * (1 - CUT), "steady"
+        elif len(self._taken) >= FEW_CALLS and span >= KNOWN_AFTER_SECONDS:
+            self._rate, self.phase = len(self._taken) / span * (1 - CUT), "closing_in"
+        else:
+            self._rate, self.phase = FIRST_RATE / self.workers**FIRST_RATE_SHARED, "feeling"
+            self._felt_since = now
+            self._taken.clear()
+        self._rate = max(self._rate, LEAST_RATE)
+        self._cut_at = now
+
+    def _cut_to_what_was_taken(self, now: float) -> None:
+        span = max(0.1, min(MEASURED_SECONDS, now - self._felt_since))
+        while self._taken and self._taken[0] < now - span:
+            self._taken.popleft()
+        taken = len(self._taken) / span
+        if self.phase != "feeling":
+            if len(self._taken) >= FEW_CALLS:
+                self.phase = "steady"
+            self._rate = max(self._rate * (1 - MOST_CUT), min(self._rate * (1 - CUT), taken))
+        elif len(self._taken) >= FEW_AT_FIRST or self.workers == 1:
+            found = taken * (MARGIN if self.workers == 1 else MARGIN_SHARED)
+            least, most = self._rate * (1 - MOST_CUT_AT_FIRST), self._rate * (1 - LEAST_CUT_AT_FIRST)
+            self._rate, self.phase = min(max(found, least), most), "closing_in"
+
+    def _slow_down(self, share: float, now: float) -> None:
+        """To the share, by a step at a time: others may leave theirs."""
+        if self.phase == "open":
+            self.phase, self._rate, self._felt_since, self._grown = "steady", share, now, now
+            self._cut_at = now
+        elif self._cut_at is None or now - self._cut_at > LONGEST_STEP_SECONDS:
+            self._rate = max(min(self._rate, share), self._rate * (1 - CUT), LEAST_RATE)
+            self._cut_at = now
+
+    def _hold_for(self, now: float, retry_after: float | None) -> None:
+        if retry_after is None:
+            retry_after = self._own_hold * self.uniform(0.25, 1.0)
+            self._own_hold = min(2 * self._own_hold, LONGEST_OWN_HOLD_SECONDS)
+        self.hold = max(self.hold, now + retry_after * self.uniform(1.0, LONGER_BY))
+        self._next = self._grown = self.hold
+        if self._looking is None:
+            crowded = self.phase == "feeling" and self.workers > 1  # all of them look, and there is room for few
+            look = max(LOOK_SECONDS * (2 if crowded else 1), retry_after * self._part)
+            self._look = now + look * self.uniform(1 - SPREAD, 1 + SPREAD) if self._part < 1 else None

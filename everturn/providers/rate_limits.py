@@ -1,0 +1,262 @@
+"""The rate limiters of this process: one for each address and key, where calls wait until they may go out.
+
+`awaited` waits for a model's limit, and gives the permit; `heard` is told what each answer's headers say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import os
+import re
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Final
+
+from everturn.errors import InvalidSetting, RateLimited
+from everturn.models import PROVIDERS, Model, RateLimit
+from everturn.providers.catalog import ModelEndpoint, resolve
+from everturn.providers.rate_headers import allowances
+from everturn.providers.rate_limiter import Permit, RateLimiter
+from everturn.spelling import nearest
+
+PRESUMED_SECONDS: Final = 1.0
+"""A call that was not refused by then counts as taken: providers refuse at once, and may think for minutes."""
+
+LONGEST_HOLD_SECONDS: Final = 120.0
+
+ACTIVE_SECONDS: Final = 120.0
+"""So long after a 429 a limit counts as one that is felt."""
+
+_MOST_LIMITERS: Final = 1_000
+_SALT: Final = os.urandom(16)
+
+Known = Mapping[str, RateLimit]
+
+
+class Limit:
+    """One provider's limit for one key, as this process knows it. All of it belongs to one event loop."""
+
+    def __init__(self, provider: str, key_env: str, limiter: RateLimiter, felt: asyncio.Event) -> None:
+        self.provider = provider
+        self.key_env = key_env
+        """The variable that holds the key, for logs and metrics: never the key."""
+        self.limiter = limiter
+        self._felt = felt
+        self._order = itertools.count()
+        self._waiting: list[tuple[float, int, asyncio.Future[Permit]]] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._refused_at: float | None = None
+
+    @property
+    def waiting(self) -> int:
+        return sum(not one.done() for _, _, one in self._waiting)
+
+    @property
+    def is_active(self) -> bool:
+        """Whether anybody should look at it: calls wait, or were refused lately."""
+        lately = self._refused_at is not None and _now() - self._refused_at < ACTIVE_SECONDS
+        return bool(self._waiting) or lately
+
+    def hold_seconds(self) -> float:
+        """Until the provider's Retry-After is over."""
+        return max(0.0, self.limiter.hold - _now())
+
+    def refusing_seconds(self) -> float:
+        """For how long it has taken no call, with what it asks to be left alone for; 0 if it takes calls."""
+        since = self.limiter.refusing_since
+        return 0.0 if since is None else _now() - since + self.hold_seconds()
+
+    async def permit(self, came: float) -> Permit:
+        """Waits until a call may go out. Who `came` first goes first."""
+        turn: asyncio.Future[Permit] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._waiting, (came, next(self._order), turn))
+        self.wake()
+        if not turn.done():
+            self._felt.set()
+        try:
+            return await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():  # it was let through as it went
+                self.limiter.over(turn.result())
+            self.wake()
+            raise
+
+    def accepted(self, permit: Permit) -> None:
+        self.limiter.accepted(permit, _now())
+        self.wake()
+
+    def refused(self, permit: Permit | None, retry_after: float | None) -> None:
+        self._refused_at = _now()
+        self._felt.set()
+        self.limiter.refused(permit, self._refused_at, retry_after)
+        self.wake()
+
+    def over(self, permit: Permit) -> None:
+        self.limiter.over(permit)
+        self.wake()
+
+    def heard(self, headers: Mapping[str, str]) -> None:
+        if said := allowances(headers):
+            self.limiter.told(said, _now())
+
+    def wake(self) -> None:
+        """Lets through who may go now, and sees to it that this is called again when the next one may."""
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
+        while self._waiting:
+            if self._waiting[0][2].done():  # cancelled
+                heapq.heappop(self._waiting)
+                continue
+            at = self.limiter.when(_now())
+            if at is None:
+                return
+            if at > _now():
+                self._timer = asyncio.get_running_loop().call_at(at, self.wake)
+                return
+            heapq.heappop(self._waiting)[2].set_result(self.limiter.send(_now()))
+
+
+@dataclass
+class _Limits:
+    """Those of one event loop."""
+
+    workers: int = 1
+    known: dict[str, RateLimit] = field(default_factory=dict)
+    felt: asyncio.Event = field(default_factory=asyncio.Event)
+    limits: dict[tuple[str, bytes], Limit] = field(default_factory=dict)
+
+
+_of_loop: dict[asyncio.AbstractEventLoop, _Limits] = {}
+
+_going: ContextVar[tuple[Limit, Permit] | None] = ContextVar("going", default=None)
+"""The call that this task makes."""
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _here() -> _Limits:
+    loop = asyncio.get_running_loop()
+    if loop not in _of_loop:
+        for other in [*_of_loop]:
+            if other.is_closed():
+                del _of_loop[other]
+        _of_loop[loop] = _Limits()
+    return _of_loop[loop]
+
+
+def limit_of(model: Model) -> Limit:
+    """Raises as `resolve`: InvalidModel, InvalidSetting, KeyMissing, KeyRefused."""
+    return _limit_at(resolve(model))
+
+
+def _limit_at(endpoint: ModelEndpoint) -> Limit:
+    here = _here()
+    place = endpoint.base_url, blake2b(endpoint.secret.encode(), key=_SALT, digest_size=16).digest()
+    found = here.limits.pop(place, None)
+    if found is None:
+        known = here.known.get(endpoint.provider, RateLimit())
+        limiter = RateLimiter(workers=here.workers, rpm=known.rpm, tpm=known.tpm)
+        found = Limit(endpoint.provider, endpoint.key_env, limiter, here.felt)
+        unused = [old for old, one in here.limits.items() if not one.is_active]
+        for old in unused[: max(0, len(here.limits) + 1 - _MOST_LIMITERS)]:
+            del here.limits[old]
+    here.limits[place] = found
+    return found
+
+
+def limits() -> tuple[Limit, ...]:
+    """Those that this event loop has met."""
+    return tuple(_here().limits.values())
+
+
+def felt() -> asyncio.Event:
+    """Set when a call has to wait, or was refused."""
+    return _here().felt
+
+
+def shared_by(workers: int) -> None:
+    """So many workers, this one among them, share each provider's limit."""
+    here = _here()
+    here.workers = max(1, workers)
+    for one in here.limits.values():
+        one.limiter.workers = here.workers
+        one.wake()
+
+
+def know(known: Known) -> None:
+    """The limits that are known, by provider, for the limiters that are made from now on."""
+    _here().known |= known
+
+
+@asynccontextmanager
+async def going(limit: Limit, permit: Permit, *, longest_hold: float = LONGEST_HOLD_SECONDS) -> AsyncIterator[None]:
+    """A call goes out inside, with its permit. Raises what it raises; a RateLimited is told to the limiter, which holds
+    all calls for as long as it says, `longest_hold` at most."""
+    token = _going.set((limit, permit))
+    presumed = asyncio.get_running_loop().call_later(PRESUMED_SECONDS, limit.accepted, permit)
+    try:
+        yield
+    except RateLimited as error:
+        presumed.cancel()
+        limit.refused(permit, None if error.retry_after is None else min(error.retry_after, longest_hold))
+        raise
+    finally:
+        presumed.cancel()
+        limit.over(permit)
+        _going.reset(token)
+
+
+def heard(endpoint: ModelEndpoint, headers: Mapping[str, str], *, success: bool) -> None:
+    """Takes note of what an answer's headers say; of one that is a success, that the call was taken."""
+    if (now := _going.get()) is None:
+        return
+    limit, permit = now
+    if limit.provider == endpoint.provider:
+        limit.heard(headers)
+        if success:
+            permit.answered = True
+            limit.accepted(permit)
+
+
+# ---------------------------------------------------------------- settings
+
+
+_WRITTEN: Final = re.compile(r"([\w-]+):((?:(?:rpm|tpm)=\d+)(?:\+(?:rpm|tpm)=\d+)*)", re.ASCII)
+
+
+def read_limits(written: str) -> dict[str, RateLimit]:
+    """`openai:rpm=500+tpm=200000,anthropic:rpm=50`, by provider. Raises InvalidSetting."""
+    found = {}
+    for item in filter(None, (part.strip() for part in written.split(","))):
+        read = _WRITTEN.fullmatch(item)
+        if read is None:
+            raise InvalidSetting(
+                f"EVERTURN_RATE_LIMITS has {item!r:.100}, which is no limit.",
+                cure="Write openai:rpm=500+tpm=200000, with commas between providers.",
+            )
+        numbers = dict(part.split("=") for part in read[2].split("+"))
+        found[read[1]] = RateLimit(**{name: int(number) for name, number in numbers.items()})
+    return checked_limits(found)
+
+
+def checked_limits(known: Known) -> dict[str, RateLimit]:
+    """Raises InvalidSetting for a provider that there is not, and for what is no RateLimit."""
+    for provider, limit in known.items():
+        if provider not in PROVIDERS:
+            near = nearest(str(provider), PROVIDERS)
+            hint = f"Did you mean {near!r}? " if near else ""
+            cure = f"{hint}Known providers: {', '.join(PROVIDERS)}."
+            raise InvalidSetting(f"A rate limit is for {provider!r}, and there is no such provider.", cure=cure)
+        if not isinstance(limit, RateLimit):
+            raise InvalidSetting(
+                f"The rate limit of {provider!r} is {limit!r:.100}.", cure="Write RateLimit(rpm=500, tpm=200_000)."
+            )
+    return dict(known)

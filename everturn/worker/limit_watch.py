@@ -1,0 +1,72 @@
+"""While a provider's limit is felt: how many workers share it, and the numbers for Prometheus."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Final
+
+from temporalio.client import Client
+from temporalio.common import MetricMeter
+
+from everturn.client.pollers import polling
+from everturn.errors import Unreachable
+from everturn.logs import get_logger
+from everturn.providers import rate_limits
+from everturn.providers.rate_limits import Limit
+
+LOOK_SECONDS: Final = 2.0
+COUNT_SECONDS: Final = 20.0
+"""Between two questions for the workers of the queue, while a limit is felt."""
+
+_log = get_logger("everturn.limit")
+
+
+class LimitMetrics:
+    """everturn_rate_limit_*, by provider and by the variable that holds the key."""
+
+    def __init__(self, meter: MetricMeter) -> None:
+        self._waiting = meter.create_gauge("everturn_rate_limit_waiting", "Model turns that wait for a limit.")
+        self._rate = meter.create_gauge_float("everturn_rate_limit_rate", "Calls a second that the limit leaves here.")
+        self._refusals = meter.create_counter("everturn_rate_limit_refusals", "Answers of 429.")
+        self._counted: dict[Limit, int] = {}
+
+    def look(self) -> None:
+        for limit in rate_limits.limits():
+            labels = {"provider": limit.provider, "key": limit.key_env}
+            self._waiting.set(limit.waiting, labels)
+            if (rate := limit.limiter.rate) is not None:
+                self._rate.set(rate, labels)
+            refused = limit.limiter.refused_calls
+            if new := refused - self._counted.get(limit, 0):
+                self._refusals.add(new, labels)
+            self._counted[limit] = refused
+
+
+async def watch_limits(client: Client, task_queue: str, known: rate_limits.Known, metrics: LimitMetrics | None) -> None:
+    """Goes on until it is cancelled. While no limit is felt, it asks nobody anything."""
+    rate_limits.know(known)
+    felt = rate_limits.felt()
+    if known:
+        felt.set()
+    while True:
+        await felt.wait()
+        felt.clear()
+        await _count(client, task_queue)
+        counted = asyncio.get_running_loop().time()
+        while True:
+            if metrics:
+                metrics.look()
+            if not any(limit.is_active for limit in rate_limits.limits()):
+                break
+            await asyncio.sleep(LOOK_SECONDS)
+            if asyncio.get_running_loop().time() - counted >= COUNT_SECONDS:
+                await _count(client, task_queue)
+                counted = asyncio.get_running_loop().time()
+
+
+async def _count(client: Client, task_queue: str) -> None:
+    with suppress(Unreachable):  # the last count stays
+        workers = {poller.identity for poller in await polling(client, task_queue)}
+        rate_limits.shared_by(len(workers))
+        _log.debug("limit.shared", workers=len(workers), task_queue=task_queue)

@@ -1,0 +1,64 @@
+"""What providers say of their limits: as recorded, as documented, and as nobody should."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from everturn.providers.rate_headers import allowances
+from everturn.providers.rate_limiter import Allowance
+
+OPENAI = {
+    "x-ratelimit-limit-requests": "15000",
+    "x-ratelimit-remaining-requests": "14999",
+    "x-ratelimit-reset-requests": "4ms",
+    "x-ratelimit-limit-tokens": "40000000",
+    "x-ratelimit-remaining-tokens": "39999493",
+    "x-ratelimit-reset-tokens": "6m0s",
+}
+ANTHROPIC = {
+    "date": "Sun, 05 Apr 2026 14:28:25 GMT",
+    "anthropic-ratelimit-requests-limit": "20000",
+    "anthropic-ratelimit-requests-remaining": "19999",
+    "anthropic-ratelimit-requests-reset": "2026-04-05T14:28:55Z",
+    "anthropic-ratelimit-output-tokens-limit": "800000",
+    "anthropic-ratelimit-output-tokens-remaining": "700000",
+    "anthropic-ratelimit-output-tokens-reset": "2026-04-05T14:28:26Z",
+}
+
+
+def test_openai_says_requests_and_tokens() -> None:
+    assert allowances(OPENAI) == [
+        Allowance("requests", 15_000, 14_999, 0.004),
+        Allowance("tokens", 40_000_000, 39_999_493, 360.0),
+    ]
+
+
+def test_anthropic_says_times_which_are_compared_with_its_own_clock() -> None:
+    assert allowances(ANTHROPIC, now=None) == [
+        Allowance("requests", 20_000, 19_999, 30.0),
+        Allowance("tokens", 800_000, 700_000, 1.0),
+    ]
+    late = datetime(2027, 1, 1, tzinfo=UTC)
+    assert [one.reset for one in allowances(ANTHROPIC, now=late)] == [0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    "reset",
+    ["", "soon", "-1s", "nan", "inf", "1e999", "9" * 400, "5x", "2026-13-77", "99999d", "1s" * 80],
+)
+def test_a_reset_that_is_none_counts_as_absent(reset: str) -> None:
+    (found,) = allowances({**{name: OPENAI[name] for name in list(OPENAI)[:2]}, "x-ratelimit-reset-requests": reset})
+    assert found.reset is None
+
+
+@pytest.mark.parametrize("number", ["", "many", "-5", "nan", "inf", "1e30"])
+def test_a_limit_that_is_none_counts_as_absent(number: str) -> None:
+    assert allowances({"x-ratelimit-limit-requests": number, "x-ratelimit-remaining-requests": "1"}) == []
+    assert allowances({"x-ratelimit-limit-requests": "5", "x-ratelimit-remaining-requests": number}) == []
+
+
+def test_no_more_is_left_than_there_is() -> None:
+    (found,) = allowances({"x-ratelimit-limit-tokens": "5", "x-ratelimit-remaining-tokens": "50"})
+    assert found == Allowance("tokens", 5, 5, None)

@@ -1,0 +1,215 @@
+"""What workers learn of a provider's limit, in virtual time: the code of a worker, without a clock or a wire."""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
+from statistics import median
+
+import pytest
+
+from everturn.providers.rate_limiter import Allowance, Permit, RateLimiter
+
+RATE, BUCKET, RETRY_AFTER = 5.0, 5.0, 20.0
+
+
+@dataclass
+class Fleet:
+    """Workers, and a provider that takes RATE calls a second. A worker has so many `slots`; who finds none waits for
+    one, as in a task queue."""
+
+    workers: int
+    seed: int
+    slots: int = 8
+    retry_after: float = RETRY_AFTER
+    now: float = 0.0
+    refused: int = 0
+    taken: list[float] = field(default_factory=list)
+    waits: list[float] = field(default_factory=list)
+    sent: list[float] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._chance = random.Random(self.seed)
+        uniform = self._chance.uniform
+        self.limiters = [RateLimiter(workers=self.workers, uniform=uniform) for _ in range(self.workers)]
+        self._free = [self.slots] * self.workers
+        self._queue: list[tuple[float, int]] = []
+        self._here: list[list[tuple[float, int]]] = [[] for _ in range(self.workers)]
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._order = count()
+        self._bucket, self._filled = BUCKET, 0.0
+
+    def hold(self, conversations: int, *, turns: int) -> None:
+        left = [turns] * conversations
+
+        def ended(conversation: int) -> None:
+            left[conversation] -= 1
+            if left[conversation]:
+                self._ask(conversation, ended)
+
+        for number in range(conversations):
+            self._at(self._chance.random() * 2, partial(self._ask, number, ended))
+        while self._events:
+            self.now, _, happens = heapq.heappop(self._events)
+            assert self.now < 3_000, f"{sum(map(bool, left))} conversations are stalled"
+            happens()
+        assert not any(left)
+
+    def _at(self, seconds: float, happens: Callable[[], None]) -> None:
+        heapq.heappush(self._events, (self.now + seconds, next(self._order), happens))
+
+    def _ask(self, conversation: int, ended: Callable[[int], None]) -> None:
+        self._ended = ended
+        self._queue.append((self.now, conversation))
+        self._hand_out()
+
+    def _hand_out(self) -> None:
+        while self._queue and (free := [one for one in range(self.workers) if self._free[one]]):
+            worker = self._chance.choice(free)
+            self._free[worker] -= 1
+            heapq.heappush(self._here[worker], self._queue.pop(0))
+            self._wake(worker)
+
+    def _wake(self, worker: int) -> None:
+        limiter, waiting = self.limiters[worker], self._here[worker]
+        while waiting:
+            at = limiter.when(self.now)
+            if at is None:
+                return
+            if at > self.now:
+                self._at(at - self.now, partial(self._wake, worker))
+                return
+            came, conversation = heapq.heappop(waiting)
+            permit = limiter.send(self.now)
+            self.sent.append(self.now)
+            self._at(0.01, partial(self._answer, worker, came, conversation, permit))
+
+    def _answer(self, worker: int, came: float, conversation: int, permit: Permit) -> None:
+        limiter = self.limiters[worker]
+        self._bucket = min(BUCKET, self._bucket + (self.now - self._filled) * RATE)
+        self._filled = self.now
+        if self._bucket >= 1:
+            self._bucket -= 1
+            self.taken.append(self.now)
+            self.waits.append(self.now - came)
+            limiter.accepted(permit, self.now)
+            self._at(self._chance.uniform(0.2, 1.0), partial(self._done, worker, conversation))
+        else:
+            self.refused += 1
+            limiter.refused(permit, self.now, self.retry_after)
+            heapq.heappush(self._here[worker], (came, conversation))
+        self._wake(worker)
+
+    def _done(self, worker: int, conversation: int) -> None:
+        self._free[worker] += 1
+        self._ended(conversation)
+        self._hand_out()
+
+    @property
+    def used(self) -> float:
+        """Of what the provider would have taken in the time."""
+        return len(self.taken) / RATE / self.taken[-1]
+
+    def between(self, begin: float, end: float) -> float:
+        return sum(begin <= at < end for at in self.taken) / RATE / (end - begin)
+
+
+@pytest.mark.parametrize(
+    ("workers", "used", "refused"), [(1, 0.90, 0.02), (4, 0.75, 0.05), (8, 0.70, 0.08)], ids=["1", "4", "8"]
+)
+def test_a_limit_that_nobody_told_is_found_and_used(workers: int, used: float, refused: float) -> None:
+    for seed in range(3):
+        fleet = Fleet(workers, seed)
+        fleet.hold(200, turns=3)
+        assert fleet.used >= used
+        assert fleet.refused <= refused * 600
+        waits = sorted(fleet.waits)
+        assert waits[594] <= 3 * median(waits)
+
+
+@pytest.mark.parametrize("workers", [1, 4, 8])
+def test_once_found_nine_tenths_of_it_are_used_and_hardly_a_call_is_refused(workers: int) -> None:
+    fleet = Fleet(workers, seed=7)
+    fleet.hold(400, turns=5)
+    assert fleet.between(30, 300) >= 0.9
+    assert fleet.refused <= 0.05 * 2_000
+
+
+def test_retry_after_holds_all_calls() -> None:
+    limiter = RateLimiter()
+    limiter.refused(limiter.send(0.0), 0.1, 100.0)
+    early = limiter.when(0.2)
+    assert early is not None
+    assert early >= 5.0  # one, to see whether the hold is needed
+    permit = limiter.send(early)
+    assert limiter.when(early) is None  # and no other beside it
+    limiter.refused(permit, early + 0.1, 100.0 - early)
+    later = limiter.when(early + 0.2)
+    assert later is not None
+    assert later >= early + 10.0
+    limiter.refused(limiter.send(later), later + 0.1, 100.0 - later)
+    end = limiter.when(later + 0.2)
+    assert end is not None
+    assert end >= later + 15.0  # they are needed here: the next looks come later and later
+
+
+def test_a_limit_that_is_known_is_never_passed_and_is_divided() -> None:
+    limiter = RateLimiter(workers=4, rpm=240)
+    now, sent = 0.0, []
+    while now < 60:
+        at = limiter.when(now)
+        assert at is not None
+        now = at
+        sent.append(now)
+        limiter.accepted(limiter.send(now), now)
+    assert 59 <= len([at for at in sent if at < 60]) <= 61
+    by_tokens = RateLimiter(tpm=60_000)
+    for _ in range(100):
+        by_tokens.used(2_000)
+    assert by_tokens.rate == pytest.approx(0.5, rel=0.01)
+
+
+def test_calls_without_a_limit_wait_only_for_the_first_answers() -> None:
+    limiter, out = RateLimiter(), []
+    for _ in range(8):
+        while limiter.when(0.0) is not None:
+            out.append(limiter.send(0.0))
+        for permit in out:
+            limiter.accepted(permit, 0.0)
+    assert len(out) >= 200
+    assert limiter.rate is None
+
+
+def test_headers_that_say_how_much_is_left_open_the_window_at_once_and_slow_down_before_a_429() -> None:
+    limiter = RateLimiter()
+    limiter.accepted(limiter.send(0.0), 0.1)
+    limiter.told([Allowance("requests", limit=15_000, remaining=14_999, reset=0.004)], 0.1)
+    assert len([limiter.send(0.1) for _ in range(1_000) if limiter.when(0.1) is not None]) == 1_000
+    limiter.told([Allowance("requests", limit=300, remaining=10, reset=58.0)], 1.0)
+    assert limiter.rate == pytest.approx(5.0)
+    limiter.told([Allowance("tokens", limit=60_000, remaining=0, reset=60.0)], 2.0)
+    assert limiter.when(2.0) == pytest.approx(3.0)  # 1,000 tokens, at 1,000 a second
+
+
+def test_a_worker_that_was_busy_before_its_first_429_goes_on_almost_as_fast() -> None:
+    limiter, now = RateLimiter(), 0.0
+    while now < 20:
+        now += 0.02
+        limiter.accepted(limiter.send(now), now)
+    limiter.refused(limiter.send(now), now, 1.0)
+    assert limiter.rate == pytest.approx(50 * 0.85, rel=0.02)
+
+
+def test_a_call_that_breaks_leaves_its_place() -> None:
+    limiter = RateLimiter()
+    permit = limiter.send(0.0)
+    assert limiter.when(0.0) is None
+    limiter.over(permit)
+    assert limiter.when(0.0) == 0.0
+    limiter.over(permit)  # said twice, it counts once
+    assert limiter.send(0.0)
+    assert limiter.when(0.0) is None

@@ -1,0 +1,143 @@
+"""Calls wait for their provider's limit: in their activities, all of them, and for everybody to see."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from everturn import Client, Patience, RateLimit
+from everturn.activities import attempts
+from everturn.client.conversation import Conversation
+from everturn.errors import InvalidSetting, Stalled
+from everturn.providers import rate_limits
+from everturn.testing import ScriptedModel, fail
+from everturn.worker.plugin import EverturnPlugin
+from tests.support.agents import agent_on, hosting
+from tests.support.bounds import Bounds
+from tests.support.waiting import eventually
+
+Scripted = Callable[..., ScriptedModel]
+
+
+@pytest.fixture(autouse=True)
+def _kept_to_the_end(bounds: Bounds) -> Iterator[None]:
+    """No call is let through in the middle of a hold, and what one test has learned is no other's."""
+    bounds(first_look=1.0)
+    rate_limits._of_loop.clear()
+    yield
+    rate_limits._of_loop.clear()
+
+
+async def test_a_429_holds_every_call_which_says_what_it_waits_for_and_can_be_cancelled(
+    client: Client, scripted: Scripted
+) -> None:
+    model = scripted(lambda _: fail(429, headers={"retry-after": "100"}))
+    agent = agent_on(model)
+    async with hosting(client, agent):
+        first = await client.start(agent, "Go", keep_open=timedelta(minutes=5))
+        await eventually(lambda: _limited(first))
+        second = await client.start(agent, "Go", keep_open=timedelta(minutes=5))
+        await eventually(lambda: _limited(second))
+        status = await second.status()
+        assert status.state == "running"
+        assert status.cause == "Turn 1 waits for scripted's limit."
+        assert status.as_json()["limited_by"] == "scripted"
+        assert len(model.requests) == 1
+        for conversation in (first, second):
+            await conversation.cancel_turn()
+            assert (await conversation.status()).state == "idle"
+            await conversation.close()
+            await conversation.outcome()
+    assert len(model.requests) == 1
+
+
+async def test_calls_wait_in_their_first_try_and_spend_no_patience(
+    client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusals = iter([fail(429, headers={"retry-after": "0.3"})] * 3)
+    model = scripted(lambda _: next(refusals, "There."))
+    spent: list[timedelta] = []
+    monkeypatch.setattr(attempts, "leave_out", lambda seconds: spent.append(timedelta(seconds=seconds)))
+    agent = agent_on(model)
+    async with hosting(client, agent):
+        held = [await client.start(agent, "Go") for _ in range(3)]
+        assert [(await one.outcome()).text for one in held] == ["There."] * 3
+    for conversation in held:
+        assert await _attempts(client, conversation) == [1]
+    assert sum(spent, timedelta()) >= timedelta(seconds=0.3)  # what they waited is left out of how long they tried
+
+
+async def test_a_provider_that_takes_nobody_for_longer_than_patience_stalls_the_conversation(
+    client: Client, scripted: Scripted
+) -> None:
+    model = scripted(lambda _: fail(429, "too many", headers={"retry-after": "0.2"}))
+    agent = agent_on(model, patience=Patience(model=timedelta(seconds=1)))
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Go")
+        with pytest.raises(Stalled, match=r"429: too many\. \(it has taken no call for "):
+            await conversation.reply()
+        status = await conversation.status()
+        assert status.cure is not None
+        await conversation.close()
+        await conversation.outcome()
+    assert len(model.requests) > 1
+
+
+async def test_a_worker_that_stops_hands_over_what_waits_at_once(client: Client, scripted: Scripted) -> None:
+    answers = iter([fail(429, headers={"retry-after": "100"})])
+    model = scripted(lambda _: next(answers, "There."))
+    agent = agent_on(model)
+    async with hosting(client, agent, drain_timeout=timedelta(minutes=5)):
+        conversation = await client.start(agent, "Go")
+        await eventually(lambda: _limited(conversation))
+    rate_limits._of_loop.clear()  # another process has learned nothing
+    async with hosting(client, agent):
+        assert (await conversation.outcome()).text == "There."
+
+
+async def test_a_limit_that_is_known_holds_calls_back_before_any_429(client: Client, scripted: Scripted) -> None:
+    model = scripted(lambda _: "There.")
+    agent = agent_on(model)
+    async with hosting(client, agent, rate_limits={"scripted": RateLimit(rpm=1)}):
+        await client.run(agent, "Go")
+        waits = await client.start(agent, "Go", keep_open=timedelta(minutes=5))
+        await eventually(lambda: _limited(waits))
+        await waits.cancel_turn()
+        await waits.close()
+        await waits.outcome()
+    assert len(model.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ("openai", "is no limit"),
+        ("openai:rpm=", "is no limit"),
+        ("openai:rpm=500+spm=3", "is no limit"),
+        ("openai:rpm=0", "rpm"),
+        ("openia:rpm=5", "Did you mean 'openai'"),
+    ],
+)
+def test_a_limit_that_is_none_is_refused(given: str, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EVERTURN_RATE_LIMITS", given)
+    with pytest.raises(InvalidSetting, match=says):
+        EverturnPlugin()
+
+
+def test_limits_are_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EVERTURN_RATE_LIMITS", "openai:rpm=500+tpm=200000, anthropic:rpm=50")
+    known = {"openai": RateLimit(rpm=500, tpm=200_000), "anthropic": RateLimit(rpm=50)}
+    assert EverturnPlugin().hosted.rate_limits == known
+
+
+async def _limited(conversation: Conversation) -> bool:
+    return (await conversation.status()).limited_by == "scripted"
+
+
+async def _attempts(client: Client, conversation: Conversation) -> list[Any]:
+    history = await client.temporal.get_workflow_handle(conversation.id).fetch_history()
+    started = [event.activity_task_started_event_attributes for event in history.events]
+    return [one.attempt for one in started if one.attempt]
