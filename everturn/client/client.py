@@ -74,11 +74,11 @@ class Client(ClientConnection):
         encryption: Encryption | None = None,
         **options: Any,
     ) -> Self:
-        """Connects to the Temporal server that the environment names (TEMPORAL_ADDRESS and its like; else
-        localhost:7233), or to `address`. `storage`: where large payloads go (None: EVERTURN_STORAGE, if set), the same
-        for all that share conversations; so is a `data_converter` (else EVERTURN_DATA_CONVERTER), and the `encryption`
-        around it (None: EVERTURN_ENCRYPTION_KEYS or EVERTURN_ENCRYPTION_COMMAND, if set). `options` are temporalio's
-        own. Raises Unreachable and InvalidSetting."""
+        """Connects to `address`, or to the Temporal server that the environment names (TEMPORAL_ADDRESS and its
+        like; localhost:7233 by default). `storage`: where large payloads go; None means EVERTURN_STORAGE, if set.
+        `data_converter`: None means EVERTURN_DATA_CONVERTER. `encryption`: None means EVERTURN_ENCRYPTION_KEYS or
+        EVERTURN_ENCRYPTION_COMMAND, if set. All processes that share conversations need the same three. `options`
+        are temporalio's own. Raises Unreachable and InvalidSetting."""
         merged: dict[str, Any] = {**connect_options(), **options}
         settings = Settings.load()
         if "data_converter" in merged:
@@ -125,23 +125,25 @@ class Client(ClientConnection):
     ) -> Conversation:
         """Starts a conversation, on whichever worker hosts the agent. Raises AlreadyStarted if `id` runs.
 
-        Without `keep_open` it is done with its final reply; with it, it idles that long for the next message. With
-        `stream`, its text reaches those who follow its events 0.2 s after it is written; else in steps of 1.5 s. If its
+        Without `keep_open`, the conversation ends with its final reply; with it, it idles that long for the next
+        message. With `stream`, text reaches programs that follow its events 0.2 s after it is written; without it,
+        in steps of 1.5 s. If its
         worker's heartbeats are thrifty, as on Temporal Cloud, it comes in steps of 10 s.
-        `tenant`: for whom it is; `metadata`: what else its tools have to know, such as the user's id, as JSON of 4,096
-        bytes at most. Tools, predicates, approvers and instructions are given both, the agents that it asks as well; no
-        model sees them. Both are kept in the workflow's memo, and shown with the conversation. `policy`: rules that
-        decide on its calls from the first turn on, as in `Conversation.set_policy`. `searchable`: keys of the metadata,
-        and "tenant", that `conversations(metadata=, tenant=)` finds it by; they are in Temporal's index then, in plain
-        text, whatever is encrypted. Raises Refused if the namespace lacks the search attribute.
+        `tenant`: for whom the conversation is. `metadata`: what else its tools have to know, such as the user's id,
+        as JSON of at most 4,096 bytes. Tools, predicates, approvers and instructions get both, and so do the agents
+        that it asks; no model sees them. Both are kept in the workflow's memo, and shown with the conversation.
+        `policy`: rules that decide on its calls from the first turn on, as in `Conversation.set_policy`.
+        `searchable`: keys of the metadata, and "tenant", by which `conversations(metadata=, tenant=)` finds it. They
+        are plain text in Temporal's index, even with encryption. Raises Refused if the namespace lacks the search
+        attribute.
 
-        `transcript`: what was said before, which the model is shown before `message`: Messages, or messages as OpenAI
-        Chat, Responses, Anthropic or Gemini write them. Compressed, it has 400 KB at most. Raises Refused for one that
-        can't be read, and for results whose calls it lacks.
+        `transcript`: earlier messages, which the model sees before `message`: Messages, or messages in the form of
+        OpenAI Chat, Responses, Anthropic or Gemini. It may have 400 KB when compressed. Raises Refused if it can't
+        be read, or has a result without its call.
 
-        If workers have more to do than they can: `priority` 1 goes before 2, down to 5 (3 unless given). Among equals,
-        each `fairness_key` (the tenant unless given, 64 bytes) gets a share of `fairness_weight` (1 unless given).
-        All three are Temporal's, of the workflow, its activities and its children.
+        If there is more work than workers: `priority` 1 goes before 2, down to 5 (default: 3). Among equals, each
+        `fairness_key` (default: the tenant; at most 64 bytes) gets a share of `fairness_weight` (default: 1). All
+        three are Temporal's own, and hold for the workflow, its activities and its children.
         """
         check_utf8("id", id or "")
         carry, rules = begun_with(transcript), rules_of(policy, by=self.by)
@@ -183,9 +185,9 @@ class Client(ClientConnection):
     ) -> Conversation:
         """Delivers a message to the conversation `id`: starts it if there is none, and revives it with its
         transcript, model, limits, tenant and metadata if it is done. With a `message_id`, it is safe to repeat.
-        `tenant`, `metadata`, `policy`: as in `start`, if there is none. `stream`: as there, from now on; None leaves it
-        as it is. `priority`, `fairness_key`, `fairness_weight`: as there, for one that is started or revived; a revived
-        one has those that it had unless given.
+        `tenant`, `metadata`, `policy`: as in `start`, if it starts the conversation. `stream`: as in `start`, from
+        now on; None changes nothing. `priority`, `fairness_key`, `fairness_weight`: as in `start`; a revived
+        conversation keeps its own unless given.
         """
         conversation, said = self.conversation(id), user_message(message)
         anew = start_payload(
@@ -219,8 +221,8 @@ class Client(ClientConnection):
         fairness_weight: float | None = None,
     ) -> Outcome:
         """Starts a conversation and waits for its outcome. Raises Stalled if a person has to help first, and
-        Unreachable if the server is away when the waiting begins; the conversation stays, and its id is in the
-        message."""
+        Unreachable if the server does not answer when the waiting begins. The conversation stays, and its id is in
+        the message."""
         conversation = await self.start(
             agent,
             message,
@@ -245,7 +247,7 @@ class Client(ClientConnection):
             ) from error
 
     def conversation(self, id: str) -> Conversation:  # noqa: A002 - the contract's name
-        """A handle on a conversation, which need not exist yet."""
+        """A handle to a conversation, which need not exist yet."""
         return Conversation(self, check_utf8("id", id))
 
     async def conversations(
@@ -256,10 +258,10 @@ class Client(ClientConnection):
         tenant: str | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> AsyncIterator[ListedConversation]:
-        """All conversations, newest first. `status` is a state of the contract, such as 'awaiting_approval', or 'stuck'
-        for one that no worker can take on: its `trouble` says why. Temporal's index lags: what has just changed may
-        take a second to show. `tenant`, `metadata`: those that were started so, and `searchable` by it. Raises
-        ConversationError if the namespace lacks everturn's search attributes."""
+        """All conversations, newest first. `status`: a state such as 'awaiting_approval', or 'stuck' for a
+        conversation that no worker can continue; its `trouble` says why. Temporal's index lags: a change may take a
+        second to show. `tenant`, `metadata`: only conversations that were started with these, and `searchable` by
+        them. Raises ConversationError if the namespace lacks everturn's search attributes."""
         for what, wanted in (("status", status), ("agent", agent)):
             check_utf8(what, wanted or "")
         with self._searching():
@@ -272,8 +274,8 @@ class Client(ClientConnection):
                     yield one
 
     async def count(self, agent: str | None = None) -> dict[str, int]:
-        """How many conversations there are by status, as in `conversations`, without the zeros; of one agent only,
-        if it is named. Temporal's index lags: what has just changed may take a second to show."""
+        """How many conversations there are by status, as in `conversations`, without the zeros; with `agent`, only
+        that agent's. Temporal's index lags: a change may take a second to show."""
         check_utf8("agent", agent or "")
         with self._searching():
             return await listing.count(self.temporal, agent=agent)
@@ -297,9 +299,9 @@ class Client(ClientConnection):
         Condition. `always`: from now on, too, in each of these conversations. Returns what was decided, and what was
         refused.
 
-        Each decision is bound to the arguments that were looked at. Calls that may have run already, and those whose
-        edited arguments did not fit, are left to be decided by themselves. Which conversations wait is known from
-        Temporal's index, which lags by a second or so. `note`, `within`: as in `Conversation.approve`.
+        Each decision holds only for the arguments that were looked at. Calls that may have run already, and calls
+        whose edited arguments did not fit, are left for a person. Temporal's index says which conversations wait,
+        and lags by a second or so. `note`, `within`: as in `Conversation.approve`.
         """
         more: dict[str, Any] = {"words": note, "always": always, "within": within}
         return await decided(Many.of("approve", tool=tool, where=where or {}, **more), self._waiting(ids, agent))
@@ -316,7 +318,7 @@ class Client(ClientConnection):
         always: bool = False,
         within: timedelta | None = None,
     ) -> list[DecidedCall]:
-        """As `approve_all`; none of the calls runs, and the model is told why."""
+        """Like `approve_all`, but denies the calls. The model reads the reason."""
         more: dict[str, Any] = {"words": reason, "always": always, "within": within}
         return await decided(Many.of("deny", tool=tool, where=where or {}, **more), self._waiting(ids, agent))
 

@@ -124,7 +124,7 @@ class Conversation(AskedTurns):
     # ------------------------------------------------------------ looking
 
     async def status(self) -> Status:
-        """What goes on and what waits for whom. Asks a worker, unless the conversation is over."""
+        """What the conversation is doing, and what waits for whom. Asks a worker, unless the conversation is over."""
         described = await self._describe()
         if described.status is not WorkflowExecutionStatus.RUNNING:
             return final_status(await self.by_history())
@@ -145,13 +145,13 @@ class Conversation(AskedTurns):
             return tuple(await read_transcript(self._temporal, self.id, by_history.transcript))
 
     def events(self, since: str | None = None, *, deltas: bool = True, children: bool = False) -> AsyncGenerator[Event]:
-        """What happened and what happens, until the conversation is over; text is told while it is written.
+        """What happened and what happens, until the conversation is over. Text comes while it is written.
 
-        `since`: the cursor of the last event that you have seen. The events start after it, and the text of a turn
-        that runs from its beginning. Without it, they start with the conversation's beginning, as far back as the
-        namespace keeps it, or with the last time that it was revived. `deltas=False`: without TextDelta,
-        ThinkingDelta, ToolProgress and TurnRetried. `children`: with those of the agents that work for it, in the
-        conversation that is their `child`.
+        `since`: the cursor of the last event that you have seen. The events start after it; the text of a running
+        turn comes from its beginning. Without `since`, they start at the conversation's beginning, as far back as
+        the namespace keeps it, or when it was last revived. `deltas=False` leaves out TextDelta, ThinkingDelta,
+        ToolProgress and TurnRetried. `children=True` adds the events of the agents that work for it; their `child`
+        is that conversation's id.
 
             async for event in conversation.events():
                 match event:
@@ -184,7 +184,7 @@ class Conversation(AskedTurns):
                     yield event
 
     async def cursor(self) -> str:
-        """Now, for `events(since=)`."""
+        """The current position, for `events(since=)`."""
         described = await self._describe()
         return f"{described.run_id}/{described.history_length}"
 
@@ -200,18 +200,19 @@ class Conversation(AskedTurns):
         fairness_key: str | None = None,
         fairness_weight: float | None = None,
     ) -> Conversation:
-        """A new conversation that has said and heard what this one had by the end of that turn, results included.
+        """A new conversation that begins with a copy of this one up to the end of that turn, results included.
 
-        It goes on from there by itself; after a final reply it idles for its next message, as long as this one would,
-        or for a week if this one ended with that reply. This one, whether it runs or is over, stays as it is.
-        Effects that the calls of later turns had are not undone, and the fork's model knows nothing of them: it may
-        ask for the same again. Turns, tokens and cost go on counting from there; the time starts anew.
+        The fork goes on by itself. After a final reply it idles for its next message, as long as this conversation
+        would, or for a week if this one ended with that reply. This conversation stays as it is, whether it runs or
+        is over. Effects of later turns are not undone, and the fork's model does not know them: it may ask for the
+        same again. Turns, tokens and cost go on counting; the time starts at zero.
 
-        Turns count from 1, through all that was revived or forked before. `to`: a client of another namespace, where
-        the fork is to be. Raises Refused for a turn that has no reply, or whose calls have no results yet, NotFound if
-        its history is gone, AlreadyStarted if there is a conversation `id`, over or not.
+        Turns count from 1, across revivals and forks. `to`: a client of another namespace, to make the fork there.
+        Raises Refused for a turn without a reply, or whose calls have no results yet; NotFound if its history is
+        gone; AlreadyStarted if there is a conversation `id`, running or over.
 
-        `priority`, `fairness_key`, `fairness_weight`: as for `Client.start`; what is None is as this one has it.
+        `priority`, `fairness_key`, `fairness_weight`: as in `Client.start`; None keeps the value of this
+        conversation.
         """
         client, there = to or self._client, to.temporal.data_converter if to else None
         with self._explained():
@@ -224,11 +225,13 @@ class Conversation(AskedTurns):
     async def delete(
         self, *, forks: bool = False, terminate: bool = False, artifacts: Artifacts | Path | str | None = None
     ) -> Deleted:
-        """Deletes every run's history, the conversations of the agents that it asked, artifacts and stored payloads.
+        """Deletes the history of every run, the conversations of the agents that it asked, artifacts and stored
+        payloads.
 
-        Safe to repeat. `forks`: those go, too; else they keep a copy of the beginning. `terminate`: ends what still
-        runs, though a tool may yet take effect. `artifacts`: where they are; None: EVERTURN_ARTIFACTS, if set. Raises
-        Refused while it runs, if a fork can't be read without it, and for an agent's whose asker is still there.
+        Safe to repeat. `forks=True` deletes its forks, too; otherwise they keep a copy of the beginning.
+        `terminate=True` ends what still runs, though a running tool may still take effect. `artifacts`: where they
+        are; None means EVERTURN_ARTIFACTS, if set. Raises Refused while it runs, if a fork can't be read without it,
+        and if another conversation asked it and still exists.
         """
         with self._explained():
             return await delete_all(self._temporal, self.id, forks=forks, terminate=terminate, artifacts=artifacts)
@@ -245,17 +248,17 @@ class Conversation(AskedTurns):
         always: bool | Mapping[str, Any] = False,
         within: timedelta | None = None,
     ) -> tuple[str, ...]:
-        """Lets a call run, with `arguments` in place of the model's if given; returns the ids of the calls.
+        """Lets a call run, with your `arguments` instead of the model's if given. Returns the ids of the calls.
 
-        `expected`: the arguments that you saw; the decision is refused if the call has others now. `always`: decide so
-        on every call of that tool from now on, in this conversation; or on those of whose arguments this holds, such
-        as {"cents": {"at_most": 2000}}: see Condition. `within`: the decision is not taken later than so long from
-        now, by this machine's clock.
+        `expected`: the arguments that you saw; the decision is refused if the call has others now. `always=True`:
+        decide the same for every later call of that tool in this conversation. `always={"cents": {"at_most":
+        2000}}`: only for calls whose arguments fit; see Condition. `within`: the decision is not accepted later than
+        this, by this machine's clock.
 
-        Raises Refused, with the reason, if the conversation does not take it, and Unreachable if no worker does
-        within 10 s; it is then withdrawn, and not carried out later, unless the message says otherwise. So does all
-        that decides or steers. Of many at the same time, eight are sent; the others wait for their turn, and then for
-        a worker.
+        Raises Refused, with the reason, if the conversation does not accept it. Raises Unreachable if no worker
+        answers within 10 s; the decision is then withdrawn and not carried out later, unless the message says
+        otherwise. All methods that decide or steer do the same. Eight decisions are sent at the same time; more of
+        them wait for their turn, and then for a worker.
         """
         more = {"arguments": arguments, "note": note, "expected": expected, **decision_options(always, within)}
         return await self._decide(names.APPROVE, call_id=call_id, **more)
@@ -268,12 +271,12 @@ class Conversation(AskedTurns):
         always: bool | Mapping[str, Any] = False,
         within: timedelta | None = None,
     ) -> tuple[str, ...]:
-        """Lets a call not run; the model is told, and why. `always`, `within`: as in `approve`."""
+        """Denies a call: it does not run, and the model reads the reason. `always`, `within`: as in `approve`."""
         return await self._decide(names.DENY, call_id=call_id, reason=reason, **decision_options(always, within))
 
     async def set_policy(self, rules: Iterable[Rule | Mapping[str, Any]]) -> None:
-        """What is decided on calls from now on, in place of all rules that there are, remembered decisions too; those
-        are in `status().policy`. Calls that wait are looked at again. Raises Refused."""
+        """Replaces all rules that decide on calls, remembered decisions included; `status().policy` shows them.
+        Waiting calls are looked at again. Raises Refused."""
         try:
             policy = [Rule.model_validate(rule).model_dump(mode="json") for rule in rules]
         except ValueError as error:
@@ -289,7 +292,7 @@ class Conversation(AskedTurns):
         is_error: bool = False,
         within: timedelta | None = None,
     ) -> tuple[str, ...]:
-        """Gives the result in the tool's place: a text or JSON, content blocks, or `parts` such as images."""
+        """Gives a call's result instead of the tool: a text or JSON, content blocks, or `parts` such as images."""
         if not parts and (blocks := parts_of_blocks(content)) is not None:
             parts, is_error = blocks, is_error or says_error(content)
         given: dict[str, Any] = {"parts": tuple(parts)} if parts else {"content": content}
@@ -300,17 +303,17 @@ class Conversation(AskedTurns):
     async def call_tool(self, call: ToolCall | WaitingCall, function: Callable[..., Any]) -> ToolResult | None:
         """Runs a waiting call here, with a function or `@tool`, and answers it; returns the result that was given.
 
-        None if somebody else had answered first, or the call no longer waits. As on a worker: the arguments are
-        validated against the function's schema, a sync function runs in a thread, and what it raises (ToolFailed too)
-        is told to the model. `call` is that of an AnswerRequested event, or one of `status().waiting`. A result of more
-        than 200,000 characters, or 380 KB with images, is cut with a notice. Raises InvalidTool.
+        None if somebody else answered first, or the call no longer waits. As on a worker, the arguments are
+        validated against the function's schema, a sync function runs in a thread, and the model reads what it
+        raises, ToolFailed included. `call` comes from an AnswerRequested event or from `status().waiting`. A result
+        of more than 200,000 characters, or 380 KB with images, is cut with a notice. Raises InvalidTool.
         """
         return await call_tool(self, call, function)
 
     async def run_tools(self, functions: Iterable[Callable[..., Any]]) -> str:
-        """`reply()`, and until then runs here what waits for an answer of one of these tools, many at a time.
+        """Waits like `reply()`, and meanwhile runs the waiting calls of these tools here, several at a time.
 
-        One process at a time, or a call may run more than once; the first answer counts.
+        Use it in one process only: with two, a call may run more than once. The first answer counts.
         """
         return await run_tools(self, functions)
 
@@ -323,13 +326,14 @@ class Conversation(AskedTurns):
         await self._update(names.RESUME, {"model": model and check_provider(Model(model)).name})
 
     async def cancel_turn(self, reason: str | None = None) -> None:
-        """Stops the model call and the tools that run, for the next message; what was seen of the reply is kept."""
+        """Stops the model call and the running tools. The conversation waits for its next message; what people saw
+        of the reply is kept."""
         seen = await seen_reply(self._temporal, self.id, self._client.live)
         await self._update(names.CANCEL_TURN, {"reason": reason, "seen": seen})
 
     async def close(self, reason: str | None = None) -> None:
-        """Ends the conversation: the reply at hand is finished, and what waits is denied. What is said before that end
-        has come takes it up again, as a new run."""
+        """Ends the conversation: the current reply is finished, and waiting calls are denied. A message that arrives
+        before the end starts it again, as a new run."""
         await self._update(names.CLOSE, {"reason": reason})
 
     # ------------------------------------------------------------ underneath

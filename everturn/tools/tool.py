@@ -275,9 +275,9 @@ def tool(
 def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a tool of a function: `@tool`, `@tool(effect="once")` or `tool(function, effect="once")`.
 
-    A tool of LangChain, of the OpenAI Agents SDK or of pydantic-ai is taken as it is, too: `tool(theirs)`.
+    It also takes a tool of LangChain, the OpenAI Agents SDK or pydantic-ai: `tool(theirs)`.
 
-    - `name`, `description`: if the function's own name and docstring won't do.
+    - `name`, `description`: instead of the function's own name and docstring.
     - `parameters`: a JSON schema of type object, or a pydantic model, in place of the signature. The function gets the
       arguments by name: of a schema as they came, with only their names checked; of a model as its fields are.
     - `needs_approval`: True, or a predicate, sync or async, that gets the dict of validated arguments, and the call's
@@ -290,7 +290,7 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
       With "auto", when its last runs were quick, and for `idempotent` tools, too; False: never. Unless given, as its
       agent says.
     - `retry`: exception types of failures that pass, such as ConnectionError: tried again, as for `raise Retry()`.
-    - `options`: what providers are told of it beside the rest, such as ToolOptions(strict=True), or a dict of the same.
+    - `options`: more that providers should know, such as ToolOptions(strict=True), or a dict of the same.
     - `deps`: what another library's tool finds in its context: pydantic-ai's `ctx.deps`, OpenAI's `ctx.context`.
 
     Raises InvalidTool.
