@@ -62,20 +62,20 @@ class Agent(Generic[OutputT_co]):
     """A name, a model, instructions and tools: what workers host, and conversations run. Frozen, and checked when made.
 
     `tools` takes functions, `@tool` objects, tools that the provider runs (`WebSearch()`), dicts with a name
-    (`{"name", "description", "parameters"}`, run by the client), other agents (each call is a conversation of its own,
-    begun with the call's `message`), MCP servers, whose tools the worker lists, and raw provider dicts, which are
-    passed through. If the provider has its caller run such a tool (a shell, a computer, an editor, a custom tool), its
-    calls go to the function of `handlers` that has its name, as in `handlers={"bash": run_bash}`, or wait for an
-    answer; so do those of a dict with a name. `handoff_to` takes other agents, their names, and HandOffs: the model may
-    hand the conversation on to them, and they answer from then on. Raises InvalidAgent, InvalidTool or InvalidModel.
+    (`{"name", "description", "parameters"}`, run by the client), other agents (each call is a conversation of its
+    own, which begins with the call's `message`), MCP servers, and raw provider dicts, which are passed through. Some
+    of these you have to run yourself: a shell, a computer, an editor, a custom tool. Their calls go to the function
+    with their name in `handlers`, as in `handlers={"bash": run_bash}`, or wait for an answer. The same goes for
+    dicts with a name. `handoff_to` takes other agents, their names, and HandOffs: the model may hand the
+    conversation on to them, and they answer from then on. Raises InvalidAgent, InvalidTool or InvalidModel.
     """
 
     name: str
-    """1 to 64 letters, digits, dots, - and _: by it, clients ask for the agent."""
+    """1 to 64 letters, digits, dots, - and _. Clients ask for the agent by this name."""
     model: Model
     instructions: str | Instructions
-    """The system prompt; or a function, sync or async, that says it before each turn: of the TurnContext, if it takes
-    one."""
+    """The system prompt; or a function, sync or async, that returns it before each turn. It may take the
+    TurnContext."""
     tools: tuple[Tool, ...]
     """Those that a worker or the client runs."""
     server_tools: tuple[ServerTool, ...]
@@ -96,15 +96,15 @@ class Agent(Generic[OutputT_co]):
     limits: Limits
     patience: Patience
     fallback_models: tuple[Model, ...]
-    """Asked in this order if `model` can't be had: what retries don't cure, or patience at its end."""
+    """Asked in this order if `model` fails in a way that retries don't cure, or when patience is over."""
     compaction: Compaction | None
-    """How the model is shown a transcript that nears its window; None: whole."""
+    """What the model sees of a transcript that nears its window; None: all of it."""
     approvals: Approvals
     """When waiting calls expire."""
     approvers: Approvers | None
     """Who may decide: a function, sync or async, of the call and the decision."""
     hooks: tuple[Hooks, ...]
-    """What looks at each turn and each call, and may change or stop it: see everturn.hooks."""
+    """Your code at each turn and each call, which may change or stop it: see everturn.hooks."""
     output: Any
     """A type that the last reply is to have: a pydantic model, or what JSON can carry. One that does not fit goes back
     to the model twice, with what is wrong. Its validators run on the worker; `info.context` is the TurnContext."""
@@ -115,8 +115,7 @@ class Agent(Generic[OutputT_co]):
     """With "auto", its `read` tools run within the conversation's workflow task when their last runs were quick. None:
     as EVERTURN_LOCAL_TOOLS says. A tool's own `local` goes before it."""
     loop: Loop
-    """With "manual" no call runs by itself: each waits for an answer, those of tools with a function too, as the model
-    sent it."""
+    """With "manual", no call runs by itself: each waits for an answer, even calls of tools with a function."""
     activity_prefix: str = ""
     """What its worker puts before its tools' names, for their activities: see EverturnPlugin."""
 
@@ -213,7 +212,7 @@ class Agent(Generic[OutputT_co]):
         )
 
     def tool(self, name: str) -> Tool | None:
-        """The tool of this name; None if the agent has none, for models make names up."""
+        """The tool with this name; None if the agent has none (models make names up)."""
         by_name: dict[str, Tool] = vars(self)["_by_name"]
         return by_name.get(name)
 

@@ -76,13 +76,14 @@ class NotAnswered(ToolFailed):
 
 
 class NeedsApproval(EverturnError):
-    """Raise it in a tool that finds that a person has to approve this call: the try ends, the call waits with the
-    message as its reason, and is run again, from its beginning, once it is approved: `ToolContext.approved` says so."""
+    """Raise it in a tool that finds out that a person has to approve this call. The call then waits, with the
+    message as its reason. Once approved, it runs again from its beginning, with `ToolContext.approved` set."""
 
 
 class Retry(EverturnError):
-    """Raise it in a tool whose call may succeed later: it is tried again, `after` so long, or after half a second, then
-    twice as long each time. Once the tool's patience is over, the message becomes the model's ToolResult, as an error.
+    """Raise it in a tool whose call may succeed later. The call is tried again after the time `after`; without it,
+    after half a second, then twice as long each time. When the tool's patience is over, the model reads the message
+    as an error.
 
     `after`: a timedelta, or seconds, as a Retry-After header gives them. A tool with effect="once" is never tried
     again: there, the model is told at once.

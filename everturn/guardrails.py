@@ -100,8 +100,8 @@ class _Guardrail(Hooks):
 
 
 class MaxChars(_Guardrail):
-    """Refuses what people say at once, or what the model says, if its texts have more characters than that. (How long
-    results may be says `Limits(max_result_chars=)`.)"""
+    """Refuses what people say, or what the model says, if it has more than `limit` characters. (For results of
+    tools, use `Limits(max_result_chars=)`.)"""
 
     def __init__(self, limit: int, *, refuse: str, on: Place | Collection[Place] = "input", name: str = "") -> None:
         super().__init__(on=on, refuse=refuse, name=name, tools=None)
@@ -114,12 +114,12 @@ class MaxChars(_Guardrail):
 
 
 class Pattern(_Guardrail):
-    """Looks for a regular expression, as Python's `re` has it, in the texts. Give one of the two: `redact`, what stands
-    in its place from then on; or `refuse`, the answer to what has it.
+    """Looks for a regular expression (of Python's `re`) in texts. Give one of two: `redact`, a text that replaces
+    what it finds; or `refuse`, the answer to a text that has it.
 
-    On `input`, the model is shown the redacted message, and the transcript keeps what was said; `output` and `results`
-    are recorded redacted. `tools`: whose results; None: all. Its own patience is its author's business: one that takes
-    minutes for a text holds up its worker.
+    On `input`, the model sees the redacted message, and the transcript keeps the original; `output` and `results`
+    are recorded redacted. `tools`: whose results; None: all. An expression that takes minutes for a text holds up
+    its worker.
     """
 
     _places = get_args(Place)
@@ -179,11 +179,11 @@ class Verdict(BaseModel):
 
 
 class Judge(_Guardrail):
-    """Asks a model whether what people say, or what the model answers, may pass: `rule` says what may. What that costs
-    is counted in the conversation's usage, cost and limits.
+    """Asks a model whether what people say, or what the model answers, may pass. `rule` says what may pass. The
+    judge's cost counts in the conversation's usage, cost and limits.
 
-    A judge that can't be asked is asked again until its `timeout`; then the conversation stalls, since nobody has said
-    that the text may pass.
+    If the judge does not answer, it is asked again until its `timeout`. Then the conversation stalls, because nobody
+    has said that the text may pass.
     """
 
     _output = Output.of(Verdict)

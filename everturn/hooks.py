@@ -87,8 +87,8 @@ class AskApproval:
 
 @dataclass(frozen=True)
 class StopWith:
-    """From any hook: this is the answer. Nothing more is asked of the model, and no call of its reply runs; after a
-    tool's result, the other calls of the reply are finished first."""
+    """From any hook: this is the answer. The model is not asked again, and no call of its reply runs. After a tool's
+    result, the other calls of the reply are finished first."""
 
     text: str
 
@@ -110,17 +110,19 @@ AfterTool = ToolResult | str | StopWith | None
 
 
 class Hooks:
-    """Several hooks that belong together. Override those that you need, sync or async; None leaves all as it is.
+    """Several hooks that belong together. Override those that you need, sync or async. Return None to change
+    nothing.
 
-    They run in the order of `Agent(hooks=[...])`, `after_...` in the opposite one, each with what the one before left.
-    The first that denies, stops or stalls ends it; one that asks for approval does not: a later one may deny.
-    A hook that raises, takes longer than its `timeout` or returns what it may not counts as failed: then the
-    conversation stalls (`before_model`, `after_model`), the call waits for a person's approval (`before_tool`), or the
-    result is withheld (`after_tool`). It may run again, if a worker is lost: it should do no harm twice.
+    They run in the order of `Agent(hooks=[...])`, and `after_...` hooks in the opposite order. Each gets what the
+    one before it returned. The first that denies, stops or stalls is the last that runs. After one that asks for
+    approval, a later one may still deny.
+    A hook fails if it raises, takes longer than its `timeout` or returns something else. Then the conversation
+    stalls (`before_model`, `after_model`), the call waits for a person's approval (`before_tool`), or the result is
+    withheld (`after_tool`). If a worker is lost, a hook may run twice; it should do no harm then.
     """
 
     name: str = ""
-    """As it is recorded and shown; the class's own name unless given."""
+    """Its name in records and on screens; the class's own name unless given."""
     timeout: timedelta = DEFAULT_TIMEOUT
     """Of each run."""
     tools: Collection[str] | None = None
@@ -129,22 +131,22 @@ class Hooks:
     """The text may be shown while it is written, before `after_model` has seen it. False: it is not streamed."""
 
     def before_model(self, given: ModelInput, context: TurnContext) -> Given[BeforeModel]:  # noqa: ARG002 - for those who override it
-        """Before the model is asked. May change what it is sent; StopWith answers in its place."""
+        """Runs before the model is asked. May change what the model gets. StopWith answers instead of the model."""
         return None
 
     def after_model(self, reply: Reply, context: TurnContext) -> Given[AfterModel]:  # noqa: ARG002 - for those who override it
-        """Before the model's reply is recorded. May change its text, and change or leave out its calls."""
+        """Runs before the model's reply is recorded. May change its text, and change or leave out its calls."""
         return None
 
     def before_tool(self, call: ToolCall, context: ToolContext) -> Given[BeforeTool]:  # noqa: ARG002 - for those who override it
-        """Once a call is planned whose arguments fit the tool's schema; what it says is recorded with the reply. May
-        change the arguments. It sees a call again only if a person put other arguments in: on the worker that runs it,
-        as they were approved; if it denies those, the call waits for a person again."""
+        """Runs when a call is planned, if its arguments fit the tool's schema. Its result is recorded with the
+        reply. May change the arguments. If a person changes them, it runs again with the approved arguments, on the
+        worker that runs the call. If it denies those, the call waits for a person again."""
         return None
 
     def after_tool(self, call: ToolCall, result: ToolResult, context: ToolContext) -> Given[AfterTool]:  # noqa: ARG002 - for those who override it
-        """After a tool of a worker's, before its result is recorded. May change or replace it: a text stands for a
-        result of that text."""
+        """Runs after a tool on a worker, before the result is recorded. May change the result, or return a text to
+        replace it."""
         return None
 
 

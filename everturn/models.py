@@ -72,7 +72,7 @@ class Setting(BaseModel, metaclass=_Written):
 
 
 class Model(Setting):
-    """A model by `provider:name`, with another address or key if the provider's own won't do.
+    """A model by `provider:name`, if you like with another address or key than the provider's own.
 
     `key_env` names the environment variable that holds the key, on the worker. Keys themselves never go in here.
     """
@@ -164,7 +164,7 @@ class Limits(Setting):
     max_total_tokens: int | None = Field(default=None, ge=1)
     """Input and output of all turns together."""
     max_cost_usd: float | None = Field(default=None, gt=0)
-    """By the price list of the extra `prices`. Holds nothing if a model's price is not known."""
+    """By the price list of the extra `prices`. Has no effect if a model's price is not known."""
     max_duration: timedelta | None = None
     """Since the conversation's start, the time that it waited for people included."""
     max_handoffs: int | None = Field(default=10, ge=0)
@@ -206,7 +206,8 @@ class Approvals(Setting):
 
 
 class Compaction(Setting):
-    """How a transcript is shown that nears the model's window: old tool results trimmed, then old parts summarised.
+    """What the model sees of a transcript that nears its window: old tool results are trimmed, then old parts are
+    summarised.
 
     Off unless an Agent has one. The transcript itself stays whole.
     """
@@ -214,7 +215,7 @@ class Compaction(Setting):
     window_tokens: int = Field(ge=100)
     """The model's context window."""
     at: float = Field(default=0.75, gt=0, le=1)
-    """The part of the window from which on less is shown."""
+    """From this part of the window on, the model sees less."""
     keep_messages: int = Field(default=12, ge=1)
     """The last messages, which stay as they are."""
     worthwhile: float = Field(default=0.2, gt=0, lt=1)
@@ -231,7 +232,7 @@ class RateLimit(Setting):
 
 
 class Patience(Setting):
-    """How long to go on trying what fails. A time and not a count, so that deploys and crashes don't use it up."""
+    """How long to retry what fails. It is a time and not a count, so deploys and crashes don't use it up."""
 
     model: timedelta = timedelta(minutes=30)
     """From a model turn's first try until the conversation stalls."""
