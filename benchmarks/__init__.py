@@ -9,6 +9,7 @@
     peers.py      the virtual environment of the peers, from peers.txt
     histories.py  what a conversation wrote, over all of its runs; replaying.py replays it
     report.py     tables, the JSON in results/, and RESULTS.md; plots.py draws into plots/
+    sandboxed/    `python -m benchmarks.sandboxed`: workflows as Temporal's sandbox loads them
     codec.py      `python -m benchmarks.codec`: encoding and decoding alone, with bounds
 
 Everything is relative. Contestants run in turns on the same server in the same minute, and only ratios to the floor

@@ -75,11 +75,23 @@ class _Checked(SchemaArguments):
     keywords = as_json = validate
 
 
+def _refuse_if_it_decides(theirs: Any, library: str, option: str) -> None:
+    """A tool that its library shows to models now and then, or never: shown always, it would be called."""
+    raise InvalidTool(
+        f"The {library} tool {theirs.name!r} has {option}=, which only agents of that library ask.",
+        cure="Leave the tool out, or take the option away and say in Agent(prepare_tools=...) when it is there.",
+    )
+
+
 # ---------------------------------------------------------------- LangChain
+
+ONE_TEXT = {"type": "object", "properties": {"tool_input": {"type": "string"}}, "required": ["tool_input"]}
 
 
 def _of_langchain(theirs: Any) -> Adopted:
-    wanted = theirs.tool_call_schema
+    # `Tool(name=, func=, description=)` has no schema: it takes one text, whatever its function calls that.
+    takes_one_text = getattr(theirs, "args_schema", None) is None and "tool_input" in getattr(theirs, "args", ())
+    wanted = ONE_TEXT if takes_one_text else theirs.tool_call_schema
     is_model = isinstance(wanted, type) and issubclass(wanted, BaseModel)
     if not is_model and not isinstance(wanted, Mapping):
         raise InvalidTool(
@@ -127,6 +139,9 @@ def _message(returned: Any) -> Any:
 
 
 def _of_openai(theirs: Any, deps: Any) -> Adopted:
+    if getattr(theirs, "is_enabled", True) is not True:
+        _refuse_if_it_decides(theirs, "OpenAI Agents", "is_enabled")
+
     async def run(**given: Any) -> Any:
         context = given.pop(CONTEXT)
         written = json.dumps(given, ensure_ascii=False)
@@ -175,6 +190,8 @@ def _output(returned: Any) -> Any:
 
 
 def _of_pydantic_ai(theirs: Any, deps: Any) -> Adopted:
+    if getattr(theirs, "prepare", None) is not None:
+        _refuse_if_it_decides(theirs, "pydantic-ai", "prepare")
     schema = theirs.function_schema
 
     async def run(**given: Any) -> Any:

@@ -92,6 +92,13 @@ class TestLangChain:
         assert drawing.parameters["properties"] == {}
         assert await ran(drawing) == "c1<image>"
 
+    async def test_a_tool_without_a_schema_takes_one_text(self) -> None:
+        from langchain_core.tools import Tool as TheirTool
+
+        made = tool(TheirTool(name="search", func=lambda query: f"found {query}", description="Search."))
+        assert made.parameters["properties"] == {"tool_input": {"type": "string"}}
+        assert await ran(made, tool_input="lamps") == "found lamps"
+
 
 # ---------------------------------------------------------------- the OpenAI Agents SDK
 
@@ -273,3 +280,23 @@ async def test_a_pydantic_model_in_place_of_a_schema_is_validated() -> None:
 def test_a_schema_that_does_not_fit_its_function_is_refused(function: Any, parameters: Any, problem: str) -> None:
     with pytest.raises(InvalidTool, match=problem):
         tool(function, name="f", parameters=parameters)
+
+
+# ---------------------------------------------------------------- what decides whether it is there
+
+
+def test_a_tool_that_its_own_library_hides_at_times_is_refused() -> None:
+    """Shown always, it would be called when its author did not want that."""
+    theirs = pytest.importorskip("agents", reason="openai-agents is not installed")
+    ai = pytest.importorskip("pydantic_ai", reason="pydantic-ai is not installed")
+
+    def erase() -> str:
+        """Erase it all."""
+        return "gone"
+
+    for hidden in (False, lambda context, agent: False):
+        with pytest.raises(InvalidTool, match="is_enabled=") as refused:
+            tool(theirs.function_tool(erase, is_enabled=hidden))
+        assert "prepare_tools" in refused.value.cure
+    with pytest.raises(InvalidTool, match="prepare="):
+        tool(ai.Tool(erase, prepare=lambda context, definition: None))

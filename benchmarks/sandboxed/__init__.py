@@ -1,0 +1,1 @@
+"""Two workflows as their files are, for what Temporal's sandbox takes to load each."""
