@@ -91,7 +91,7 @@ ONE_TEXT = {"type": "object", "properties": {"tool_input": {"type": "string"}}, 
 def _of_langchain(theirs: Any) -> Adopted:
     # `Tool(name=, func=, description=)` has no schema: it takes one text, whatever its function calls that.
     takes_one_text = getattr(theirs, "args_schema", None) is None and "tool_input" in getattr(theirs, "args", ())
-    wanted = ONE_TEXT if takes_one_text else theirs.tool_call_schema
+    wanted: Any = ONE_TEXT if takes_one_text else theirs.tool_call_schema
     is_model = isinstance(wanted, type) and issubclass(wanted, BaseModel)
     if not is_model and not isinstance(wanted, Mapping):
         raise InvalidTool(

@@ -100,6 +100,29 @@ async def test_a_workflow_may_decide_itself_once_it_is_told(client: Client, scri
     assert decided.note == "as always"
 
 
+async def test_a_workflow_is_told_of_what_waits_in_an_agent_that_its_agent_asks(
+    client: Client, scripted: Scripted, cached_conversations: int
+) -> None:
+    @tool(needs_approval=True)
+    def refund(order_id: str) -> str:
+        return f"refunded {order_id}"
+
+    cashier = agent_on(scripted([call("refund", {"order_id": "81"}, id="c1"), "Done."]), name="cashier", tools=[refund])
+    agent = agent_on(
+        scripted([call("cashier", {"message": "Refund 81."}, id="a1"), "It is refunded."]), tools=[cashier]
+    )
+    async with working(client, agent, cached_conversations=cached_conversations):
+        handle = await client.temporal.start_workflow(
+            "Returns", args=["81", False], id=f"{client.task_queue}-own", task_queue=client.task_queue
+        )
+        (told,) = await eventually(lambda: handle.query("told"))
+        conversation_id, call_id = told.split()
+        assert conversation_id.endswith(".a1"), "the cashier's own conversation"
+        await child(client, conversation_id).approve(call_id)
+        assert await handle.result() == "It is refunded."
+    await Replayer(workflows=WORKFLOWS).replay_workflow(await handle.fetch_history())
+
+
 async def test_the_outcome_has_the_agents_output_type(client: Client, scripted: Scripted) -> None:
     agent = agent_on(scripted(['{"order_id": "81", "cents": 3490}']), name="judge", output=application.Invoice)
     async with working(client, agent):
