@@ -37,8 +37,9 @@ class TurnStarted(_Event):
 
 
 class TextDelta(_Event):
-    """More of the text of a turn that runs. Those of a turn, joined, are how its reply's text begins; and all of it,
-    once the turn has Replied. Its cursor is the one of the event before: who resumes there is told it again."""
+    """More text of a running turn. The deltas of a turn, joined, are the beginning of its reply's text, and all of
+    it once the turn has Replied. Its cursor is that of the event before: if you resume there, you get the text
+    again."""
 
     kind: Literal["text_delta"] = "text_delta"
     turn: int
@@ -54,7 +55,7 @@ class ThinkingDelta(_Event):
 
 
 class TurnRetried(_Event):
-    """The turn is tried again, or its text was taken back: what was shown of it is void, and it starts over."""
+    """The turn is tried again, or its text was withdrawn. Drop what you showed of it: the text starts over."""
 
     kind: Literal["turn_retried"] = "turn_retried"
     turn: int
@@ -97,7 +98,7 @@ class ApprovalRequested(_Event):
 
 
 class AnswerRequested(_Event):
-    """The call runs outside: somebody is to send its result."""
+    """The call runs outside of workers: somebody has to send its result."""
 
     kind: Literal["answer_requested"] = "answer_requested"
     turn: int

@@ -59,12 +59,12 @@ class Condition(Record):
 
 
 class Rule(Record):
-    """What is decided on calls of a tool, if the conditions on its arguments hold."""
+    """A rule that decides on the calls of a tool, if the conditions on their arguments hold."""
 
     tool: str = Field(min_length=1, max_length=MAX_NAME_CHARS)
     """Its name; `*`: every tool."""
     then: Literal["approve", "deny", "ask"]
-    """Let it run, deny it, or have a person approve it."""
+    """Let the call run, deny it, or ask a person."""
     where: dict[str, Condition] = Field(default_factory=dict)
     """By argument, as the model gives it; `customer.tier` is one inside of another. Empty: of whatever arguments."""
     reason: str = Field(default="", max_length=MAX_RULE_CHARS)

@@ -53,7 +53,7 @@ class TypedOutcome(Outcome, Generic[OutputT_co]):
 
 
 class ChildConversation(Generic[OutputT_co]):
-    """A conversation that this workflow has started. What it is told goes as a signal: nothing comes back."""
+    """A conversation that this workflow has started. Its methods send signals, and signals return nothing."""
 
     def __init__(self, handle: workflow.ChildWorkflowHandle[Any, Any], agent: Agent[OutputT_co] | None) -> None:
         self._handle = handle
@@ -91,11 +91,11 @@ class ChildConversation(Generic[OutputT_co]):
         await self._say(names.APPROVE, {"call_id": call_id, "note": note, **edited})
 
     async def deny(self, call_id: str = names.EVERY_CALL, reason: str | None = None) -> None:
-        """Lets a call not run; the model is told, and why."""
+        """Denies a call: it does not run, and the model reads the reason."""
         await self._say(names.DENY, {"call_id": call_id, "reason": reason})
 
     async def answer(self, call_id: str, content: JsonValue, *, is_error: bool = False) -> None:
-        """Gives the result in the tool's place: a text or JSON."""
+        """Gives a call's result instead of the tool: a text or JSON."""
         await self._say(names.ANSWER, {"call_id": call_id, "content": content, "is_error": is_error})
 
     async def pause(self, reason: str | None = None) -> None:
@@ -111,7 +111,7 @@ class ChildConversation(Generic[OutputT_co]):
         await self._say(names.CANCEL_TURN, {"reason": reason})
 
     async def close(self, reason: str | None = None) -> None:
-        """Ends it: the reply at hand is finished, and what waits is denied."""
+        """Ends it: the current reply is finished, and waiting calls are denied."""
         await self._say(names.CLOSE, {"reason": reason})
 
     async def _say(self, signal: str, payload: dict[str, Any]) -> None:
@@ -134,7 +134,7 @@ async def ask(
     fairness_key: str | None = None,
     fairness_weight: float | None = None,
 ) -> TypedOutcome[OutputT_co]:
-    """Holds a conversation with the agent, and returns how it ended. Takes what `start` takes."""
+    """Starts a conversation with the agent, waits for its end, and returns the outcome. Takes what `start` takes."""
     conversation = await start(
         agent,
         message,
@@ -171,16 +171,16 @@ async def start(
 ) -> ChildConversation[OutputT_co]:
     """Starts a conversation with the agent.
 
-    - `id`: unless given, this workflow's with the agent's name and a random end.
+    - `id`: unless given, this workflow's id with the agent's name and random digits.
     - `task_queue`: where a worker hosts the agent; this workflow's unless given.
     - `keep_open`, `model`, `limits`, `tenant`, `metadata`, `priority`, `fairness_key`, `fairness_weight`: as for
       `Client.start`. What is not given of the last three is as for this workflow, but that a tenant is its own
       fairness key.
     - `notify`: a signal of this workflow's, which is sent to it when calls begin to wait for a person, of this
       conversation or of one that it asks: with a WaitNotice.
-    - `parent_close_policy`: what becomes of it if this workflow ends before it.
+    - `parent_close_policy`: what happens to the conversation if this workflow ends first.
 
-    Raises ApplicationError for what can't be sent, so that this workflow fails and does not try for ever, and
+    Raises ApplicationError for what can't be sent, so that this workflow fails and does not retry for ever. Raises
     WorkflowAlreadyStartedError if `id` runs.
     """
     with _failing():

@@ -26,9 +26,11 @@ OptionalId = Annotated[
 ]
 CallsArgument = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[CALL]...", help="The calls; without any, all that wait.", autocompletion=completion.calls),
+    typer.Argument(
+        metavar="[CALL]...", help="The calls. Without any, all waiting ones.", autocompletion=completion.calls
+    ),
 ]
-EveryOption = Annotated[bool, typer.Option("--all", help="Of all conversations, in the place of ID.")]
+EveryOption = Annotated[bool, typer.Option("--all", help="All conversations, instead of one ID.")]
 AgentOption = Annotated[
     str | None,
     typer.Option("--agent", metavar="NAME", help="With --all: of this agent only.", autocompletion=completion.agents),
@@ -37,14 +39,15 @@ ToolOption = Annotated[str | None, typer.Option("--tool", metavar="NAME", help="
 WhereOption = Annotated[
     str | None,
     typer.Option(
-        "--where", metavar="JSON", help='Calls of whose arguments this holds, such as \'{"cents": {"at_most": 2000}}\'.'
+        "--where", metavar="JSON", help='Only calls whose arguments fit, such as \'{"cents": {"at_most": 2000}}\'.'
     ),
 ]
 AlwaysOption = Annotated[
-    bool, typer.Option("--always", help="Decide so on every such call from now on, in these conversations.")
+    bool, typer.Option("--always", help="Decide the same for every such call from now on, in these conversations.")
 ]
 WithinOption = Annotated[
-    float | None, typer.Option("--within", metavar="SECONDS", min=0.1, help="Not later than so long from now.")
+    float | None,
+    typer.Option("--within", metavar="SECONDS", min=0.1, help="Don't accept the decision later than this."),
 ]
 
 
@@ -97,7 +100,7 @@ def approve(
     arguments: Annotated[
         str | None, typer.Option("--arguments", metavar="JSON", help="Run it with these arguments instead.")
     ] = None,
-    note: Annotated[str | None, typer.Option("--note", help="A note; the model is told.")] = None,
+    note: Annotated[str | None, typer.Option("--note", help="A note, which the model reads.")] = None,
     every: EveryOption = False,
     agent: AgentOption = None,
     tool: ToolOption = None,
@@ -106,7 +109,7 @@ def approve(
     within: WithinOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Let tool calls that wait run."""
+    """Approve waiting tool calls: they run."""
     which = _Which(id, call or [], every, agent, tool, _object(where, "--where"), always, within)
     edited = _object(arguments, "--arguments")
     which.check(edited=edited is not None)
@@ -123,7 +126,7 @@ def approve(
 def deny(
     id: OptionalId = None,  # noqa: A002
     call: CallsArgument = None,
-    reason: Annotated[str | None, typer.Option("--reason", help="Why; the model is told.")] = None,
+    reason: Annotated[str | None, typer.Option("--reason", help="The reason, which the model reads.")] = None,
     every: EveryOption = False,
     agent: AgentOption = None,
     tool: ToolOption = None,
@@ -132,7 +135,7 @@ def deny(
     within: WithinOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Refuse tool calls that wait: they do not run."""
+    """Deny waiting tool calls: they do not run."""
     which = _Which(id, call or [], every, agent, tool, _object(where, "--where"), always, within)
     which.check()
 
@@ -148,12 +151,12 @@ def deny(
 def answer(
     id: IdArgument,  # noqa: A002
     call: Annotated[str, typer.Argument(metavar="CALL", help="The call's id.", autocompletion=completion.calls)],
-    content: Annotated[str, typer.Argument(metavar="CONTENT", help="The result: JSON, or else a text.")],
-    error: Annotated[bool, typer.Option("--error", help="It says what went wrong.")] = False,
+    content: Annotated[str, typer.Argument(metavar="CONTENT", help="The result: JSON or a text.")],
+    error: Annotated[bool, typer.Option("--error", help="The content says what went wrong.")] = False,
     within: WithinOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Give a tool call's result, in the tool's place; or the answer to its question."""
+    """Give a tool call's result instead of the tool, or answer its question."""
     which = _Which(id, [call], False, None, None, None, seconds=within)
 
     def one(conversation: Conversation, call_id: str) -> Awaitable[tuple[str, ...]]:

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 def delete(
     id: IdArgument,  # noqa: A002
-    forks: Annotated[bool, typer.Option("--forks", help="Delete what was forked from it, too.")] = False,
+    forks: Annotated[bool, typer.Option("--forks", help="Delete its forks, too.")] = False,
     terminate: Annotated[bool, typer.Option("--terminate", help="End it first, if it still runs.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Delete a conversation: histories, the agents' that it asked, artifacts, stored payloads. Safe to repeat."""
+    """Delete a conversation with everything that belongs to it. Safe to repeat."""
     done = asyncio.run(_delete(id, forks=forks, terminate=terminate, yes=yes))
     if done is None:
         raise typer.Exit(1)

@@ -35,7 +35,9 @@ class Finding:
 
 
 def doctor(
-    fix: Annotated[bool, typer.Option("--fix", help="Register everturn's search attributes if some lack.")] = False,
+    fix: Annotated[
+        bool, typer.Option("--fix", help="Register everturn's search attributes if some are missing.")
+    ] = False,
     against: Annotated[
         list[str] | None,
         typer.Option("--against", metavar="AGENTS", help="Before a deploy: do these agents fit what runs?"),
@@ -45,13 +47,13 @@ def doctor(
         typer.Option(
             "--worker",
             metavar="FILE.py:NAME",
-            help="What do this worker's settings cost? The name of a function that returns your temporalio Worker.",
+            help="Which settings of this worker slow conversations down? Name a function that returns your temporalio Worker.",
         ),
     ] = None,
     fairness: Annotated[
         bool,
         typer.Option(
-            "--fairness", help="Does the server go by priorities and fairness keys? Tries it, in some seconds."
+            "--fairness", help="Does the server respect priorities and fairness keys? Tries it out, in a few seconds."
         ),
     ] = False,
     mcp: Annotated[

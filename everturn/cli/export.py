@@ -29,11 +29,16 @@ _FORMAT_OF: dict[str, Format] = {
 def export(
     ids: Annotated[list[str], typer.Argument(metavar="ID", help="The conversations.", autocompletion=completion.ids)],
     format: Annotated[  # noqa: A002 - the contract's name
-        Format | None, typer.Option("--format", help="As the file's name says, or else jsonl.")
+        Format | None, typer.Option("--format", help="By default, as the file's name says; without a file, jsonl.")
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", metavar="FILE", help="In place of standard output. A SQLite file is added to."),
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="A file instead of standard output. Conversations are added to a SQLite file.",
+        ),
     ] = None,
 ) -> None:
     """Write whole conversations as JSON lines, Markdown or a SQLite database."""

@@ -13,7 +13,7 @@ MetadataOption = Annotated[
     typer.Option(
         "--metadata",
         metavar="KEY=VALUE",
-        help="What its tools are to know beside the message; KEY:=JSON for what is no text. May be repeated.",
+        help="What its tools should know besides the message; KEY:=JSON for other values than texts. May be repeated.",
     ),
 ]
 

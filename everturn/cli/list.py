@@ -30,15 +30,21 @@ def list_(
         str | None,
         typer.Option("--agent", metavar="NAME", help="Of this agent only.", autocompletion=completion.agents),
     ] = None,
-    tenant: Annotated[str | None, typer.Option("--tenant", help="For this tenant, if searchable by it.")] = None,
+    tenant: Annotated[
+        str | None, typer.Option("--tenant", help="Of this tenant, if they were started searchable by it.")
+    ] = None,
     metadata: Annotated[
         list[str] | None,
-        typer.Option("--metadata", metavar="KEY=VALUE", help="Started and searchable with this. May be repeated."),
+        typer.Option(
+            "--metadata",
+            metavar="KEY=VALUE",
+            help="With this metadata, if they were started searchable by it. May be repeated.",
+        ),
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="How many at most.")] = 50,
     as_json: JsonOption = False,
 ) -> None:
-    """List conversations, newest first, under a line with their counts. What has just changed may take a second."""
+    """List conversations, newest first, under a line with their counts. A change may take a second to show."""
     if status is not None:
         status = _status(status)
     counts, listed = asyncio.run(_list(limit, status=status, agent=agent, **labels_of(tenant, metadata)))

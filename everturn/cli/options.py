@@ -42,7 +42,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for progra
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The conversation.", autocompletion=completion.ids)]
 AgentsOption = Annotated[
     str | None,
-    typer.Option("--agents", metavar="FILE.py|MODULE:NAME,...", help="What to host, in place of EVERTURN_AGENTS."),
+    typer.Option("--agents", metavar="FILE.py|MODULE:NAME,...", help="What to host, instead of EVERTURN_AGENTS."),
 ]
 
 

@@ -34,12 +34,14 @@ def run(
     id: Annotated[  # noqa: A002
         str | None, typer.Option("--id", metavar="ID", help="The conversation's id; made up if not given.")
     ] = None,
-    again: Annotated[bool, typer.Option("--again", help="Begin anew, though one of this id is over.")] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="Start a new conversation, even if one with this id is over.")
+    ] = False,
     tenant: TenantOption = None,
     metadata: MetadataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Hold a conversation until its final reply, which goes to standard output. All else goes to stderr."""
+    """Hold a conversation until its final reply, which goes to standard output. Everything else goes to stderr."""
     from everturn.cli.connect import AgentChoice
 
     wanted = AgentChoice.of(model=model, tools=tool, system=system, agent=agent)

@@ -15,7 +15,7 @@ def send(
     id: IdArgument,  # noqa: A002
     text: Annotated[str, typer.Argument(metavar="TEXT", help="What to say.")],
     message_id: Annotated[
-        str | None, typer.Option("--message-id", help="Makes it safe to repeat: it is taken once.")
+        str | None, typer.Option("--message-id", help="An id for the message, which makes the command safe to repeat.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -19,14 +19,16 @@ if TYPE_CHECKING:
 
 def show(
     id: IdArgument,  # noqa: A002
-    full: Annotated[bool, typer.Option("--full", help="Arguments and results whole, not in a line each.")] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="Show arguments and results in full, not in one line each.")
+    ] = False,
     prompt: Annotated[
         int | None,
         typer.Option("--prompt", metavar="TURN", help="What this turn was asked with, if functions decided it."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show a conversation: what goes on, what waits, and its transcript."""
+    """Show a conversation: what it is doing, what waits, and its transcript."""
     if prompt is None:
         asyncio.run(_show(id, full=full, as_json=as_json))
     else:

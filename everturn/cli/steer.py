@@ -59,7 +59,7 @@ def close(
     reason: ReasonOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """End a conversation: what runs is finished, what waits is denied."""
+    """End a conversation: running calls finish, waiting ones are denied."""
     _tell(id, lambda conversation: conversation.close(reason), said="closing", as_json=as_json)
 
 

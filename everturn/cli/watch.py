@@ -19,7 +19,7 @@ def watch(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Follow a conversation to its end: from its beginning, or where it was last revived. --json: a line an event."""
+    """Follow a conversation to its end, from its beginning or last revival. --json: a line for each event."""
     asyncio.run(_watch(id, since, as_json=as_json))
 
 

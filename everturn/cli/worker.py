@@ -12,7 +12,7 @@ from everturn.cli.options import AgentsOption, settings_with
 def worker(
     agents: AgentsOption = None,
     task_queue: Annotated[
-        str | None, typer.Option("--task-queue", metavar="NAME", help="In place of EVERTURN_TASK_QUEUE.")
+        str | None, typer.Option("--task-queue", metavar="NAME", help="Instead of EVERTURN_TASK_QUEUE.")
     ] = None,
 ) -> None:
     """Host agents until Ctrl-C or SIGTERM, then finish what is running."""

@@ -32,7 +32,7 @@ async def generate(
     output: Any = None,
     on_delta: OnDelta | None = None,
 ) -> Reply:
-    """One reply. Its tool calls are handed back and not run: what to do about them is the caller's business.
+    """One reply. Its tool calls are returned, and not run.
 
     `messages`: a user's text, a message, or a transcript, in which a Reply stands for its message, and pairs for the
     results of its calls: `[*messages, reply, *((call, run(call)) for call in reply.tool_calls)]`. `tools` and `output`:

@@ -58,8 +58,8 @@ KeySource = Callable[[], Mapping[str, bytes]]
 class Encryption(PayloadCodec):
     """A payload codec: AES-GCM, with as many keys as are in use. The first of `keys` encrypts; all of them decrypt.
 
-    `keys`: by their ids, 16, 24 or 32 bytes each, such as `{"2026-11": key, "2026-05": the one before}`; or a function
-    that gives them, which is asked again for a key that is not known yet. `compression="zstd"`: payloads are made
+    `keys`: by their ids, 16, 24 or 32 bytes each, such as `{"2026-11": key, "2026-05": older_key}`; or a function
+    that returns them, which is called again if an unknown key comes up. `compression="zstd"`: payloads are made
     smaller first (their sizes then say a little more of what is in them). What is not encrypted is read as it is: the
     conversations of before, and what people send by Temporal's Web UI. Raises InvalidSetting.
     """
@@ -183,7 +183,7 @@ def lacking_key(key_id: str, *, known: Iterable[str] = (), why: str = "") -> Inv
     has = ", ".join(map(repr, known))
     return InvalidSetting(
         f"What this conversation holds is encrypted with the key {key_id!r}, which this process does not have{why}.",
-        cure=f"It has {has}: add that one, behind them, in EVERTURN_ENCRYPTION_KEYS (or what gives the keys)."
+        cure=f"It has {has}: add that key at the end of EVERTURN_ENCRYPTION_KEYS (or of what gives the keys)."
         if has
         else "Set EVERTURN_ENCRYPTION_KEYS (or EVERTURN_ENCRYPTION_COMMAND) as it is set where it is written.",
     )

@@ -55,11 +55,11 @@ def activity_tool(
       goes before the signature.
     - `by_position`: for a name, the arguments in the order in which the activity takes them. Without it, the activity
       takes one object; or nothing, if the schema has no properties.
-    - `name`, `description`: of the tool, if the activity's name and docstring won't do.
+    - `name`, `description`: of the tool, instead of the activity's name and docstring.
     - `needs_approval`, `effect`, `options`: as for `tool`. A `once` activity is never retried by itself.
     - `timeout`: of one try, 10 minutes unless given: Temporal's start-to-close timeout.
-    - `heartbeat_timeout`: how long the activity may be silent until its worker counts as lost; without one, only
-      `timeout` says so.
+    - `heartbeat_timeout`: how long the activity may be silent until its worker counts as lost; without one, that is
+      `timeout`.
     - `patience`: of all tries together, 30 minutes or, if that is longer, one timeout.
     - `retry`: Temporal's retry policy, by which whatever fails is tried again. Without one, the model is told of a
       failure at once, and only an activity that is lost with its worker is tried again, five times at most.

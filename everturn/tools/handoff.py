@@ -44,7 +44,7 @@ class Shown:
     tools: bool = True
     """The calls of the agents before it, and their results."""
     note: str = ""
-    """What it is told in the place of what it is not shown: at most 8,000 characters."""
+    """A text instead of what it is not shown: at most 8,000 characters."""
 
     def __post_init__(self) -> None:
         if self.last is not None and (isinstance(self.last, bool) or not isinstance(self.last, int) or self.last < 1):
@@ -81,10 +81,12 @@ _ARGUMENTS = ModelArguments(_Handoff)
 class HandOff:
     """An agent that the conversation may be handed to: `Agent(..., handoff_to=[billing, HandOff("refunds")])`.
 
-    - `to`: an Agent, or the name of one, which workers host or have in their store: so two can hand on to each other.
+    - `to`: an Agent, or the name of one that workers host or have in their store. By name, two agents can hand on to
+      each other.
     - `name`: of the tool that the model calls; `transfer_to_billing` unless given.
     - `description`: when to hand on; the agent's own unless given.
-    - `filter`: what the next agent is shown: a Shown, or a function that says one; None: all that this one is.
+    - `filter`: what the next agent is shown: a Shown, or a function that returns one; None: all that this one is
+      shown.
     - `needs_approval`: as of a tool.
 
     Raises InvalidAgent.
@@ -93,7 +95,7 @@ class HandOff:
     to: str
     """The name of the agent that takes over."""
     agent: Any
-    """It, if it was given and not only named."""
+    """The agent itself, if it was given and not only named."""
     name: str
     description: str
     filter: Shown | Filter

@@ -41,7 +41,7 @@ def nexus_tool(
     timeout: timedelta = DEFAULT_TIMEOUT,
     options: ToolOptions | Mapping[str, Any] | None = None,
 ) -> Tool:
-    """Make a tool of a Nexus operation: it runs as it is, behind its endpoint.
+    """Make a tool of a Nexus operation, which stays as it is and runs at its endpoint.
 
     - `operation`: a `nexusrpc.Operation` of a service's definition, whose input type is what the model sees; or only
       the name of one.
@@ -51,7 +51,7 @@ def nexus_tool(
     - `schema`: the arguments, as a JSON schema of type object or a pydantic model: the operation gets them as one
       object. A name needs it; of an operation, it goes before the input type. A schema without properties means that
       the operation takes nothing.
-    - `name`, `description`: of the tool, if the operation's name and its input's docstring won't do.
+    - `name`, `description`: of the tool, instead of the operation's name and its input's docstring.
     - `needs_approval`, `options`: as for `tool`.
     - `effect`: `idempotent` or `read`. Temporal itself starts an operation again if the answer to its start was lost,
       so `once` can't be had: each start has the same header `everturn-idempotency-key`.

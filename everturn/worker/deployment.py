@@ -19,8 +19,9 @@ Versioning = Literal["auto_upgrade", "pinned"]
 class Deployment:
     """A version of a worker deployment. Raises InvalidSetting for names that Temporal would not take.
 
-    `versioning`: what becomes of conversations that run when another version is made the current one. `auto_upgrade`:
-    they move to it at their next step. `pinned`: they stay, over continue-as-new too, and need a worker of this one.
+    `versioning`: what happens to running conversations when another version becomes the current one. With
+    `auto_upgrade`, they move to it at their next step. With `pinned`, they stay, even when they go on as a new run,
+    and need a worker of this version.
     """
 
     name: str

@@ -38,27 +38,29 @@ class Worker:
     """Hosts agents on a task queue: `async with Worker(client, agents=[clerk]): ...`, or `await Worker(...).run()`; or
     `await worker.start()` and later `await worker.stop()`, in a notebook or a web application's lifespan.
 
-    Agents that are tools of others are hosted with them. Workers of one task queue may host different agents: what one
-    lacks, it hands back, and another takes it. It is a temporalio Worker with an EverturnPlugin: put that onto your own
-    worker if you have one.
+    Agents that are tools of others are hosted with them. Workers of one task queue may host different agents: a
+    worker hands back work for agents that it lacks, and another takes it. It is a temporalio Worker with an
+    EverturnPlugin; if you have a worker of your own, put the plugin onto that.
 
     - `task_queue`: the client's, unless given.
-    - `agents`: a list; or an AgentStore, or its function, which finds them by name and version as they are asked for.
-    - `deps`: a function that makes an async context manager: what that opens when the worker starts (pools, clients),
-      tools and the other functions find as `context.deps`. It is closed when the worker has drained.
-    - `cached_conversations`: how many keep their state in memory; it should exceed those that run at the same time.
+    - `agents`: a list; or an AgentStore, or its function, which finds agents by name and version when they are
+      needed.
+    - `deps`: a function that makes an async context manager. It is opened when the worker starts, and closed when
+      the worker has drained. Tools and other functions find what it yields (pools, clients) as `context.deps`.
+    - `cached_conversations`: how many conversations stay in memory; it should exceed those that run at the same
+      time.
       None: EVERTURN_CACHED_CONVERSATIONS, 1,000.
     - `max_prefix_bytes`: the memory for transcripts; None: EVERTURN_MAX_PREFIX_MB, 256 MiB.
     - `max_concurrent_activities`: model turns and tool calls at the same time; None: 200, or as a `tuner` says. A sync
       tool runs in a thread of its own.
     - `drain_timeout`: how long running activities may go on after a shutdown has begun, before they are handed over;
       None: EVERTURN_DRAIN_SECONDS, 100 s.
-    - `journals`: a folder that outlives the process, where other workers of the machine find what it had in hand when
-      it dies.
-    - `artifacts`: where tool results are kept whole that are too large for a transcript: a directory or a URL for
-      fsspec; None: where EVERTURN_ARTIFACTS says, if it does.
-    - `deployment`: which version of the code this is, for Temporal's worker versioning; None: what EVERTURN_DEPLOYMENT
-      says, if it does.
+    - `journals`: a folder that outlives the process. If the worker dies, other workers on the machine find there
+      what it was running.
+    - `artifacts`: where to keep tool results that are too large for a transcript: a directory or a URL for fsspec;
+      None: EVERTURN_ARTIFACTS, if set.
+    - `deployment`: which version of the code this is, for Temporal's worker versioning; None: EVERTURN_DEPLOYMENT,
+      if set.
     - `stream_every`: how often a turn that somebody follows as it is written says more; None: EVERTURN_STREAM_SECONDS,
       or 0.2 s; if heartbeats are thrifty, with the ordinary ones.
     - `heartbeats`: how often it says that it lives, "quick" or "thrifty"; None: EVERTURN_HEARTBEATS, or thrifty on
@@ -162,7 +164,7 @@ class Worker:
     # ------------------------------------------------------------ start and stop
 
     async def start(self) -> None:
-        """Works from now on, until `stop`. Raises Unreachable if Temporal does not take it."""
+        """Starts the worker; it works until `stop`. Raises Unreachable if Temporal does not accept it."""
         if self._running is not None:
             raise InvalidSetting("The worker was started already.", cure="Make one Worker for each.")
         worker = temporalio.worker.Worker(self._client.temporal, plugins=[self._plugin], **self._options)
@@ -179,8 +181,8 @@ class Worker:
             await self.stop()
 
     async def stop(self) -> None:
-        """Drains it: what runs may finish, or is handed over; nothing new starts. Raises Unreachable if it had ended by
-        itself, since Temporal no longer took it."""
+        """Drains the worker: what runs may finish, or is handed over, and nothing new starts. Raises Unreachable if
+        the worker had ended by itself because Temporal no longer accepted it."""
         worker, running = self._worker, self._running
         if worker is None or running is None:
             return
