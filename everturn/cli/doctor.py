@@ -47,7 +47,7 @@ def doctor(
         typer.Option(
             "--worker",
             metavar="FILE.py:NAME",
-            help="Which settings of this worker slow conversations down? Name a function that returns your temporalio Worker.",
+            help="Do this worker's settings slow conversations down? Name a function that returns your Worker.",
         ),
     ] = None,
     fairness: Annotated[
