@@ -31,6 +31,9 @@ MAX_UPDATES = 1_000
 
 MAX_HISTORY_BYTES = 8 * 1024 * 1024
 
+LEAST_SECONDS = 1.0
+"""A run that ends sooner is held back by the server until then (history.workflowIdReuseMinimalInterval)."""
+
 LIKELY_TOO_LONG = 20 * MAX_PACKED_BYTES
 """Text hardly ever packs to a twentieth: beyond this, it is not even tried."""
 
@@ -63,7 +66,8 @@ def held(earlier: Earlier) -> Earlier:
 
 
 def due(*, updates: int, full: bool) -> bool:
-    """Whether the run is long enough, has taken enough updates, or is full of what Temporal does not let go of."""
+    """Whether the run is long enough, has taken enough updates, or is full of what Temporal does not let go of; or was
+    started with a longer time-out for its workflow tasks than a worker that is killed in one should cost."""
     info = workflow.info()
     return (
         full
@@ -71,7 +75,12 @@ def due(*, updates: int, full: bool) -> bool:
         or info.is_continue_as_new_suggested()
         or info.get_current_history_length() >= MAX_EVENTS
         or info.get_current_history_size() >= MAX_HISTORY_BYTES
+        or (info.task_timeout > TASK_TIMEOUT and _has_run_for(LEAST_SECONDS))
     )
+
+
+def _has_run_for(seconds: float) -> bool:
+    return workflow.time() - workflow.info().workflow_start_time.timestamp() >= seconds
 
 
 async def fit_unseen(state: State, activity_results: ActivityResults) -> None:

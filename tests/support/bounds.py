@@ -39,6 +39,7 @@ Bounds = Callable[..., None]
 CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     # When a run is continued as a new one.
     "events": (continue_as_new, "MAX_EVENTS"),
+    "run_seconds": (continue_as_new, "LEAST_SECONDS"),
     "history_bytes": (continue_as_new, "MAX_HISTORY_BYTES"),
     "updates": (continue_as_new, "MAX_UPDATES"),
     # What it hands on.

@@ -59,13 +59,13 @@ async def test_a_long_conversation_is_many_runs_with_one_transcript(
 async def test_a_killed_worker_costs_5_seconds_of_a_workflow_task_whoever_started_the_conversation(
     client: Client, scripted: Scripted, bounds: Bounds
 ) -> None:
-    bounds(events=20)
+    bounds(run_seconds=0.0)
 
     @tool
     def read_page(number: int) -> str:
         return page(number)
 
-    agent, start = agent_on(scripted(pages(3)), tools=[read_page]), {"agent": "clerk", "message": "Read it all"}
+    agent, start = agent_on(scripted(pages(1)), tools=[read_page]), {"agent": "clerk", "message": "Read it all"}
     timeouts = []
     async with hosting(client, agent):
         for name, options in (("said nothing", {}), ("said 10", {"task_timeout": timedelta(seconds=10)})):
@@ -78,9 +78,7 @@ async def test_a_killed_worker_costs_5_seconds_of_a_workflow_task_whoever_starte
             firsts = [(await one.fetch_history()).events[0] for one in handles]
             began = [first.workflow_execution_started_event_attributes for first in firsts]
             timeouts.append([one.workflow_task_timeout.ToSeconds() for one in began])
-    by_default, said = timeouts
-    assert set(by_default) == {5}
-    assert (said[0], set(said[1:])) == (10, {5})
+    assert timeouts == [[5], [10, 5]]
 
 
 async def test_a_worker_without_memory_finds_what_earlier_runs_hold(
