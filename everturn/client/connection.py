@@ -23,6 +23,7 @@ from temporalio.service import RPCError
 from everturn import names, temporal_errors
 from everturn.agent import Agent
 from everturn.client import listing, pollers
+from everturn.client.answered import Answered
 from everturn.client.caller import current_context
 from everturn.errors import AlreadyStarted, InvalidAgent, Refused, Unreachable
 from everturn.live.lane import Lane
@@ -61,6 +62,7 @@ class ClientConnection:
         self._hosted: set[str] = set()
         """Names of agents that were looked for, and may be started."""
         self._hosts_unknown_until = 0.0
+        self.answered = Answered(temporal)
 
     async def indexed(self) -> bool:
         """Whether the namespace has all of everturn's search attributes; without an answer, none are written."""

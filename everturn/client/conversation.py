@@ -90,8 +90,13 @@ class Conversation(AskedTurns):
         for approvals as long as they take.
         """
         described = await self._describe()
-        by_history = StateByHistory()
-        steps = self._runs.follow(described.run_id)
+        seen = self._client.answered.take(self.id, described.run_id)
+        by_history = seen.by_history
+        state = by_history.state
+        if seen.place.last >= described.history_length and state.answered and state.has_taken(self._sent):
+            self._client.answered.keep(self.id, seen)
+            return state.last_text
+        steps = self._runs.follow(described.run_id, place=seen.place)
         async with aclosing(logged(steps, self._temporal, self.id)) as told:
             async for run, step in told:
                 final = final_reply(by_history, step)
@@ -107,6 +112,8 @@ class Conversation(AskedTurns):
                 if not state.has_taken(self._sent):
                     continue
                 if state.answered or final is not None:
+                    if run == seen.run_id:
+                        self._client.answered.keep(self.id, seen)
                     return state.last_text if final is None else final
                 if state.stall:
                     raise self._stalled(state.turn, state.stall)

@@ -46,3 +46,16 @@ WORKFLOW_TASK_STARTED: Final = EventType.EVENT_TYPE_WORKFLOW_TASK_STARTED
 def of(name: str) -> int:
     """The type that is called so, as in `timer_fired`."""
     return EventType.Value(f"EVENT_TYPE_{name.upper()}")
+
+
+UNANSWERED = {
+    of(name): (f"{name}_event_attributes", cause)
+    for name, cause in {
+        "start_child_workflow_execution_failed": "its conversation could not be started: the id runs already",
+        "child_workflow_execution_failed": "its conversation failed",
+        "child_workflow_execution_canceled": "its conversation was cancelled",
+        "child_workflow_execution_timed_out": "its conversation ran into its workflow time-out",
+        "child_workflow_execution_terminated": "its conversation was terminated",
+    }.items()
+}
+"""How an agent's conversation ends without an outcome: the event, the attribute that says which, and why."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from temporalio.api.common.v1 import Payloads
 from temporalio.api.failure.v1 import Failure
@@ -71,18 +72,6 @@ COMMANDS: dict[str, type[Record]] = {
     **dict.fromkeys((names.PAUSE, names.RESUME, names.CANCEL_TURN, names.CLOSE), Control),
 }
 """What people decide and steer with. A signal of another name, or that is no such record, changes nothing."""
-
-_UNANSWERED = {
-    event_types.of(name): (f"{name}_event_attributes", cause)
-    for name, cause in {
-        "start_child_workflow_execution_failed": "its conversation could not be started: the id runs already",
-        "child_workflow_execution_failed": "its conversation failed",
-        "child_workflow_execution_canceled": "its conversation was cancelled",
-        "child_workflow_execution_timed_out": "its conversation ran into its workflow time-out",
-        "child_workflow_execution_terminated": "its conversation was terminated",
-    }.items()
-}
-"""How an agent's conversation ends without an outcome: the event, the attribute that says which, and why."""
 
 
 class HistoryReader:
@@ -173,8 +162,8 @@ class HistoryReader:
                 return await self._agent_answered(event, at)
             case operation if operation in NEXUS_EVENTS:
                 return await self._activities.operation(event, at)
-            case unanswered if unanswered in _UNANSWERED:
-                attributes, cause = _UNANSWERED[unanswered]
+            case unanswered if unanswered in event_types.UNANSWERED:
+                attributes, cause = event_types.UNANSWERED[unanswered]
                 tool = self._tools.pop(getattr(event, attributes).initiated_event_id, None)
                 return ToolRunFailed(event.event_id, at, *tool, cause, "") if tool else None
             case _:
@@ -362,29 +351,47 @@ class HistoryReader:
                 return None
 
 
+class Place:
+    """How far a run was read, to read on from there some other time."""
+
+    def __init__(self, client: Client) -> None:
+        self.reader = HistoryReader(own(strict(client.data_converter)))
+        self.last = 0  # the event that was read last
+        self.token: bytes | None = None
+        """Of the page with the next one; None: that is the first page."""
+
+    def go_past(self, event: HistoryEvent, pages: Any) -> None:
+        # A long poll shows workflow tasks that are not in the history yet: their ids are used again.
+        self.last = self.last if event.event_type in TRANSIENT else event.event_id
+        # An interceptor of the application's may have put its own iterator in place of the pages.
+        if (token := getattr(pages, "next_page_token", None)) and pages.current_page_index >= len(pages.current_page):
+            self.token = token
+
+
 async def read_steps(
-    client: Client, conversation_id: str, *, run_id: str | None = None, follow: bool = False
+    client: Client, conversation_id: str, *, run_id: str | None = None, follow: bool = False, place: Place | None = None
 ) -> AsyncIterator[Step]:
-    """The steps of a run, from its first event on, one for each event. With `follow`, goes on as new ones come, until
-    the run is over, and past restarts of the server. A history that the server moves meanwhile is read on."""
-    reader, last = HistoryReader(own(strict(client.data_converter))), 0
-    closed, waits = False, follow
+    """The steps of a run, one for each event, from the first on, or from a `place`, which is moved on. With `follow`,
+    goes on as new ones come, until the run is over, and past restarts of the server, and if that moves the history."""
+    place = place or Place(client)
+    closed, waits, resumes = False, follow, place.token is not None
     while True:
         handle = client.get_workflow_handle(conversation_id, run_id=run_id)
         try:
-            async for event in handle.fetch_history_events(wait_new_event=waits):
-                if event.event_id > last:
-                    # A long poll shows workflow tasks that are not in the history yet: their ids are used again.
-                    last = last if event.event_type in TRANSIENT else event.event_id
-                    step = await reader.read(event)
+            pages = handle.fetch_history_events(wait_new_event=waits, next_page_token=place.token if resumes else None)
+            async for event in pages:
+                if event.event_id > place.last:
+                    place.go_past(event, pages)
+                    step = await place.reader.read(event)
                     closed = isinstance(step, RunClosed)
                     yield step
             if closed or not follow:
                 return
             waits = False  # Temporal's test server, the one that skips time, has no long poll: it is asked now and then
         except RPCError as error:
-            if not (history_moved(error) or (follow and passes(error))):
+            if not (resumes or history_moved(error) or (follow and passes(error))):
                 raise
+        resumes, place.token = False, None
         await asyncio.sleep(RECONNECT_SECONDS)
 
 

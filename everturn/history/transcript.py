@@ -102,6 +102,11 @@ class Transcript:
         self.messages[position - self.base :] = messages
         self._open = ()
 
+    def forget(self) -> None:
+        """Forgets the messages, as if they were an earlier run's. To be said when none of them is asked with again."""
+        self.base += len(self.messages)
+        self.messages, self._results = [], {}
+
     def results(self, call_ids: Sequence[str]) -> dict[str, ToolResult]:
         """The results of these calls, as far as they are known."""
         return {call_id: self._results[call_id] for call_id in call_ids if call_id in self._results}
