@@ -108,6 +108,9 @@ MAX_EDIT_BYTES = 20_000
 RUN_BYTES = 40_000_000
 """Of a run's 50 MB: what people send and the turn that follows have the rest."""
 
+MOST_LOCAL, LOCAL_BYTES = 16, 32_000
+"""Of what a workflow task brings, this is kept for each of so many calls that run within it: such a result is whole."""
+
 TASK_BYTES = 1_600_000
 """What a workflow task brings, with all that it starts and all that ran within it. The server writes it down together
 with the signals that came meanwhile, and terminates a run if that is more than 4 MB."""

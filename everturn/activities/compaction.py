@@ -76,6 +76,17 @@ def _plain(part: Part, handed: Collection[str]) -> Part | None:
             return None
 
 
+def next_view(
+    wanted: Compaction | None, view: View | None, messages: Sequence[Message], usage: Usage
+) -> tuple[View | None, bool]:
+    """How the transcript is to be shown next, if that changes; and whether only a summary would help."""
+    if wanted is None or not due(usage, wanted):
+        return None, False
+    if trimmed := trimmed_view(messages, view, wanted):
+        return trimmed, False
+    return None, bool(to_summarise(messages, view, wanted)[0])
+
+
 def due(usage: Usage, wanted: Compaction | None) -> bool:
     """Whether the next turn should be shown less."""
     return wanted is not None and usage.total_tokens >= wanted.at * wanted.window_tokens

@@ -47,6 +47,7 @@ from everturn.errors import (
 )
 from everturn.history.reader import read_steps
 from everturn.history.steps import TurnScheduled
+from everturn.history.tail import last_results
 from everturn.history.transcript import Transcript, filled, read_transcript
 from everturn.logs import get_logger
 from everturn.models import Model, Patience
@@ -112,7 +113,9 @@ class ModelTurns:
         spent.add(reply.usage, _cost(agent, request, reply.usage))
         digest = self._prefixes.remember(request.digest, prefix, (*delta, reply.message))
         self._prefixes.forget_results(activity.info().workflow_run_id or "", request.named)
-        view, summary_due = _next_view(agent, request, (*messages, reply.message), reply.usage)
+        view, summary_due = compaction.next_view(
+            agent.compaction, request.view, (*messages, reply.message), reply.usage
+        )
         turn = ModelReply(
             message=reply.message,
             plan=plan,
@@ -329,8 +332,12 @@ class ModelTurns:
         self, request: ModelRequest, known: Sequence[Message] | None
     ) -> tuple[ModelRequest, Sequence[Message], dict[str, ToolResult]]:
         info, client = activity.info(), activity.client()
-        transcript, conversation_id = Transcript(), info.workflow_id or ""
-        async for step in read_steps(client, conversation_id, run_id=info.workflow_run_id):
+        transcript, conversation_id, run_id = Transcript(), info.workflow_id or "", info.workflow_run_id or ""
+        if known is not None:
+            last = await last_results(client, conversation_id, run_id, of=request.named, before=info.activity_id)
+            if last is not None:
+                return request, known, last
+        async for step in read_steps(client, conversation_id, run_id=run_id):
             # Not by the turn's number: one that is asked again after a stall or a summary has an event for each time,
             # and what came between them belongs to the prefix.
             if isinstance(step, TurnScheduled) and step.activity_id == info.activity_id:
@@ -377,18 +384,6 @@ def _fallback(agent: Agent, failed: Model) -> str | None:
     """The name of the next model in line; None after the last one, and for a model that is not in line."""
     line = [agent.model.name, *(model.name for model in agent.fallback_models)]
     return next(iter(line[line.index(failed.name) + 1 :]), None) if failed.name in line else None
-
-
-def _next_view(
-    agent: Agent, request: ModelRequest, messages: Sequence[Message], usage: Usage
-) -> tuple[View | None, bool]:
-    """How the transcript is to be shown next, if that changes; and whether only a summary would help."""
-    wanted = agent.compaction
-    if wanted is None or not compaction.due(usage, wanted):
-        return None, False
-    if view := compaction.trimmed_view(messages, request.view, wanted):
-        return view, False
-    return None, bool(compaction.to_summarise(messages, request.view, wanted)[0])
 
 
 def _line(reply: Reply) -> dict[str, object]:

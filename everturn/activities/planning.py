@@ -29,7 +29,7 @@ from everturn.plans import (
 )
 from everturn.providers.json_values import TooDeep, parse
 from everturn.records import ToolCall
-from everturn.sizes import MAX_BESIDE_REPLY_BYTES, MAX_DEPTH, size_of
+from everturn.sizes import MAX_BESIDE_REPLY_BYTES, MAX_DEPTH, MOST_LOCAL, size_of
 from everturn.tools.ask_user import question_of
 from everturn.tools.context import ToolContext
 from everturn.tools.schema import InvalidArguments
@@ -90,6 +90,7 @@ async def plan_calls(
         if most == MAX_PLANNED_CALLS
         else "Not run: the conversation's limit of tool calls is used up. Conclude without it."
     )
+    times = times if len(calls) <= MOST_LOCAL else NOT_TIMED
     slots = asyncio.Semaphore(AT_ONCE)  # a call whose predicate hangs takes one slot, and does not delay the others
 
     async def plan(call: ToolCall) -> PlannedCall:

@@ -12,7 +12,7 @@ from math import ceil, inf
 from everturn.agent import Agent
 from everturn.logs import get_logger
 from everturn.records import ToolResult
-from everturn.sizes import larger
+from everturn.sizes import LOCAL_BYTES, larger
 from everturn.tools.tool import Local, Tool
 
 LAST_RUNS = 20
@@ -23,9 +23,6 @@ FEWEST_RUNS = 5
 
 QUICK_SECONDS = 0.2
 """Meanwhile the conversation takes in nothing: no message, no decision, no other result."""
-
-SMALL_BYTES = 100_000
-"""All results of a workflow task go to the server together, in at most 4 MB."""
 
 MOST_TOOLS = 1_000
 
@@ -42,7 +39,7 @@ class ToolTimes:
 
     def take(self, agent: Agent, tool: str, seconds: float, result: ToolResult | None) -> None:
         """A run took so long. None: it brought no result."""
-        if result and larger(result, SMALL_BYTES):
+        if result and larger(result, LOCAL_BYTES):
             seconds = inf
         runs = self._seconds.setdefault((agent.name, tool), deque(maxlen=LAST_RUNS))
         self._seconds.move_to_end((agent.name, tool))

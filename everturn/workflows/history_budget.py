@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from temporalio import workflow
 
-from everturn.sizes import MAX_RESULT_BYTES, RUN_BYTES, TASK_BYTES, TEMPORAL_PAYLOAD_BYTES
+from everturn.sizes import LOCAL_BYTES, MAX_RESULT_BYTES, MOST_LOCAL, RUN_BYTES, TASK_BYTES, TEMPORAL_PAYLOAD_BYTES
 from everturn.workflows.own_loop import OwnLoop
 
 SMALL_BYTES = 10_000
@@ -64,7 +64,7 @@ class HistoryBudget:
         """How many bytes a call's result may have; `others` will want some too. Waits if there are too few now."""
         await self.carry(request)
         if local:
-            left = TASK_BYTES - self._in_task - others * LEAST_BYTES
+            left = TASK_BYTES - self._in_task - others * (LOCAL_BYTES if others < MOST_LOCAL else LEAST_BYTES)
             share = max(LEAST_BYTES, min(most, left, self._fair(request, others)))
             self._carry(share)
             return share

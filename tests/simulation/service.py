@@ -226,6 +226,13 @@ class SimulatedService(ServiceClient):
         # As GetWorkflowExecutionHistoryResponse has it, without a copy of each event.
         return SimpleNamespace(history=SimpleNamespace(events=page), next_page_token=token, raw_history=())
 
+    async def _get_workflow_execution_history_reverse(self, req: Any) -> Any:
+        run = self._server.find(req.execution.workflow_id, req.execution.run_id)
+        end = int(req.next_page_token or len(run.history))
+        page = run.history.events[max(0, end - req.maximum_page_size) : end][::-1]
+        token = str(end - len(page)).encode() if end > len(page) else b""
+        return SimpleNamespace(history=SimpleNamespace(events=page), next_page_token=token)
+
     async def _reset_workflow_execution(self, req: Any) -> Any:
         from tests.simulation.resets import reset
 

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from everturn import Agent, Text, tool
-from everturn.activities.tool_times import FEWEST_RUNS, LAST_RUNS, MOST_TOOLS, QUICK_SECONDS, SMALL_BYTES, ToolTimes
+from everturn.activities.tool_times import FEWEST_RUNS, LAST_RUNS, MOST_TOOLS, QUICK_SECONDS, ToolTimes
 from everturn.errors import InvalidAgent, InvalidTool
 from everturn.records import ToolResult
+from everturn.sizes import LOCAL_BYTES
 from everturn.tools.tool import Tool
 
 
@@ -74,7 +75,7 @@ def test_the_tool_says_first_then_its_agent_then_the_setting(
 
 def test_a_tool_whose_results_are_large_is_not_quick() -> None:
     times = _after(*QUICK)
-    large = ToolResult(call_id="a", name="look", content=(Text(text="x" * (SMALL_BYTES + 1)),))
+    large = ToolResult(call_id="a", name="look", content=(Text(text="x" * (LOCAL_BYTES + 1)),))
     times.take(_agent(), "look", 0.01, large)
     assert not times.hurries(_agent(), _look(effect="read", local="auto"))
 

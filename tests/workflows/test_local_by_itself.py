@@ -49,17 +49,18 @@ async def test_a_read_tool_that_was_quick_runs_within_the_workflow_task(
 
     @tool(effect="read", local="auto" if where == "tool" else None)
     def look(number: int) -> str:
-        return f"saw {number}"
+        return f"saw {number}" + "." * 20_000
 
     script: list[Any] = [call("look", {"number": number}) for number in range(FEWEST_RUNS)]
-    script.append([call("look", {"number": number}) for number in range(FEWEST_RUNS, FEWEST_RUNS + 3)])
+    script.append([call("look", {"number": number}) for number in range(FEWEST_RUNS, FEWEST_RUNS + 8)])
     agent = agent_on(scripted([*script, "Done."]), tools=[look], local="auto" if where == "agent" else None)
     async with hosting(client, agent):
         conversation = await client.start(agent, "Look")
         assert (await conversation.outcome()).text == "Done."
     results = results_of(await conversation.transcript())
-    assert [result.text for result in results] == [f"saw {number}" for number in range(FEWEST_RUNS + 3)]
-    assert await _ways(client, conversation, "look") == ["queue"] * FEWEST_RUNS + ["task"] * 3
+    assert [result.text.rstrip(".") for result in results] == [f"saw {number}" for number in range(FEWEST_RUNS + 8)]
+    assert len({len(result.text.lstrip("saw 0123456789")) for result in results}) == 1, "none is cut"
+    assert await _ways(client, conversation, "look") == ["queue"] * FEWEST_RUNS + ["task"] * 8
 
 
 async def _told(

@@ -1,0 +1,68 @@
+"""The end of a run's history, read from there: for who knows all that came before."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection, Sequence
+
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.api.workflowservice.v1 import GetWorkflowExecutionHistoryReverseRequest
+from temporalio.client import Client
+from temporalio.service import RPCError
+
+from everturn.history.reader import Place
+from everturn.history.steps import ActivityEnded, RunStarted, ToolCompleted, TurnScheduled
+from everturn.history.transcript import Transcript
+from everturn.records import ToolResult
+
+FIRST_PAGE, BESIDE_CALLS = 3, 4
+"""Entries of a page: what the server wrote together is one. What ran within a workflow task is all in one of the last;
+of other calls, each has one to three. So a further page has as many as there are calls, and some more."""
+
+
+async def last_results(
+    client: Client, conversation_id: str, run_id: str, *, of: Collection[str], before: str
+) -> dict[str, ToolResult] | None:
+    """The results of these calls, which are to be shown to the model by the activity whose id is `before`. None if they
+    can't be had so: then they are where the whole history is read."""
+    events: list[HistoryEvent] = []
+    try:
+        async for page in _backwards(client, conversation_id, run_id, further=len(of) + BESIDE_CALLS):
+            events = [*reversed(page), *events]
+            results = await _results(client, events, before, of)
+            if len(results) == len(set(of)):
+                return results
+    except RPCError:  # the server lacks the method, or moves the history
+        return None
+    return None
+
+
+async def _backwards(
+    client: Client, conversation_id: str, run_id: str, *, further: int
+) -> AsyncIterator[Sequence[HistoryEvent]]:
+    execution = WorkflowExecution(workflow_id=conversation_id, run_id=run_id)
+    asked = GetWorkflowExecutionHistoryReverseRequest(
+        namespace=client.namespace, execution=execution, maximum_page_size=FIRST_PAGE
+    )
+    while True:
+        answer = await client.workflow_service.get_workflow_execution_history_reverse(asked, retry=True)
+        yield answer.history.events
+        if not answer.next_page_token:
+            return
+        asked.next_page_token, asked.maximum_page_size = answer.next_page_token, further
+
+
+async def _results(
+    client: Client, events: Sequence[HistoryEvent], before: str, call_ids: Collection[str]
+) -> dict[str, ToolResult]:
+    """As the reader of whole histories has them: what was scheduled earlier than these events is passed over."""
+    reader, transcript = Place(client).reader, Transcript()
+    for event in events:
+        match await reader.read(event):
+            case TurnScheduled(activity_id=activity_id) if activity_id == before:
+                break
+            case RunStarted() | ToolCompleted() | ActivityEnded() as step:
+                transcript.take(step)
+            case _:
+                pass
+    return transcript.results([*call_ids])
