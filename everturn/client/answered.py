@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from temporalio.client import Client
 
-from everturn.history.reader import Place
+from everturn.history.reader import Reading
 from everturn.history.state_by_history import StateByHistory
 
 MOST_REMEMBERED = 1_000
@@ -16,10 +16,10 @@ MOST_REMEMBERED = 1_000
 
 @dataclass
 class Seen:
-    """A run up to a place, and what the conversation had come to there."""
+    """How far a run was read, and what the conversation had come to there."""
 
     by_history: StateByHistory
-    place: Place
+    reading: Reading
 
     @property
     def run_id(self) -> str:
@@ -37,7 +37,7 @@ class Answered:
         """What was seen of the run, for who reads on, and is the only one to have it."""
         seen = self._seen.pop(conversation_id, None)
         if seen is None or seen.run_id != run_id:
-            return Seen(StateByHistory(run_id=run_id), Place(self._temporal))
+            return Seen(StateByHistory(run_id=run_id), Reading(self._temporal))
         return seen
 
     def keep(self, conversation_id: str, seen: Seen) -> None:

@@ -93,10 +93,10 @@ class Conversation(AskedTurns):
         seen = self._client.answered.take(self.id, described.run_id)
         by_history = seen.by_history
         state = by_history.state
-        if seen.place.last >= described.history_length and state.answered and state.has_taken(self._sent):
+        if seen.reading.mark.last >= described.history_length and state.answered and state.has_taken(self._sent):
             self._client.answered.keep(self.id, seen)
             return state.last_text
-        steps = self._runs.follow(described.run_id, place=seen.place)
+        steps = self._runs.follow(described.run_id, reading=seen.reading)
         async with aclosing(logged(steps, self._temporal, self.id)) as told:
             async for run, step in told:
                 final = final_reply(by_history, step)

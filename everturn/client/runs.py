@@ -10,7 +10,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import temporal_errors
-from everturn.history.reader import Place, first_step, read_steps
+from everturn.history.reader import Reading, first_step, read_steps
 from everturn.history.resets import reset_of
 from everturn.history.steps import RunClosed, Step
 
@@ -47,15 +47,15 @@ class Runs:
         return runs
 
     async def follow(
-        self, run_id: str, *, past: bool = False, place: Place | None = None
+        self, run_id: str, *, past: bool = False, reading: Reading | None = None
     ) -> AsyncIterator[tuple[str, Step]]:
         """Each step with its run's id, from this run on through every one that the conversation continues as, resets
-        included; `past`: also those of a run that had come to its end. `place`: in the first of them."""
+        included; `past`: also those of a run that had come to its end. `reading`: of the first of them."""
         run = run_id
         while run:
             next_run = ""
             with self._explained():
-                async for step in read_steps(self._temporal, self._id, run_id=run, follow=True, place=place):
+                async for step in read_steps(self._temporal, self._id, run_id=run, follow=True, reading=reading):
                     if not isinstance(step, RunClosed):
                         yield run, step
                         continue
@@ -63,7 +63,7 @@ class Runs:
                     if not next_run and (past or step.outcome is None):
                         next_run, alike = await temporal_errors.outlasting(reset_of, self._temporal, self._id, run)
                     yield run, replace(step, next_run_id=next_run, alike=alike)
-            run, place = next_run, None
+            run, reading = next_run, None
 
     async def follow_all(self) -> AsyncIterator[tuple[str, Step]]:
         """As `follow`, from the conversation's beginning, or from the last time that it was revived."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from temporalio.api.common.v1 import Payloads
 from temporalio.api.failure.v1 import Failure
@@ -26,6 +25,7 @@ from everturn.decisions import Answer, Approve, Deny, SetPolicy
 from everturn.errors import InvalidSetting
 from everturn.history import event_types
 from everturn.history.activity_reader import NEXUS_EVENTS, ActivityReader
+from everturn.history.bookmark import Bookmark
 from everturn.history.decoding import UNREADABLE, Decoder
 from everturn.history.steps import (
     CancelRequested,
@@ -61,8 +61,6 @@ from everturn.records import Outcome, Record, ToolResult
 from everturn.storage.beside import own
 from everturn.storage.unreadable import strict
 from everturn.temporal_errors import RECONNECT_SECONDS, history_moved, passes
-
-TRANSIENT = (event_types.WORKFLOW_TASK_SCHEDULED, event_types.WORKFLOW_TASK_STARTED)
 
 COMMANDS: dict[str, type[Record]] = {
     names.APPROVE: Approve,
@@ -351,38 +349,35 @@ class HistoryReader:
                 return None
 
 
-class Place:
-    """How far a run was read, to read on from there some other time."""
+class Reading:
+    """Of one run: what its events were read as, and up to which one."""
 
     def __init__(self, client: Client) -> None:
-        self.reader = HistoryReader(own(strict(client.data_converter)))
-        self.last = 0  # the event that was read last
-        self.token: bytes | None = None
-        """Of the page with the next one; None: that is the first page."""
-
-    def go_past(self, event: HistoryEvent, pages: Any) -> None:
-        # A long poll shows workflow tasks that are not in the history yet: their ids are used again.
-        self.last = self.last if event.event_type in TRANSIENT else event.event_id
-        # An interceptor of the application's may have put its own iterator in place of the pages.
-        if (token := getattr(pages, "next_page_token", None)) and pages.current_page_index >= len(pages.current_page):
-            self.token = token
+        self.reader, self.mark = HistoryReader(own(strict(client.data_converter))), Bookmark()
 
 
 async def read_steps(
-    client: Client, conversation_id: str, *, run_id: str | None = None, follow: bool = False, place: Place | None = None
+    client: Client,
+    conversation_id: str,
+    *,
+    run_id: str | None = None,
+    follow: bool = False,
+    reading: Reading | None = None,
 ) -> AsyncIterator[Step]:
-    """The steps of a run, one for each event, from the first on, or from a `place`, which is moved on. With `follow`,
+    """The steps of a run, one for each event, from the first on, or after what was `reading` up to now. With `follow`,
     goes on as new ones come, until the run is over, and past restarts of the server, and if that moves the history."""
-    place = place or Place(client)
-    closed, waits, resumes = False, follow, place.token is not None
+    reading = reading or Reading(client)
+    closed, waits, resumes = False, follow, reading.mark.token is not None
     while True:
         handle = client.get_workflow_handle(conversation_id, run_id=run_id)
         try:
-            pages = handle.fetch_history_events(wait_new_event=waits, next_page_token=place.token if resumes else None)
+            pages = handle.fetch_history_events(
+                wait_new_event=waits, next_page_token=reading.mark.token if resumes else None
+            )
             async for event in pages:
-                if event.event_id > place.last:
-                    place.go_past(event, pages)
-                    step = await place.reader.read(event)
+                if event.event_id > reading.mark.last:
+                    reading.mark.go_past(event, pages)
+                    step = await reading.reader.read(event)
                     closed = isinstance(step, RunClosed)
                     yield step
             if closed or not follow:
@@ -391,7 +386,7 @@ async def read_steps(
         except RPCError as error:
             if not (resumes or history_moved(error) or (follow and passes(error))):
                 raise
-        resumes, place.token = False, None
+        resumes, reading.mark.token = False, None
         await asyncio.sleep(RECONNECT_SECONDS)
 
 

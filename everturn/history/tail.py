@@ -10,7 +10,7 @@ from temporalio.api.workflowservice.v1 import GetWorkflowExecutionHistoryReverse
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from everturn.history.reader import Place
+from everturn.history.reader import Reading
 from everturn.history.steps import ActivityEnded, RunStarted, ToolCompleted, TurnScheduled
 from everturn.history.transcript import Transcript
 from everturn.records import ToolResult
@@ -56,7 +56,7 @@ async def _results(
     client: Client, events: Sequence[HistoryEvent], before: str, call_ids: Collection[str]
 ) -> dict[str, ToolResult]:
     """As the reader of whole histories has them: what was scheduled earlier than these events is passed over."""
-    reader, transcript = Place(client).reader, Transcript()
+    reader, transcript = Reading(client).reader, Transcript()
     for event in events:
         match await reader.read(event):
             case TurnScheduled(activity_id=activity_id) if activity_id == before:

@@ -87,7 +87,7 @@ async def test_a_place_that_the_server_no_longer_knows_costs_the_whole_run_once(
         for reply in "abc":
             assert await conversation.reply() == reply
             [seen] = client.answered._seen.values()
-            seen.place.token = b"of another server"
+            seen.reading.mark.token = b"of another server"
             if reply != "c":
                 await conversation.send(reply)
         await conversation.close()

@@ -1,0 +1,25 @@
+"""How far a run's history was read, to read on from there some other time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from temporalio.api.history.v1 import HistoryEvent
+
+from everturn.history import event_types
+
+TRANSIENT = (event_types.WORKFLOW_TASK_SCHEDULED, event_types.WORKFLOW_TASK_STARTED)
+
+
+class Bookmark:
+    last = 0
+    """The event that was read last."""
+    token: bytes | None = None
+    """Of the page with the next one; None: that is the first page."""
+
+    def go_past(self, event: HistoryEvent, pages: Any) -> None:
+        # A long poll shows workflow tasks that are not in the history yet: their ids are used again.
+        self.last = self.last if event.event_type in TRANSIENT else event.event_id
+        # An interceptor of the application's may have put its own iterator in place of the pages.
+        if (token := getattr(pages, "next_page_token", None)) and pages.current_page_index >= len(pages.current_page):
+            self.token = token
