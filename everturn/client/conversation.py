@@ -14,7 +14,6 @@ from pydantic import JsonValue
 from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionStatus
 
 from everturn import names, temporal_errors
-from everturn.causes import Stall
 from everturn.client import listing, updates
 from everturn.client.children import with_children
 from everturn.client.connection import ClientConnection
@@ -28,10 +27,10 @@ from everturn.client.silence import Silence, logged
 from everturn.client.streaming import LiveActivities, interleaved
 from everturn.client.tools import call_tool, run_tools
 from everturn.content_blocks import says_error
-from everturn.errors import Ended, Refused, Stalled, Unreachable
+from everturn.errors import Ended, Refused, Unreachable
 from everturn.events import Event
 from everturn.explaining import explain
-from everturn.history.endings import final_reply, final_status
+from everturn.history.endings import final_reply, final_status, stalled
 from everturn.history.event_reader import EventReader
 from everturn.history.fork import start_of_fork
 from everturn.history.reader import read_steps
@@ -116,7 +115,7 @@ class Conversation(AskedTurns):
                         self._client.answered.keep(self.id, seen)
                     return state.last_text if final is None else final
                 if state.stall:
-                    raise self._stalled(state.turn, state.stall)
+                    raise stalled(self.id, state.turn, state.stall)
                 if state.cancelled and not state.inbox:
                     raise Ended(f"The turn of conversation {self.id!r} was cancelled.", cure="Say something new.")
         raise temporal_errors.breaks_off(self.id)
@@ -396,9 +395,3 @@ class Conversation(AskedTurns):
                 cure=f"`everturn show {self.id}` has what was said.",
             )
         return outcome.text
-
-    def _stalled(self, turn: int, stall: Stall) -> Stalled:
-        return Stalled(
-            f"Conversation {self.id!r} is stalled in turn {turn}: {stall.cause}",
-            cure=f"{stall.cure or ''} Then: `everturn resume {self.id}`.".strip(),
-        )

@@ -1,7 +1,9 @@
-"""What is told of a conversation that is over, or has come to a final reply, before it says so itself."""
+"""What is told of a conversation that is over, stalls, or has come to a final reply before it says so itself."""
 
 from __future__ import annotations
 
+from everturn.causes import Stall
+from everturn.errors import Stalled
 from everturn.history import steps
 from everturn.history.state_by_history import StateByHistory
 from everturn.payloads import Status
@@ -29,3 +31,11 @@ def final_reply(by_history: StateByHistory, step: steps.Step) -> str | None:
             return reply.message.text if by_history.answers_all(reply) else None
         case _:
             return None
+
+
+def stalled(conversation_id: str, turn: int, stall: Stall) -> Stalled:
+    """The error for who waits for a reply that does not come before a person has helped."""
+    return Stalled(
+        f"Conversation {conversation_id!r} is stalled in turn {turn}: {stall.cause}",
+        cure=f"{stall.cure or ''} Then: `everturn resume {conversation_id}`.".strip(),
+    )
