@@ -34,16 +34,24 @@ BESIDE = replace(
 )
 
 
+THRIFTY = replace(
+    EVERTURN,
+    name="everturn_thrifty",
+    what="everturn with EVERTURN_HEARTBEATS=thrifty, as on Temporal Cloud, each worker as on a machine of its own.",
+)
+
+
 async def measure(rig: Rig, plan: Plan) -> Measured:
     talking = [contestant for contestant in plan.contestants if contestant.http]  # the others have no model to wait for
     if EVERTURN in talking:
-        talking.insert(talking.index(EVERTURN) + 1, BESIDE)
+        place = talking.index(EVERTURN) + 1
+        talking[place:place] = [BESIDE, THRIFTY]
     samples = await asyncio.gather(*(_rounds(rig, contestant) for contestant in talking))
     rows = {
         contestant.name: {"seconds": median(seconds) if None not in seconds else None, "rounds": len(seconds)}
         for contestant, seconds in zip(talking, samples, strict=True)
     }
-    notes = [f"**{BESIDE.name}**: {BESIDE.what}"] if BESIDE in talking else []
+    notes = [f"**{one.name}**: {one.what}" for one in (BESIDE, THRIFTY) if one in talking]
     if any(None in seconds for seconds in samples):
         notes.append(f"-: it had not resumed after {LONGEST_SECONDS:.0f} s.")
     columns = [Column("seconds", "seconds, median"), Column("rounds", "rounds", ".0f", better=None)]

@@ -61,6 +61,8 @@ class Heartbeat:
     """Seconds between two beats."""
     waits: Any = None
     """What it waits for now, in place of its progress."""
+    run_id: str = ""
+    """Of the workflow that it belongs to."""
     last: float = field(default_factory=time.monotonic)
     by_loop: float = field(default_factory=time.monotonic)
     """The last one that the loop has sent itself."""
@@ -75,6 +77,12 @@ class Heartbeat:
         """Sees to it that a beat comes within so many seconds of the last one. To be called on the loop."""
         if self.timer and self.due > self.last + seconds:
             self._beat_in(max(0.0, self.last + seconds - time.monotonic()))
+
+    def hurry(self) -> None:
+        """Beats as often as a quick worker from now on, if it is not over. To be called on the loop."""
+        self.interval = min(self.interval, INTERVAL_SECONDS)
+        if self.timer:
+            self._beat_in(self.interval)
 
     def report(self, progress: Any) -> None:
         """Sets what the next beat carries, as it is now. May be called from any thread.
@@ -160,7 +168,11 @@ class Heartbeats:
         """Beats for the activity that runs here until the block is left."""
         info = activity.info()
         beat = Heartbeat(
-            info.task_token, asyncio.get_running_loop(), left=left(), interval=self._interval(info.heartbeat_timeout)
+            info.task_token,
+            asyncio.get_running_loop(),
+            left=left(),
+            interval=self._interval(info.heartbeat_timeout),
+            run_id=info.workflow_run_id or "",
         )
         beat.start()
         self._running.add(beat)
@@ -172,6 +184,13 @@ class Heartbeats:
             _here.reset(token)
             self._running.discard(beat)
             beat.stop()
+
+    def cancelling(self, run_id: str) -> None:
+        """Something of that run is to be cancelled. If it runs here, it need not wait for the next of its seldom beats
+        to learn that. May be called from any thread."""
+        for beat in [beat for beat in list(self._running) if beat.run_id == run_id]:
+            with suppress(RuntimeError):
+                beat.loop.call_soon_threadsafe(beat.hurry)
 
     def _interval(self, timeout: timedelta | None) -> float:
         """A worker with another profile may have scheduled the activity."""

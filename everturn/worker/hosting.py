@@ -164,8 +164,10 @@ class Hosting(Interceptor):
 
     @property
     def conversation_interceptors(self) -> Sequence[type[WorkflowInboundInterceptor]]:
-        paced = () if self._profile is QUICK else (lost_after(self._profile.timeout),)
-        return (self.known_messages.interceptor, *paced)
+        if self._profile is QUICK:
+            return (self.known_messages.interceptor,)
+        seldom = lost_after(self._profile.timeout, cancelled=self._heartbeats.cancelling)
+        return (self.known_messages.interceptor, seldom)
 
     def workflow_interceptor_class(
         self,

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
@@ -18,7 +19,7 @@ from temporalio.api.failure.v1 import Failure
 from temporalio.service import ConnectConfig, TLSConfig
 from temporalio.testing import ActivityEnvironment
 
-from everturn import Client, ToolContext, names, tool
+from everturn import Client, ToolContext, Worker, names, tool
 from everturn.activities.heartbeat import Heartbeat, Heartbeats
 from everturn.activities.journal import Journal
 from everturn.activities.streaming import ReplyStream
@@ -28,6 +29,7 @@ from everturn.errors import InvalidSetting
 from everturn.heartbeat_profiles import QUICK, THRIFTY, profile_for
 from everturn.providers import Delta
 from everturn.testing import ScriptedModel, call, slow
+from everturn.worker.hosting import Hosting
 from tests.support.agents import agent_on, hosting
 from tests.support.waiting import eventually
 
@@ -136,6 +138,63 @@ def test_a_thrifty_worker_beats_as_often_as_what_a_quick_one_scheduled_needs(tim
     heartbeats = Heartbeats(cast("Any", None), Journal(Path("nowhere"), scope={}), THRIFTY)
     assert heartbeats._interval(timedelta(seconds=timeout)) == interval
     assert heartbeats._interval(None) == QUICK.interval_seconds
+
+
+async def test_a_cancellation_does_not_wait_for_the_next_of_a_thrifty_workers_beats(
+    client: Client, scripted: Scripted, cached_conversations: int
+) -> None:
+    begun, cancelled = asyncio.Event(), asyncio.Event()
+
+    @tool(effect="read")
+    async def dig() -> str:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+        raise AssertionError("nobody sets that")
+
+    agent = agent_on(scripted([call("dig"), "Never."]), tools=[dig])
+    worker = hosting(client, agent, cached_conversations=cached_conversations)
+    seldom = replace(THRIFTY, interval_seconds=900.0, timeout=timedelta(seconds=1000))
+    worker._plugin.hosted = replace(worker._plugin.hosted, heartbeats=seldom)
+    async with worker, asyncio.timeout(60):
+        conversation = await client.start(agent, "Go.", keep_open=timedelta(minutes=1))
+        await begun.wait()
+        await conversation.cancel_turn()
+        await cancelled.wait()
+        await conversation.close()
+        await conversation.outcome()
+
+
+async def test_a_worker_that_forgets_the_conversation_beats_no_sooner(client: Client, scripted: Scripted) -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    @tool(effect="read")
+    async def dig() -> str:
+        begun.set()
+        await go_on.wait()
+        return "dug"
+
+    agent = agent_on(scripted([call("dig"), "Done."]), tools=[dig])
+    worker = hosting(client, agent, cached_conversations=0, heartbeats="thrifty")
+    async with worker, asyncio.timeout(60):
+        conversation = await client.start(agent, "Go.")
+        await begun.wait()
+        await conversation.pause()  # a step of its own: what came before it is forgotten by then
+        await conversation.resume()
+        [beat] = _heartbeats_of(worker)._running
+        assert beat.interval == THRIFTY.interval_seconds
+        go_on.set()
+        assert await conversation.reply() == "Done."
+
+
+def _heartbeats_of(worker: Worker) -> Heartbeats:
+    assert worker._worker is not None
+    config = worker._worker.config(active_config=True)
+    [hosting] = [one for one in config["interceptors"] if isinstance(one, Hosting)]
+    return hosting._heartbeats
 
 
 @pytest.mark.parametrize("beside", [True, False], ids=["the same machine", "another machine"])
