@@ -15,6 +15,7 @@ from everturn import Agent, Client, Conversation, EverturnPlugin, tool
 from everturn.testing import ScriptedModel, call, slow
 from tests.support.agents import agent_on
 from tests.support.histories import started
+from tests.support.operators import reset_to
 from tests.support.waiting import eventually, waiting
 from tests.workflows import application
 
@@ -121,6 +122,29 @@ async def test_a_workflow_is_told_of_what_waits_in_an_agent_that_its_agent_asks(
         await child(client, conversation_id).approve(call_id)
         assert await handle.result() == "It is refunded."
     await Replayer(workflows=WORKFLOWS).replay_workflow(await handle.fetch_history())
+
+
+async def test_a_workflow_that_is_reset_asks_anew_and_the_first_conversation_goes_on(
+    client: Client, scripted: Scripted, cached_conversations: int
+) -> None:
+    async with working(client, refunding(scripted), cached_conversations=cached_conversations):
+        handle = await client.temporal.start_workflow(
+            "Returns", args=["81", False], id=f"{client.task_queue}-own", task_queue=client.task_queue
+        )
+        (told,) = await eventually(lambda: handle.query("told"))
+        first, call_id = told.split()
+        await reset_to(client, client.conversation(handle.id), task=0)
+
+        async def asked_anew() -> str:
+            return next((one for one in await child_ids(client) if one != first), "")
+
+        second = await eventually(asked_anew)
+        await waiting(child(client, second))
+        await client.conversation(second).approve(call_id)
+        assert await client.temporal.get_workflow_handle(handle.id).result() == "It is refunded."
+        assert await waiting(child(client, first)) == (call_id,)
+        await client.conversation(first).close()
+        assert (await client.conversation(first).outcome()).status == "completed"
 
 
 async def test_the_outcome_has_the_agents_output_type(client: Client, scripted: Scripted) -> None:
