@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pty
 import re
@@ -18,12 +19,13 @@ from uuid import uuid4
 
 import pytest
 
-from everturn import Client, Encryption, Limits, tool
+from everturn import Agent, Client, Encryption, Limits, tool
 from everturn.devserver import DevServer
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
 from tests.support.doc_pages import BLOCKS
 from tests.support.histories import started
+from tests.support.ports import free_port
 from tests.support.shell import Shell
 from tests.support.waiting import until
 
@@ -135,6 +137,31 @@ def test_the_page_on_encryption_shows_what_the_codec_server_prints(alone: Shell,
             finally:
                 process.send_signal(signal.SIGINT)
     assert re.sub(r":\d+\n", ":8089\n", seen.read_text(), count=1) == wanted
+
+
+async def test_the_page_on_troubleshooting_shows_what_a_stalled_conversation_says(
+    server: DevServer, alone: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    client = await Client.connect(server.address, task_queue=f"q-{uuid4().hex[:8]}")
+    conversation_id = f"order-{uuid4().hex}"
+    desk = Agent("desk", model="openai:gpt-5.5")
+    async with hosting(client, desk):
+        conversation = await client.start(desk, "Hello", id=conversation_id)
+        await anext(event async for event in conversation.events(deltas=False) if event.kind == "stalled")
+        alone.environment |= {"TEMPORAL_ADDRESS": server.address}
+        shown = (await asyncio.to_thread(alone.run, "show", conversation_id)).stdout
+        await conversation.close()
+        await conversation.outcome()
+    assert in_one_line(block("troubleshooting", "No key for")) in in_one_line(
+        shown.replace(conversation_id, "order-81")
+    )
+
+
+def test_the_page_on_troubleshooting_shows_what_is_said_without_a_server(alone: Shell) -> None:
+    alone.environment |= {"TEMPORAL_ADDRESS": f"127.0.0.1:{free_port()}"}
+    said = alone.run("list").stderr.replace(alone.environment["TEMPORAL_ADDRESS"], "127.0.0.1:7233")
+    assert in_one_line(said) == in_one_line(block("troubleshooting", "No Temporal server answers"))
 
 
 @pytest.fixture
