@@ -108,7 +108,7 @@ class Conversation(AskedTurns):
                     continue
                 if finished:
                     return self._last_reply(self._outcome(finished))
-                if not state.has_taken(self._sent):
+                if by_history.overlooks or not state.has_taken(self._sent):
                     continue
                 if state.answered or final is not None:
                     if run == seen.run_id:

@@ -99,6 +99,11 @@ class StateByHistory:
         state = self.state
         return not (self._sent or state.inbox or state.late or state.cancelled or reply.output_problem)
 
+    @property
+    def overlooks(self) -> bool:
+        """Whether something was said that the conversation has not taken in yet."""
+        return any(isinstance(step, steps.MessageSent) for step in self._sent)
+
     # ------------------------------------------------------------ one step after the other
 
     def _begin(self, start: Start, run_began: float) -> None:

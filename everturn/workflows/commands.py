@@ -99,6 +99,7 @@ class Commands:
         state.stalls(cause, cure)
         self._on_change()
         self._early.release(names.RESUME, until=lambda: state.stall is None)
+        self._early.settled(names.RESUME)  # one is enough: the others are not meant for a later stall
         await self._until("stalled", lambda: state.stall is None)
 
     async def unpaused(self) -> None:

@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
-from temporalio.service import RPCError
+from temporalio.service import RPCError, RPCStatusCode
 
 from everturn.client.conversation import Conversation
 from everturn.errors import AlreadyStarted, Ended, EverturnError, NotFound, Refused, Stalled, Unreachable
@@ -353,6 +353,8 @@ class Person:
         except (Refused, Ended, Unreachable, Stalled, NotFound, AlreadyStarted):
             return None
         except RPCError as error:
-            if "already completed" not in error.message and "not found" not in error.message:
+            over = "already completed" in error.message or "not found" in error.message
+            away = error.status is RPCStatusCode.UNAVAILABLE and self.server.may_leave
+            if not (over or away):
                 self.of(conversation.id).rough.append(f"{error.status.name} {error.message}")
             return None
