@@ -20,6 +20,8 @@ from benchmarks.measures import (
     history,
     imports,
     latency,
+    parallel,
+    reading,
     replay,
     resume,
     slow_turns,
@@ -31,6 +33,7 @@ from everturn.devserver import find_binary
 
 MEASURES = {
     "latency": latency,
+    "parallel": parallel,
     "events": events,
     "history": history,
     "actions": actions,
@@ -41,6 +44,7 @@ MEASURES = {
     "imports": imports,
     "resume": resume,
     "replay": replay,
+    "reading": reading,
 }
 WITHOUT_PICTURE = ("actions", "slow_turns", "imports", "replay")
 LONGEST_MEASURE_SECONDS = 600.0

@@ -57,17 +57,16 @@ class Rig:
     """Of the server's own metrics."""
 
     async def start(
-        self, contestant: Contestant, *, turns: int, slow: str = "", name: str = "", unlike: str = ""
+        self, contestant: Contestant, *, turns: int, slow: str = "", name: str = "", unlike: str = "", calls: int = 1
     ) -> Handle:
         conversation_id = name or f"{contestant.name}-{uuid4().hex[:8]}"
-        return await contestant.start(
-            self.client, contestant, conversation_id, work.opening(turns, slow=slow, unlike=unlike)
-        )
+        said = work.opening(turns, slow=slow, unlike=unlike, calls=calls)
+        return await contestant.start(self.client, contestant, conversation_id, said)
 
-    async def hold(self, contestant: Contestant, *, turns: int, seconds: float = 60.0) -> Handle:
+    async def hold(self, contestant: Contestant, *, turns: int, calls: int = 1, seconds: float = 60.0) -> Handle:
         """A whole conversation: raises TimeoutError, and RuntimeError where the contestant did not do its work."""
         async with asyncio.timeout(seconds):
-            handle = await self.start(contestant, turns=turns)
+            handle = await self.start(contestant, turns=turns, calls=calls)
             check_result(handle, await handle.result())
         return handle
 

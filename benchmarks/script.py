@@ -32,7 +32,8 @@ def script(messages: list[dict[str, Any]], body: dict[str, Any]) -> Reply:
     if log:
         log.write(f"{time.time():.3f} {turn}\n")
     held = HOLDS and 0 < turn < work.turns_of(said) and turn % HOLDS == 0
-    reply = call("lookup", {"number": turn}) if turn < work.turns_of(said) else work.LAST_WORDS
+    calls = [call("lookup", {"number": turn})] * work.calls_of(said)
+    reply = calls if turn < work.turns_of(said) else work.LAST_WORDS
     if held or (work.SLOW in said and turn == work.SLOW_TURN):
         if (said, turn) in seen:
             return reply

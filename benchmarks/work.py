@@ -25,17 +25,23 @@ def looked_up(number: int) -> str:
     return f"{number:016}" * 256
 
 
-def opening(turns: int, *, slow: str = "", unlike: str = "") -> str:
+def opening(turns: int, *, slow: str = "", unlike: str = "", calls: int = 1) -> str:
     """The user's message. The scripted model reads from it how many calls to make.
 
     With `slow`, a word that is used once: the first time it is asked for turn SLOW_TURN, it takes minutes. With
     `unlike`, a word that is used once as well: no worker can hold the same transcript for two conversations.
     """
-    return f"{turns} turns, please{unlike and f' ({unlike})'}" + (f", {SLOW}: {slow}" if slow else "")
+    each = "" if calls == 1 else f" of {calls} calls"
+    return f"{turns} turns{each}, please{unlike and f' ({unlike})'}" + (f", {SLOW}: {slow}" if slow else "")
 
 
 def turns_of(said: str) -> int:
     return int(said.split(maxsplit=1)[0])
+
+
+def calls_of(said: str) -> int:
+    """In each of these turns."""
+    return int(said.split()[3]) if said.split()[2:3] == ["of"] else 1
 
 
 def call_of(turn: int) -> dict[str, Any]:

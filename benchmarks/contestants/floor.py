@@ -28,10 +28,12 @@ async def lookup(number: int) -> str:
 class Floor:
     @workflow.run
     async def run(self, said: str) -> str:
-        turns = work.turns_of(said)
+        turns, calls = work.turns_of(said), work.calls_of(said)
         for turn in range(turns):
             await workflow.execute_activity(ask_model, turn, start_to_close_timeout=LIMIT)
-            await workflow.execute_activity(lookup, turn, start_to_close_timeout=LIMIT)
+            looks = [workflow.start_activity(lookup, turn, start_to_close_timeout=LIMIT) for _ in range(calls)]
+            for look in looks:
+                await look
         await workflow.execute_activity(ask_model, turns, start_to_close_timeout=LIMIT)
         return work.LAST_WORDS
 
