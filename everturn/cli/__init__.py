@@ -23,6 +23,7 @@ from everturn.cli.demo import demo
 from everturn.cli.doctor import doctor
 from everturn.cli.export import export
 from everturn.cli.fork import fork
+from everturn.cli.help import Command
 from everturn.cli.list import list_
 from everturn.cli.mcp import mcp
 from everturn.cli.models import models
@@ -59,7 +60,8 @@ _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
 }
 for _panel, _commands in _PANELS.items():
     for _command in _commands:
-        app.command(_command.__name__.rstrip("_").replace("_", "-"), rich_help_panel=_panel)(_command)
+        name = _command.__name__.rstrip("_").replace("_", "-")
+        app.command(name, cls=Command, rich_help_panel=_panel)(_command)
 
 
 def _print_version(wanted: bool) -> None:

@@ -22,13 +22,11 @@ if TYPE_CHECKING:
 
 OptionalId = Annotated[
     str | None,
-    typer.Argument(metavar="[ID]", help="The conversation; or --all.", autocompletion=completion.ids),
+    typer.Argument(metavar="ID", help="The conversation; or --all.", autocompletion=completion.ids),
 ]
 CallsArgument = Annotated[
     list[str] | None,
-    typer.Argument(
-        metavar="[CALL]...", help="The calls. Without any, all waiting ones.", autocompletion=completion.calls
-    ),
+    typer.Argument(metavar="CALL", help="The calls. Without any, all waiting ones.", autocompletion=completion.calls),
 ]
 EveryOption = Annotated[bool, typer.Option("--all", help="All conversations, instead of one ID.")]
 AgentOption = Annotated[

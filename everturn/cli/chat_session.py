@@ -15,7 +15,7 @@ from everturn import events
 from everturn.cli.connect import Connection
 from everturn.cli.follow import Follower
 from everturn.cli.output import hand_over
-from everturn.cli.render import marked, transcript_lines
+from everturn.cli.render import marked_markdown, transcript_lines
 from everturn.cli.terminal import Screen
 from everturn.client.conversation import Conversation
 from everturn.errors import Ended, EverturnError, NotFound, Unreachable
@@ -192,6 +192,7 @@ def _last_of(messages: Sequence[Message]) -> Sequence[Message]:
 
 def _print(text: str) -> None:
     if sys.stdout.isatty():
-        Screen(to_stdout=True).line(marked("assistant", text))
+        screen = Screen(to_stdout=True)
+        screen.line(marked_markdown(text, width=screen.width))
     else:
         hand_over(text)

@@ -192,7 +192,7 @@ def transcript_lines(
             text = folded(message.text, max_chars) if max_chars else message.text
             shown = marked(message.role, text, style="bold" if message.role == "user" else "")
             if markdown and not max_chars and message.role == "assistant":
-                shown = _marked_markdown(text, width=width)
+                shown = marked_markdown(text, width=width)
             if message.cut_short:
                 shown.append(" … cut short", style="yellow")
             lines += [Text(), shown]
@@ -211,7 +211,8 @@ def transcript_lines(
     return lines
 
 
-def _marked_markdown(text: str, *, width: int) -> Text:
+def marked_markdown(text: str, *, width: int) -> Text:
+    """What the assistant wrote in Markdown, under its mark."""
     from everturn.cli.markdown_text import markdown_lines
 
     return marked("assistant", Text("\n  ").join(markdown_lines(text, width=width - 2)))

@@ -7,7 +7,7 @@ import re
 from rich.cells import cell_len
 from rich.text import Text
 
-from everturn.cli.render import marked
+from everturn.cli.render import marked, marked_markdown
 from everturn.cli.terminal import Screen
 from everturn.printable import printable
 
@@ -28,6 +28,10 @@ class ReplyText:
         self._column = 0
         self._wrapped = False
         """The line at hand goes on with the one before, for that was full."""
+        self._rows = 0
+        """How many rows it takes on the screen, the one at hand too."""
+        self._whole = True
+        """They follow each other: no other line came between."""
 
     def add(self, piece: str) -> None:
         if self._screen.taken:
@@ -44,33 +48,46 @@ class ReplyText:
         if self._said:
             self._screen.line(marked("trouble", "the model was interrupted, and starts again", indent=2))
         self._said = self._held = ""
-        self._column = 0
+        self._column = self._rows = 0
+        self._whole = True
 
     def finish(self, text: str) -> None:
-        """Shows what lacks of the text: all of it, if it is not the one that came so far."""
+        """Shows what lacks of the text: all of it, if it is not the one that came so far. On a terminal, Markdown is
+        shown as what it means, once the text is whole."""
         if not self._said or self._screen.taken or not text.startswith(self._said):
             if text:
-                self._screen.line(marked("assistant", text))
+                self._screen.line(self._shown(text))
             return
         self.add(text.removeprefix(self._said))
         self._write([self._held])
+        shown = self._shown(text)
+        # As it was written it wraps as we wrap it; what is the same is left as it is.
+        plain = shown.plain.split() == marked("assistant", text).plain.split()
+        if not plain and self._whole and self._screen.take_back(self._rows):
+            self._screen.line(shown)
         self._screen.end_line()
+
+    def _shown(self, text: str) -> Text:
+        return marked_markdown(text, width=self._screen.width) if self._screen.live else marked("assistant", text)
 
     def _write(self, tokens: list[str]) -> None:
         written = Text()
         if tokens and not self._screen.in_a_line:
             # A new reply; or another line came between.
             written.append_text(marked("assistant", "") if not self._column else Text(" " * _MARGIN))
-            self._column = _MARGIN
+            self._whole = self._whole and not self._column
+            self._column, self._rows = _MARGIN, self._rows + 1
         for token in tokens:
             cells = cell_len(token)
             full = self._column + cells > self._screen.width and self._column > _MARGIN
             if token == "\n" or full:
                 written.append("\n" + " " * _MARGIN)
+                self._rows += 1
                 self._column, self._wrapped = _MARGIN, full
             if token == "\n" or (token.isspace() and self._wrapped and self._column == _MARGIN):
                 continue  # the space between two words is the line's end now
             written.append(token)
             self._column += cells
+            self._whole = self._whole and self._column <= self._screen.width  # else the terminal itself began a row
         if written:
             self._screen.piece(written)

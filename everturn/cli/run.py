@@ -135,9 +135,21 @@ def _print(outcome: Outcome, name: str, *, as_json: bool) -> None:
     if as_json:
         tell_json({"id": name, **outcome.model_dump(mode="json")})
     else:
-        hand_over(outcome.text)
+        _print_text(outcome.text)
     if outcome.status != "completed":
         raise Ended(f"Conversation {name!r} ended early: {outcome.reason or outcome.status}.")
+
+
+def _print_text(text: str) -> None:
+    """A program, or a file, gets it as it was written."""
+    if not sys.stdout.isatty():
+        hand_over(text)
+        return
+    from everturn.cli.markdown_text import markdown_lines
+    from everturn.cli.terminal import Screen
+
+    screen = Screen(to_stdout=True)
+    screen.lines(markdown_lines(text, width=screen.width))
 
 
 def _say_what_becomes_of_it(place: Connection, name: str, wanted: AgentChoice, screen: Screen) -> None:

@@ -69,6 +69,14 @@ class Screen:
             self.console.print()
         self._open_line = False
 
+    def take_back(self, rows: int) -> bool:
+        """Clears the last rows, the one at hand among them, if they are all still to be seen. False if not."""
+        if not self.live or not self._open_line or rows >= self.console.height:
+            return False
+        self.console.file.write("\r" + (f"\x1b[{rows - 1}A" if rows > 1 else "") + "\x1b[J")
+        self._open_line = False
+        return True
+
     @property
     def in_a_line(self) -> bool:
         return self._open_line

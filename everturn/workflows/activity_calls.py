@@ -178,7 +178,12 @@ class ActivityCalls:
     ) -> asyncio.Task[RawValue]:
         shown = self._state.start.visibility
         summary = web_ui.call_summary(
-            call.name, request.arguments, request.decision, changed_by=plan.changed_by, visibility=shown
+            call.name,
+            request.arguments,
+            request.decision,
+            changed_by=plan.changed_by,
+            visibility=shown,
+            beside=plan.activity if isinstance(plan, RunActivity) else "",
         )
         inputs = _inputs(plan, request.arguments)
         if isinstance(plan, RunNexus):
@@ -190,7 +195,7 @@ class ActivityCalls:
                 args=inputs,
                 activity_id=f"{names.ACTIVITY_OF_CALL}{call.call_id}",
                 result_type=RawValue,
-                summary=summary,
+                summary=summary or None,
                 **user_activity_options(plan, awaited=served.awaited),
             )
         return handle

@@ -230,8 +230,9 @@ class ConversationWorkflow:
         state = self._state
         asked = sent_messages.request(state, conclude=conclude, summarise=summarise)
         request = asked.model_copy(update={"stream": self._commands.stream, "trace": self._tracing.of_turn()})
+        shown = self.visibility
         summary = web_ui.turn_summary(
-            state.turn, self.visibility.turn_model, agent=self.visibility.turn_agent, summarise=summarise
+            state.turn, shown.turn_model, agent=shown.turn_agent, summarise=summarise, delta=request.delta
         )
 
         async def start(hand_back_for: float | None) -> ModelReply:

@@ -372,11 +372,11 @@ class OpenCalls:
     async def _begun(self, call: ToolCall, request: ToolRequest, plan: RunTool, *, local: bool) -> ToolResult:
         start = workflow.start_local_activity if local else workflow.start_activity
         options = local_options(plan) if local else tool_activity_options(plan)
-        shown = self._state.start.visibility
+        ran_as, shown = plan.activity or call.name, self._state.start.visibility
         summary = web_ui.call_summary(
-            call.name, request.arguments, request.decision, changed_by=plan.changed_by, visibility=shown
+            call.name, request.arguments, request.decision, changed_by=plan.changed_by, visibility=shown, beside=ran_as
         )
-        handle = start(plan.activity or call.name, request, result_type=RawValue, summary=summary, **options)
+        handle = start(ran_as, request, result_type=RawValue, summary=summary or None, **options)
         self._running.add(call.call_id)
         try:
             result = await self._activity_results.result(handle, ToolResult, f"The result of {call.name}")

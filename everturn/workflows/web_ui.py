@@ -66,15 +66,18 @@ def call_summary(
     *,
     changed_by: str = "",
     visibility: Literal["full", "minimal"] = "full",
+    beside: str = "",
 ) -> str:
     """A call as one would write it, and who allowed or changed it: `refund(order_id="81", cents=1200) · approved by
-    ada`. `changed_by`: the hooks that did."""
+    ada`. `changed_by`: the hooks that did. `beside`: the name that the Web UI shows before it. If that is the tool's,
+    it is not said twice, and the summary may be empty."""
+    named = beside != tool
     if visibility == "minimal":
-        return summary(shortened(tool))
+        return summary(shortened(tool)) if named else ""
     written = ", ".join(f"{name}={_shown(value)}" for name, value in arguments.items())
-    call = shortened(f"{tool}({written})")
+    call = shortened(f"{tool}({written})" if named else written)
     words = [call, *([f"changed by {shortened(changed_by, 40)}"] if changed_by else [])]
-    return summary(" · ".join([*words, *([_decided(decision)] if decision else [])]))
+    return summary(" · ".join(filter(None, [*words, *([_decided(decision)] if decision else [])])))
 
 
 def _shown(value: JsonValue) -> str:
@@ -91,25 +94,36 @@ def _decided(decision: Decision) -> str:
     return f"{edited}{_VERDICTS[decision.verdict]}{by}"
 
 
-def turn_summary(turn: int, model: str, *, agent: str = "", summarise: bool = False) -> str:
+def turn_summary(
+    turn: int, model: str, *, agent: str = "", summarise: bool = False, delta: Iterable[Message] = ()
+) -> str:
     """`turn 3 · claude-sonnet-5`; without the model if nobody has said yet which one it is. `agent`: who is in charge,
-    if the conversation was handed on: `turn 3 · billing · claude-sonnet-5`."""
+    if the conversation was handed on: `turn 3 · billing · claude-sonnet-5`. `delta`: what the model is told now. Tools
+    that failed are among it, whose activities are as green as the others: `turn 3 · gpt-5.5 · refund failed`."""
     what = "a summary" if summarise else f"turn {turn}"
     name = model.partition(":")[2] or model
-    return summary(shortened(" · ".join(word for word in (what, shortened(agent, 40), name) if word)))
+    who = shortened(" · ".join(word for word in (what, shortened(agent, 40), name) if word))
+    failed = ", ".join(dict.fromkeys(_failed(delta)))
+    return summary(f"{who} · {shortened(failed, 40)} failed" if failed else who)
+
+
+def _failed(delta: Iterable[Message]) -> Iterator[str]:
+    for result in (result for message in delta for result in message.tool_results):
+        if result.is_error and not (result.decision and result.decision.verdict == "deny"):
+            yield result.name or "a tool"
 
 
 def current_details(
     status: Status, *, conversation_id: str, agent: str, model: str = "", latest: Sequence[str] = ()
 ) -> str:
-    """Markdown: what goes on, what waits for whom, the exact signals to send, and the `latest` lines of the
+    """Markdown: what goes on, what waits for whom, the exact updates to send, and the `latest` lines of the
     transcript."""
     blocks = [f"## {MARKS[status.state]} {inline(agent)}: {_words(status.state)}", _facts(status, model)]
     if status.cause:
         cause, cure = shortened(status.cause, CAUSE_CHARS), shortened(status.cure or "see the cause", CAUSE_CHARS)
         blocks += [f"**Cause:** {inline(cause)}", f"**Cure:** {inline(cure)}"]
     if status.state in ("stalled", "paused"):
-        blocks += _signal("To go on", names.RESUME, {}), *_in_a_terminal(conversation_id, names.RESUME, {})
+        blocks += _update("To go on", names.RESUME, {}), *_in_a_terminal(conversation_id, names.RESUME, {})
     for call in status.waiting[:SHOWN_CALLS]:
         blocks += _waiting(call)
     if status.waiting:
@@ -152,7 +166,7 @@ def _waiting(call: WaitingCall) -> Iterator[str]:
     if call.arguments:
         yield block("json", _beginning(call.arguments))
     for why, name, payload in _decisions(call):
-        yield _signal(why, name, payload)
+        yield _update(why, name, payload)
 
 
 def _beginning(arguments: Mapping[str, JsonValue]) -> str:
@@ -175,23 +189,28 @@ def _decisions(call: WaitingCall) -> Iterator[tuple[str, str, dict[str, str]]]:
     yield "To deny it", names.DENY, {**this, "reason": "why not"}
 
 
-def _signal(why: str, name: str, payload: Mapping[str, str]) -> str:
+def _update(why: str, name: str, payload: Mapping[str, str]) -> str:
+    # An update says if it was not taken, and why; a signal says nothing.
     # The input is alone, for it is copied; and it is short, for the Web UI cuts long lines off.
-    return f"{why}, *Send a Signal* `{name}` with this input:\n\n{block('json', _json(payload))}"
+    return f"{why}: *More Actions*, *Send an Update*, `{name}`, with this input:\n\n{block('json', _json(payload))}"
 
 
 def _in_a_terminal(conversation_id: str, name: str, payload: Mapping[str, str]) -> Iterator[str]:
     yield "Or in a terminal:"
     options = {"workflow-id": conversation_id, "name": name, "input": _json(payload)}
     lines = (f"  --{option} {shlex.quote(value)}" for option, value in options.items())
-    yield block("sh", " \\\n".join(["temporal workflow signal", *lines]))
+    yield block("sh", " \\\n".join(["temporal workflow update execute", *lines]))
+    yield f"A signal `{name}` does the same, and does not say whether it was taken."
 
 
 def lines(messages: Iterable[Message]) -> Iterator[str]:
     """The messages in short: a line for each, and for each result."""
     for message in messages:
         if results := message.tool_results:
-            yield from (_said(result.name or "tool", result.text) for result in results)
+            yield from (
+                _said(f"{result.name or 'tool'}{' failed' if result.is_error else ''}", result.text)
+                for result in results
+            )
         else:
             calls = message.tool_calls
             shown = [code(call_summary(call.name, call.arguments)) for call in calls[:SHOWN_CALLS]]

@@ -9,7 +9,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, Locator, Page, expect
 
 from everturn import Client, tool
 from everturn.devserver import DevServer
@@ -53,7 +53,7 @@ async def test_a_call_is_approved_in_the_web_ui_and_the_conversation_goes_on(
         (call_id,) = await waiting(conversation)
 
         await page.goto(f"{server.ui_url}/namespaces/default/workflows/{conversation.id}")
-        await _reads(page, "turn 1 · demo", 'look_up(order_id="81")', "turn 2 · demo")
+        await _reads(page, "turn 1 · demo", 'order_id="81"', "turn 2 · demo")
 
         await page.get_by_text("User Metadata", exact=True).click()
         summary, details, now = [page.frame_locator("iframe").nth(index).locator("body") for index in range(3)]
@@ -68,14 +68,16 @@ async def test_a_call_is_approved_in_the_web_ui_and_the_conversation_goes_on(
         assert json.loads(pasted) == {"call_id": call_id}
         assert await now.evaluate("body => body.scrollWidth <= body.clientWidth"), "nothing is cut off at the right"
 
-        await _send_signal(page, "approve", pasted)
+        refused = await _send_update(page, "approve", '{"call_id": "call_9_9"}')
+        await expect(refused).to_contain_text("No call 'call_9_9' waits")
+        await _send_update(page, "approve", pasted)
         outcome = await conversation.outcome()
         assert (outcome.status, refunds) == ("completed", [3490])
 
         await page.get_by_text("Timeline", exact=True).first.click()
-        await _reads(page, 'refund(order_id="81", cents=3490) · approved', "turn 3 · demo")
+        await _reads(page, 'order_id="81", cents=3490 · approved', "turn 3 · demo")
         await page.get_by_text("Event History").first.click()
-        await _reads(page, "turn 1 · demo", 'look_up(order_id="81")', 'refund(order_id="81", cents=3490) · approved')
+        await _reads(page, "turn 1 · demo", 'order_id="81"', 'order_id="81", cents=3490 · approved')
 
 
 async def _reads(page: Page, *story: str) -> None:
@@ -89,14 +91,17 @@ async def _blocks(body: Any) -> list[str]:
     return list(await body.locator("pre").all_inner_texts())
 
 
-async def _send_signal(page: Page, name: str, payload: str) -> None:
-    await page.get_by_role("button", name="More Actions").click()
-    await page.get_by_role("menuitem", name="Send a Signal").click()
-    dialog = page.get_by_role("dialog", name="Send a Signal")
-    await dialog.get_by_test_id("signal-select-button").click()
-    # Its accessible name goes on with what the signal does.
+async def _send_update(page: Page, name: str, payload: str) -> Locator:
+    """Where the details say that it is. Returns the dialog, which stays if the update was refused."""
+    dialog = page.get_by_role("dialog", name="Send an Update")
+    if not await dialog.is_visible():
+        await page.get_by_role("button", name="More Actions").click()
+        await page.get_by_role("menuitem", name="Send an Update").click()
+    await dialog.get_by_test_id("update-select-button").click()
+    # Its accessible name goes on with what the update does.
     await dialog.get_by_role("option", name=re.compile(rf"^{name}\b")).click()
     await dialog.get_by_role("textbox", name="Data").click()
+    await page.keyboard.press("Control+a")
     await page.keyboard.insert_text(payload)
     await dialog.get_by_role("button", name="Submit").click()
-    await expect(dialog).to_be_hidden()
+    return dialog

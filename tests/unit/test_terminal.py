@@ -26,7 +26,7 @@ def shown(screen: Screen) -> str:
     return screen.console.file.getvalue()
 
 
-SAID = "It is a lamp, and it was broken on arrival.\n\n- so it goes\n    back"
+SAID = "It is a lamp, and it was broken on arrival.\n\nso it goes\n    back"
 
 
 @pytest.mark.parametrize("size", [1, 4, 1000])
@@ -42,8 +42,38 @@ def test_a_reply_is_spoken_in_whole_words_and_lines_that_fit(
         "● It is a lamp, and it was",
         "  broken on arrival.",
         "",
-        "  - so it goes",
+        "  so it goes",
         "      back",
+    ]
+
+
+def test_markdown_is_shown_as_what_it_means_once_it_is_whole(screen: Screen, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Screen, "width", 30)
+    said = "It is **a lamp**, and it was broken on arrival.\n\n- so it goes"
+    spoken = ReplyText(screen)
+    for start in range(0, len(said) - 2, 7):
+        spoken.add(said[: len(said) - 2][start : start + 7])
+    spoken.finish(said)
+    written, back, again = shown(screen).partition("\r\x1b[3A\x1b[J")  # four rows, and it stands in the last
+    assert len(written.splitlines()) == 4, written
+    assert back, "what was written is taken back"
+    assert [line.strip() for line in again.splitlines()] == [
+        "● It is a lamp, and it was",
+        "broken on arrival.",
+        "",
+        "• so it goes",
+    ]
+
+
+def test_markdown_stays_as_it_was_written_if_something_came_between(screen: Screen) -> None:
+    spoken = ReplyText(screen)
+    spoken.add("One **two** ")
+    screen.line("  ! call_model, try 2")
+    spoken.finish("One **two** three")
+    assert [line.rstrip() for line in shown(screen).splitlines()] == [
+        "● One **two**",
+        "  ! call_model, try 2",
+        "  three",
     ]
 
 

@@ -37,6 +37,30 @@ def test_a_calls_summary_says_what_and_who(decision: Decision | None, expected: 
     assert web_ui.call_summary("refund", {"order_id": "81", "cents": 1200}, decision) == expected
 
 
+def test_a_summary_does_not_say_again_what_stands_before_it() -> None:
+    by_ada = Decision(verdict="approve", by="ada")
+    assert (
+        web_ui.call_summary("refund", {"order_id": "81"}, by_ada, beside="refund") == 'order_id="81" · approved by ada'
+    )
+    assert web_ui.call_summary("refund", {"order_id": "81"}, beside="give_back") == 'refund(order_id="81")'
+    assert web_ui.call_summary("now", {}, beside="now") == ""
+    assert web_ui.call_summary("now", {}, by_ada, beside="now") == "approved by ada"
+    assert web_ui.call_summary("refund", {"order_id": "81"}, visibility="minimal", beside="refund") == ""
+
+
+def test_the_turn_after_a_tool_that_failed_says_so() -> None:
+    def result(name: str, **more: Any) -> ToolResult:
+        return ToolResult(call_id="c", name=name, content=(Text(text="no"),), **more)
+
+    denied = result("write", is_error=True, decision=Decision(verdict="deny"))
+    told = [Message(role="tool", parts=(result("fetch", is_error=True), result("read"), denied))]
+    assert web_ui.turn_summary(3, "openai:gpt-5.5", delta=told) == "turn 3 · gpt-5.5 · fetch failed"
+    twice = [Message(role="tool", parts=(result("fetch", is_error=True), result("fetch", is_error=True)))]
+    assert web_ui.turn_summary(3, "", delta=twice) == "turn 3 · fetch failed"
+    assert web_ui.turn_summary(3, "", delta=[*told, *told], summarise=True) == "a summary · fetch failed"
+    assert "**fetch failed:** no" in next(web_ui.lines(told))
+
+
 def test_a_long_call_is_shortened_but_not_who_approved_it() -> None:
     summary = web_ui.call_summary("write", {"text": "a" * 1000}, Decision(verdict="approve", by="b" * 1000))
     assert re.fullmatch(r'write\(text="a+… · approved by b+…', summary)
@@ -64,7 +88,7 @@ def _details(status: Status, **options: Any) -> str:
     return web_ui.current_details(status, conversation_id="order 81's", agent="clerk", **options)
 
 
-def test_the_signals_can_be_pasted_as_they_stand() -> None:
+def test_the_updates_can_be_pasted_as_they_stand() -> None:
     blocks = BLOCK.findall(_details(Status(state="awaiting_approval", waiting=(REFUND,))))
     assert [language for language, _ in blocks] == ["json", "json", "json", "sh"]
     arguments, approve, deny, command = (text for _, text in blocks)
@@ -72,8 +96,8 @@ def test_the_signals_can_be_pasted_as_they_stand() -> None:
     assert json.loads(approve) == {"call_id": "c1"}
     assert json.loads(deny) == {"call_id": "c1", "reason": "why not"}
     words = shlex.split(command.replace("\\\n", " "))
-    assert words[:3] == ["temporal", "workflow", "signal"]
-    assert words[3:] == ["--workflow-id", "order 81's", "--name", "approve", "--input", approve]
+    assert words[:4] == ["temporal", "workflow", "update", "execute"]
+    assert words[4:] == ["--workflow-id", "order 81's", "--name", "approve", "--input", approve]
 
 
 def test_no_line_to_paste_is_longer_than_the_web_ui_shows() -> None:
@@ -167,12 +191,12 @@ def test_no_name_that_a_model_makes_up_forges_a_heading_or_a_block(needs: Any) -
     simple = [Message.user("x"), Message.user("x"), Message.user("x")]
     ours = shown(plain, "x", simple)
     assert len(OUR_HEADING.findall(outside_blocks(details))) == len(OUR_HEADING.findall(outside_blocks(ours)))
-    assert outside_blocks(details).count("Send a Signal") == ours.count("Send a Signal")
+    assert outside_blocks(details).count("Send an Update") == ours.count("Send an Update")
     assert len(blocks_of(details)) == len(blocks_of(ours))
     assert "\u202e" not in details
-    signals = [json.loads(text) for language, text in blocks_of(details) if language == "json"]
-    assert {FORGED: FORGED} in signals, "what is copied still says what the model said"
-    assert {"call_id": FORGED} in signals or needs == "answer"
+    updates = [json.loads(text) for language, text in blocks_of(details) if language == "json"]
+    assert {FORGED: FORGED} in updates, "what is copied still says what the model said"
+    assert {"call_id": FORGED} in updates or needs == "answer"
 
 
 def blocks_of(details: str) -> list[tuple[str, str]]:
