@@ -96,7 +96,7 @@ def forward_core_logs() -> None:
     Runtime.set_default(runtime, error_if_already_set=False)
 
 
-WORKER_HEARTBEATS = timedelta(seconds=10)
+WORKER_HEARTBEATS = timedelta(seconds=3)
 """How often this process's workers tell the server that they are there, and whom they host. Temporal's own default is a
 minute, and so long a worker that has just begun may be unknown."""
 

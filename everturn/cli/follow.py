@@ -125,8 +125,10 @@ class Follower:
                     told = await read_cause(self._temporal.data_converter, failure) if failure.message else None
                     why = "its worker was lost" if lost else folded(told.cause if told else "", 300)
                     line = f"{pending.activity_type.name}, try {pending.attempt}: {why}"
-                    if why and line not in shown:
-                        shown.add(line)
+                    # Once for each cause, for it may be tried every second, for half an hour; but for each loss.
+                    once = line if lost else f"{pending.activity_id}: {why}"
+                    if why and once not in shown:
+                        shown.add(once)
                         self._screen.line(marked("trouble", line, indent=2))
 
 

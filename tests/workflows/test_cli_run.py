@@ -172,7 +172,7 @@ def test_hosted_elsewhere(shell: Shell, clerk: subprocess.Popen[str]) -> None:
     assert "in the last 2 minutes" in workers
     done = shell.run("run", "Refund order 81", "--agent", "clerk", "--yes")
     assert (done.returncode, done.stdout) == (0, "It is done.\n")
-    until(lambda: "they host clerk" in shell.run("doctor").stdout)  # its first heartbeat may take ten seconds
+    until(lambda: "they host clerk" in shell.run("doctor").stdout)  # its first heartbeat may take three seconds
     wrong = shell.run("run", "hi", "--agent", "clark")
     assert (wrong.returncode, wrong.stdout) == (1, "")
     assert "hosts the agent 'clark'; they host clerk. Did you mean 'clerk'?" in wrong.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -11,6 +12,8 @@ from temporalio.runtime import Runtime, TelemetryConfig
 
 from everturn import Client, tool
 from everturn.activities.agent_store import AgentStore
+from everturn.cli import follow
+from everturn.cli.terminal import Screen
 from everturn.client import pollers
 from everturn.client.silence import Silence
 from everturn.errors import InvalidAgent, NotFound
@@ -76,6 +79,29 @@ async def test_what_a_store_may_have_is_not_refused(client: Client, scripted: Sc
     async with Worker(client, agents=store):
         assert await _hosted(client) is None
         assert (await client.run("anybody", "hi")).text == "Done."
+
+
+async def test_the_terminal_says_once_what_is_tried_again_and_again(
+    client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "RETRY_GLANCE_SECONDS", 0.05)
+    model, screen = scripted(["Done."]), Screen()
+    screen.console.file = shown = io.StringIO()
+    async with hosting(client, agent_on(model, name="billing")):
+        conversation = await client.start(agent_on(model, name="shop"), "hi")
+        following = asyncio.create_task(
+            follow.Follower(conversation, screen=screen, temporal=client.temporal).next_stop()
+        )
+
+        async def tried_often() -> bool:
+            described = await client.temporal.get_workflow_handle(conversation.id).describe()
+            return any(one.attempt > 4 for one in described.raw_description.pending_activities)
+
+        await eventually(tried_often, what="the call was handed back some times")
+        await eventually(lambda: "call_model, try" in shown.getvalue(), what="the terminal says so")
+        following.cancel()
+        await asyncio.wait({following})
+    assert shown.getvalue().count("call_model, try") == 1, shown.getvalue()
 
 
 async def test_without_any_worker_it_starts_and_whoever_waits_is_told(
