@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import shlex
 import sys
-from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import uuid4
 
 import typer
 
+from everturn.cli import streams
 from everturn.cli.labels import MetadataOption, TenantOption, labels_of
 from everturn.cli.options import AgentOption, JsonOption, ModelOption, SystemOption, ToolOption, YesOption
 from everturn.cli.output import hand_over, tell_json
@@ -51,7 +51,7 @@ def run(
     name = id or f"{agent or 'run'}-{uuid4().hex[:8]}"
     labels = labels_of(tenant, metadata)
     # What tools print is not the reply: it goes where everything else goes.
-    with redirect_stdout(sys.stderr):
+    with streams.results_only():
         outcome = asyncio.run(_run(wanted, text, name, labels, approve_all=yes, again=again or id is None))
     _print(outcome, name, as_json=as_json)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
 
 
 def stand_in_for_closed_ones() -> None:
@@ -30,3 +32,18 @@ def let_go_of_broken_ones() -> None:
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, stream.fileno())
             os.close(nowhere)
+
+
+@contextmanager
+def results_only() -> Iterator[None]:
+    """What is printed in the block is no result: it goes to standard error. So does what programs print that are
+    started in it, for those know only the file descriptor."""
+    kept = os.dup(1)
+    try:
+        sys.stdout.flush()
+        os.dup2(2, 1)
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)

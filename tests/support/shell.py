@@ -15,6 +15,8 @@ from tests.support.prepared import Program, run
 from tests.support.waiting import eventually, waiting
 
 TOOLS = """
+import subprocess
+
 from everturn import tool
 
 def get_weather(city: str) -> str:
@@ -25,6 +27,7 @@ def get_weather(city: str) -> str:
 def refund(order: str, cents: int) -> str:
     "Give money back."
     print("a tool's own words")  # not a part of the reply
+    subprocess.run(["echo", "and those of a program that it starts"])
     return f"refunded {cents} of {order}"
 """
 

@@ -115,6 +115,20 @@ def test_ctrl_c_says_how_to_go_on(shell: Shell, waiting_run: subprocess.Popen[st
     assert "Traceback" not in err
 
 
+def _offered(shell: Shell, **asked: str) -> list[str]:
+    shell.environment |= asked
+    return shell.run().stdout.split()
+
+
+@pytest.mark.parametrize("command", ["approve", "deny", "answer"])
+def test_after_the_id_the_shell_offers_what_waits(
+    shell: Shell, waiting_run: subprocess.Popen[str], name: str, command: str
+) -> None:
+    shell.environment |= {"_EVERTURN_COMPLETE": "complete_bash", "COMP_WORDS": f"everturn {command} {name} "}
+    assert _offered(shell, COMP_CWORD="3") == ["call_0_0"]
+    assert name in _offered(shell, COMP_CWORD="2", COMP_WORDS=f"everturn {command} {name[:3]}")
+
+
 def test_a_stall_is_cause_and_cure_in_one_line(shell: Shell, model: Callable[[Any], None]) -> None:
     model([fail(401, "no such key")])
     done = shell.run("run", "hi", "-m", "scripted:x")
