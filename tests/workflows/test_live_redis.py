@@ -27,6 +27,7 @@ from everturn.streamed import Streamed, whole
 from everturn.testing import ScriptedModel, slow
 from tests.support.agents import agent_on, hosting
 from tests.support.redis_server import PASSWORD, RedisServer, needs_redis
+from tests.support.waiting import eventually
 
 Scripted = Callable[..., ScriptedModel]
 pytestmark = needs_redis
@@ -187,6 +188,8 @@ async def test_without_redis_the_text_comes_with_heartbeats_and_with_it_again_be
             seen = await text_until(told, bool)
             assert STORY.startswith(seen)
             redis.start()
+            with Redis.from_url(redis.url) as stored:
+                await eventually(lambda: stored.keys("everturn:live:*"), what="what could not be written is written")
             go_on.set()
             assert seen + await text_until(told, lambda _: False) == STORY
         assert await conversation.reply() == STORY
