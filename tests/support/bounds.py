@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from everturn import packing, state, temporal_errors
-from everturn.activities import heartbeat, hosted_agents, lost_tries, mcp_tools, reply_output, tool_times
+from everturn.activities import heartbeat, hosted_agents, live_text, lost_tries, mcp_tools, reply_output, tool_times
 from everturn.client import connection, deletion, messages, silence
 from everturn.history import fork, next_life
 from everturn.providers import background, http, json_values, rate_limiter
@@ -94,6 +94,7 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     "hurried": (timeouts, "HURRIED"),
     # How long a worker is silent until it is lost, and how often what it was lost in is tried.
     "heartbeat_timeout": (timeouts, "HEARTBEAT_TIMEOUT"),
+    "lane_again_seconds": (live_text, "AGAIN_SECONDS"),
     "beat_seconds": (heartbeat, "INTERVAL_SECONDS"),
     "lost_tries": (lost_tries, "MOST"),
     "lost_tries_of_a_tool": (lost_tries, "MOST_OF_A_TOOL"),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import time
 from pathlib import Path
 from typing import Self
 
 import pytest
 
 from tests.support.ports import free_port, listens
+from tests.support.waiting import until
 
 PROGRAM = shutil.which("redis-server")
 needs_redis = pytest.mark.skipif(PROGRAM is None, reason="redis-server is not installed (Debian: redis-server)")
@@ -35,10 +35,7 @@ class RedisServer:
         self._process = subprocess.Popen(
             [PROGRAM, *options, "--dir", str(self._folder)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
-        deadline = time.monotonic() + 30
-        while not listens(self._port):
-            assert time.monotonic() < deadline, "redis-server does not listen"
-            time.sleep(0.01)
+        until(lambda: listens(self._port))
         return self
 
     def kill(self) -> None:

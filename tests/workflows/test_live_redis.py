@@ -16,7 +16,6 @@ import pytest
 from redis import Redis
 
 from everturn import Client, Encryption, events
-from everturn.activities import live_text
 from everturn.cli.doctor import _live
 from everturn.devserver import DevServer
 from everturn.errors import InvalidSetting
@@ -26,6 +25,7 @@ from everturn.storage.data_converter import data_converter
 from everturn.streamed import Streamed, whole
 from everturn.testing import ScriptedModel, slow
 from tests.support.agents import agent_on, hosting
+from tests.support.bounds import Bounds
 from tests.support.redis_server import PASSWORD, RedisServer, needs_redis
 from tests.support.waiting import eventually
 
@@ -176,9 +176,9 @@ async def test_without_redis_the_text_comes_with_heartbeats_and_with_it_again_be
     scripted: Scripted,
     redis: RedisServer,
     go_on: threading.Event,
-    monkeypatch: pytest.MonkeyPatch,
+    bounds: Bounds,
 ) -> None:
-    monkeypatch.setattr(live_text, "AGAIN_SECONDS", 0.05)
+    bounds(lane_again_seconds=0.05)
     redis.kill()
     agent = agent_on(scripted([slow(STORY, after=5, until=go_on)]))
     async with hosting(client, agent):
