@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from benchmarks import peers, report
+from benchmarks import limits, peers, report
 from benchmarks.contestants import ALL, FLOOR
 from benchmarks.measures import (
     Measured,
@@ -47,10 +47,15 @@ MEASURES = {
     "reading": reading,
 }
 WITHOUT_PICTURE = ("actions", "slow_turns", "imports", "replay")
+LIMITS = "limits"
+"""Of everturn alone, and by itself: 7 minutes."""
 LONGEST_MEASURE_SECONDS = 600.0
 
 
 async def main(arguments: argparse.Namespace) -> None:
+    if arguments.measures == [LIMITS]:
+        await limits.main(record=arguments.record)
+        return
     wanted = arguments.only or [one.name for one in ALL]
     contestants = [one for one in ALL if one.name in {*wanted, FLOOR.name}]
     if any(one.python == peers.PYTHON for one in contestants) or not arguments.only:
@@ -92,7 +97,9 @@ def draw(path: Path) -> None:
 def parse(words: list[str]) -> argparse.Namespace:
     names = [one.name for one in ALL]
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("measures", nargs="*", metavar="MEASURE", help=f"of {', '.join(MEASURES)} (all)")
+    parser.add_argument(
+        "measures", nargs="*", metavar="MEASURE", help=f"of {', '.join(MEASURES)} (all); or {LIMITS} alone"
+    )
     parser.add_argument("--only", nargs="+", choices=names, help="these contestants, and the floor")
     parser.add_argument("--rounds", type=int, default=10, help="of the latency (10)")
     parser.add_argument("--turns", type=int, default=20, help="of the latency's conversations (20)")
@@ -100,7 +107,7 @@ def parse(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--whole", action="store_true", help="throughput: no window (20 minutes)")
     parser.add_argument("--record", action="store_true", help="write the numbers into benchmarks/RESULTS.md")
     arguments = parser.parse_args(words)
-    if unknown := {*arguments.measures} - {*MEASURES}:
+    if arguments.measures != [LIMITS] and (unknown := {*arguments.measures} - {*MEASURES}):
         parser.error(f"no measure {', '.join(unknown)}: choose from {', '.join(MEASURES)}")
     return arguments
 

@@ -229,7 +229,7 @@ class Judge(_Guardrail):
                 if not error.retry:
                     raise
                 wait = min(LONGEST_WAIT_SECONDS, error.retry_after or 0.5 * 2 ** min(tried, 5))
-            await asyncio.sleep(wait * (1 + random.random() / 10))
+            await asyncio.sleep(wait * (1 + random.random() / 2))
         raise AssertionError("its timeout comes first")
 
     def _instructions(self) -> str:

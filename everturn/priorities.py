@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
@@ -65,6 +66,31 @@ def priority_of(
         )
     key = fairness_key if fairness_key is not None else _key(tenant or "")
     return Priority(priority_key=priority, fairness_key=key or None, fairness_weight=fairness_weight)
+
+
+def read_weights(written: str) -> dict[str, float]:
+    """`acme=4,free=0.5`, by tenant. Raises InvalidSetting."""
+    found = {}
+    for item in filter(None, (part.strip() for part in written.split(","))):
+        tenant, _, number = item.rpartition("=")
+        try:
+            weight = float(number)
+        except ValueError:
+            weight = 0.0
+        if not tenant or not LIGHTEST <= weight <= HEAVIEST:
+            raise InvalidSetting(
+                f"EVERTURN_TENANT_WEIGHTS has {item!r:.100}, which is no tenant's weight.",
+                cure=f"Write acme=4,free=0.5, each of {LIGHTEST:g} to {HEAVIEST:g}: twice that is twice the share.",
+            )
+        found[tenant] = weight
+    return found
+
+
+def weighted(order: Priority, tenant: str | None, weights: Mapping[str, float]) -> Priority:
+    """The same with the tenant's weight, if it is the key, and nobody gave another weight."""
+    if tenant not in weights or order.fairness_weight is not None or order.fairness_key != _key(tenant or ""):
+        return order
+    return replace(order, fairness_weight=weights[tenant])
 
 
 def without_name(order: Priority, tenant: str | None) -> Priority:

@@ -63,6 +63,8 @@ class Settings(BaseSettings):
     live: SecretStr | None = None
     """How the text of a turn that somebody follows gets there: `heartbeats`, or the address of a Redis server. The same
     on workers and clients; it may hold a password."""
+    tenant_weights: str = ""
+    """Which share tenants get of busy workers, such as `acme=4,free=0.5`; 1 for those that are not named."""
     rate_limits: str = ""
     """Providers' limits that are known, such as `openai:rpm=500+tpm=200000,anthropic:rpm=50`: requests and tokens a
     minute, of all workers of the task queue together."""

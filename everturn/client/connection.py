@@ -32,7 +32,7 @@ from everturn.markdown import code, first_line, inline
 from everturn.metadata import TENANT, in_index, in_words
 from everturn.namespace import Namespace
 from everturn.payloads import Start
-from everturn.priorities import priority_of, without_name
+from everturn.priorities import priority_of, read_weights, weighted, without_name
 from everturn.settings import Settings
 from everturn.sizes import MAX_ID_BYTES, id_problem, keyword
 from everturn.spelling import nearest
@@ -152,6 +152,7 @@ class ClientConnection:
         if start.searchable:
             await self._check_searchable(start)
         priority = priority or priority_of(None, None, None, tenant=start.tenant)
+        priority = weighted(priority, start.tenant, read_weights(Settings.load().tenant_weights))
         if minimal or self.temporal.data_converter.payload_codec:
             priority = without_name(priority, start.tenant)
         if (name := _in_charge(start)) != start.agent:  # it goes on with another one than it was started with

@@ -15,7 +15,7 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, 
 from everturn import Client, EverturnPlugin, tool
 from everturn.devserver import FAIR, DevServer
 from everturn.errors import InvalidSetting
-from everturn.priorities import priority_of
+from everturn.priorities import priority_of, read_weights
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
@@ -185,3 +185,35 @@ async def test_what_temporal_does_not_take_is_refused(
 ) -> None:
     with pytest.raises(InvalidSetting, match=said):
         await client.start("clerk", "Hi", **options)
+
+
+async def test_a_tenant_has_the_weight_that_the_settings_give_it(
+    client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVERTURN_TENANT_WEIGHTS", "acme=4, free=0.5")
+    agent = agent_on(scripted(["Done."]))
+    starts: list[tuple[dict[str, Any], Priority]] = [
+        ({"tenant": "acme"}, Priority(fairness_key="acme", fairness_weight=4)),
+        ({"tenant": "free"}, Priority(fairness_key="free", fairness_weight=0.5)),
+        ({"tenant": "free", "fairness_weight": 2.0}, Priority(fairness_key="free", fairness_weight=2)),
+        ({"tenant": "free", "fairness_key": "other"}, Priority(fairness_key="other")),
+        ({"tenant": "new"}, Priority(fairness_key="new")),
+        ({}, Priority()),
+    ]
+    async with hosting(client, agent):
+        for given, priority in starts:
+            conversation = await client.start(agent, "Go", **given)
+            described = await client.temporal.get_workflow_handle(conversation.id).describe()
+            info = described.raw_description.workflow_execution_info
+            found = Priority._from_proto(info.priority)
+            assert (found.fairness_key or None, found.fairness_weight or None) == (
+                priority.fairness_key,
+                priority.fairness_weight,
+            )
+            await conversation.outcome()
+
+
+@pytest.mark.parametrize("written", ["acme", "acme=", "acme=0", "acme=nan", "acme=many", "=4", "acme=5000"])
+def test_a_weight_that_is_none_is_refused(written: str) -> None:
+    with pytest.raises(InvalidSetting, match="no tenant's weight"):
+        read_weights(written)
