@@ -23,7 +23,8 @@ from everturn.client.pollers import polling
 from everturn.devserver import DevServer, find_binary
 
 FLEETS = (1, 4, 8)
-SLOTS = 8
+SLOTS = 64
+"""Of all workers together. A turn waits where its conversation is, so the rest had better wait in the queue."""
 TURNS = 3
 LONGEST_SECONDS = 900.0
 
@@ -83,7 +84,7 @@ async def measure(
         stack.callback(stop, model)
         assert model.stdout is not None
         base_url = (await asyncio.to_thread(model.stdout.readline)).decode().strip()
-        command = (sys.executable, "-m", "benchmarks.limited_worker", server.address, str(slots))
+        command = (sys.executable, "-m", "benchmarks.limited_worker", server.address, str(slots // workers))
         for number in range(workers):
             log = RESULTS / f"limited-{number}.log"
             stack.callback(stop, spawn(*command, log=log, SCRIPTED_BASE_URL=base_url))

@@ -62,6 +62,16 @@ class TurnRetried(_Event):
     attempt: int
 
 
+class TurnLimited(_Event):
+    """The turn waits for its provider's limit, and goes on by itself. Only while it does: no event of the history says
+    so."""
+
+    kind: Literal["turn_limited"] = "turn_limited"
+    turn: int
+    provider: str
+    """Such as 'openai'."""
+
+
 class Replied(_Event):
     """The model's whole reply."""
 
@@ -253,6 +263,7 @@ Event = Annotated[
     | TextDelta
     | ThinkingDelta
     | TurnRetried
+    | TurnLimited
     | Replied
     | ToolCalled
     | ApprovalRequested

@@ -11,7 +11,7 @@ from everturn.cli.render import EventLines, folded
 from everturn.cli.reply_text import ReplyText
 from everturn.cli.terminal import Screen
 
-LiveEvent = events.TextDelta | events.ThinkingDelta | events.ToolProgress | events.TurnRetried
+LiveEvent = events.TextDelta | events.ThinkingDelta | events.ToolProgress | events.TurnRetried | events.TurnLimited
 
 
 class Narration:
@@ -74,14 +74,17 @@ class Narration:
     def _follow(self, event: LiveEvent) -> None:
         match event:
             case events.TextDelta():
+                self._phase = f"turn {event.turn} · thinking"
                 if self._streaming:
                     self._reply_text.add(event.text)
             case events.ThinkingDelta():
-                self._thought = (self._thought + event.text)[-200:]
+                self._phase, self._thought = f"turn {event.turn} · thinking", (self._thought + event.text)[-200:]
             case events.ToolProgress():
                 self._running[event.call_id] = f"{event.tool} {progress_text(event.progress)}".rstrip()
             case events.TurnRetried():
                 self._reply_text.void()
+            case events.TurnLimited():
+                self._phase = f"waits for {event.provider}'s limit"
             case other:
                 assert_never(other)
 

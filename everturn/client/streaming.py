@@ -22,11 +22,11 @@ from temporalio.service import RPCError
 
 from everturn import names
 from everturn.client.silence import Silence, Unattended
-from everturn.events import Event, TextDelta, ThinkingDelta, ToolProgress, TurnRetried, WorkerAwaited
+from everturn.events import Event, TextDelta, ThinkingDelta, ToolProgress, TurnLimited, TurnRetried, WorkerAwaited
 from everturn.history import steps
 from everturn.live.lane import Lane, TurnKey
 from everturn.records import Message, Thinking
-from everturn.streamed import Streamed
+from everturn.streamed import AtLimit, Streamed
 
 FIRST_LOOK_SECONDS = 0.5
 LOOK_SECONDS = 1.5
@@ -56,6 +56,8 @@ class _LiveTurn:
     text: str = ""
     thinking: str = ""
     every: float = 0.0
+    limited: bool = False
+    """It was told that it waits for its provider's limit."""
     over: bool = False
     """No longer among the running activities: its end is on its way through the history."""
 
@@ -69,6 +71,13 @@ class _LiveTurn:
 
     def hear(self, attempt: int, details: Any) -> list[Event]:
         events: list[Event] = [self.start_over(attempt)] if attempt > self.attempt else []
+        with suppress(ValueError):
+            limit = AtLimit.model_validate(details)
+            if not self.limited:
+                events.append(TurnLimited(turn=self.turn, provider=limit.limit_of))
+            self.limited = True
+            return events
+        self.limited = False
         with suppress(ValueError):
             streamed = Streamed.model_validate(details)
             if streamed.attempt == self.attempt:

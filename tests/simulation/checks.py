@@ -316,7 +316,7 @@ def _last_start(run: Run) -> int:
 
 
 def _is_live(event: Event) -> bool:
-    return event.kind in ("text_delta", "thinking_delta", "tool_progress", "turn_retried")
+    return event.kind in ("text_delta", "thinking_delta", "tool_progress", "turn_retried", "turn_limited")
 
 
 def _kinds(events: list[Event]) -> str:

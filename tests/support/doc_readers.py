@@ -167,7 +167,7 @@ async def stream_to_a_web_page(page: Page) -> None:
         started = next(cursor for kind, cursor, _ in first if kind == "turn_started")
         rest = await _read(browser, until="done", since=started)
     # Another worker of the queue may have handed the turn back before.
-    passing = {"text_delta", "thinking_delta", "turn_retried"}
+    passing = {"text_delta", "thinking_delta", "turn_retried", "turn_limited"}
     assert [kind for kind, *_ in first if kind not in passing] == ["message_received", "turn_started", "replied"]
     assert [kind for kind, *_ in rest if kind not in passing] == ["replied", "switched", "done"]
     assert rest[-1][2]["outcome"]["text"] == "It is 21 degrees in Paris."

@@ -12,6 +12,7 @@ from everturn import Client, Patience, RateLimit
 from everturn.activities import attempts
 from everturn.client.conversation import Conversation
 from everturn.errors import InvalidSetting, Stalled
+from everturn.events import TurnLimited
 from everturn.providers import rate_limits
 from everturn.testing import ScriptedModel, fail
 from everturn.worker.plugin import EverturnPlugin
@@ -46,6 +47,10 @@ async def test_a_429_holds_every_call_which_says_what_it_waits_for_and_can_be_ca
         assert status.cause == "Turn 1 waits for scripted's limit."
         assert status.as_json()["limited_by"] == "scripted"
         assert len(model.requests) == 1
+        async for event in second.events():
+            if isinstance(event, TurnLimited):
+                break
+        assert (event.turn, event.provider) == (1, "scripted")
         for conversation in (first, second):
             await conversation.cancel_turn()
             assert (await conversation.status()).state == "idle"

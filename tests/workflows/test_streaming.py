@@ -34,7 +34,7 @@ from tests.support.waiting import WAIT_SECONDS, eventually
 
 Scripted = Callable[..., ScriptedModel]
 
-LIVE = {"text_delta", "thinking_delta", "tool_progress", "turn_retried"}
+LIVE = {"text_delta", "thinking_delta", "tool_progress", "turn_retried", "turn_limited"}
 
 
 @pytest.fixture

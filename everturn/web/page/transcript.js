@@ -56,6 +56,10 @@ export class Transcript {
     this.#turn?.text.append(printable(text));
   }
 
+  _turn_limited({ provider }) {
+    if (this.#turn) this.#turn.facts.textContent = `waits for ${printable(provider)}'s limit`;
+  }
+
   _turn_retried({ attempt }) {
     this.startOver();
     if (this.#turn) this.#turn.facts.textContent = `try ${attempt}`;
