@@ -88,7 +88,9 @@ def read_weights(written: str) -> dict[str, float]:
 
 def weighted(order: Priority, tenant: str | None, weights: Mapping[str, float]) -> Priority:
     """The same with the tenant's weight, if it is the key, and nobody gave another weight."""
-    if tenant not in weights or order.fairness_weight is not None or order.fairness_key != _key(tenant or ""):
+    if tenant is None or tenant not in weights or order.fairness_weight is not None:
+        return order
+    if order.fairness_key != _key(tenant):
         return order
     return replace(order, fairness_weight=weights[tenant])
 
