@@ -79,6 +79,8 @@ class Replied(_Event):
     turn: int
     message: Message
     usage: Usage = Usage()
+    cost_usd: float | None = None
+    """None if the price is not known."""
     agent: str = ""
     """Who says it."""
     final: bool = False

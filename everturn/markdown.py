@@ -20,12 +20,18 @@ FIRST_CHARS = 200
 
 # All that Markdown or HTML may read as its own; and what makes an item of a list at a line's beginning.
 _MARKS = re.compile(r"[\\`*_\[\]<>#&|~]|^[-+=]|^\d+(?=[.)])")
+_ESCAPES = re.compile(r"\\([\\`*_\[\]<>#&|~\-+=.)])")
 _BACKTICKS = re.compile(r"`+")
 
 
 def inline(text: str) -> str:
     """Running text, on one line, that shows as it was written."""
     return _MARKS.sub(_escaped, printable_line(text))
+
+
+def plain(shown: str) -> str:
+    """What `inline` was given, on one line."""
+    return _ESCAPES.sub(r"\1", shown)
 
 
 def first_line(text: str) -> str:

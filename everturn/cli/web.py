@@ -26,16 +26,25 @@ def web(
             "--by-header", metavar="NAME", help="The header in which a reverse proxy says who decides. Trust it alone."
         ),
     ] = None,
+    temporal_ui: Annotated[
+        str | None,
+        typer.Option(
+            "--temporal-ui",
+            metavar="URL",
+            help="Where Temporal's Web UI is, for links; else that of a Temporal on this machine, at its port + 1000.",
+        ),
+    ] = None,
 ) -> None:
     """Serve the inbox: a page to follow conversations, approve, deny, answer and talk. Until Ctrl-C."""
-    asyncio.run(_web(host, port, token, by_header))
+    asyncio.run(_web(host, port, token, by_header, temporal_ui))
 
 
-async def _web(host: str, port: int, token: str | None, by_header: str | None) -> None:
+async def _web(host: str, port: int, token: str | None, by_header: str | None, temporal_ui: str | None) -> None:
     try:
         from everturn.web.app import Inbox
         from everturn.web.auth import check_token
         from everturn.web.server import listen, serve
+        from everturn.web.temporal_ui import check_address, ui_of
     except ImportError as error:
         raise EverturnError(
             f"The inbox needs {error.name}, which is not installed.", cure=extras.install("web")
@@ -58,4 +67,6 @@ async def _web(host: str, port: int, token: str | None, by_header: str | None) -
                 screen.line(f"Inbox   {address}" + ("?token=$EVERTURN_WEB_TOKEN" if token else ""))
                 screen.line("Ctrl-C ends it.", style="dim")
 
-            await serve(Inbox(client, token=token, by_header=by_header), bound, started=tell)
+            ui = check_address(temporal_ui) if temporal_ui else ui_of(client.temporal.service_client.config.target_host)
+            inbox = Inbox(client, token=token, by_header=by_header, temporal_ui=ui)
+            await serve(inbox, bound, started=tell)

@@ -6,7 +6,7 @@ import getpass
 import socket
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Self
 from uuid import uuid4
@@ -257,28 +257,52 @@ class Client(ClientConnection):
         agent: str | None = None,
         tenant: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        search: str = "",
+        started_after: datetime | None = None,
+        started_before: datetime | None = None,
+        ended: bool | None = None,
     ) -> AsyncIterator[ListedConversation]:
         """All conversations, newest first. `status`: a state such as 'awaiting_approval', or 'stuck' for a
         conversation that no worker can continue; its `trouble` says why. Temporal's index lags: a change may take a
         second to show. `tenant`, `metadata`: only conversations that were started with these, and `searchable` by
-        them. Raises ConversationError if the namespace lacks everturn's search attributes."""
-        for what, wanted in (("status", status), ("agent", agent)):
+        them. `search`: only those whose id, agent or model (`provider:name`) begins with this. `started_after`,
+        `started_before`: by the start of their latest run. `ended`: only those that are over, or that are not. Raises
+        ConversationError if the namespace lacks everturn's search attributes."""
+        for what, wanted in (("status", status), ("agent", agent), ("search", search)):
             check_utf8(what, wanted or "")
         with self._searching():
             versions = listing.Versions(self.temporal)
             labels = {**({TENANT: tenant} if tenant is not None else {}), **(metadata or {})}
-            query = listing.query(status=status, agent=agent, labels=labels)
+            query = listing.query(
+                status=status,
+                agent=agent,
+                labels=labels,
+                search=search,
+                started_after=started_after,
+                started_before=started_before,
+                ended=ended,
+            )
             async for execution in self.temporal.list_workflows(query):
                 one = await versions.look(await listing.labelled(execution), execution)
                 if status in (None, one.status):
                     yield one
 
-    async def count(self, agent: str | None = None) -> dict[str, int]:
-        """How many conversations there are by status, as in `conversations`, without the zeros; with `agent`, only
-        that agent's. Temporal's index lags: a change may take a second to show."""
+    async def count(
+        self,
+        agent: str | None = None,
+        *,
+        tenant: str | None = None,
+        started_after: datetime | None = None,
+        started_before: datetime | None = None,
+    ) -> dict[str, int]:
+        """How many conversations there are by status, without the zeros; with `agent`, only that agent's. The other
+        filters: as in `conversations`. Temporal's index lags: a change may take a second to show."""
         check_utf8("agent", agent or "")
+        labels = {TENANT: tenant} if tenant is not None else {}
         with self._searching():
-            return await listing.count(self.temporal, agent=agent)
+            return await listing.count(
+                self.temporal, agent=agent, labels=labels, started_after=started_after, started_before=started_before
+            )
 
     # ------------------------------------------------------------ many decisions
 

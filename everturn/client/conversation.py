@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, aclosing
+from contextlib import aclosing
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any
 from uuid import uuid4
 
 from pydantic import JsonValue
-from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionStatus
+from temporalio.client import WorkflowExecutionStatus
 
 from everturn import names, temporal_errors
 from everturn.client import listing, updates
@@ -19,9 +19,9 @@ from everturn.client.children import with_children
 from everturn.client.connection import ClientConnection
 from everturn.client.deletion import Deleted, delete_all
 from everturn.client.delivery import deliver
+from everturn.client.forks import Forks
 from everturn.client.limits import with_limit
 from everturn.client.messages import MessageLike, check_room, decision_options, message_payload
-from everturn.client.prompts import AskedTurns
 from everturn.client.seen_reply import seen_reply
 from everturn.client.silence import Silence, logged
 from everturn.client.streaming import LiveActivities, interleaved
@@ -32,7 +32,6 @@ from everturn.events import Event
 from everturn.explaining import explain
 from everturn.history.endings import final_reply, final_status, stalled
 from everturn.history.event_reader import EventReader
-from everturn.history.fork import start_of_fork
 from everturn.history.reader import read_steps
 from everturn.history.state_by_history import StateByHistory
 from everturn.history.steps import RunClosed
@@ -40,19 +39,17 @@ from everturn.history.transcript import read_transcript
 from everturn.models import Model, check_provider
 from everturn.payloads import Status, WaitingCall
 from everturn.policy import Rule
-from everturn.priorities import Order
 from everturn.records import Message, Outcome, ResultPart, ToolCall, ToolResult
 from everturn.sizes import LONG_MESSAGE_BYTES, check_input, known_id, size_of
 from everturn.storage.artifacts import Artifacts
 from everturn.tools.results import parts_of_blocks
 
 
-class Conversation(AskedTurns):
+class Conversation(Forks):
     """One conversation, by its id. Any process may have any number of handles on the same one."""
 
     def __init__(self, client: ClientConnection, conversation_id: str) -> None:
-        super().__init__(client.temporal, conversation_id)
-        self._client = client
+        super().__init__(client, conversation_id)
         self._sent: set[str] = set()
         """What was sent from here. The server may have it and not show it yet: reply() waits until it does."""
 
@@ -194,39 +191,7 @@ class Conversation(AskedTurns):
         described = await self._describe()
         return f"{described.run_id}/{described.history_length}"
 
-    # ------------------------------------------------------------ branching off, deleting
-
-    async def fork(
-        self,
-        at_turn: int,
-        id: str | None = None,  # noqa: A002 - the contract's name
-        *,
-        to: ClientConnection | None = None,
-        priority: int | None = None,
-        fairness_key: str | None = None,
-        fairness_weight: float | None = None,
-    ) -> Conversation:
-        """A new conversation that begins with a copy of this one up to the end of that turn, results included.
-
-        The fork goes on by itself. After a final reply it idles for its next message, as long as this conversation
-        would, or for a week if this one ended with that reply. This conversation stays as it is, whether it runs or
-        is over. Effects of later turns are not undone, and the fork's model does not know them: it may ask for the
-        same again. Turns, tokens and cost go on counting; the time starts at zero.
-
-        Turns count from 1, across revivals and forks. `to`: a client of another namespace, to make the fork there.
-        Raises Refused for a turn without a reply, or whose calls have no results yet; NotFound if its history is
-        gone; AlreadyStarted if there is a conversation `id`, running or over.
-
-        `priority`, `fairness_key`, `fairness_weight`: as in `Client.start`; None keeps the value of this
-        conversation.
-        """
-        client, there = to or self._client, to.temporal.data_converter if to else None
-        with self._explained():
-            start = await start_of_fork(self._temporal, self.id, await self.latest_run(), turn=at_turn, there=there)
-            order = await Order(priority, fairness_key, fairness_weight).after(self._handle)
-        fork_id = id or f"{self.id}-turn-{at_turn}-{uuid4().hex[:8]}"
-        await client._start(start, fork_id, new=True, priority=order)
-        return Conversation(client, fork_id)
+    # ------------------------------------------------------------ deleting
 
     async def delete(
         self, *, forks: bool = False, terminate: bool = False, artifacts: Artifacts | Path | str | None = None
@@ -344,10 +309,6 @@ class Conversation(AskedTurns):
 
     # ------------------------------------------------------------ underneath
 
-    @property
-    def _handle(self) -> Any:
-        return self._temporal.get_workflow_handle(self.id)
-
     async def _decide(self, name: str, **payload: Any) -> tuple[str, ...]:
         answer = await self._update(name, payload)
         return tuple(answer["call_ids"])
@@ -357,17 +318,6 @@ class Conversation(AskedTurns):
         check_input(name, given)
         with self._explained(name):
             return await updates.send(self._temporal, self.id, name, {**given, "by": self._client.by})
-
-    async def _describe(self) -> WorkflowExecutionDescription:
-        with self._explained():
-            described: WorkflowExecutionDescription = await self._handle.describe()
-        return described
-
-    def _explained(self, what: str = "request") -> AbstractContextManager[None]:
-        return temporal_errors.explained(self._temporal, self.id, what)
-
-    async def latest_run(self) -> str:
-        return (await self._describe()).run_id
 
     async def by_history(self) -> StateByHistory:
         """What it has come to, by the history of its latest run."""

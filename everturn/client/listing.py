@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
-from typing import Final, get_args
+from datetime import UTC, datetime
+from typing import Any, Final, get_args
 
 import temporalio.client
 from pydantic import JsonValue
@@ -65,14 +65,35 @@ class ListedConversation:
     """For whom it is; None too if its memo can't be read here."""
     metadata: Mapping[str, JsonValue] = field(default_factory=dict)
     """What it was started with."""
+    parent: str = ""
+    """The id of the workflow that started it: another conversation, if its agent works for that one's."""
 
 
-def query(*, status: str | None = None, agent: str | None = None, labels: Mapping[str, JsonValue] | None = None) -> str:
+def query(
+    *,
+    status: str | None = None,
+    agent: str | None = None,
+    labels: Mapping[str, JsonValue] | None = None,
+    search: str = "",
+    started_after: datetime | None = None,
+    started_before: datetime | None = None,
+    ended: bool | None = None,
+) -> str:
     """In Temporal's list filter language."""
     wanted = [_CONVERSATIONS]
     wanted += [f"{names.EVERTURN_METADATA} = {quoted(searched(*label))}" for label in (labels or {}).items()]
     if agent is not None:
         wanted.append(f"{names.EVERTURN_AGENT} = {quoted(agent)}")
+    if search:
+        beginnings = ("WorkflowId", names.EVERTURN_AGENT, names.EVERTURN_MODEL)
+        wanted.append(f"({' OR '.join(f'{name} STARTS_WITH {quoted(search)}' for name in beginnings)})")
+    wanted += [
+        f"StartTime {sign} {quoted(moment.astimezone(UTC).isoformat())}"
+        for sign, moment in ((">=", started_after), ("<", started_before))
+        if moment is not None
+    ]
+    if ended is not None:
+        wanted.append(f"ExecutionStatus {'!=' if ended else '='} 'Running'")
     if status == STUCK:
         wanted += ["ExecutionStatus = 'Running'", f"({_PROBLEMS.name} IS NOT NULL OR {_BEHAVIOR.name} = 'Pinned')"]
     elif status is not None:
@@ -103,6 +124,7 @@ def listed(execution: WorkflowExecution) -> ListedConversation:
         tokens=attributes.get(SearchAttributeKey.for_int(names.EVERTURN_TOKENS)) or 0,
         started_at=execution.start_time,
         ended_at=execution.close_time,
+        parent=execution.parent_id or "",
     )
 
 
@@ -196,20 +218,20 @@ class Versions:
 
 
 async def count(
-    temporal: temporalio.client.Client, *, agent: str | None = None, problems: bool = True
+    temporal: temporalio.client.Client, *, agent: str | None = None, problems: bool = True, **more: Any
 ) -> dict[str, int]:
     """How many conversations there are of each status that `listed` and `Versions.look` would give them, without the
-    zeros. `problems`: the server keeps _PROBLEMS and versions, as those do since 1.29.
+    zeros. `problems`: the server keeps _PROBLEMS and versions, as those do since 1.29. `more`: as for `query`.
 
     Temporal groups counts by its own ExecutionStatus only ("'GROUP BY' clause is not supported for search attribute
     EverturnStatus", server 1.32), so each state is a count of its own. Raises RPCError, INVALID_ARGUMENT if an
     agent is asked for and the namespace has no search attribute for it.
     """
-    everything = query(agent=agent)
+    everything = query(agent=agent, **more)
     try:
         dead = await Versions(temporal).dead(everything) if problems else []
         well = " AND ".join(["", f"{_PROBLEMS.name} IS NULL", *(one.others for one in dead)]) if problems else ""
-        queries = [query(status=state, agent=agent) + ("" if state == "done" else well) for state in STATES]
+        queries = [query(status=state, agent=agent, **more) + ("" if state == "done" else well) for state in STATES]
         if problems:
             stuck = " OR ".join([f"{_PROBLEMS.name} IS NOT NULL", *(one.pinned for one in dead)])
             queries.append(f"{everything} AND ExecutionStatus = 'Running' AND ({stuck})")
@@ -219,7 +241,7 @@ async def count(
         )
     except RPCError as error:
         if error.status is RPCStatusCode.INVALID_ARGUMENT and problems:
-            return await count(temporal, agent=agent, problems=False)
+            return await count(temporal, agent=agent, problems=False, **more)
         if error.status is not RPCStatusCode.INVALID_ARGUMENT or agent is not None:
             raise
         # Without everturn's search attributes, Temporal's own words have to do, as in a list.

@@ -221,6 +221,7 @@ def _reply(request: ModelRequest, reply: ModelReply, at: str) -> list[Event]:
         turn=turn,
         message=reply.message,
         usage=reply.usage,
+        cost_usd=reply.cost_usd,
         agent=request.agent,
         final=reply.final,
         details=reply.details,

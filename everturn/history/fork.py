@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
 from temporalio.client import Client
 from temporalio.converter import DataConverter
 from temporalio.service import RPCError, RPCStatusCode
@@ -15,7 +19,7 @@ from everturn.history.steps import RunStarted, Step, ToolCompleted, TranscriptKe
 from everturn.history.transcript import Transcript, read_transcript
 from everturn.packing import pack
 from everturn.payloads import ModelReply, Start
-from everturn.records import Outcome
+from everturn.records import Message, Outcome, Part, ResultPart, ToolResult, results_in
 from everturn.sizes import MAX_PACKED_AT_START_BYTES
 from everturn.state import State
 
@@ -23,15 +27,36 @@ IDLE_SECONDS = 7 * 24 * 3600.0
 """How long a fork waits for its first message, if the conversation itself would not have waited for another."""
 
 
+@dataclass(frozen=True)
+class Changes:
+    """What is other in a fork than in the conversation that it shares its beginning with."""
+
+    message: str | tuple[Part, ...] | None = None
+    """What is said after the turn, as Start.message holds it."""
+    provider: str = ""
+    model: str | None = None
+    results: Mapping[str, tuple[ResultPart, ...]] = field(default_factory=dict)
+    """Of calls of that turn, by their ids: what they gave, in the fork."""
+
+
 async def start_of_fork(
-    client: Client, conversation_id: str, run_id: str, *, turn: int, there: DataConverter | None = None
+    client: Client,
+    conversation_id: str,
+    run_id: str,
+    *,
+    turn: int,
+    there: DataConverter | None = None,
+    changes: Changes | None = None,
 ) -> Start:
-    """The input of a conversation that goes on after that turn. Raises Refused if nothing can go on from there,
-    and NotFound if its history is gone. `run_id` is of the latest run. `there`: that of another namespace, where the
-    history will not be: all of the transcript is brought along."""
-    if not isinstance(turn, int) or turn < 1:
+    """The input of a conversation that goes on after that turn; with a message, after turn 0: from the beginning.
+    Raises Refused if nothing can go on from there, and NotFound if its history is gone. `run_id` is of the latest run.
+    `there`: that of another namespace, where the history will not be: all of the transcript is brought along."""
+    changes = changes or Changes()
+    if not isinstance(turn, int) or turn < 0 or (turn == 0 and changes.message is None):
         raise Refused(f"Conversation {conversation_id!r} has no turn {turn!r}.", cure="Turns count from 1.")
     origin = await _run_of(client, InRun(run_id=run_id, conversation_id=conversation_id), turn)
+    if turn == 0:
+        return await _anew(client, origin, changes)
     here, point = origin.run_id, _ForkPoint(turn)
     while here:
         origin, here = origin.model_copy(update={"run_id": here}), ""
@@ -43,7 +68,7 @@ async def start_of_fork(
             here = getattr(step, "next_run_id", "")
         point.by_history.take_in()
         if point.reached:
-            return await _start(client, origin, point, there=there)
+            return await _start(client, origin, point, changes, there=there)
     raise Refused(f"Conversation {conversation_id!r} can't be forked at turn {turn}: {point.missing}.", cure=point.cure)
 
 
@@ -157,14 +182,55 @@ async def _first_step(client: Client, run: InRun) -> RunStarted | None:
         ) from None
 
 
-async def _start(client: Client, origin: InRun, point: _ForkPoint, *, there: DataConverter | None) -> Start:
+async def _anew(client: Client, first: InRun, changes: Changes) -> Start:
+    """As the conversation began, with other words: it was given a transcript to begin with, or nothing."""
+    started = await _first_step(client, first)
+    if started is None or (started.start.carry and started.start.carry.origin):
+        raise NotFound(
+            f"The beginning of conversation {first.conversation_id!r} is gone.", cure="Fork at a later turn."
+        )
+    # Whoever asked the first one, or is told when it waits, is not asked by this one.
+    alone = {"message_id": None, "caller": None, "notify": None}
+    return started.start.model_copy(update={**alone, **_said(changes), "model": changes.model or started.start.model})
+
+
+def _said(changes: Changes) -> dict[str, Any]:
+    return {} if changes.message is None else {"message": changes.message, "provider": changes.provider}
+
+
+def _changed(messages: Sequence[Message], results: Mapping[str, tuple[ResultPart, ...]]) -> list[Message]:
+    """Raises Refused for a call that has no result among these messages."""
+    if unknown := results.keys() - results_in(messages).keys():
+        calls = ", ".join(map(repr, results_in(messages))) or "none"
+        raise Refused(f"The turn has no call {min(unknown)!r}; those that have results: {calls}.", cure="Name one.")
+    return [
+        message.model_copy(
+            update={
+                "parts": tuple(
+                    part.model_copy(update={"content": results[part.call_id], "is_error": False, "decision": None})
+                    if isinstance(part, ToolResult) and part.call_id in results
+                    else part
+                    for part in message.parts
+                )
+            }
+        )
+        for message in messages
+    ]
+
+
+async def _start(
+    client: Client, origin: InRun, point: _ForkPoint, changes: Changes, *, there: DataConverter | None
+) -> Start:
     assert point.reply is not None
     state, start, final = point.state, point.state.start, point.reply.final
     results = point.results() if point.reply.plan else None
     end = state.position if results is None else results + 1
-    transcript = await read_transcript(client, origin.conversation_id, point.transcript)
+    transcript = [*await read_transcript(client, origin.conversation_id, point.transcript)]
+    transcript[state.position : end] = _changed(transcript[state.position : end], changes.results)
     # Who forks says what comes next: what people had said to the other conversation by then is not asked again.
-    new = {"owed": not final, "inbox": (), "message_ids": ()}
+    new: dict[str, Any] = {"owed": not final, "inbox": (), "message_ids": ()}
+    if changes.model:
+        new["model"] = changes.model
     handed = next_life(state, transcript[:end], origin=origin).model_copy(update=new)
     if there:
         packed = Packed(data=pack(transcript[: handed.length]))
@@ -178,7 +244,7 @@ async def _start(client: Client, origin: InRun, point: _ForkPoint, *, there: Dat
         limits = handed.facts.limits if handed.facts and handed.agent else None  # not those of who goes on with it
         facts = None if limits is None else WorkerFacts(limits=limits)
         handed = handed.model_copy(update={"earlier": packed, "origin": None, "keep_by": None, "facts": facts})
-    idle = IDLE_SECONDS if final and start.keep_open is None else start.keep_open
-    return start.model_copy(
-        update={"message": (), "message_id": None, "provider": "", "keep_open": idle, "carry": handed}
-    )
+    waits = final and start.keep_open is None and changes.message is None
+    idle = IDLE_SECONDS if waits else start.keep_open
+    silent = {"message": (), "message_id": None, "provider": ""}
+    return start.model_copy(update={**silent, **_said(changes), "keep_open": idle, "carry": handed})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 from pydantic import BaseModel, Field, ValidationError
 from starlette.applications import Starlette
@@ -20,10 +21,12 @@ from everturn.client.client import Client
 from everturn.errors import AlreadyStarted, Ended, EverturnError, NotFound, Refused, Unreachable
 from everturn.events import CURSOR
 from everturn.web.auth import Auth
+from everturn.web.children import status_with_children
 from everturn.web.earlier_messages import EarlierMessages
-from everturn.web.listing import ConversationList
+from everturn.web.listing import ConversationLists, Filter
 from everturn.web.requests import POSTS
 from everturn.web.stream import STUCK_SECONDS, Stream
+from everturn.web.waiting_calls import waiting_calls
 
 PAGE: Final = Path(__file__).parent / "page"
 
@@ -52,7 +55,8 @@ class _Earlier(BaseModel):
 
 class Inbox:
     """`app` is what a server serves. `by_header`: in which a trusted reverse proxy says who asks; without it, each
-    person types a name, and anybody can type any. `end_streams` lets the pages go, so that a server can stop."""
+    person types a name, and anybody can type any. `temporal_ui`: the address of Temporal's Web UI, for links there.
+    `end_streams` lets the pages go, so that a server can stop."""
 
     def __init__(
         self,
@@ -60,12 +64,16 @@ class Inbox:
         *,
         token: str | None = None,
         by_header: str | None = None,
+        temporal_ui: str | None = None,
         stuck_seconds: float = STUCK_SECONDS,
     ) -> None:
         self._client = client
         self._by_header = by_header
+        self._temporal_ui = (
+            f"{temporal_ui.rstrip('/')}/namespaces/{quote(client.temporal.namespace)}" if temporal_ui else ""
+        )
         self._stuck_seconds = stuck_seconds
-        self._list = ConversationList(client)
+        self._lists = ConversationLists(client)
         self._earlier_messages = EarlierMessages(client)
         self._streams: set[Stream] = set()
         self.app: ASGIApp = Auth(self._routes(), token=token)
@@ -73,6 +81,7 @@ class Inbox:
     def end_streams(self) -> None:
         for stream in self._streams:
             stream.end()
+        self._lists.stop()
 
     def _routes(self) -> Starlette:
         return Starlette(
@@ -80,6 +89,7 @@ class Inbox:
                 Route("/", self._page),
                 Route("/api/stream", self._stream),
                 Route("/api/status", self._status),
+                Route("/api/waiting", self._waiting),
                 Route("/api/earlier", self._earlier),
                 Route("/api/{verb}", self._post, methods=["POST"]),
                 Mount("/page", StaticFiles(directory=PAGE)),
@@ -107,10 +117,11 @@ class Inbox:
             raise HTTPException(503, f"{MAX_STREAMS} pages are open already. Close some, or start another inbox.")
         stream = Stream(
             self._client,
-            self._list,
-            hello={"by": name or self._client.by, "fixed": name is not None},
+            self._lists,
+            hello={"by": name or self._client.by, "fixed": name is not None, "temporal_ui": self._temporal_ui},
             conversation_id=request.query_params.get("conversation", ""),
             since=since,
+            wanted=None if "alone" in request.query_params else _filter_of(request),
             stuck_seconds=self._stuck_seconds,
         )
 
@@ -118,8 +129,10 @@ class Inbox:
         return _EventStream(stream, on_end=lambda: self._streams.discard(stream))
 
     async def _status(self, request: Request) -> Response:
-        status = await self._client.conversation(_conversation_of(request)).status()
-        return JSONResponse(status.as_json())
+        return JSONResponse(await status_with_children(self._client, _conversation_of(request)))
+
+    async def _waiting(self, request: Request) -> Response:
+        return JSONResponse(await waiting_calls(self._client, _filter_of(request)))
 
     async def _earlier(self, request: Request) -> Response:
         wanted = _Earlier.model_validate({**request.query_params})
@@ -167,6 +180,12 @@ def _conversation_of(request: Request) -> str:
     if conversation_id := request.query_params.get("conversation"):
         return conversation_id
     raise HTTPException(400, "Which one? Say ?conversation=ID.")
+
+
+def _filter_of(request: Request) -> Filter:
+    return Filter.model_validate(
+        {name: given for name in Filter.model_fields if (given := request.query_params.get(name))}
+    )
 
 
 async def _body_of(request: Request) -> bytes:

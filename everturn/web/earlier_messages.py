@@ -27,6 +27,8 @@ class Run:
     earlier: int
     """So many messages came before this run's own."""
     paused: bool
+    parent: str
+    """The conversation that asked it, if its agent works for that one's."""
 
 
 async def latest_run(client: Client, conversation_id: str) -> Run:
@@ -35,7 +37,8 @@ async def latest_run(client: Client, conversation_id: str) -> Run:
     start = await _start_of(client, conversation_id, run_id)
     carry = start.carry or CarryOver()
     earlier = carry.length + len(_unseen_of(carry))
-    return Run(run_id=run_id, earlier=earlier, paused=carry.paused)
+    parent = start.caller.conversation_id if start.caller else ""
+    return Run(run_id=run_id, earlier=earlier, paused=carry.paused, parent=parent)
 
 
 class EarlierMessages:

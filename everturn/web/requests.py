@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+import asyncio
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, JsonValue, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints
 
 from everturn.client.client import Client
 from everturn.client.conversation import Conversation
+from everturn.client.many_decisions import AT_ONCE
+from everturn.errors import EverturnError
+
+MOST_AT_ONCE: Final = 1_000
+"""Calls that one request decides on."""
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=1000, pattern=r"^[^\x00-\x1f\x7f]+$")]
 By = Annotated[str, StringConstraints(max_length=200, strip_whitespace=True, pattern=r"^[^\x00-\x1f\x7f]*$")]
@@ -88,6 +94,58 @@ class AnswerRequest(ConversationRequest):
         return await conversation.answer(self.call_id, self.content, is_error=self.is_error)
 
 
+class OneCall(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    conversation: Annotated[str, StringConstraints(min_length=1, max_length=1000)]
+    call_id: Name
+    expected: dict[str, JsonValue]
+    """The arguments that were seen."""
+
+
+class DecideManyRequest(RequestBody):
+    """Decides on the calls that were shown, each as it was shown, and on no others."""
+
+    verdict: Literal["approve", "deny"]
+    calls: Annotated[tuple[OneCall, ...], Field(min_length=1, max_length=MOST_AT_ONCE, strict=False)]
+    words: str | None = None
+    """For the model: a note, or why not."""
+
+    async def do(self, client: Client) -> dict[str, Any]:
+        places = asyncio.Semaphore(AT_ONCE)
+
+        async def decide(one: OneCall) -> dict[str, str]:
+            conversation = client.conversation(one.conversation)
+            refused = ""
+            try:
+                async with places:
+                    if self.verdict == "approve":
+                        await conversation.approve(one.call_id, note=self.words, expected=one.expected)
+                    else:
+                        await conversation.deny(one.call_id, self.words)
+            except EverturnError as error:
+                refused = error.message
+            return {"conversation": one.conversation, "call_id": one.call_id, "refused": refused}
+
+        return {"calls": await asyncio.gather(*map(decide, self.calls))}
+
+
+class ForkRequest(RequestBody):
+    """A conversation with the beginning of this one. After `at_turn` it may be told other words, go on with another
+    model, or be given other results of that turn's calls; 0, with words, begins it anew."""
+
+    conversation: Annotated[str, StringConstraints(min_length=1, max_length=1000)]
+    at_turn: Annotated[int, Field(ge=0, le=1_000_000_000)]
+    text: Text | None = None
+    model: Name | None = None
+    results: dict[str, str] = Field(default_factory=dict)
+
+    async def do(self, client: Client) -> dict[str, Any]:
+        conversation = client.conversation(self.conversation)
+        fork = await conversation.fork(self.at_turn, message=self.text, model=self.model, results=self.results)
+        return {"id": fork.id}
+
+
 class PauseRequest(ConversationRequest):
     reason: str | None = None
 
@@ -122,6 +180,8 @@ POSTS: Final[dict[str, type[RequestBody]]] = {
     "approve": ApproveRequest,
     "deny": DenyRequest,
     "answer": AnswerRequest,
+    "decide_many": DecideManyRequest,
+    "fork": ForkRequest,
     "pause": PauseRequest,
     "resume": ResumeRequest,
     "cancel_turn": CancelTurnRequest,

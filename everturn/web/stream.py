@@ -18,7 +18,7 @@ from temporalio.service import RPCError
 from everturn.client.client import Client
 from everturn.errors import EverturnError, NotFound
 from everturn.web.earlier_messages import latest_run
-from everturn.web.listing import ConversationList
+from everturn.web.listing import ConversationLists, Filter
 from everturn.web.outbox import Outbox, ServerSentEvent
 
 BEAT_SECONDS = 15.0
@@ -36,15 +36,18 @@ class Stream:
     def __init__(
         self,
         client: Client,
-        conversation_list: ConversationList,
+        lists: ConversationLists,
         *,
         hello: dict[str, Any],
         conversation_id: str,
         since: str,
+        wanted: Filter | None = None,
         stuck_seconds: float = STUCK_SECONDS,
     ) -> None:
+        """`wanted`: which conversations are listed; None: no list."""
         self._client = client
-        self._list = conversation_list
+        self._lists = lists
+        self._wanted = wanted
         self._hello = hello
         self._conversation_id = conversation_id
         self._since = since
@@ -66,7 +69,8 @@ class Stream:
         self._outbox.clear()
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        self._watchers = [asyncio.create_task(self._watch_list())]
+        if self._wanted:
+            self._watchers.append(asyncio.create_task(self._watch_list(self._wanted)))
         if self._conversation_id:
             self._watchers.append(asyncio.create_task(self._follow()))
         over = asyncio.create_task(self._over.wait())
@@ -105,8 +109,8 @@ class Stream:
         finally:
             timer.cancel()
 
-    async def _watch_list(self) -> None:
-        async for listed in self._list.watch():
+    async def _watch_list(self, wanted: Filter) -> None:
+        async for listed in self._lists.watch(wanted):
             self._outbox.put_list(ServerSentEvent("conversations", listed))
 
     async def _follow(self) -> None:

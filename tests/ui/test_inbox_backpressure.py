@@ -163,7 +163,7 @@ async def test_who_puts_in_waits_for_room_and_not_longer() -> None:
 
 async def test_an_inbox_that_stops_lets_its_streams_end(client: Client) -> None:
     inbox = Inbox(client)
-    made = stream.Stream(client, inbox._list, hello={}, conversation_id="", since="")
+    made = stream.Stream(client, inbox._lists, hello={}, conversation_id="", since="")
     told = made.chunks()
     assert b"hello" in await anext(told)
     made.end()

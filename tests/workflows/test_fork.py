@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from everturn import Client, Conversation, Limits, Message, tool
-from everturn.errors import AlreadyStarted, NotFound, Refused
+from everturn.errors import AlreadyStarted, InvalidModel, NotFound, Refused
 from everturn.models import Compaction
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
@@ -79,6 +79,42 @@ async def test_a_fork_behind_a_final_reply_waits_for_its_next_message(
         await fork.close()
         await conversation.close()
         assert (await fork.outcome()).text == (await conversation.outcome()).text == "Two."
+
+
+async def test_a_fork_may_have_another_result_other_words_or_another_model(
+    client: Client, scripted: Scripted, cached_conversations: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = scripted([call("note", {"number": 1}, id="n"), "Noted.", "Once more."])
+    monkeypatch.setenv("SCRIPTED_BASE_URL", model.base_url)  # for the other one
+    agent = agent_on(model, tools=[note])
+    async with hosting(client, agent, cached_conversations=cached_conversations):
+        conversation = await client.start(agent, "Note it")
+        await conversation.outcome()
+        before = await conversation.transcript()
+
+        other = await conversation.fork(1, results={"n": "the disk is full"})
+        await other.outcome()
+        assert [one.text for one in results_of(await other.transcript())] == ["the disk is full"]
+
+        said = await conversation.fork(2, message="And now?")
+        assert await said.reply() == "Once more."
+        assert (await said.outcome()).turns == 3, "it ends with its reply, as its origin did"
+
+        anew = await conversation.fork(0, message="Note it well", model="scripted:other")
+        await anew.outcome()
+        assert [one.text for one in await anew.transcript() if one.role == "user"] == ["Note it well"]
+        handle = client.temporal.get_workflow_handle(anew.id)
+        assert "turn 1 · other" in [
+            event.user_metadata.summary.data.decode().strip('"')
+            async for event in handle.fetch_history_events()
+            if event.HasField("user_metadata")
+        ]
+        for wrong, why in (({"results": {"x": ""}}, "no call 'x'"), ({"message": " "}, "The message is empty")):
+            with pytest.raises(Refused, match=why):
+                await conversation.fork(1, **wrong)  # type: ignore[arg-type]
+        with pytest.raises(InvalidModel):
+            await conversation.fork(1, model="nonsense")
+    assert await conversation.transcript() == before
 
 
 async def test_a_conversation_that_ended_with_its_reply_has_forks_that_wait(client: Client, scripted: Scripted) -> None:

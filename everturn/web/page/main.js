@@ -1,82 +1,113 @@
 // The page: one conversation at a time, the list beside it, and the keys.
 
-import { ConversationList, needsPerson, words } from "./listing.js";
+import { asked, beside, filters, selected, write } from "./address.js";
+import { OpenConversation } from "./conversation.js";
+import { ForkDialog, markDifferences } from "./forks.js";
+import { listen } from "./keys.js";
+import { ConversationList, standing, words } from "./listing.js";
+import { Many } from "./many.js";
 import { printable } from "./printable.js";
-import { ask, newId, post, Stream } from "./server.js";
-import { el } from "./text.js";
-import { Transcript } from "./transcript.js";
+import { newId, post } from "./server.js";
+import { copied, dollars, el } from "./text.js";
+import { drawTimeline } from "./timeline.js";
 
 const $ = (id) => document.getElementById(id);
-const listing = new ConversationList($("conversations"), $("filter"));
-const EARLIER = 100;
-const STATUS_MS = 400;
-/** Events after which nothing else waits than before. */
-const PASSING = new Set(["text_delta", "thinking_delta", "tool_progress", "tool_called", "tool_started"]);
+const MORE = 200;
+const SEARCH_MS = 250;
+const DRAW_MS = 500;
 
-let stream = null;
-let open = null; // the conversation that is shown
-let who = { by: "", fixed: false };
+const listing = new ConversationList($("conversations"), {
+  onMore: () => narrow({ limit: String(Math.min(Number(filters().limit || MORE) + MORE, 2_000)) }),
+  onMany: () => many.open(),
+  onClear: () => clearFilters(),
+});
+const many = new Many($("many"), (verb, body) => post(verb, { by: by(), ...body }));
+const forks = new ForkDialog($("fork"), {
+  post: (body) => post("fork", { by: by(), ...body }),
+  onFork: (id, origin) => {
+    write({ beside: id });
+    if (origin !== open.id) location.hash = encodeURIComponent(origin);
+    else showBeside();
+  },
+});
+
+let open = { id: "" }; // the conversation that is shown
+let other = null; // the one beside it
+let who = { by: "", fixed: false, temporal_ui: "" };
 
 // ---------------------------------------------------------------- opening a conversation
 
-const selected = () => decodeURIComponent(location.hash.slice(1));
+const page = {
+  post: (verb, body) => post(verb, { by: by(), ...body }),
+  announce: (text) => ($("spoken").textContent = printable(text)),
+  again: (asked) => forks.open(asked),
+  problem,
+  ui: () => who.temporal_ui,
+};
 
 function show(id) {
-  stream?.close();
-  const transcript = new Transcript($("transcript"), { decide: (verb, body) => decide(id, verb, body), announce });
-  open = { id, transcript, startedAt: listing.row(id)?.started_at, agent: "", state: "", over: false, marked: null };
+  open.close?.();
   document.body.classList.toggle("reading", Boolean(id));
   for (const part of ["head", "composer"]) $(part).hidden = !id;
   $("empty").hidden = Boolean(id);
-  atEnd = true;
   $("title").textContent = printable(id);
   $("say").value = sessionStorage.getItem(`draft ${id}`) ?? "";
   grow($("say"));
   problem("");
+  const startedAt = listing.row(id)?.started_at;
+  const here = { ...page, changed: (events) => here.of === open && changed(events) };
+  open = here.of = new OpenConversation(id, { scroll: $("scroll"), root: $("transcript") }, here, heard, asked);
+  Object.assign(open, { startedAt });
   listing.select(id);
   describe();
-  stream = new Stream(id, hear(open));
+  drawTime();
+  showBeside();
 }
 
-/** What is heard is about the conversation that was open when it was asked for. */
-function hear(here) {
-  const told = (handle) => (data) => here === open && handle(data);
-  return {
-    link,
-    hello: (hello) => {
-      who = hello;
-      $("by").disabled = hello.fixed;
-      $("by").placeholder = printable(hello.by);
-      if (hello.fixed) $("by").value = printable(hello.by);
-    },
-    conversations: takeList,
-    opened: told((run) => {
-      Object.assign(here, { agent: run.agent, runId: run.run_id });
-      here.transcript = new Transcript($("transcript"), here.transcript);
-      if (run.paused) here.transcript.take({ kind: "switched", name: "paused" });
-      if (run.earlier) offerEarlier(here, run.earlier);
-      describe();
-      askStatus(here);
-    }),
-    resumed: told(() => {
-      here.transcript.startOver();
-      problem("");
-      askStatus(here);
-    }),
-    events: told((events) => {
-      for (const event of events) here.transcript.take(event);
-      problem("");
-      if (events.some((event) => !PASSING.has(event.kind))) askStatus(here);
-      mark(here.marked?.waits ? here.marked : here.transcript.waiting[0]);
-    }),
-    ended: told(() => {
-      here.over = true;
-      describe();
-    }),
-    missing: told(({ error }) => problem(error)),
-    trouble: told(({ error }) => problem(`${error} Trying again.`)),
-  };
+const heard = {
+  link,
+  hello: (hello) => {
+    who = hello;
+    $("by").disabled = hello.fixed;
+    $("by").placeholder = printable(hello.by);
+    if (hello.fixed) $("by").value = printable(hello.by);
+  },
+  conversations: takeList,
+};
+
+function showBeside() {
+  const id = open.id ? beside() : "";
+  if (other?.id === id) return;
+  other?.close();
+  other = null;
+  $("other").hidden = !id;
+  $("panes").classList.toggle("two", Boolean(id));
+  for (const node of document.querySelectorAll(".differs")) node.classList.remove("differs");
+  if (!id) return;
+  $("other-title").textContent = printable(id);
+  $("other-open").href = `#${encodeURIComponent(id)}`;
+  const there = { ...page, changed: compare };
+  other = new OpenConversation(id, { scroll: $("other-scroll"), root: $("other-transcript") }, there, { link: () => {}, hello: () => {} });
 }
+
+let comparing = 0;
+
+function compare() {
+  if (!other || comparing) return;
+  comparing = setTimeout(() => {
+    comparing = 0;
+    if (other) markDifferences(open.transcript, other.transcript);
+  }, DRAW_MS);
+}
+
+function closeBeside() {
+  write({ beside: "" });
+  showBeside();
+  $("scroll").focus();
+}
+
+$("other-close").onclick = closeBeside;
+$("other-open").onclick = () => write({ beside: "" });
 
 let refused = false;
 
@@ -89,98 +120,86 @@ function link(state, why = "") {
   if (state === "signed out") problem("Your sign-in is no longer good. Open the inbox with its token again.");
 }
 
-// Stays at the end for one who is at the end, and elsewhere for all others.
-let atEnd = true;
-const toEnd = () => atEnd && $("scroll").scrollTo(0, $("scroll").scrollHeight);
-new ResizeObserver(toEnd).observe($("transcript"));
-$("scroll").onscroll = ({ target }) => {
-  atEnd = target.scrollHeight - target.scrollTop - target.clientHeight < 60;
-};
-$("transcript").addEventListener("click", () => (atEnd = false)); // what unfolds must not move away
-
-function offerEarlier(here, count) {
-  const button = el("button", { type: "button", class: "quiet earlier" });
-  const label = () => (button.textContent = `Show earlier messages (${count.toLocaleString()})`);
-  button.onclick = async () => {
-    button.disabled = true;
-    try {
-      const query = { conversation: here.id, run: here.runId, before: count, limit: EARLIER };
-      const { from, messages } = await ask("earlier", query);
-      const scroll = $("scroll");
-      const fromEnd = scroll.scrollHeight - scroll.scrollTop;
-      button.remove();
-      atEnd = false;
-      here.transcript.prepend(messages);
-      count = from;
-      if (count) $("transcript").prepend(button);
-      scroll.scrollTop = scroll.scrollHeight - fromEnd;
-      label();
-    } catch (error) {
-      problem(error.message);
-    }
-    button.disabled = false;
-  };
-  label();
-  $("transcript").prepend(button);
-}
-
-// ---------------------------------------------------------------- what events do not tell
-
-/** What only the conversation itself knows: what really waits, until when, and what it has used. One question at a time. */
-function askStatus(here) {
-  if (here.asking) {
-    here.askAgain = true;
-    return;
-  }
-  here.asking = true;
-  setTimeout(async () => {
-    try {
-      const status = await ask("status", { conversation: here.id });
-      if (here === open) takeStatus(here, status);
-    } catch (error) {
-      if (here === open && !here.over) problem(error.message);
-    }
-    here.asking = false;
-    if (here.askAgain && here === open) askStatus(here);
-    here.askAgain = false;
-  }, STATUS_MS);
-}
-
-function takeStatus(here, status) {
-  here.status = status;
-  here.state = status.state;
-  problem("");
-  for (const waiting of status.waiting ?? []) {
-    const call = here.transcript.calls.get(waiting.call_id);
-    // A decision that the conversation passed over: the call waits as before.
-    call?.wait(waiting.needs ?? "approval", waiting);
-    call?.expires(waiting.expires_at);
-  }
-  mark(here.marked?.waits ? here.marked : here.transcript.waiting[0]);
+function changed() {
   describe();
+  drawTime();
+  compare();
 }
+
+// ---------------------------------------------------------------- what is said of it
+
+const HELD = new Set(["paused", "stalled"]);
+const AT_WORK = new Set(["running", "awaiting_approval", "awaiting_answer"]);
 
 function describe() {
   const row = listing.row(open.id);
   // The list is a second old, and the conversation's own word may be older: whoever says it is over is right.
   const over = open.over || (row && row.ended_at);
-  const state = over ? (row?.ended_at ? row.status : "done") : open.state || row?.status || "";
+  const ended = open.transcript?.outcome || (row?.ended_at ? standing(row) : "done");
+  const state = over ? (ended === "completed" ? "done" : ended) : open.state || row?.status || "";
   const usage = open.status?.usage ?? {};
   const tokens = (usage.input_tokens ?? 0) + (usage.output_tokens ?? 0) || row?.tokens;
   const cost = open.status?.cost_usd;
   const turn = open.status?.turn;
-  const facts = [open.agent || row?.agent, row?.model, turn && `turn ${turn}`, tokens && `${tokens.toLocaleString()} tokens`];
-  $("facts").textContent = printable([...facts, cost && `$${cost.toFixed(4)}`].filter(Boolean).join(" · "));
+  const facts = [open.agent || row?.agent, row?.model, row?.tenant && `for ${row.tenant}`, turn && `turn ${turn}`, tokens && `${tokens.toLocaleString()} tokens`, cost && dollars(cost)];
+  const parent = open.parent || row?.parent || "";
+  $("facts").replaceChildren(printable(facts.filter(Boolean).join(" · ")));
+  if (parent) $("facts").prepend(el("a", { id: "parent", href: `#${encodeURIComponent(parent)}`, title: "Its parent (u)" }, `↑ ${parent}`), " · ");
   $("state").textContent = printable(words(state));
   $("state").dataset.status = state;
   $("controls").hidden = over;
-  const held = ["paused", "stalled"].includes(state);
+  // Each is offered if it means something now.
+  const means = { pause: AT_WORK.has(state), resume: HELD.has(state), cancel_turn: AT_WORK.has(state), close: Boolean(state) };
   for (const button of $("controls").children) {
-    const verb = button.dataset.verb;
-    button.hidden = (verb === "resume" && !held) || (verb === "pause" && held);
+    if (document.activeElement === button && !means[button.dataset.verb]) $("main").focus();
+    button.hidden = !means[button.dataset.verb];
   }
   $("say").placeholder = over ? "Say more, and it goes on" : "Message";
+  const place = open.place?.() ?? "";
+  const there = document.querySelector('[data-do="place"]');
+  there.hidden = !place;
+  if (place) there.href = place;
 }
+
+let drawing = 0;
+
+function drawTime() {
+  const shown = $("time").ariaPressed === "true" && Boolean(open.id);
+  $("insight").hidden = !shown;
+  if (!shown || drawing) return;
+  drawing = setTimeout(() => {
+    drawing = 0;
+    if ($("insight").contains(document.activeElement) && document.activeElement !== $("insight")) return; // it is read
+    const usage = open.status?.usage ?? {};
+    const tokens = (usage.input_tokens ?? 0) + (usage.output_tokens ?? 0);
+    drawTimeline($("insight"), open.transcript.metrics, { goTo: (turn) => open.goTo(turn), tokens, cost: open.status?.cost_usd });
+  }, open.drawn === open.id ? DRAW_MS : 50);
+  open.drawn = open.id;
+}
+
+$("time").onclick = () => {
+  $("time").ariaPressed = $("time").ariaPressed === "true" ? "false" : "true";
+  drawTime();
+};
+
+const raw = () => JSON.stringify({ id: open.id, status: open.status, events: open.transcript.events }, null, 2);
+const DO = {
+  id: () => copied(open.id),
+  text: () => copied(open.transcript.turns.map((node) => node.innerText).join("\n\n")),
+  raw: () => {
+    $("raw-text").textContent = printable(raw());
+    $("raw").showModal();
+  },
+  "copy-raw": () => copied(raw()),
+};
+document.addEventListener("click", ({ target }) => {
+  const act = DO[target.closest("[data-do]")?.dataset.do];
+  if (act) act();
+  if (target.closest("[data-close]")) target.closest("dialog").close();
+  for (const menu of document.querySelectorAll("details.menu[open]")) {
+    if (!menu.contains(target) || target.closest(".entries")) menu.open = false;
+  }
+});
 
 // ---------------------------------------------------------------- the list
 
@@ -191,7 +210,10 @@ function takeList(told) {
   $("empty").firstElementChild.textContent = listing.waiting
     ? `${listing.waiting} ${listing.waiting === 1 ? "conversation waits" : "conversations wait"} for you`
     : "Nobody waits for you";
-  $("agents").replaceChildren(...[...new Set(listing.rows.map((row) => row.agent))].filter((agent) => agent && agent === printable(agent)).map((value) => el("option", { value })));
+  for (const [id, known] of [["agents", listing.agents], ["tenants", listing.tenants]]) {
+    const names = [...known].filter((name) => name === printable(name));
+    if ($(id).children.length !== names.length) $(id).replaceChildren(...names.map((value) => el("option", { value })));
+  }
   const row = listing.row(open.id);
   // Revived, here or elsewhere: a new chain of runs, and new events.
   if (row && open.over && !row.ended_at && row.started_at !== open.startedAt) show(open.id);
@@ -201,53 +223,65 @@ function takeList(told) {
   }
 }
 
+let searching = 0;
+
+/** Writes filters into the address, and lists by them. */
+function narrow(changes) {
+  write(changes);
+  drawFilters();
+  open.stream.again();
+}
+
+function clearFilters() {
+  $("filter").value = "";
+  narrow({ q: "", state: "", agent: "", tenant: "", within: "", after: "", before: "", limit: "" });
+  $("filter").focus();
+}
+
+function drawFilters() {
+  const now = filters();
+  if (document.activeElement !== $("filter")) $("filter").value = now.q ?? "";
+  listing.search($("filter").value);
+  const between = Boolean(now.after || now.before) || now.within === "between";
+  for (const field of document.querySelectorAll("[data-filter]")) {
+    const name = field.dataset.filter;
+    if (document.activeElement !== field) field.value = name === "within" && between ? "between" : (now[name] ?? "");
+  }
+  for (const label of document.querySelectorAll("[data-between]")) label.hidden = !between;
+  const active = ["state", "agent", "tenant", "within", "after", "before"].filter((name) => now[name]).length;
+  $("narrow").textContent = active ? `Filters (${active})` : "Filters";
+  $("narrow").classList.toggle("active", Boolean(active));
+  $("clear").hidden = !active && !now.q;
+}
+
+function toggleFilters(shown = $("filters").hidden) {
+  $("filters").hidden = !shown;
+  $("narrow").ariaExpanded = String(shown);
+  if (shown) $("filters").querySelector("select").focus();
+}
+
+$("narrow").onclick = () => toggleFilters();
+$("clear").onclick = clearFilters;
+$("filters").onchange = ({ target }) => {
+  const name = target.dataset.filter;
+  const alone = name === "within" && target.value !== "between" ? { after: "", before: "" } : {};
+  if (name) narrow({ [name]: target.value.trim(), ...alone });
+};
+$("filter").oninput = () => {
+  clearTimeout(searching);
+  listing.search($("filter").value);
+  searching = setTimeout(() => narrow({ q: $("filter").value.trim() }), SEARCH_MS);
+};
+
 // ---------------------------------------------------------------- what people do
 
-const by = () => (who.fixed ? "" : $("by").value.trim());
-
-function decide(conversation, verb, body) {
-  return post(verb, { conversation, by: by(), ...body });
+function by() {
+  return who.fixed ? "" : $("by").value.trim();
 }
 
 function problem(text) {
   $("trouble").textContent = printable(text);
   $("trouble").hidden = !text;
-}
-
-function announce(text) {
-  $("spoken").textContent = printable(text);
-}
-
-/** The call that the keys are about. */
-function mark(call) {
-  if (open.marked !== call) open.marked?.node.classList.remove("marked");
-  open.marked = call ?? null;
-  call?.node.classList.add("marked");
-}
-
-/** Nothing is decided on unseen: all of it, or its end where it is too long, has to be in view. */
-function inView(node) {
-  const { top, bottom, height } = node.getBoundingClientRect();
-  const frame = $("scroll").getBoundingClientRect();
-  return bottom <= frame.bottom + 1 && (top >= frame.top - 1 || (height > frame.height && bottom > frame.top));
-}
-
-function bringIntoView(node) {
-  atEnd = false;
-  node.scrollIntoView({ block: node.clientHeight > $("scroll").clientHeight ? "end" : "center" });
-}
-
-function act(what) {
-  const { marked } = open;
-  if (!marked?.waits) return;
-  if (inView(marked.node)) marked.act(what);
-  else bringIntoView(marked.node);
-}
-
-function markNext() {
-  const { waiting } = open.transcript;
-  mark(waiting[(waiting.indexOf(open.marked) + 1) % waiting.length]);
-  if (open.marked) bringIntoView(open.marked.node);
 }
 
 function grow(area) {
@@ -275,12 +309,13 @@ $("composer").onsubmit = async (event) => {
   here.sending = true;
   here.unsent = here.unsent?.text === text ? here.unsent : { text, message_id: newId() };
   try {
-    await decide(here.id, "message", here.unsent);
+    await page.post("message", { conversation: here.id, ...here.unsent });
     here.unsent = null;
     sessionStorage.removeItem(`draft ${here.id}`);
     if (here === open) {
       $("say").value = "";
       grow($("say"));
+      here.toEnd();
       if (here.over) show(here.id);
     }
   } catch (error) {
@@ -289,26 +324,32 @@ $("composer").onsubmit = async (event) => {
   here.sending = false;
 };
 
-$("controls").onclick = async ({ target }) => {
-  const verb = target.dataset.verb;
-  if (!verb || (verb === "close" && !confirm("End this conversation? What waits is denied."))) return;
+async function steer(verb) {
+  if (verb === "close" && !confirm("End this conversation? What waits is denied.")) return;
   try {
-    await decide(open.id, verb, {});
-    askStatus(open);
+    await page.post(verb, { conversation: open.id });
+    open.askStatus();
   } catch (error) {
     problem(error.message);
   }
+}
+
+$("controls").onclick = ({ target }) => target.dataset.verb && steer(target.dataset.verb);
+
+/** Steers, if the button is there. */
+const press = (...verbs) => {
+  const button = verbs.map((verb) => $("controls").querySelector(`[data-verb="${verb}"]`)).find((one) => !one.hidden);
+  if (button && !$("controls").hidden && !$("head").hidden) steer(button.dataset.verb);
 };
 
-$("new").onclick = () => $("begin").showModal();
-$("begin").querySelector("[data-close]").onclick = () => $("begin").close();
+const start = () => $("begin").showModal();
+$("new").onclick = start;
 $("begin").querySelector("form").onsubmit = async (event) => {
   event.preventDefault();
   const wrong = $("begin").querySelector(".problem");
   wrong.hidden = true;
   try {
-    const body = { agent: $("begin-agent").value.trim(), message: $("begin-message").value, by: by() };
-    const { id } = await post("start", body);
+    const { id } = await page.post("start", { agent: $("begin-agent").value.trim(), message: $("begin-message").value });
     $("begin-message").value = "";
     $("begin").close();
     location.hash = encodeURIComponent(id);
@@ -321,27 +362,54 @@ $("begin").querySelector("form").onsubmit = async (event) => {
 $("help").onclick = () => $("keys").showModal();
 $("by").value = localStorage.getItem("by") ?? "";
 $("by").onchange = () => localStorage.setItem("by", $("by").value.trim());
-
-const KEYS = {
-  j: () => (location.hash = encodeURIComponent(listing.beside(open.id, 1) ?? "")),
-  k: () => (location.hash = encodeURIComponent(listing.beside(open.id, -1) ?? "")),
-  a: () => act("approve"),
-  e: () => act("edit"),
-  d: () => act("deny"),
-  r: () => act("answer"),
-  w: markNext,
-  m: () => $("say").focus(),
-  n: () => $("begin").showModal(),
-  "/": () => $("filter").focus(),
-  "?": () => $("keys").showModal(),
+$("skip").onclick = (event) => {
+  event.preventDefault();
+  (open.id ? $("scroll") : $("main")).focus();
 };
-document.addEventListener("keydown", (key) => {
-  const typing = key.target.closest("input, textarea, dialog");
-  if (typing && key.key === "Escape" && !key.target.closest("dialog")) key.target.blur();
-  if (typing || key.ctrlKey || key.metaKey || key.altKey || key.repeat || !KEYS[key.key]) return;
-  key.preventDefault();
-  KEYS[key.key]();
-});
+
+const goBeside = (step) => (location.hash = encodeURIComponent(listing.beside(open.id, step) ?? ""));
+const reading = (act) => () => open.id && act();
+
+listen(
+  [
+    ["j", "next conversation", () => goBeside(1)],
+    ["k", "previous conversation", () => goBeside(-1)],
+    ["/", "search", () => $("filter").focus()],
+    ["f", "filters", () => toggleFilters()],
+    ["l", "load more", () => document.querySelector(".more:not([hidden])")?.click()],
+    ["b", "decide on many", () => many.open()],
+    ["n", "start a conversation", start],
+    ["a", "approve the marked call", reading(() => open.act("approve"))],
+    ["e", "edit its arguments", reading(() => open.act("edit"))],
+    ["d", "deny it, with a reason", reading(() => open.act("deny"))],
+    ["r", "answer in the tool’s place", reading(() => open.act("answer"))],
+    ["1 … 9", "take that choice", null],
+    ...Array.from({ length: 9 }, (_, at) => [String(at + 1), "", reading(() => open.choose(at + 1))]),
+    ["w", "mark the next call that waits", reading(() => open.markNext())],
+    ["]", "next message or turn; Tab leads to its actions", reading(() => open.step(1))],
+    ["[", "previous message or turn", reading(() => open.step(-1))],
+    ["G", "to the end", reading(() => open.toEnd())],
+    ["m", "write a message", reading(() => $("say").focus())],
+    ["t", "time, tokens and cost", reading(() => $("time").click())],
+    ["i", "raw JSON", reading(DO.raw)],
+    ["u", "its parent", reading(() => $("parent")?.click())],
+    ["o", "open what is beside, alone", reading(() => other && $("other-open").click())],
+    ["c", "close what is beside", reading(() => other && closeBeside())],
+    ["p", "pause, or resume", reading(() => press("pause", "resume"))],
+    ["x", "cancel the turn", reading(() => press("cancel_turn"))],
+    ["X", "close the conversation", reading(() => press("close"))],
+    ["?", "these keys", () => $("keys").showModal()],
+    ["Esc", "leave a box", null],
+  ],
+  $("keys-list"),
+);
 
 addEventListener("hashchange", () => show(selected()));
+addEventListener("popstate", () => {
+  drawFilters();
+  showBeside();
+});
+drawFilters();
+if ($("clear").hidden === false && Object.keys(filters()).some((name) => name !== "q" && name !== "limit")) $("filters").hidden = false;
+$("narrow").ariaExpanded = String(!$("filters").hidden);
 show(selected());

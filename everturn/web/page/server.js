@@ -42,15 +42,21 @@ export function newId() {
 }
 
 /** The list of conversations, and the events of one of them. `hear[name](data)` is called for each kind of message on the wire,
- * `hear.link(state, why)` when the connection comes and goes; `why` it is refused, in the server's words. */
+ * `filters()` says what of the list; without it, there is none. `hear.link(state, why)` when the connection comes and goes; `why` it is refused, in the server's words. */
 export class Stream {
   #source = null;
   #timer = 0;
   #cursor = "";
 
-  constructor(conversation, hear) {
+  constructor(conversation, hear, filters = null) {
     this.conversation = conversation;
     this.hear = hear;
+    this.filters = filters;
+    this.#open();
+  }
+
+  /** Comes back where it was: what is listed is another thing by now. */
+  again() {
     this.#open();
   }
 
@@ -111,6 +117,6 @@ export class Stream {
   }
 
   #query() {
-    return new URLSearchParams({ conversation: this.conversation, since: this.#cursor });
+    return new URLSearchParams({ conversation: this.conversation, since: this.#cursor, ...(this.filters ? this.filters() : { alone: "1" }) });
   }
 }

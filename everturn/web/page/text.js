@@ -2,14 +2,14 @@
 
 import { printable } from "./printable.js";
 
-const SHOWN = ["title", "alt"];
+const SHOWN = new Set(["title", "alt", "placeholder", "aria-label"]);
 
 /** An element: `attributes` are set as properties where there are such, else as attributes; children are texts or nodes. */
 export function el(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
     if (name === "class") node.className = value;
-    else if (SHOWN.includes(name)) node[name] = printable(value);
+    else if (SHOWN.has(name)) node.setAttribute(name, printable(value));
     else if (name === "data") Object.assign(node.dataset, value);
     else if (name in node) node[name] = value;
     else node.setAttribute(name, value);
@@ -64,41 +64,27 @@ export function folded(text) {
   return el("div", {}, pre, more);
 }
 
-/** A text with the few things that models write most: fences, headings, lists, `code`, **bold**. All else stays. */
-export function prose(text) {
-  const whole = document.createDocumentFragment();
-  printable(text).split(/^```[^\n]*\n([\s\S]*?)(?:^```[ \t]*$|(?![\s\S]))/m).forEach((piece, index) => {
-    if (index % 2) whole.append(el("pre", { tabIndex: 0 }, piece.replace(/\n$/, "")));
-    else for (const block of piece.split(/\n{2,}/)) if (block.trim()) whole.append(...blocks(block));
-  });
-  return whole;
+/** `850 ms`, `4.2 s`, `3 min 5 s`, `2 h 10 min`. */
+export function lasting(ms) {
+  if (!Number.isFinite(ms) || ms < 0) return "";
+  if (ms < 1_000) return `${Math.round(ms)} ms`;
+  const seconds = ms / 1_000;
+  if (seconds < 60) return `${seconds.toFixed(seconds < 10 ? 1 : 0)} s`;
+  const minutes = Math.floor(seconds / 60);
+  if (minutes < 60) return [`${minutes} min`, Math.floor(seconds % 60) && `${Math.floor(seconds % 60)} s`].filter(Boolean).join(" ");
+  const hours = Math.floor(minutes / 60);
+  return hours < 48 ? [`${hours} h`, minutes % 60 && `${minutes % 60} min`].filter(Boolean).join(" ") : `${Math.floor(hours / 24)} d`;
 }
 
-function blocks(text) {
-  const made = [];
-  let list = null;
-  for (const line of text.replace(/^\n+|\n+$/g, "").split("\n")) {
-    const heading = /^#{1,6}\s+(.*)$/.exec(line);
-    const item = /^\s*(?:([-*•])|\d{1,3}[.)])\s+(.*)$/.exec(line);
-    if (item) {
-      const tag = item[1] ? "ul" : "ol";
-      if (list?.localName !== tag) made.push((list = el(tag)));
-      list.append(el("li", {}, ...spans(item[2])));
-      continue;
-    }
-    list = null;
-    const last = made.at(-1);
-    if (heading) made.push(el("h3", {}, ...spans(heading[1])));
-    else if (last?.localName === "p") last.append("\n", ...spans(line));
-    else made.push(el("p", {}, ...spans(line)));
-  }
-  return made;
-}
+export const dollars = (usd) => `$${usd.toFixed(usd < 1 ? 4 : 2)}`;
 
-function spans(line) {
-  return line.split(/(`[^`\n]+`|\*\*[^*\n]+\*\*)/).map((piece) => {
-    if (/^`[^`]+`$/.test(piece)) return el("code", {}, piece.slice(1, -1));
-    if (/^\*\*[^*]+\*\*$/.test(piece)) return el("strong", {}, piece.slice(2, -2));
-    return piece;
-  });
+/** Puts a text on the clipboard; on plain http, browsers have the old way only. */
+export async function copied(text) {
+  if (navigator.clipboard) return navigator.clipboard.writeText(text);
+  const area = el("textarea", { class: "unseen" });
+  area.value = text;
+  document.body.append(area);
+  area.select();
+  document.execCommand("copy");
+  area.remove();
 }

@@ -1,0 +1,99 @@
+"""Another way from a turn on: a conversation with the beginning of this one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any, Self
+from uuid import uuid4
+
+from temporalio.client import WorkflowExecutionDescription
+
+from everturn import temporal_errors
+from everturn.client.connection import ClientConnection
+from everturn.client.messages import MessageLike, content_of, user_message
+from everturn.client.prompts import AskedTurns
+from everturn.history.fork import Changes, start_of_fork
+from everturn.models import Model, check_provider
+from everturn.priorities import Order
+from everturn.records import ResultPart, Text
+from everturn.sizes import check_input
+
+
+class Forks(AskedTurns):
+    """Of a conversation: others that share its beginning."""
+
+    def __init__(self, client: ClientConnection, conversation_id: str) -> None:
+        super().__init__(client.temporal, conversation_id)
+        self._client = client
+
+    async def fork(
+        self,
+        at_turn: int,
+        id: str | None = None,  # noqa: A002 - the contract's name
+        *,
+        to: ClientConnection | None = None,
+        message: MessageLike | None = None,
+        model: str | None = None,
+        results: Mapping[str, str | Iterable[ResultPart]] | None = None,
+        priority: int | None = None,
+        fairness_key: str | None = None,
+        fairness_weight: float | None = None,
+    ) -> Self:
+        """A new conversation that begins with a copy of this one up to the end of that turn, results included.
+
+        The fork goes on by itself. After a final reply it idles for its next message, as long as this conversation
+        would, or for a week if this one ended with that reply. This conversation stays as it is, whether it runs or
+        is over. Effects of later turns are not undone, and the fork's model does not know them: it may ask for the
+        same again. Turns, tokens and cost go on counting; the time starts at zero.
+
+        `message`: said to the fork after that turn; with turn 0, it replaces the first message. `model`: goes on with
+        the fork in place of the present one. `results`: by call id, what calls of that turn gave, in place of their
+        real results.
+
+        Turns count from 1, across revivals and forks. `to`: a client of another namespace, to make the fork there.
+        Raises Refused for a turn without a reply, or whose calls have no results yet, or that lacks a call of
+        `results`; NotFound if its history is gone; AlreadyStarted if there is a conversation `id`, running or over;
+        InvalidModel.
+
+        `priority`, `fairness_key`, `fairness_weight`: as in `Client.start`; None keeps the value of this
+        conversation.
+        """
+        client, there = to or self._client, to.temporal.data_converter if to else None
+        said = None if message is None else user_message(message)
+        changes = Changes(
+            message=content_of(said) if said else None,
+            provider=said.provider if said else "",
+            model=model and check_provider(Model(model)).name,
+            results={call_id: _parts(given) for call_id, given in (results or {}).items()},
+        )
+        check_input("results", changes.results)
+        with self._explained():
+            start = await start_of_fork(
+                self._temporal, self.id, await self.latest_run(), turn=at_turn, there=there, changes=changes
+            )
+            order = await Order(priority, fairness_key, fairness_weight).after(self._handle)
+        fork_id = id or f"{self.id}-turn-{at_turn}-{uuid4().hex[:8]}"
+        await client._start(start, fork_id, new=True, priority=order)
+        return type(self)(client, fork_id)
+
+    async def latest_run(self) -> str:
+        return (await self._describe()).run_id
+
+    # ------------------------------------------------------------ underneath
+
+    @property
+    def _handle(self) -> Any:
+        return self._temporal.get_workflow_handle(self.id)
+
+    async def _describe(self) -> WorkflowExecutionDescription:
+        with self._explained():
+            described: WorkflowExecutionDescription = await self._handle.describe()
+        return described
+
+    def _explained(self, what: str = "request") -> AbstractContextManager[None]:
+        return temporal_errors.explained(self._temporal, self.id, what)
+
+
+def _parts(given: str | Iterable[ResultPart]) -> tuple[ResultPart, ...]:
+    return (Text(text=given),) if isinstance(given, str) else tuple(given)

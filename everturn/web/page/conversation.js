@@ -1,0 +1,286 @@
+// One conversation on the page: its stream, its transcript, and what only the conversation itself knows.
+
+import { ask, Stream } from "./server.js";
+import { el } from "./text.js";
+import { Transcript } from "./transcript.js";
+
+const EARLIER = 200;
+const STATUS_MS = 400;
+const CHILDREN_MS = 2_000;
+/** Events after which nothing else waits than before. */
+const PASSING = new Set(["text_delta", "thinking_delta", "tool_progress", "tool_called", "tool_started"]);
+
+export class OpenConversation {
+  state = "";
+  agent = "";
+  parent = "";
+  over = false;
+  marked = null;
+  #asking = false;
+  #askAgain = false;
+  #timer = 0;
+  #scroll;
+
+  /** `pane`: the elements `scroll` and `root`. `page`: `post(verb, body)`, `announce`, `again`, `problem`, `changed()`
+   * and `ui`; `hear` is what the stream tells of anything else. */
+  constructor(id, pane, page, hear, filters = null) {
+    Object.assign(this, { id, pane, page });
+    this.#scroll = new Scroll(pane.scroll, pane.root);
+    this.#anew();
+    this.stream = new Stream(id, { ...hear, ...this.#heard() }, filters);
+  }
+
+  close() {
+    clearTimeout(this.#timer);
+    this.closed = true;
+    this.stream.close();
+    this.#scroll.stop();
+  }
+
+  get calls() {
+    return this.transcript.waiting;
+  }
+
+  #anew() {
+    const { post, announce, again } = this.page;
+    this.transcript = new Transcript(this.pane.root, {
+      decide: (verb, body, conversation = this.id) => post(verb, { conversation, ...body }),
+      announce,
+      again: again && ((asked) => again({ conversation: this.id, ...asked })),
+      place: (cursor) => this.place(cursor),
+    });
+  }
+
+  /** The same place in Temporal's Web UI. */
+  place(cursor = "") {
+    const [run, step] = cursor.split("/");
+    const at = step ? `/${run}/history/events/${step.split(".")[0]}` : this.runId ? `/${this.runId}` : "";
+    return this.page.ui() && `${this.page.ui()}/workflows/${encodeURIComponent(this.id)}${at}`;
+  }
+
+  /** What is heard after another one was opened is not for it. */
+  #heard() {
+    const told = (handle) => (data) => !this.closed && handle(data);
+    const { problem, changed } = this.page;
+    return {
+      opened: told((run) => {
+        Object.assign(this, { runId: run.run_id, parent: run.parent });
+        this.#anew();
+        if (run.paused) this.transcript.take({ kind: "switched", name: "paused" });
+        if (run.earlier) this.#offerEarlier(run.earlier);
+        changed();
+        this.askStatus();
+      }),
+      resumed: told(() => {
+        this.transcript.startOver();
+        problem("");
+        this.askStatus();
+      }),
+      events: told((events) => {
+        for (const event of events) this.transcript.take(event);
+        problem("");
+        if (events.some((event) => !PASSING.has(event.kind))) this.askStatus();
+        this.markFirst();
+        changed(events);
+      }),
+      ended: told(() => {
+        this.over = true;
+        changed();
+      }),
+      missing: told(({ error }) => problem(error)),
+      trouble: told(({ error }) => problem(`${error} Trying again.`)),
+    };
+  }
+
+  #offerEarlier(count) {
+    const button = el("button", { type: "button", class: "quiet earlier" });
+    const label = () => (button.textContent = `Show earlier messages (${count.toLocaleString()})`);
+    button.onclick = async () => {
+      button.disabled = true;
+      try {
+        const query = { conversation: this.id, run: this.runId, before: count, limit: EARLIER };
+        const { from, messages } = await ask("earlier", query);
+        if (this.closed) return;
+        const { scroll } = this.pane;
+        const fromEnd = scroll.scrollHeight - scroll.scrollTop;
+        button.remove();
+        this.#scroll.stay();
+        this.transcript.prepend(messages);
+        count = from;
+        if (count) this.pane.root.prepend(button);
+        scroll.scrollTop = scroll.scrollHeight - fromEnd;
+        label();
+      } catch (error) {
+        this.page.problem(error.message);
+      }
+      button.disabled = false;
+    };
+    label();
+    this.pane.root.prepend(button);
+  }
+
+  // ------------------------------------------------------------ what events do not tell
+
+  /** What really waits, until when, what the agents that work for it wait for, and what it has used. */
+  askStatus() {
+    if (this.#asking) {
+      this.#askAgain = true;
+      return;
+    }
+    this.#asking = true;
+    clearTimeout(this.#timer);
+    setTimeout(async () => {
+      try {
+        const status = await ask("status", { conversation: this.id });
+        if (!this.closed) this.#takeStatus(status);
+      } catch (error) {
+        if (!this.closed && !this.over) this.page.problem(error.message);
+      }
+      this.#asking = false;
+      if (this.#askAgain && !this.closed) this.askStatus();
+      this.#askAgain = false;
+    }, STATUS_MS);
+  }
+
+  #takeStatus(status) {
+    this.status = status;
+    this.state = status.state;
+    this.agent = status.agent || this.agent;
+    this.page.problem("");
+    for (const waiting of status.waiting ?? []) {
+      const call = this.transcript.calls.get(waiting.call_id);
+      // A decision that the conversation passed over: the call waits as before.
+      call?.wait(waiting.needs ?? "approval", waiting);
+      call?.expires(waiting.expires_at);
+    }
+    this.transcript.takeChildren(status.children ?? []);
+    // What agents at work wait for is in no event of this conversation.
+    if (status.agents?.length && !this.over) this.#timer = setTimeout(() => this.askStatus(), CHILDREN_MS);
+    this.markFirst();
+    this.page.changed();
+  }
+
+  // ------------------------------------------------------------ the call that the keys are about
+
+  markFirst() {
+    const { waiting } = this.transcript;
+    this.mark(this.marked?.waits && this.marked.node.isConnected ? this.marked : waiting[0]);
+  }
+
+  mark(call) {
+    if (this.marked !== call) this.marked?.node.classList.remove("marked");
+    const first = call && !this.marked;
+    this.marked = call ?? null;
+    call?.node.classList.add("marked");
+    if (first) this.#scroll.opensAt(call.node);
+    if (!call) this.#scroll.opensAt(null);
+  }
+
+  markNext() {
+    const { waiting } = this.transcript;
+    this.mark(waiting[(waiting.indexOf(this.marked) + 1) % waiting.length]);
+    if (this.marked) this.#scroll.bring(this.marked.node);
+  }
+
+  act(what, value) {
+    const { marked } = this;
+    if (!marked?.waits) return;
+    if (this.#scroll.shows(marked.node)) marked.act(what, value);
+    else this.#scroll.bring(marked.node);
+  }
+
+  choose(number) {
+    this.act(`choice-${number}`);
+  }
+
+  // ------------------------------------------------------------ moving
+
+  toEnd() {
+    this.#scroll.toEnd();
+  }
+
+  goTo(turn) {
+    const node = this.transcript.nodeOf(turn);
+    if (!node) return;
+    this.#scroll.bring(node);
+    node.focus({ preventScroll: true });
+  }
+
+  /** To the next thing that was said, or the one before: focused, so that its actions are one Tab away. */
+  step(by) {
+    const all = this.transcript.turns;
+    const here = all.indexOf(document.activeElement?.closest?.(".turn, .said"));
+    const next = here < 0 ? (by > 0 ? all[0] : all.at(-1)) : all[Math.min(Math.max(here + by, 0), all.length - 1)];
+    if (!next) return;
+    this.#scroll.bring(next, "start");
+    next.focus({ preventScroll: true });
+  }
+}
+
+/** Opens at what waits, else at the end, and stays at the end for one who is there; elsewhere for all others. */
+class Scroll {
+  #atEnd = true;
+  #touched = false; // somebody has scrolled, clicked or pressed a key: what opens goes nowhere by itself any more
+  #height = 0;
+  #target = null;
+
+  constructor(frame, root) {
+    this.frame = frame;
+    this.root = root;
+    this.observer = new ResizeObserver(() => this.#settle());
+    this.observer.observe(root);
+    this.leaving = new AbortController();
+    const { signal } = this.leaving;
+    for (const kind of ["wheel", "touchmove", "pointerdown", "keydown"]) {
+      frame.addEventListener(kind, () => (this.#touched = true), { signal, passive: true });
+    }
+    frame.addEventListener("scroll", () => {
+      // Text that comes in, and rows that are measured, scroll as well: only a person leaves the end.
+      if (frame.scrollHeight === this.#height) this.#atEnd = frame.scrollHeight - frame.scrollTop - frame.clientHeight < 60;
+    }, { signal, passive: true });
+    root.addEventListener("click", () => this.stay(), { signal }); // what unfolds must not move away
+  }
+
+  stop() {
+    this.observer.disconnect();
+    this.leaving.abort();
+  }
+
+  stay() {
+    this.#atEnd = false;
+    this.#touched = true;
+  }
+
+  opensAt(node) {
+    if (this.#touched) return;
+    this.#target = node;
+    this.#settle();
+  }
+
+  toEnd() {
+    this.#atEnd = true;
+    this.#target = null;
+    this.#settle();
+  }
+
+  shows(node) {
+    const { top, bottom, height } = node.getBoundingClientRect();
+    const frame = this.frame.getBoundingClientRect();
+    // All of it, or its end where it is too long, has to be in view.
+    return bottom <= frame.bottom + 1 && (top >= frame.top - 1 || (height > frame.height && bottom > frame.top));
+  }
+
+  bring(node, block = "") {
+    this.#atEnd = false;
+    this.#target = null;
+    node.scrollIntoView({ block: block || (node.clientHeight > this.frame.clientHeight ? "end" : "center") });
+  }
+
+  #settle() {
+    const target = this.#target?.isConnected && !this.#touched ? this.#target : null;
+    if (target) target.scrollIntoView({ block: target.clientHeight > this.frame.clientHeight ? "end" : "center" });
+    else if (this.#atEnd) this.frame.scrollTo(0, this.frame.scrollHeight);
+    this.#height = this.frame.scrollHeight;
+  }
+}
+

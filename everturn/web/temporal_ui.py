@@ -1,0 +1,35 @@
+"""Where Temporal's Web UI is, for links to the same place there."""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import urlsplit
+
+from everturn.errors import InvalidSetting
+from everturn.web.auth import is_loopback
+
+DEV_SERVERS_STEP: Final = 1_000
+"""A dev server's Web UI listens so many ports above it."""
+
+
+def check_address(address: str) -> str:
+    """The same. Raises InvalidSetting for what is no page's address: it becomes a link."""
+    try:
+        parts = urlsplit(address)
+        good = parts.scheme in ("http", "https") and bool(parts.hostname)
+    except ValueError:
+        good = False
+    if not good:
+        raise InvalidSetting(
+            f"{address!r} is no address of a page.",
+            cure="Take one such as http://localhost:8233 or https://cloud.temporal.io.",
+        )
+    return address
+
+
+def ui_of(target_host: str) -> str | None:
+    """That of a dev server on this machine; None for any other Temporal: nobody says where its Web UI is."""
+    host, _, port = target_host.rpartition(":")
+    if not port.isdecimal() or not is_loopback(host):
+        return None
+    return f"http://{host}:{int(port) + DEV_SERVERS_STEP}"

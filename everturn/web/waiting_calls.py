@@ -1,0 +1,57 @@
+"""Every call that waits for an approval, with what it would do: what a person is shown before deciding on many."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import islice
+from typing import Any
+
+from temporalio.service import RPCError
+
+from everturn.client.client import Client
+from everturn.client.many_decisions import AT_ONCE
+from everturn.errors import EverturnError
+from everturn.waiting import RULED
+from everturn.web.listing import MOST, Filter
+from everturn.web.requests import MOST_AT_ONCE
+
+
+async def waiting_calls(client: Client, wanted: Filter) -> dict[str, Any]:
+    """Those of the conversations that are looked through: `calls`, oldest first, those of whom no worker answers,
+    `silent`, and whether there are `more`.
+
+    Calls that may have run already, and those whose edited arguments did not fit, have to be decided by themselves.
+    """
+    places = asyncio.Semaphore(AT_ONCE)
+    silent: list[str] = []
+
+    async def of(conversation_id: str, agent: str) -> list[dict[str, Any]]:
+        async with places:
+            try:
+                status = await client.conversation(conversation_id).status()
+            except (EverturnError, RPCError):
+                silent.append(conversation_id)
+                return []
+        return [
+            {
+                "conversation": conversation_id,
+                "agent": agent,
+                **call.model_dump(mode="json"),
+                "arguments": call.arguments,
+            }
+            for call in status.waiting
+            if call.needs == "approval" and call.reason in RULED
+        ]
+
+    status: dict[str, Any] = {"status": "awaiting_approval"} if await client.indexed() else {}
+    search: dict[str, Any] = {"search": wanted.q} if wanted.q else {}
+    found = client.conversations(**status, **search, **wanted.by_index())
+    ids: dict[str, str] = {}
+    async for one in found:
+        if one.ended_at is None:
+            ids[one.id] = one.agent
+        if len(ids) == MOST:
+            break
+    of_each = await asyncio.gather(*(of(*one) for one in ids.items()))
+    calls = sorted((call for calls in of_each for call in calls), key=lambda call: str(call.get("since", "")))
+    return {"calls": [*islice(calls, MOST_AT_ONCE)], "silent": silent, "more": len(calls) > MOST_AT_ONCE}
