@@ -36,7 +36,7 @@ _WAITING: Final = ("awaiting_approval", "awaiting_answer")
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedCall:
     """A call that waits."""
 
     tool: str
@@ -51,7 +51,7 @@ class Asked:
 class Glance:
     said: str = ""
     """The first line of its first message; empty if it shows none, or is not known yet."""
-    asks: tuple[Asked, ...] = ()
+    asks: tuple[AskedCall, ...] = ()
     outcome: str = ""
     """How it ended: Outcome.status."""
 
@@ -60,7 +60,7 @@ class Glance:
 
 
 @dataclass(frozen=True)
-class _Kept:
+class _KeptGlance:
     glance: Glance
     seen: tuple[str, int]
     """The status and the tokens that the index gave then."""
@@ -72,7 +72,7 @@ class Glances:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._kept: OrderedDict[tuple[str, datetime], _Kept] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, datetime], _KeptGlance] = OrderedDict()
         self._under_way: dict[tuple[str, datetime], asyncio.Task[None]] = {}
         self._places = asyncio.Semaphore(AT_ONCE)
         self._came = 0
@@ -127,7 +127,7 @@ class Glances:
             glance = replace(glance, asks=await self._asks(one, glance.asks))
         elif one.status == "done" and not glance.outcome:
             glance = replace(glance, outcome=await self._outcome(one))
-        self._kept[_key(one)] = _Kept(glance, (one.status, one.tokens), time.monotonic())
+        self._kept[_key(one)] = _KeptGlance(glance, (one.status, one.tokens), time.monotonic())
         self._kept.move_to_end(_key(one))
         while len(self._kept) > MOST_KEPT:
             self._kept.popitem(last=False)
@@ -139,7 +139,7 @@ class Glances:
         except Exception:  # noqa: BLE001 - codecs raise all kinds: who lacks the key sees the id
             return ""
 
-    async def _asks(self, one: ListedConversation, before: tuple[Asked, ...]) -> tuple[Asked, ...]:
+    async def _asks(self, one: ListedConversation, before: tuple[AskedCall, ...]) -> tuple[AskedCall, ...]:
         try:
             status = await self._client.conversation(one.id).status()
         except (EverturnError, RPCError):  # no worker, or it has just ended
@@ -159,10 +159,10 @@ def _key(one: ListedConversation) -> tuple[str, datetime]:
     return one.id, one.started_at
 
 
-def _asked(call: WaitingCall) -> Asked:
+def _asked(call: WaitingCall) -> AskedCall:
     values = (f"{name}={_shown(value)}" for name, value in call.arguments.items())
     line = call.why if call.needs == "answer" and call.why else "  ".join(values)
-    return Asked(call.tool, line[:_LINE_CHARS], call.needs, call.since, call.expires_at)
+    return AskedCall(call.tool, line[:_LINE_CHARS], call.needs, call.since, call.expires_at)
 
 
 def _shown(value: Any) -> str:
