@@ -61,7 +61,7 @@ export class Many {
     const head = el("label", {}, box, el("b", {}, call.tool), el("span", { class: "where" }, `${call.conversation} · ${call.agent} · ${ago(call.since)}${until}`), state);
     const item = el("li", {}, head, difference({}, call.arguments));
     this.part("calls").append(item);
-    this.#items.set(call, { box, item, state, text: `${call.tool} ${call.conversation} ${call.agent} ${JSON.stringify(call.arguments)}`.toLowerCase() });
+    this.#items.set(call, { box, item, state, wanted: `${call.tool} ${call.conversation} ${call.agent} ${JSON.stringify(call.arguments)}`.toLowerCase() });
   }
 
   get #chosen() {
@@ -71,7 +71,7 @@ export class Many {
 
   #narrow() {
     const words = this.part("only").value.trim().toLowerCase();
-    for (const { item, text } of this.#items.values()) item.hidden = !text.includes(words);
+    for (const { item, wanted } of this.#items.values()) item.hidden = !wanted.includes(words);
     this.#count();
   }
 
