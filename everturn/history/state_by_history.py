@@ -84,7 +84,8 @@ class StateByHistory:
             self._take_brought(step)
         self._stalled_now = self.state.stall if self.state.stall is not stalled else None
         for step in early:
-            if not self._take_sent(step):
+            stays_early = _resumes(step) and not self.state.stall  # who pauses after it was sent has the last word
+            if not stays_early and not self._take_sent(step):
                 self.decisions.hold(step)
         self._end_if_cancelled()
         self._settle()
@@ -324,3 +325,7 @@ class StateByHistory:
             state.inbox = []
         state.unseen = self.transcript.messages[state.position - self.transcript.base :]
         state.end()
+
+
+def _resumes(step: steps.Sent) -> bool:
+    return isinstance(step, steps.CommandSent) and step.name == names.RESUME

@@ -15,6 +15,7 @@ import pytest
 
 from everturn import packing, state, temporal_errors
 from everturn.activities import heartbeat, hosted_agents, live_text, lost_tries, mcp_tools, reply_output, tool_times
+from everturn.cli import follow
 from everturn.client import connection, deletion, messages, silence
 from everturn.history import fork, next_life
 from everturn.providers import background, http, json_values, rate_limiter
@@ -51,6 +52,7 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     "begun_with_bytes": (next_life, "MAX_PACKED_AT_START_BYTES"),
     "moved_bytes": (fork, "MAX_PACKED_AT_START_BYTES"),
     # When somebody who waits is told that no worker is there.
+    "retry_glance_seconds": (follow, "RETRY_GLANCE_SECONDS"),
     "silence": (silence, "FIRST_LOOK_SECONDS"),
     # What it takes in.
     "remembered_ids": (state, "REMEMBERED_IDS"),

@@ -82,9 +82,9 @@ async def test_what_a_store_may_have_is_not_refused(client: Client, scripted: Sc
 
 
 async def test_the_terminal_says_once_what_is_tried_again_and_again(
-    client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+    client: Client, scripted: Scripted, bounds: Bounds
 ) -> None:
-    monkeypatch.setattr(follow, "RETRY_GLANCE_SECONDS", 0.05)
+    bounds(retry_glance_seconds=0.05)
     model, screen = scripted(["Done."]), Screen()
     screen.console.file = shown = io.StringIO()
     async with hosting(client, agent_on(model, name="billing")):
