@@ -112,8 +112,8 @@ class ClientConnection:
             raise InvalidAgent(
                 f"No worker on task queue {self.task_queue!r} hosts the agent {agent!r:.200}; "
                 f"they host {', '.join(sorted(hosted)):.500}.",
-                cure=(f"Did you mean {near!r}? " if near else "")
-                + "Else start a worker that has it: EVERTURN_AGENTS=FILE.py everturn worker.",
+                cure=(f"Did you mean {near!r}? If not, start" if near else "Start")
+                + " a worker that has it: EVERTURN_AGENTS=FILE.py everturn worker.",
             )
         self._hosted.add(agent)
 
