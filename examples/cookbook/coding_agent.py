@@ -50,7 +50,8 @@ def write_file(path: str, text: str) -> str:
 @tool(effect="idempotent")
 def run_tests() -> str:
     """Run the tests."""
-    return run(sys.executable, "-m", "unittest", "--quiet")
+    # -B: what Python has compiled is no part of the repository, and within a second it may be that of an older text.
+    return run(sys.executable, "-B", "-m", "unittest", "--quiet")
 
 
 @tool(effect="once", needs_approval=True)

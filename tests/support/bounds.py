@@ -22,7 +22,7 @@ from everturn.providers import background, http, json_values, rate_limiter
 from everturn.storage import directory, encryption, unreadable
 from everturn.tools import results, user_code
 from everturn.tools.mcp import calls
-from everturn.web import app, codec_server
+from everturn.web import app, codec_server, listing
 from everturn.workflows import (
     activity_calls,
     awaited_worker,
@@ -111,6 +111,8 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     "gone_seconds": (deletion, "GONE_SECONDS"),
     # How many pages an inbox serves.
     "pages": (app, "MAX_STREAMS"),
+    # How many conversations of a state it shows at first.
+    "listed": (listing, "NEWEST"),
 }
 
 

@@ -15,8 +15,8 @@ from everturn import Client, Limits, ask_user, tool
 from everturn.markdown import inline, plain
 from everturn.namespace import Namespace
 from everturn.testing import ScriptedModel, call
-from everturn.web import listing
 from tests.support.agents import agent_on, hosting
+from tests.support.bounds import Bounds
 from tests.support.tools import refund
 from tests.support.waiting import eventually, waiting
 from tests.ui.inbox import served
@@ -77,10 +77,9 @@ def note_it() -> str:
 
 
 async def test_filters_stand_in_the_address_and_ask_the_servers_index(
-    page: Page, client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+    page: Page, client: Client, scripted: Scripted, bounds: Bounds
 ) -> None:
-    # Of all that there is, one row a state is read: what the index does not find is not shown.
-    monkeypatch.setattr(listing, "NEWEST", 1)
+    bounds(listed=1)  # of each state: what the index does not find is not shown
     name = f"agent-{uuid4().hex[:8]}"
     agent = agent_on(scripted(lambda _: "Hello."), name=name)
     tenant = f"acme-{uuid4().hex[:6]}"

@@ -71,7 +71,11 @@ def test_the_model_sees_the_signature_and_the_docstring() -> None:
 @pytest.mark.parametrize(
     ("made", "given", "inputs"),
     [
-        (activity_tool(ship), {"parcel": {"to": "Bern"}}, {"parcel": {"to": "Bern", "kilos": 1.0}}),
+        (
+            activity_tool(ship),
+            {"parcel": {"to": "Bern"}},
+            {"parcel": {"to": "Bern", "kilos": 1.0}, "fast": False, "note": ""},
+        ),
         (
             activity_tool(ship),
             {"parcel": {"to": "Bern", "kilos": "2"}, "note": "x"},

@@ -22,6 +22,7 @@ from everturn import (
     Model,
     ModelSettings,
     Patience,
+    RateLimit,
     ToolContext,
     ToolOptions,
     Traces,
@@ -71,6 +72,7 @@ CASES: list[tuple[Callable[..., Any], str, str, type[ConfigError]]] = [
     (ToolOptions, "defer_load", "Did you mean 'defer_loading'?", InvalidTool),
     (lambda **options: tool(add, options=options), "input_example", "Did you mean 'input_examples'?", InvalidTool),
     (WebSearch, "max_use", "Did you mean 'max_uses'?", InvalidTool),
+    (RateLimit, "rmp", "Did you mean 'rpm'?", InvalidSetting),
     (XSearch, "from_day", "Did you mean 'from_date'?", InvalidTool),
     (Deployment, "build", "Did you mean 'build_id'?", InvalidSetting),
     (Traces, "contents", "Did you mean 'content'?", InvalidSetting),
@@ -112,6 +114,7 @@ CONFIGURED = {
 CONFIGURED |= {
     "AgentStore",
     "EverturnPlugin",
+    "RateLimit",
     "Shown",
     "ToolOptions",
     "ToolContext",
