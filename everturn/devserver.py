@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,6 +45,9 @@ _GUARD: Final = ("/bin/sh", "-c", "read -r _; kill -KILL 0")
 _PORTS = range(20_000, 30_000)
 
 READY_SECONDS: Final = 30.0
+_DRAWS: Final = 3
+"""So often ports are drawn: between the look and the server's start, another program may take one."""
+
 _STOP_SECONDS: Final = 5.0
 
 
@@ -99,14 +102,20 @@ class DevServer:
             return self
         self.kill()  # what is left of one that ended by itself
         binary = await find_binary()
-        self._settle_ports()
-        self._log = self._open_log()
-        try:
-            self._spawn(binary)
-            await self._until_ready()
-        except BaseException:
-            self.kill()
-            raise
+        wanted = (self.port, self.ui_port, self.metrics_port)
+        for left in reversed(range(_DRAWS)):
+            self._settle_ports()
+            self._log = self._open_log()
+            try:
+                self._spawn(binary)
+                await self._until_ready()
+                break
+            except BaseException as error:
+                ended = isinstance(error, Unreachable) and not self.running
+                self.kill()
+                if not (left and ended and 0 in wanted):
+                    raise
+                self.port, self.ui_port, self.metrics_port = wanted  # somebody may have taken one that was free
         return self
 
     async def stop(self) -> None:
@@ -155,9 +164,9 @@ class DevServer:
                 cure="Stop what uses it, or choose another --ui-port.",
             )
         self.port = self.port or _free_port()
-        self.ui_port = self.ui_port or _free_port()
+        self.ui_port = self.ui_port or _free_port(but=(self.port,))
         if self.metrics_port == 0:
-            self.metrics_port = _free_port()
+            self.metrics_port = _free_port(but=(self.port, self.ui_port))
 
     def _spawn(self, binary: Path) -> None:
         # A group of its own: Ctrl-C in the terminal is for us, who still need the server to drain the worker.
@@ -336,8 +345,8 @@ def _environment() -> dict[str, str]:
     return {name: value for name, value in kept.items() if not names_a_secret(name)}
 
 
-def _free_port() -> int:
-    while not _is_free(port := random.choice(_PORTS)):
+def _free_port(*, but: Collection[int] = ()) -> int:
+    while (port := random.choice(_PORTS)) in but or not _is_free(port):
         pass
     return port
 

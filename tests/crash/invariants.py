@@ -54,8 +54,9 @@ def _model_turns(evidence: Evidence) -> Iterator[str]:
         tries = sum(run.tries for run in runs)
         if not asked:
             yield f"turn {turn} was completed, and the model never saw it"
-        if len(asked) > tries:
-            yield f"turn {turn} was asked {len(asked)} times in {tries} tries"
+        taken = [one for one in asked if not one.served.startswith("429")]  # else it is asked again in the same try
+        if len(taken) > tries:
+            yield f"turn {turn} was asked {len(taken)} times in {tries} tries"
         for run in completed:
             late = max((one.at for one in asked), default=0) - (run.ended_at or 0)
             if late > CLOCKS_SECONDS:

@@ -104,6 +104,16 @@ async def test_a_taken_port_is_named_with_the_next_step(option: str) -> None:
     assert "--" + option.replace("_", "-") in str(refusal.value)
 
 
+async def test_a_port_that_another_program_takes_meanwhile_is_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken, drawn = other.getsockname()[1], devserver._free_port
+        first = iter([taken])  # it was free when we looked
+        monkeypatch.setattr(devserver, "_free_port", lambda *, but=(): next(first, None) or drawn(but=but))
+        async with DevServer() as server:
+            assert taken not in (server.port, server.ui_port)
+            assert listens(server.port)
+
+
 async def test_two_servers_never_share_a_database(tmp_path: Path) -> None:
     async with DevServer(db_filename=tmp_path / "temporal.db"):
         with pytest.raises(InvalidSetting, match=r"Another Temporal server is using .*temporal\.db"):

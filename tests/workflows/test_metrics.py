@@ -153,9 +153,12 @@ async def test_prometheus_has_something_to_show_in_each_panel_of_the_dashboard(
 
                     async def shown(query: str) -> bool:
                         try:
-                            answer = (await http.get("/api/v1/query", params={"query": query})).json()
+                            said = await http.get("/api/v1/query", params={"query": query})
                         except httpx.TransportError:
                             return False  # it is yet to start
+                        if said.status_code == httpx.codes.SERVICE_UNAVAILABLE:
+                            return False  # likewise
+                        answer = said.json()
                         assert answer["status"] == "success", answer
                         return bool(answer["data"]["result"])
 
