@@ -27,6 +27,7 @@ def test_every_command_comes_up_by_itself(
         (["run", "Refund order 81", *tools, "--yes", "--id", name], 0, "It is done."),
         (["chat", *tools, "--id", name], 0, "It is over"),
         (["show", name], 0, "It is done."),
+        (["cost", name], 0, "TURNS"),
         (["list"], 0, ""),
         (["watch", name], 0, "completed"),
         (["export", name, "-o", "it.db"], 0, "exported"),
