@@ -54,6 +54,8 @@ async def within_limit(
 
 
 async def _waited_for(limit: Limit, came: float) -> Permit:
+    if permit := limit.permit_at_once():
+        return permit
     loop, beat = asyncio.get_running_loop(), this_heartbeat()
     began = loop.time()
     waiting = asyncio.ensure_future(limit.permit(came))

@@ -35,12 +35,15 @@ _MOST: Final = 1e15
 def allowances(headers: Mapping[str, str], *, now: datetime | None = None) -> list[Allowance]:
     """What an answer's headers say; an unreadable one counts as absent. A time is compared with the server's own clock,
     if its Date says it."""
+    said = {name.lower(): text for name, text in headers.items() if "ratelimit" in name.lower()}
+    if not said:  # as of most providers, and this is asked of each answer
+        return []
     found = []
     for kind, unit in _UNITS.items():
         for names in (f"x-ratelimit-{{}}-{kind}", f"anthropic-ratelimit-{kind}-{{}}"):
-            limit, remaining = (_number(headers.get(names.format(what), "")) for what in ("limit", "remaining"))
+            limit, remaining = (_number(said.get(names.format(what), "")) for what in ("limit", "remaining"))
             if limit is not None and remaining is not None:
-                reset = _seconds(headers.get(names.format("reset"), ""), headers, now)
+                reset = _seconds(said.get(names.format("reset"), ""), headers, now)
                 found.append(Allowance(unit, limit, min(remaining, limit), reset))
     return found
 

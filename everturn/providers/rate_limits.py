@@ -71,6 +71,11 @@ class Limit:
         since = self.limiter.refusing_since
         return 0.0 if since is None else _now() - since + self.hold_seconds()
 
+    def permit_at_once(self) -> Permit | None:
+        """None if the call has to wait."""
+        at = None if self._waiting else self.limiter.when(_now())
+        return None if at is None or at > _now() else self.limiter.send(_now())
+
     async def permit(self, came: float) -> Permit:
         """Waits until a call may go out. Who `came` first goes first."""
         turn: asyncio.Future[Permit] = asyncio.get_running_loop().create_future()
