@@ -53,5 +53,5 @@ async def waiting_calls(client: Client, wanted: Filter) -> dict[str, Any]:
         if len(ids) == MOST:
             break
     of_each = await asyncio.gather(*(of(*one) for one in ids.items()))
-    calls = sorted((call for calls in of_each for call in calls), key=lambda call: str(call.get("since", "")))
+    calls = sorted((call for calls in reversed(of_each) for call in calls), key=lambda call: str(call.get("since", "")))
     return {"calls": [*islice(calls, MOST_AT_ONCE)], "silent": silent, "more": len(calls) > MOST_AT_ONCE}

@@ -224,7 +224,8 @@ export class Call {
     };
     this.box.replaceChildren(form);
     this.box.hidden = false;
-    input.focus();
+    input.focus({ preventScroll: true });
+    form.scrollIntoView({ block: "nearest" }); // its buttons, too
   }
 
   async #send(verb, body) {

@@ -5,6 +5,7 @@ import { el } from "./text.js";
 import { Transcript } from "./transcript.js";
 
 const EARLIER = 200;
+const MOST_EARLIER = 1_000;
 const STATUS_MS = 400;
 const CHILDREN_MS = 2_000;
 /** Events after which nothing else waits than before. */
@@ -22,7 +23,7 @@ export class OpenConversation {
   #scroll;
 
   /** `pane`: the elements `scroll` and `root`. `page`: `post(verb, body)`, `announce`, `again`, `problem`, `changed()`
-   * and `ui`; `hear` is what the stream tells of anything else. */
+   * and `ui`; if it is to be `whole`, what came before is shown unasked; `hear` is what the stream tells of anything else. */
   constructor(id, pane, page, hear, filters = null) {
     Object.assign(this, { id, pane, page });
     this.#scroll = new Scroll(pane.scroll, pane.root);
@@ -93,30 +94,33 @@ export class OpenConversation {
   }
 
   #offerEarlier(count) {
+    let { whole } = this.page;
     const button = el("button", { type: "button", class: "quiet earlier" });
     const label = () => (button.textContent = `Show earlier messages (${count.toLocaleString()})`);
     button.onclick = async () => {
       button.disabled = true;
       try {
-        const query = { conversation: this.id, run: this.runId, before: count, limit: EARLIER };
+        const query = { conversation: this.id, run: this.runId, before: count, limit: whole ? MOST_EARLIER : EARLIER };
         const { from, messages } = await ask("earlier", query);
         if (this.closed) return;
         const { scroll } = this.pane;
         const fromEnd = scroll.scrollHeight - scroll.scrollTop;
         button.remove();
-        this.#scroll.stay();
+        if (!whole) this.#scroll.stay();
         this.transcript.prepend(messages);
         count = from;
         if (count) this.pane.root.prepend(button);
-        scroll.scrollTop = scroll.scrollHeight - fromEnd;
+        if (!whole) scroll.scrollTop = scroll.scrollHeight - fromEnd;
         label();
+        this.page.changed();
       } catch (error) {
         this.page.problem(error.message);
       }
-      button.disabled = false;
+      button.disabled = whole = false;
     };
     label();
     this.pane.root.prepend(button);
+    if (whole) button.onclick();
   }
 
   // ------------------------------------------------------------ what events do not tell

@@ -69,13 +69,34 @@ export class ForkDialog {
   }
 }
 
-/** Marks where two transcripts begin to differ. */
+/** Marks where two transcripts differ, turn by turn; what is not loaded on one side is not compared. */
 export function markDifferences(one, other) {
-  const [left, right] = [one, other].map(({ root }) => [...root.querySelectorAll(".turn, .said")]);
-  const said = (node) => node?.querySelector(".text")?.textContent ?? node?.textContent.replace(/\d\d:\d\d/g, "") ?? "";
-  const words = (node) => `${said(node)}${[...(node?.querySelectorAll(".call") ?? [])].map((call) => call.querySelector(".line").textContent).join()}`;
-  for (let at = 0; at < Math.max(left.length, right.length); at += 1) {
-    const differs = words(left[at]) !== words(right[at]);
-    for (const node of [left[at], right[at]]) node?.classList.toggle("differs", differs);
+  const [left, right] = [one, other].map(byTurn);
+  const from = Math.max(...[left, right].map((nodes) => Number.parseInt([...nodes.keys()][0] ?? "0", 10)));
+  for (const key of new Set([...left.keys(), ...right.keys()])) {
+    const nodes = [left.get(key), right.get(key)];
+    const differs = Number.parseInt(key, 10) >= from && words(nodes[0]) !== words(nodes[1]);
+    for (const node of nodes) node?.classList.toggle("differs", differs);
   }
 }
+
+/** A transcript's nodes: "3" is its third turn, "3 1" what was said first after it. */
+function byTurn({ turns }) {
+  const replies = turns.filter((node) => node.matches(".turn"));
+  const first = replies.findIndex((node) => Number(node.dataset.turn));
+  // Those before the latest run bear no numbers: they are counted back from the first that does.
+  let turn = first < 0 ? 0 : Number(replies[first].dataset.turn) - first - 1;
+  let said = 0;
+  const nodes = new Map();
+  for (const node of turns) {
+    if (node.matches(".turn")) {
+      turn = Number(node.dataset.turn) || turn + 1;
+      said = 0;
+      nodes.set(`${turn}`, node);
+    } else nodes.set(`${turn} ${(said += 1)}`, node);
+  }
+  return nodes;
+}
+
+const words = (node) =>
+  [...(node?.querySelectorAll(":scope > :not(header, .call, .raw), .call .line") ?? [])].map((part) => part.textContent).join("\n");

@@ -37,6 +37,8 @@ export class ConversationList {
   #groups;
   #more;
   #nothing;
+  #touched = false; // somebody moves in the list: what is open is not brought into view any more
+  #stood = ""; // how it stood when it was opened: it isn't followed to where it goes
 
   /** `onMore()` is called when somebody wants more of it, `onMany()` to decide on many, `onClear()` to see all. */
   constructor(root, { onMore, onMany, onClear }) {
@@ -53,6 +55,7 @@ export class ConversationList {
     this.#nothing = el("p", { class: "nothing", hidden: true }, "Nothing is like that. ", el("button", { type: "button", class: "quiet", onclick: onClear }, "Show all"));
     this.#more = el("button", { type: "button", class: "more", hidden: true, title: "Load more (l)", onclick: onMore }, "Load more");
     root.append(this.#nothing, this.#more);
+    for (const kind of ["wheel", "touchmove", "pointerdown"]) root.addEventListener(kind, () => (this.#touched = true), { passive: true });
     setInterval(() => this.draw(true), 30_000); // "3 min" becomes "4 min"
   }
 
@@ -90,8 +93,9 @@ export class ConversationList {
 
   select(id) {
     this.selected = id;
+    this.#touched = false;
+    this.#stood = "";
     this.draw();
-    this.#links.get(id)?.item.scrollIntoView({ block: "nearest" });
   }
 
   draw(anew = false) {
@@ -119,6 +123,17 @@ export class ConversationList {
     });
     this.waiting = families[0].length + families[1].length;
     for (const id of this.#links.keys()) if (!known.has(id)) this.#links.delete(id);
+    this.#showSelected(known.get(this.selected));
+  }
+
+  /** What is open is in view, while the list fills around it. */
+  #showSelected(row) {
+    if (!row || this.#touched) return;
+    this.#stood ||= row.status;
+    this.#touched = this.#stood !== row.status;
+    const bring = () => !this.#touched && this.#links.get(row.id)?.link.scrollIntoView({ block: "nearest" });
+    bring();
+    requestAnimationFrame(bring); // rows that come into view have another height than was thought
   }
 
   /** Only what has changed is touched: the focus stays where it is. */

@@ -86,7 +86,7 @@ function showBeside() {
   if (!id) return;
   $("other-title").textContent = printable(id);
   $("other-open").href = `#${encodeURIComponent(id)}`;
-  const there = { ...page, changed: compare };
+  const there = { ...page, changed: compare, whole: true };
   other = new OpenConversation(id, { scroll: $("other-scroll"), root: $("other-transcript") }, there, { link: () => {}, hello: () => {} });
 }
 
@@ -208,7 +208,7 @@ function takeList(told) {
   if (told.trouble) problem(told.trouble);
   document.title = listing.waiting ? `(${listing.waiting}) everturn` : "everturn";
   $("empty").firstElementChild.textContent = listing.waiting
-    ? `${listing.waiting} ${listing.waiting === 1 ? "conversation waits" : "conversations wait"} for you`
+    ? `${listing.waiting} ${listing.waiting === 1 ? "conversation needs" : "conversations need"} you`
     : "Nobody waits for you";
   for (const [id, known] of [["agents", listing.agents], ["tenants", listing.tenants]]) {
     const names = [...known].filter((name) => name === printable(name));

@@ -18,6 +18,12 @@ export function prose(text) {
   const safe = printable(text);
   if (safe.length > LONGEST) whole.append(el("p", {}, safe));
   else whole.append(...blocks(safe.split("\n"), 0));
+  // The page's own heading is the first level; who goes from heading to heading finds none left out.
+  let level = 1;
+  for (const heading of whole.querySelectorAll("h3, h4, h5, h6")) {
+    level = Math.min(Number(heading.localName[1]) - 1, level + 1);
+    heading.ariaLevel = level;
+  }
   return whole;
 }
 

@@ -10,7 +10,7 @@ const HEIGHT = 96;
 /** Fills `root`. `goTo(turn)` brings a turn into view. */
 export function drawTimeline(root, metrics, { goTo, tokens, cost }) {
   const sums = metrics.sums;
-  const fact = (value, name) => value && el("div", {}, el("dt", {}, name), el("dd", {}, value));
+  const fact = (value, name) => (value ? el("div", {}, el("dt", {}, name), el("dd", {}, value)) : "");
   const facts = el(
     "dl",
     { class: "sums" },
