@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 from playwright.async_api import Page, async_playwright
@@ -25,7 +26,8 @@ PICTURE = Path(__file__).parent / "pictures" / "inbox.png"
 @tool(effect="read")
 def look_up(order_id: str) -> dict[str, str | int]:
     """What was ordered, and what it cost."""
-    return {"order_id": order_id, "item": "desk lamp", "cents": 3490, "delivered": "2026-05-12"}
+    _, item, cents, _ = ORDERS[order_id]
+    return {"order_id": order_id, "item": item, "cents": cents, "delivered": "2026-05-12"}
 
 
 @tool(needs_approval=True, effect="once")
@@ -34,15 +36,30 @@ def refund(order_id: str, cents: int, reason: str) -> str:
     return f"Refunded {cents / 100:.2f} EUR for order {order_id}: {reason}."
 
 
-CLERK = [
-    [say("I look the order up first.", thinking="A refund needs the price."), call("look_up", {"order_id": "81"})],
-    [
-        say("It is a **desk lamp** for 34.90 EUR, delivered nine days ago:\n\n- within the 30 days\n"
-            "- never refunded\n\nI ask for the refund in full."),
-        call("refund", {"order_id": "81", "cents": 3490, "reason": "arrived broken"}, id="call_refund_81"),
-    ],
-    "The 34.90 EUR are on their way back to you. I am sorry about the lamp.",
-]  # fmt: skip
+ORDERS = {
+    "79": ("My kettle, order 79, leaks. Please take it back.", "kettle", 5400, "leaks"),
+    "80": ("Half of order 80 never came.", "set of six glasses", 1950, "three of six are missing"),
+    "81": ("My order 81 arrived broken. Can I have my money back?", "desk lamp", 3490, "arrived broken"),
+}
+
+
+def clerk_says(messages: list[dict[str, Any]]) -> Any:
+    order_id = next(number for number, (said, *_) in ORDERS.items() if said in str(messages))
+    _, item, cents, reason = ORDERS[order_id]
+    if messages[-1]["role"] == "user":
+        return [
+            say("I look the order up first.", thinking="It needs the price."),
+            call("look_up", {"order_id": order_id}),
+        ]
+    return [
+        say(
+            f"It is a **{item}** for {cents / 100:.2f} EUR, delivered nine days ago:\n\n- within the 30 days\n"
+            "- never refunded\n\nI ask for the refund in full."
+        ),
+        call("refund", {"order_id": order_id, "cents": cents, "reason": reason}, id=f"call_refund_{order_id}"),
+    ]
+
+
 TALK = ["We open at nine, and the bus 12 stops in front of the door."]
 STALLED = [fail(401)]
 
@@ -50,7 +67,7 @@ STALLED = [fail(401)]
 async def take(server: DevServer, *, dark: bool = False, path: Path = PICTURE) -> None:
     """Runs a few conversations on this server, and photographs the one that waits for a person."""
     client = await Client.connect(server.address, task_queue="inbox-picture", by="ada@example.org")
-    with ScriptedModel(CLERK) as clerk, ScriptedModel(TALK) as talk, ScriptedModel(STALLED) as stalled:
+    with ScriptedModel(clerk_says) as clerk, ScriptedModel(TALK) as talk, ScriptedModel(STALLED) as stalled:
         models = {"clerk": clerk, "concierge": talk, "bookkeeper": stalled}
         agents = [
             Agent(name, model=Model("scripted:demo", base_url=model.base_url), tools=[look_up, refund])
@@ -60,8 +77,8 @@ async def take(server: DevServer, *, dark: bool = False, path: Path = PICTURE) -
             for name, message in (("visit-7", "When do you open?"), ("visit-8", "How do I get to you?")):
                 await (await client.start("concierge", message, id=name)).outcome()
             await _until(await client.start("bookkeeper", "Book the invoices.", id="books-may"), "stalled")
-            for name in ("order-79", "order-80", "order-81"):
-                waits = await client.start("clerk", "My order 81 arrived broken. Can I have my money back?", id=name)
+            for number, (message, *_) in ORDERS.items():
+                waits = await client.start("clerk", message, id=f"order-{number}")
                 await _until(waits, "approval_requested")
             await _photograph(address, path, dark=dark)
     print(f"{path.name} is taken")
@@ -97,7 +114,8 @@ async def _photograph(address: str, path: Path, *, dark: bool) -> None:
         )
         await page.goto(f"{address}/#order-81")
         await page.locator(".call[data-state=waiting]").wait_for()
-        await page.locator("#conversations a").nth(5).wait_for()
+        await page.locator("#conversations .asks:visible").nth(2).wait_for()
+        await page.locator("#conversations small", has_text="visit-8").wait_for()
         await page.get_by_text("awaiting approval", exact=True).first.wait_for()
         await page.screenshot(path=path)
         await chromium.close()
