@@ -44,7 +44,7 @@ async def measure(rig: Rig, plan: Plan) -> Measured:
             if time.monotonic() > until:
                 break
             for contestant in plan.shuffled(number):
-                sample = await _one(rig, by_name[contestant.name], number, turns=plan.turns)
+                sample = await one_conversation(rig, by_name[contestant.name], number, turns=plan.turns)
                 if number >= 0:
                     samples[contestant.name].append(sample)
     rounds = len(samples[FLOOR.name])
@@ -59,7 +59,7 @@ async def measure(rig: Rig, plan: Plan) -> Measured:
     return Measured(title, columns, _rows(samples), samples=raw)
 
 
-async def _one(rig: Rig, worker: Worker, number: int, *, turns: int) -> Sample:
+async def one_conversation(rig: Rig, worker: Worker, number: int, *, turns: int) -> Sample:
     worker.check()
     cpu, started = worker.cpu_seconds(), time.perf_counter()
     await rig.hold(worker.contestant, turns=turns)

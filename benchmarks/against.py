@@ -1,0 +1,101 @@
+"""`python -m benchmarks.against COMMIT`: this everturn beside the one of another commit, conversation by conversation.
+
+A machine is never as quick as it was when a number was recorded. So two versions are compared in one run: in each round
+both hold a conversation, on the same server, each with a worker process of its own. The other commit is checked out
+into a folder of its own, and runs in this environment.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager
+from pathlib import Path
+from statistics import mean, median, quantiles
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from benchmarks import report
+from benchmarks.contestants import EVERTURN, Contestant, by_everturn
+from benchmarks.measures import Column, Measured, Plan
+from benchmarks.measures.latency import WARM_UPS, Sample, one_conversation
+from benchmarks.rig import ROOT, rig
+from everturn.devserver import find_binary
+
+BEFORE = "everturn_before"
+
+BESIDE = "everturn_beside"
+"""A contestant of any commit's that takes a task queue of its own."""
+
+
+@contextmanager
+def checked_out(commit: str) -> Iterator[Contestant]:
+    """The everturn of that commit, to be hosted by `benchmarks.host` of that commit."""
+    with TemporaryDirectory(prefix="everturn-before-") as temporary:
+        folder, python = Path(temporary, "tree"), Path(temporary, "python")
+        _git("worktree", "add", "--quiet", "--detach", str(folder), commit)
+        try:
+            contestants = folder / "benchmarks" / "contestants"
+            hosted = (contestants / f"{BESIDE}.py").read_text().replace(BESIDE, BEFORE)
+            (contestants / f"{BEFORE}.py").write_text(hosted)
+            python.write_text(f'#!/bin/sh\ncd "{folder}" && PYTHONPATH="{folder}" exec "{sys.executable}" "$@"\n')
+            python.chmod(0o755)
+            yield Contestant(BEFORE, "Conversation", f"everturn of {commit}", by_everturn, python=str(python))
+        finally:
+            _git("worktree", "remove", "--force", str(folder))
+
+
+def _git(*command: str) -> None:
+    subprocess.run(["git", *command], cwd=ROOT, check=True, timeout=120)
+
+
+async def measure(before: Contestant, plan: Plan, *, commit: str) -> Measured:
+    samples: dict[str, list[Sample]] = {one.name: [] for one in plan.contestants}
+    async with rig() as running, AsyncExitStack() as stack:
+        workers = [await stack.enter_async_context(running.worker(one)) for one in plan.contestants]
+        by_name = {worker.contestant.name: worker for worker in workers}
+        for number in range(-WARM_UPS, plan.rounds):
+            for contestant in plan.shuffled(number):
+                sample = await one_conversation(running, by_name[contestant.name], number, turns=plan.turns)
+                if number >= 0:
+                    samples[contestant.name].append(sample)
+    title = f"Beside {commit}: one conversation of {plan.turns} turns ({plan.rounds} rounds)"
+    columns = [
+        Column("latency_ms", "ms per turn", against=before.name),
+        Column("quartiles", "quartiles of the rounds' ratios", "s", better=None),
+        Column("cpu_ms", "worker CPU ms", against=before.name),
+    ]
+    return Measured(title, columns, {name: _row(own, samples[before.name]) for name, own in samples.items()})
+
+
+def _row(own: list[Sample], before: list[Sample]) -> dict[str, Any]:
+    within = [one.latency_ms / other.latency_ms for one, other in zip(own, before, strict=True)]
+    low, middle, high = quantiles(within, n=4) if len(within) > 1 else within * 3
+    return {
+        "latency_ms": median(one.latency_ms for one in own),
+        "quartiles": f"{low:.2f}, {middle:.2f}, {high:.2f}",
+        "cpu_ms": mean(one.worker_cpu_ms for one in own),
+    }
+
+
+async def main(arguments: argparse.Namespace) -> None:
+    facts = report.machine(await find_binary())
+    with checked_out(arguments.commit) as before:
+        plan = Plan([before, EVERTURN], arguments.rounds, arguments.turns)
+        table = report.table(await measure(before, plan, commit=arguments.commit))
+    print(table)
+    if arguments.record:
+        report.record("against", facts, table)
+        print(f"Recorded in {report.RECORD}")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.against", description=__doc__)
+    parser.add_argument("commit", help="of this repository")
+    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--turns", type=int, default=20)
+    parser.add_argument("--record", action="store_true", help="write the numbers into benchmarks/RESULTS.md")
+    asyncio.run(main(parser.parse_args()))
