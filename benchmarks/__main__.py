@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from benchmarks import limits, peers, report
+from benchmarks import inbox, limits, peers, report
 from benchmarks.contestants import ALL, FLOOR
 from benchmarks.measures import (
     Measured,
@@ -49,12 +49,17 @@ MEASURES = {
 WITHOUT_PICTURE = ("actions", "slow_turns", "imports", "replay")
 LIMITS = "limits"
 """Of everturn alone, and by itself: 7 minutes."""
+INBOX = "inbox"
+"""Of everturn's page alone, in Debian's chromium: 5 minutes."""
 LONGEST_MEASURE_SECONDS = 600.0
 
 
 async def main(arguments: argparse.Namespace) -> None:
     if arguments.measures == [LIMITS]:
         await limits.main(record=arguments.record)
+        return
+    if arguments.measures == [INBOX]:
+        await inbox.main()
         return
     wanted = arguments.only or [one.name for one in ALL]
     contestants = [one for one in ALL if one.name in {*wanted, FLOOR.name}]
@@ -98,7 +103,7 @@ def parse(words: list[str]) -> argparse.Namespace:
     names = [one.name for one in ALL]
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument(
-        "measures", nargs="*", metavar="MEASURE", help=f"of {', '.join(MEASURES)} (all); or {LIMITS} alone"
+        "measures", nargs="*", metavar="MEASURE", help=f"of {', '.join(MEASURES)} (all); or {LIMITS} or {INBOX} alone"
     )
     parser.add_argument("--only", nargs="+", choices=names, help="these contestants, and the floor")
     parser.add_argument("--rounds", type=int, default=10, help="of the latency (10)")
@@ -107,7 +112,7 @@ def parse(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--whole", action="store_true", help="throughput: no window (20 minutes)")
     parser.add_argument("--record", action="store_true", help="write the numbers into benchmarks/RESULTS.md")
     arguments = parser.parse_args(words)
-    if arguments.measures != [LIMITS] and (unknown := {*arguments.measures} - {*MEASURES}):
+    if arguments.measures not in ([LIMITS], [INBOX]) and (unknown := {*arguments.measures} - {*MEASURES}):
         parser.error(f"no measure {', '.join(unknown)}: choose from {', '.join(MEASURES)}")
     return arguments
 

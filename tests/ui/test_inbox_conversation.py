@@ -273,9 +273,7 @@ async def test_places_lead_to_the_same_in_temporals_web_ui(tab: Page, client: Cl
         await expect(whole).to_have_attribute("href", place)
 
 
-async def test_without_an_address_nothing_leads_to_temporals_web_ui(
-    page: Page, client: Client, scripted: Scripted
-) -> None:
+async def test_what_there_is_none_of_is_not_shown(page: Page, client: Client, scripted: Scripted) -> None:
     agent = agent_on(scripted(["Hello."]))
     async with hosting(client, agent):
         conversation = await client.start(agent, "Hi")
@@ -284,6 +282,12 @@ async def test_without_an_address_nothing_leads_to_temporals_web_ui(
         await page.get_by_label("turn 1: actions").click()
         await expect(page.locator(".turn .entries button")).not_to_have_count(0)
         await expect(page.locator(".turn .entries a")).to_have_count(0)
+        # Nor does the timeline say what there was nothing of.
+        await page.keyboard.press("Escape")
+        await page.keyboard.press("t")
+        sums = page.locator("#insight .sums")
+        await expect(sums).to_contain_text("model at work")
+        assert await sums.evaluate("sums => [...sums.childNodes].map((one) => one.nodeName)") == ["DIV"] * 4
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,162 @@
+"""`python -m benchmarks inbox`: how soon the inbox shows 608 conversations, and how it scrolls 2,000 turns.
+
+Everything is real and on this machine: a dev server, a worker, `everturn web`'s application and Debian's chromium.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import uvicorn
+from playwright.async_api import Page, async_playwright
+
+from everturn import Agent, Client, Limits, Model, Worker, tool
+from everturn.devserver import DevServer
+from everturn.testing import ScriptedModel, call, say
+from everturn.web.app import Inbox
+from everturn.web.server import listen
+
+CHROMIUM = "/usr/bin/chromium"
+OVER, WAITING, TURNS = 600, 8, 2_000
+AT_ONCE = 24
+LONGEST_SECONDS = 900.0
+
+SHOWN = "wanted => document.querySelectorAll(wanted.what).length >= wanted.count && performance.now()"
+"""How long the page has been there, once it shows so many."""
+
+SCROLLED = """async () => {
+  const frame = document.querySelector("#scroll");
+  frame.scrollTop = 0;
+  const took = [];
+  let before = await new Promise(requestAnimationFrame);
+  while (frame.scrollTop + frame.clientHeight < frame.scrollHeight - 2 && took.length < 2000) {
+    frame.scrollTop += 400;
+    const now = await new Promise(requestAnimationFrame);
+    took.push(now - before);
+    before = now;
+  }
+  return took.sort((one, other) => one - other);
+}"""
+
+
+@tool(needs_approval=True, effect="once")
+def refund(order_id: str) -> str:
+    """Refund an order."""
+    return f"refunded {order_id}"
+
+
+@tool(effect="read")
+def look_up(page: int) -> dict[str, Any]:
+    """Read a page of the ledger."""
+    return {"page": page, "orders": [f"order {page}-{n}: a desk lamp for 34.90 EUR" for n in range(5)]}
+
+
+def _reads(turns: int) -> Any:
+    def script(messages: list[dict[str, Any]]) -> Any:
+        turn = sum(message["role"] == "assistant" for message in messages) + 1
+        if turn >= turns:
+            return "All is read."
+        return [say(f"I read page **{turn}**, see `ledger`:\n\n- one\n- two"), call("look_up", {"page": turn})]
+
+    return script
+
+
+@asynccontextmanager
+async def _served(client: Client) -> AsyncIterator[str]:
+    inbox = Inbox(client)
+    with listen("127.0.0.1", 0) as bound:
+        server = uvicorn.Server(uvicorn.Config(inbox.app, log_config=None, access_log=False))
+        serving = asyncio.create_task(server.serve(sockets=[bound]))
+        try:
+            yield f"http://127.0.0.1:{bound.getsockname()[1]}"
+        finally:
+            inbox.end_streams()
+            server.should_exit = True
+            await serving
+
+
+async def _start(client: Client) -> None:
+    places = asyncio.Semaphore(AT_ONCE)
+
+    async def one(agent: str, number: int) -> None:
+        async with places:
+            conversation = await client.start(agent, f"Where is order {number}?", id=f"{agent}-{number}")
+            kind = "approval_requested" if agent == "clerk" else "done"
+            await anext(event async for event in conversation.events() if event.kind == kind)
+
+    await asyncio.gather(*(one("clerk", number) for number in range(WAITING)))
+    await asyncio.gather(*(one("concierge", number) for number in range(OVER)))
+
+
+async def _opened(page: Page, address: str, what: str, count: int) -> float:
+    """Milliseconds from the navigation until so many are shown."""
+    await page.goto("about:blank")
+    await page.goto(address, wait_until="commit")
+    shown = await page.wait_for_function(SHOWN, arg={"what": what, "count": count}, timeout=120_000)
+    return float(await shown.json_value())
+
+
+async def _measure(address: str) -> list[tuple[str, str]]:
+    async with async_playwright() as playwright:
+        chromium = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        page = await chromium.new_page(viewport={"width": 1280, "height": 820}, reduced_motion="reduce")
+        rows: list[tuple[str, str]] = []
+        await _opened(page, address, "#conversations a", 1)  # its scripts are in the browser's cache, as any day
+        for name, query, count in (
+            ("the list, as it opens", "", 200 + WAITING),
+            ("all 608", "?limit=1000", OVER + WAITING),
+        ):
+            took = sorted([await _opened(page, f"{address}/{query}", "#conversations a", count) for _ in range(5)])
+            rows.append((f"{name}: {count} rows are there after", f"{took[2]:.0f} ms (at most {took[4]:.0f})"))
+        took = [await _opened(page, f"{address}/#ledger", ".turn", 1)]
+        rows.append(("a conversation of 2,000 turns: its end is there after", f"{took[0]:.0f} ms"))
+        began = time.monotonic()
+        while await page.locator(".earlier").count():
+            before = await page.locator(".turn").count()
+            await page.locator(".earlier").click()
+            await page.wait_for_function("n => document.querySelectorAll('.turn').length > n", arg=before)
+        turns = await page.locator(".turn").count()
+        rows.append(
+            ("all that came before, 200 messages a click", f"{time.monotonic() - began:.1f} s, {turns:,} turns")
+        )
+        frames: list[float] = await page.evaluate(SCROLLED)
+        middle, late = frames[len(frames) // 2], frames[int(len(frames) * 0.99)]
+        rows.append(
+            (
+                f"scrolled through, {len(frames)} frames",
+                f"median {middle:.0f} ms, p99 {late:.0f}, longest {frames[-1]:.0f}",
+            )
+        )
+        await chromium.close()
+        return rows
+
+
+async def main() -> None:
+    """Raises TimeoutError after LONGEST_SECONDS."""
+    ask = [[say("It costs 34.90 EUR."), call("refund", {"order_id": "81"})], "Done."]
+    scripts = {"concierge": lambda _: "On its way.", "clerk": ask, "reader": _reads(TURNS)}
+    async with AsyncExitStack() as stack, asyncio.timeout(LONGEST_SECONDS):
+        server = await stack.enter_async_context(DevServer())
+        client = await Client.connect(server.address, task_queue="inbox-benchmark")
+        agents = [
+            Agent(
+                name,
+                model=Model("scripted:demo", base_url=stack.enter_context(ScriptedModel(script)).base_url),
+                tools=[refund, look_up],
+                limits=Limits(max_turns=TURNS + 1),
+            )
+            for name, script in scripts.items()
+        ]
+        await stack.enter_async_context(Worker(client, agents=agents))
+        print(f"{OVER + WAITING} conversations, and one of {TURNS:,} turns, are made first ...", flush=True)
+        began = time.monotonic()
+        ledger = await client.start("reader", "Read the ledger.", id="ledger")
+        await asyncio.gather(_start(client), ledger.outcome())
+        print(f"({time.monotonic() - began:.0f} s)\n", flush=True)
+        address = await stack.enter_async_context(_served(client))
+        rows = await _measure(address)
+    print("| the inbox | |\n| :--- | :--- |\n" + "\n".join(f"| {name} | {value} |" for name, value in rows))
