@@ -157,6 +157,7 @@ async def main() -> None:
         ledger = await client.start("reader", "Read the ledger.", id="ledger")
         await asyncio.gather(_start(client), ledger.outcome())
         print(f"({time.monotonic() - began:.0f} s)\n", flush=True)
-        address = await stack.enter_async_context(_served(client))
+        looks = await Client.connect(server.address)  # by now, the server says what its index has
+        address = await stack.enter_async_context(_served(looks))
         rows = await _measure(address)
     print("| the inbox | |\n| :--- | :--- |\n" + "\n".join(f"| {name} | {value} |" for name, value in rows))
