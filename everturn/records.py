@@ -28,22 +28,24 @@ class Record(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    _defaults: ClassVar[dict[str, Any]] = {}
+    _defaults: ClassVar[tuple[tuple[str, Any], ...]] = ()
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
         super().__pydantic_init_subclass__(**kwargs)
-        cls._defaults = {
-            name: field.get_default(call_default_factory=True, validated_data={})
+        cls._defaults = tuple(
+            (name, field.get_default(call_default_factory=True, validated_data={}))
             for name, field in cls.model_fields.items()
             if not field.is_required() and name != "kind"
-        }
+        )
 
     @model_serializer(mode="wrap")
     def _without_defaults(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         written: dict[str, Any] = write(self)
-        for name, default in self._defaults.items():
-            if getattr(self, name) == default:
+        held = vars(self)
+        for name, default in self._defaults:
+            # To compare two records is slow, and most often it is the very default.
+            if (value := held[name]) is default or value == default:
                 written.pop(name, None)
         return written
 
