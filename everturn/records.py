@@ -42,10 +42,9 @@ class Record(BaseModel):
     @model_serializer(mode="wrap")
     def _without_defaults(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         written: dict[str, Any] = write(self)
-        held = vars(self)
         for name, default in self._defaults:
             # To compare two records is slow, and most often it is the very default.
-            if (value := held[name]) is default or value == default:
+            if (value := getattr(self, name)) is default or value == default:
                 written.pop(name, None)
         return written
 
