@@ -10,6 +10,8 @@ from typing import Final
 
 import httpx
 
+from everturn.providers.event_loops import of_this_loop
+
 CONNECT_SECONDS: Final = 10.0
 READ_SECONDS: Final = 120.0
 """The longest silence between two pieces of an answer."""
@@ -61,13 +63,7 @@ _of_loop: dict[asyncio.AbstractEventLoop, _Connections] = {}
 
 def lent() -> contextlib.AbstractContextManager[httpx.AsyncClient]:
     """A client for one request. Give it back when the answer is read."""
-    loop = asyncio.get_running_loop()
-    if loop not in _of_loop:
-        for other in [*_of_loop]:
-            if other.is_closed():
-                del _of_loop[other]  # nothing could close its connections any more
-        _of_loop[loop] = _Connections()
-    return _of_loop[loop].lent()
+    return of_this_loop(_of_loop, _Connections).lent()
 
 
 async def aclose() -> None:

@@ -20,6 +20,7 @@ from typing import Final
 from everturn.errors import InvalidSetting, RateLimited
 from everturn.models import PROVIDERS, Model, RateLimit
 from everturn.providers.catalog import ModelEndpoint, resolve
+from everturn.providers.event_loops import of_this_loop
 from everturn.providers.rate_headers import allowances
 from everturn.providers.rate_limiter import Permit, RateLimiter
 from everturn.spelling import nearest
@@ -148,13 +149,7 @@ def _now() -> float:
 
 
 def _here() -> _Limits:
-    loop = asyncio.get_running_loop()
-    if loop not in _of_loop:
-        for other in [*_of_loop]:
-            if other.is_closed():
-                del _of_loop[other]
-        _of_loop[loop] = _Limits()
-    return _of_loop[loop]
+    return of_this_loop(_of_loop, _Limits)
 
 
 def limit_of(model: Model) -> Limit:
