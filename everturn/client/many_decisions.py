@@ -74,24 +74,49 @@ class Many:
         return [await self._decide(conversation, one) for one in found]
 
     def _is_about(self, waits: WaitingCall) -> bool:
-        decidable = waits.needs == "approval" and waits.reason in RULED
-        return decidable and self.rule.applies(waits.tool, waits.arguments) is True
+        return is_decidable(waits) and self.rule.applies(waits.tool, waits.arguments) is True
 
     async def _decide(self, conversation: Conversation, waits: WaitingCall) -> DecidedCall:
         always: bool | dict[str, Any] = self.always
         if self.always and self.rule.where:
             always = self.rule.model_dump(mode="json")["where"]
-        refused = ""
-        try:
-            if self.verdict == "approve":
-                await conversation.approve(
-                    waits.call_id, note=self.words, expected=waits.arguments, always=always, within=self.within
-                )
-            else:
-                await conversation.deny(waits.call_id, self.words, always=always, within=self.within)
-        except EverturnError as error:
-            refused = error.message
+        refused = await decide_one(
+            conversation,
+            self.verdict,
+            waits.call_id,
+            words=self.words,
+            expected=waits.arguments,
+            always=always,
+            within=self.within,
+        )
         return DecidedCall(conversation.id, waits.call_id, waits.tool, waits.arguments, refused)
+
+
+def is_decidable(waits: WaitingCall) -> bool:
+    """Whether it may be decided on together with others: calls that may have run already, those whose edited arguments
+    did not fit, and questions have to be decided by themselves."""
+    return waits.needs == "approval" and waits.reason in RULED
+
+
+async def decide_one(
+    conversation: Conversation,
+    verdict: Literal["approve", "deny"],
+    call_id: str,
+    *,
+    words: str | None,
+    expected: dict[str, JsonValue],
+    always: bool | dict[str, Any] = False,
+    within: timedelta | None = None,
+) -> str:
+    """Why the decision was not taken; empty if it was. `expected`: the arguments that were seen."""
+    try:
+        if verdict == "approve":
+            await conversation.approve(call_id, note=words, expected=expected, always=always, within=within)
+        else:
+            await conversation.deny(call_id, words, always=always, within=within)
+    except EverturnError as error:
+        return error.message
+    return ""
 
 
 async def decided(many: Many, conversations: AsyncIterable[Conversation]) -> list[DecidedCall]:

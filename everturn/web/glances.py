@@ -15,13 +15,11 @@ from temporalio.service import RPCError
 
 from everturn.client.client import Client
 from everturn.client.listing import ListedConversation
+from everturn.client.many_decisions import AT_ONCE
 from everturn.errors import EverturnError
 from everturn.markdown import plain
 from everturn.payloads import WaitingCall
 from everturn.records import Outcome
-
-AT_ONCE: Final = 8
-"""Conversations that are asked at the same time."""
 
 MOST_KEPT: Final = 10_000
 

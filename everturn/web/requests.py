@@ -9,13 +9,14 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints
 
 from everturn.client.client import Client
 from everturn.client.conversation import Conversation
-from everturn.client.many_decisions import AT_ONCE
-from everturn.errors import EverturnError
+from everturn.client.many_decisions import AT_ONCE, decide_one
 
 MOST_AT_ONCE: Final = 1_000
 """Calls that one request decides on."""
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=1000, pattern=r"^[^\x00-\x1f\x7f]+$")]
+AnyId = Annotated[str, StringConstraints(min_length=1, max_length=1000)]
+"""Whatever it is: others may have started the conversation."""
 By = Annotated[str, StringConstraints(max_length=200, strip_whitespace=True, pattern=r"^[^\x00-\x1f\x7f]*$")]
 Text = Annotated[str, StringConstraints(min_length=1)]
 
@@ -45,8 +46,7 @@ class StartRequest(RequestBody):
 class ConversationRequest(RequestBody):
     """A post about the conversation with this id."""
 
-    conversation: Annotated[str, StringConstraints(min_length=1, max_length=1000)]
-    """Whatever its id: others may have started it."""
+    conversation: AnyId
 
     async def do(self, client: Client) -> dict[str, Any]:
         return {"call_ids": await self.tell(client.conversation(self.conversation)) or ()}
@@ -97,7 +97,7 @@ class AnswerRequest(ConversationRequest):
 class OneCall(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    conversation: Annotated[str, StringConstraints(min_length=1, max_length=1000)]
+    conversation: AnyId
     call_id: Name
     expected: dict[str, JsonValue]
     """The arguments that were seen."""
@@ -115,26 +115,23 @@ class DecideManyRequest(RequestBody):
         places = asyncio.Semaphore(AT_ONCE)
 
         async def decide(one: OneCall) -> dict[str, str]:
-            conversation = client.conversation(one.conversation)
-            refused = ""
-            try:
-                async with places:
-                    if self.verdict == "approve":
-                        await conversation.approve(one.call_id, note=self.words, expected=one.expected)
-                    else:
-                        await conversation.deny(one.call_id, self.words)
-            except EverturnError as error:
-                refused = error.message
+            async with places:
+                refused = await decide_one(
+                    client.conversation(one.conversation),
+                    self.verdict,
+                    one.call_id,
+                    words=self.words,
+                    expected=one.expected,
+                )
             return {"conversation": one.conversation, "call_id": one.call_id, "refused": refused}
 
         return {"calls": await asyncio.gather(*map(decide, self.calls))}
 
 
-class ForkRequest(RequestBody):
+class ForkRequest(ConversationRequest):
     """A conversation with the beginning of this one. After `at_turn` it may be told other words, go on with another
     model, or be given other results of that turn's calls; 0, with words, begins it anew."""
 
-    conversation: Annotated[str, StringConstraints(min_length=1, max_length=1000)]
     at_turn: Annotated[int, Field(ge=0, le=1_000_000_000)]
     text: Text | None = None
     model: Name | None = None

@@ -9,19 +9,15 @@ from typing import Any
 from temporalio.service import RPCError
 
 from everturn.client.client import Client
-from everturn.client.many_decisions import AT_ONCE
+from everturn.client.many_decisions import AT_ONCE, is_decidable
 from everturn.errors import EverturnError
-from everturn.waiting import RULED
 from everturn.web.listing import MOST, Filter
 from everturn.web.requests import MOST_AT_ONCE
 
 
 async def waiting_calls(client: Client, wanted: Filter) -> dict[str, Any]:
     """Those of the conversations that are looked through: `calls`, oldest first, those of whom no worker answers,
-    `silent`, and whether there are `more`.
-
-    Calls that may have run already, and those whose edited arguments did not fit, have to be decided by themselves.
-    """
+    `silent`, and whether there are `more`."""
     places = asyncio.Semaphore(AT_ONCE)
     silent: list[str] = []
 
@@ -40,7 +36,7 @@ async def waiting_calls(client: Client, wanted: Filter) -> dict[str, Any]:
                 "arguments": call.arguments,
             }
             for call in status.waiting
-            if call.needs == "approval" and call.reason in RULED
+            if is_decidable(call)
         ]
 
     status: dict[str, Any] = {"status": "awaiting_approval"} if await client.indexed() else {}
