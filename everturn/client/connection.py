@@ -72,14 +72,23 @@ class ClientConnection:
         return temporal_errors.unreachable(self.temporal, error)
 
     @cached_property
-    def live(self) -> Lane | None:
-        """What carries text beside Temporal; None for heartbeats alone. Raises InvalidSetting."""
-        return lane_of(Settings.load(), self.temporal.data_converter)
+    def _settings(self) -> Settings:
+        """As the environment has them when they are needed first. To read them takes milliseconds."""
+        return Settings.load()
 
     @cached_property
+    def _weights(self) -> dict[str, float]:
+        return read_weights(self._settings.tenant_weights)
+
+    @cached_property
+    def live(self) -> Lane | None:
+        """What carries text beside Temporal; None for heartbeats alone. Raises InvalidSetting."""
+        return lane_of(self._settings, self.temporal.data_converter)
+
+    @property
     def _minimal(self) -> bool:
         """EVERTURN_VISIBILITY=minimal: what is started here shows no more than it has to."""
-        return Settings.load().visibility == "minimal"
+        return self._settings.visibility == "minimal"
 
     async def _check_searchable(self, start: Start) -> None:
         """Raises Refused if it can't be found by what it is to be found by."""
@@ -152,7 +161,7 @@ class ClientConnection:
         if start.searchable:
             await self._check_searchable(start)
         priority = priority or priority_of(None, None, None, tenant=start.tenant)
-        priority = weighted(priority, start.tenant, read_weights(Settings.load().tenant_weights))
+        priority = weighted(priority, start.tenant, self._weights)
         if minimal or self.temporal.data_converter.payload_codec:
             priority = without_name(priority, start.tenant)
         if (name := _in_charge(start)) != start.agent:  # it goes on with another one than it was started with

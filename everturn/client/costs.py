@@ -14,7 +14,7 @@ from everturn.errors import NotFound
 from everturn.history.actions import actions_of, ordinary_heartbeats
 from everturn.history.reader import HistoryReader
 from everturn.history.steps import TurnCompleted
-from everturn.records import Usage
+from everturn.records import Usage, cost_with
 from everturn.storage.beside import own
 from everturn.storage.unreadable import strict
 
@@ -60,8 +60,7 @@ class ConversationCost:
         self.actions += other.actions
         self.turns += other.turns
         self.usage += other.usage
-        unknown = self.model_usd is None or other.model_usd is None
-        self.model_usd = None if unknown else (self.model_usd or 0.0) + (other.model_usd or 0.0)
+        self.model_usd = cost_with(self.model_usd, other.model_usd)
 
     def temporal_usd(self, prices: TemporalPrices) -> float:
         """What Temporal Cloud takes: actions, storage while it is open, and for as long as it is retained."""
@@ -103,8 +102,7 @@ async def _add_run(client: Client, cost: ConversationCost, run_id: str) -> list[
             case TurnCompleted(reply=reply):
                 cost.turns += 1
                 cost.usage += reply.usage
-                unknown = cost.model_usd is None or reply.cost_usd is None
-                cost.model_usd = None if unknown else (cost.model_usd or 0.0) + (reply.cost_usd or 0.0)
+                cost.model_usd = cost_with(cost.model_usd, reply.cost_usd)
             case _:
                 pass
     cost.actions += actions_of(events)

@@ -11,21 +11,21 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Final
 
-from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent
 
 from everturn.heartbeat_profiles import QUICK, THRIFTY
+from everturn.history import event_types
 
 ACTIONS: Final = {
-    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED: "starts",
-    EventType.EVENT_TYPE_TIMER_STARTED: "timers",
-    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED: "signals",
-    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED: "updates",
-    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_OPTIONS_UPDATED: "options",
+    event_types.WORKFLOW_EXECUTION_STARTED: "starts",
+    event_types.TIMER_STARTED: "timers",
+    event_types.WORKFLOW_EXECUTION_SIGNALED: "signals",
+    event_types.WORKFLOW_EXECUTION_UPDATE_ACCEPTED: "updates",
+    event_types.WORKFLOW_EXECUTION_OPTIONS_UPDATED: "options",
     # The child's own start is the second of the two: it is counted in the child's history.
-    EventType.EVENT_TYPE_START_CHILD_WORKFLOW_EXECUTION_INITIATED: "sub-agents",
-    EventType.EVENT_TYPE_SIGNAL_EXTERNAL_WORKFLOW_EXECUTION_INITIATED: "signals",
-    EventType.EVENT_TYPE_NEXUS_OPERATION_SCHEDULED: "nexus",
+    event_types.START_CHILD_WORKFLOW_EXECUTION_INITIATED: "sub-agents",
+    event_types.SIGNAL_EXTERNAL_WORKFLOW_EXECUTION_INITIATED: "signals",
+    event_types.NEXUS_OPERATION_SCHEDULED: "nexus",
 }
 """What is one action each."""
 
@@ -40,13 +40,13 @@ def actions_of(events: Iterable[HistoryEvent]) -> Counter[str]:
     """Workflow tasks with a marker: all of one are one action."""
     for event in events:
         match event.event_type:
-            case EventType.EVENT_TYPE_ACTIVITY_TASK_STARTED:
+            case event_types.ACTIVITY_TASK_STARTED:
                 found["activities"] += event.activity_task_started_event_attributes.attempt
-            case EventType.EVENT_TYPE_MARKER_RECORDED:
+            case event_types.MARKER_RECORDED:
                 task = event.marker_recorded_event_attributes.workflow_task_completed_event_id
                 found["markers"] += task not in marked
                 marked.add(task)
-            case EventType.EVENT_TYPE_UPSERT_WORKFLOW_SEARCH_ATTRIBUTES:
+            case event_types.UPSERT_WORKFLOW_SEARCH_ATTRIBUTES:
                 upserted = event.upsert_workflow_search_attributes_event_attributes.search_attributes.indexed_fields
                 found["search attributes"] += {*upserted} != {VERSIONS}
             case kind if kind in ACTIONS:
@@ -61,10 +61,10 @@ def ordinary_heartbeats(events: Iterable[HistoryEvent]) -> int:
     started: dict[int, HistoryEvent] = {}
     count = 0
     for event in events:
-        if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
+        if event.event_type == event_types.ACTIVITY_TASK_SCHEDULED:
             scheduled = event.activity_task_scheduled_event_attributes
             timeouts[event.event_id] = scheduled.heartbeat_timeout.ToTimedelta()
-        elif event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_STARTED:
+        elif event.event_type == event_types.ACTIVITY_TASK_STARTED:
             started[event.activity_task_started_event_attributes.scheduled_event_id] = event
         elif (began := started.pop(_ended(event), None)) and (timeout := timeouts[_ended(event)]):
             ran = event.event_time.ToDatetime() - began.event_time.ToDatetime()
@@ -73,16 +73,15 @@ def ordinary_heartbeats(events: Iterable[HistoryEvent]) -> int:
     return count
 
 
+_ENDS: Final = {
+    event_types.ACTIVITY_TASK_COMPLETED: "activity_task_completed_event_attributes",
+    event_types.ACTIVITY_TASK_FAILED: "activity_task_failed_event_attributes",
+    event_types.ACTIVITY_TASK_TIMED_OUT: "activity_task_timed_out_event_attributes",
+    event_types.ACTIVITY_TASK_CANCELED: "activity_task_canceled_event_attributes",
+}
+
+
 def _ended(event: HistoryEvent) -> int:
     """The activity that ended with this event, by the event that scheduled it; 0 if none did."""
-    match event.event_type:
-        case EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED:
-            return event.activity_task_completed_event_attributes.scheduled_event_id
-        case EventType.EVENT_TYPE_ACTIVITY_TASK_FAILED:
-            return event.activity_task_failed_event_attributes.scheduled_event_id
-        case EventType.EVENT_TYPE_ACTIVITY_TASK_TIMED_OUT:
-            return event.activity_task_timed_out_event_attributes.scheduled_event_id
-        case EventType.EVENT_TYPE_ACTIVITY_TASK_CANCELED:
-            return event.activity_task_canceled_event_attributes.scheduled_event_id
-        case _:
-            return 0
+    name = _ENDS.get(event.event_type)
+    return getattr(event, name).scheduled_event_id if name else 0
