@@ -9,33 +9,32 @@ import typer
 
 from everturn.cli.options import IdArgument, JsonOption
 from everturn.cli.output import tell_json
+from everturn.temporal_prices import TemporalPrices
 
 if TYPE_CHECKING:
-    from everturn.client.costs import ConversationCost, TemporalPrices
+    from everturn.client.costs import ConversationCost
 
-_LISTED = "Temporal Cloud's list of 2026-11-22, pay as you go, first tier: https://docs.temporal.io/cloud/pricing"
+_LIST = TemporalPrices()
 
 
 def cost(
     id: IdArgument,  # noqa: A002
     per_million: Annotated[
         float, typer.Option("--actions-per-million", metavar="USD", min=0, help="What a million actions cost.")
-    ] = 50.0,
+    ] = _LIST.per_million_actions,
     active: Annotated[
         float, typer.Option("--active-gb-hour", metavar="USD", min=0, help="A gigabyte of open histories, an hour.")
-    ] = 0.042,
+    ] = _LIST.active_gb_hour,
     retained: Annotated[
         float, typer.Option("--retained-gb-hour", metavar="USD", min=0, help="The same of closed ones.")
-    ] = 0.00105,
+    ] = _LIST.retained_gb_hour,
     retention: Annotated[
         float, typer.Option("--retention-days", metavar="DAYS", min=0, help="How long closed ones are kept.")
-    ] = 30.0,
+    ] = _LIST.retention_days,
     as_json: JsonOption = False,
 ) -> None:
     """Say what a conversation has cost so far: actions, events, bytes, tokens, dollars; of the agents that it asked,
     too."""
-    from everturn.client.costs import TemporalPrices
-
     prices = TemporalPrices(
         per_million_actions=per_million, active_gb_hour=active, retained_gb_hour=retained, retention_days=retention
     )
@@ -43,8 +42,9 @@ def cost(
     total = _total(found)
     if as_json:
         more = [_as_json(one, prices) for one in found]
-        source = _LISTED if prices == TemporalPrices() else "as given"
-        tell_json({**_as_json(total, prices), "conversations": more, "prices": {**vars(prices), "source": source}})
+        tell_json(
+            {**_as_json(total, prices), "conversations": more, "prices": {**vars(prices), "source": prices.source}}
+        )
     else:
         _print(total, found, prices)
 
@@ -84,7 +84,6 @@ def _as_json(one: ConversationCost, prices: TemporalPrices) -> dict[str, Any]:
 def _print(total: ConversationCost, found: list[ConversationCost], prices: TemporalPrices) -> None:
     from everturn.cli.render import columns
     from everturn.cli.terminal import Screen
-    from everturn.client.costs import TemporalPrices
 
     screen = Screen(to_stdout=True)
     heading = ("CONVERSATION", "TURNS", "ACTIONS", "EVENTS", "KB", "TOKENS IN", "OUT", "MODELS", "TEMPORAL")
@@ -96,11 +95,10 @@ def _print(total: ConversationCost, found: list[ConversationCost], prices: Tempo
     screen.line(f"Actions: {kinds}. Heartbeats are worked out from how long activities ran; streamed text had more.")
     if total.model_usd is None:
         screen.line("-: the price of a model is not known.")
-    given = _LISTED if prices == TemporalPrices() else "as given"
     screen.line(
         f"Temporal: {prices.per_million_actions:g} dollars for a million actions, {prices.active_gb_hour:g} and "
         f"{prices.retained_gb_hour:g} for a GB-hour of open and closed histories, kept {prices.retention_days:g} days "
-        f"({given}). Queries and plans are not in it; on a server of your own, none of it is billed.",
+        f"({prices.source}). Queries and plans are not in it; on a server of your own, none of it is billed.",
         style="dim",
     )
 

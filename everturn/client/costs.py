@@ -17,21 +17,9 @@ from everturn.history.steps import TurnCompleted
 from everturn.records import Usage, cost_with
 from everturn.storage.beside import own
 from everturn.storage.unreadable import strict
+from everturn.temporal_prices import TemporalPrices
 
 BYTES_PER_GB: Final = 1_000_000_000
-
-
-@dataclass(frozen=True, kw_only=True)
-class TemporalPrices:
-    """Of Temporal Cloud, in US dollars: those of its list for pay-as-you-go, the first tier, as read on 2026-11-22 at
-    https://docs.temporal.io/cloud/pricing. Larger accounts pay less for actions; a plan's share comes on top."""
-
-    per_million_actions: float = 50.0
-    active_gb_hour: float = 0.042
-    """Of storage, while a run is open."""
-    retained_gb_hour: float = 0.00105
-    """And after that, for as long as the namespace keeps it."""
-    retention_days: float = 30.0
 
 
 @dataclass

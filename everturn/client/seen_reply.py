@@ -6,6 +6,7 @@ import asyncio
 from contextlib import suppress
 from typing import Any, Literal
 
+from temporalio.api.workflow.v1 import PendingActivityInfo
 from temporalio.client import Client
 from temporalio.service import RPCError
 
@@ -44,17 +45,17 @@ async def seen_reply(temporal: Client, conversation_id: str, lane: Lane | None =
 
 async def _beside(temporal: Client, conversation_id: str, lane: Lane) -> Streamed | None:
     """As the lane has it, with what the heartbeats have counted; None if those have to do."""
-    with suppress(RPCError, LaneDown, TimeoutError):
+    with suppress(LaneDown, TimeoutError):
         async with asyncio.timeout(LONGEST_SECONDS):
-            described = await temporal.get_workflow_handle(conversation_id).describe()
-            for pending in described.raw_description.pending_activities:
-                if pending.activity_type.name == names.CALL_MODEL:
-                    key = TurnKey(temporal.namespace, described.run_id or "", pending.activity_id)
-                    said = [one for one in await lane.so_far(key) if one.attempt == pending.attempt]
-                    counted = await _look(temporal, conversation_id)
-                    facts = {"usage": counted.usage, "cost_usd": counted.cost_usd} if counted else {}
-                    found = _last_chars(whole(said))
-                    return found and found.model_copy(update=facts)
+            run_id, turn = await _running(temporal, conversation_id)
+            if turn is None:
+                return None
+            key = TurnKey(temporal.namespace, run_id, turn.activity_id)
+            said = [one for one in await lane.so_far(key) if one.attempt == turn.attempt]
+            counted = await _beaten(temporal, turn)
+            facts = {"usage": counted.usage, "cost_usd": counted.cost_usd} if counted else {}
+            found = _last_chars(whole(said))
+            return found and found.model_copy(update=facts)
     return None
 
 
@@ -71,15 +72,26 @@ def _last_chars(streamed: Streamed | None) -> Streamed | None:
 
 
 async def _look(temporal: Client, conversation_id: str) -> Streamed | None:
+    _, turn = await _running(temporal, conversation_id)
+    return await _beaten(temporal, turn) if turn else None
+
+
+async def _running(temporal: Client, conversation_id: str) -> tuple[str, PendingActivityInfo | None]:
+    """The run, and the model turn that is in hand there; None if there is none, or if nobody knows."""
     try:
         described = await temporal.get_workflow_handle(conversation_id).describe()
     except RPCError:
-        return None
-    for pending in described.raw_description.pending_activities:
-        if pending.activity_type.name == names.CALL_MODEL:
-            with suppress(Exception):  # codecs raise all kinds
-                details = await temporal.data_converter.decode(pending.heartbeat_details.payloads)
-                return Streamed.model_validate(details[1]) if len(details) > 1 else None
+        return "", None
+    pending = described.raw_description.pending_activities
+    turns = (one for one in pending if one.activity_type.name == names.CALL_MODEL)
+    return described.run_id or "", next(turns, None)
+
+
+async def _beaten(temporal: Client, turn: PendingActivityInfo) -> Streamed | None:
+    """What its last heartbeat has of its text."""
+    with suppress(Exception):  # codecs raise all kinds
+        details = await temporal.data_converter.decode(turn.heartbeat_details.payloads)
+        return Streamed.model_validate(details[1]) if len(details) > 1 else None
     return None
 
 

@@ -407,7 +407,8 @@ async def test_a_tool_that_kills_its_workers_is_given_up_and_its_neighbours_are_
         working = [await client.start("clerk", "work") for _ in range(4)]
         outcome = await killing.outcome()
         assert outcome.text == "Done."
-        assert supervised.killed >= most  # one more, if a worker was gone before it could say that the call ran alone
+        # One more, if a worker was gone before it could say that the call ran alone.
+        assert most <= supervised.killed <= most + 1
         for one in working:
             await one.outcome()
             (worked,) = results_of(await one.transcript())
