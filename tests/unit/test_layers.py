@@ -20,7 +20,7 @@ BOTTOM_UP = """
     sandbox user_modules explaining records lone_results vendor_parts content_blocks models plans packing prices tracing
     sizes policy carryover causes decisions metadata prompts streamed payloads
     waiting cutting handoffs outcomes activity_outputs events storage priorities state
-    temporal_errors namespace heartbeat_profiles live history
+    temporal_errors temporal_prices namespace heartbeat_profiles live history
     tools hooks agent loading
     providers guardrails formats client devserver
     workflow workflows testing activities worker exporting web mcp_server cli
