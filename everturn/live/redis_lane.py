@@ -104,9 +104,10 @@ class RedisLane:
         with suppress(*self._down):
             await self._writes.aclose()
 
-    async def _reached(self, ask: Callable[[], Awaitable[Any]]) -> None:
+    async def _reached(self, ask: Callable[[], Awaitable[Any]]) -> Any:
+        """What it answers. Raises LaneDown."""
         try:
-            await ask()
+            return await ask()
         except self._down as error:
             raise LaneDown(f"{type(error).__name__}: {error}") from error
 
@@ -132,11 +133,11 @@ class RedisLane:
                     channel.reading.cancel()
 
     async def so_far(self, key: TurnKey) -> list[Streamed]:
-        try:
+        async def read() -> Any:
             async with self._reader() as reads:
-                entries = cast("Entries", await reads.xrange(_name(key)))
-        except self._down as error:
-            raise LaneDown(f"{type(error).__name__}: {error}") from error
+                return await reads.xrange(_name(key))
+
+        entries: Entries = await self._reached(read)
         return [streamed for _, fields in entries if (streamed := await self._streamed(fields)) is not None]
 
     async def _read(self, key: TurnKey, channel: _Channel) -> None:
