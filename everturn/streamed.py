@@ -3,7 +3,7 @@ and what is left of it if the turn is cancelled."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
@@ -12,6 +12,9 @@ from everturn.records import Message, Record, Text, Thinking, Usage
 
 MAX_SEEN_CHARS = 40_000
 """More than a heartbeat holds of a reply, with a notice."""
+
+Piece = tuple[Literal["text", "thinking"], str]
+"""Of what a model says, in order."""
 
 
 class Streamed(Record):
@@ -26,13 +29,13 @@ class Streamed(Record):
     """Seconds until it may say more."""
     at: int = 0
     """So many characters, of text and thinking together, came before `pieces`."""
-    pieces: tuple[tuple[Literal["text", "thinking"], str], ...] = ()
+    pieces: tuple[Piece, ...] = ()
     usage: Usage = Usage()
     """So far, if the provider says so before the end."""
     cost_usd: float | None = 0.0
     """Of that; None if the price is not known."""
 
-    def after(self, position: int) -> list[tuple[Literal["text", "thinking"], str]]:
+    def after(self, position: int) -> list[Piece]:
         """What comes after so many characters; nothing if a part of that is not here any more."""
         skip = position - self.at
         rest = []
@@ -54,11 +57,28 @@ def whole(said: Sequence[Streamed]) -> Streamed | None:
         if found is None:
             found = one
             continue
-        position = found.at + sum(len(text) for _, text in found.pieces)
+        position = found.at + chars_of(found.pieces)
         if one.at > position:
             return None
         found = found.model_copy(update={"pieces": (*found.pieces, *one.after(position))})
     return found
+
+
+def chars_of(pieces: Iterable[Piece]) -> int:
+    return sum(len(text) for _, text in pieces)
+
+
+def last_chars(pieces: Sequence[Piece], chars: int, at: int) -> tuple[int, list[Piece]]:
+    """The pieces' last `chars` characters, and how many come before them; `at` came before all."""
+    kept: list[Piece] = []
+    for kind, text in reversed(pieces):
+        if chars <= 0:
+            at += len(text)
+            continue
+        kept.append((kind, text[-chars:]))
+        at += max(0, len(text) - chars)
+        chars -= len(text)
+    return at, kept[::-1]
 
 
 class AtLimit(Record):

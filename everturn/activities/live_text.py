@@ -12,14 +12,12 @@ from temporalio import activity
 
 from everturn.live.lane import Lane, LaneDown, TurnKey
 from everturn.logs import get_logger
-from everturn.streamed import Streamed
+from everturn.streamed import Piece, Streamed, chars_of
 
 AGAIN_SECONDS: Final = 1.0
 """After a write that failed. What comes meanwhile goes with the next one, up to MAX_CHARS."""
 
 MAX_CHARS: Final = 200_000
-
-Piece = tuple[Literal["text", "thinking"], str]
 
 _log = get_logger("everturn.live")
 
@@ -71,7 +69,7 @@ class LiveText:
             try:
                 if pieces:
                     await self._lane.write(self._key, self._streamed(pieces))
-                    self._at += _chars(pieces)
+                    self._at += chars_of(pieces)
                 else:
                     ended = True
                     await self._lane.end(self._key)
@@ -80,14 +78,10 @@ class LiveText:
                     return  # the reply is on its way through the history
                 _log.warning("live.unreachable", error=str(error), effect="text comes with heartbeats meanwhile")
                 self._new = pieces + self._new
-                if _chars(self._new) > MAX_CHARS:
-                    self._at += _chars(self._new)  # a gap: whoever follows waits for the reply
+                if chars_of(self._new) > MAX_CHARS:
+                    self._at += chars_of(self._new)  # a gap: whoever follows waits for the reply
                     self._new = []
                 await asyncio.sleep(AGAIN_SECONDS)
 
     def _streamed(self, pieces: list[Piece]) -> Streamed:
         return Streamed(turn=self._turn, attempt=self._attempt, every=0.0, at=self._at, pieces=tuple(pieces))
-
-
-def _chars(pieces: list[Piece]) -> int:
-    return sum(len(text) for _, text in pieces)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
-from typing import Literal, Self
+from typing import Self
 
 from temporalio import activity
 
@@ -21,15 +21,13 @@ from everturn.live.lane import Lane
 from everturn.payloads import ModelRequest
 from everturn.providers import Delta
 from everturn.records import Usage
-from everturn.streamed import Streamed
+from everturn.streamed import Piece, Streamed, last_chars
 
 RECENT_CHARS = 4_000
 """What a quick beat holds: many times what comes between two of them."""
 
 MAX_CHARS = 32_000
 """What a beat holds at most: for those who come late, one goes out every INTERVAL_SECONDS."""
-
-Piece = tuple[Literal["text", "thinking"], str]
 
 
 class ReplyStream:
@@ -95,7 +93,7 @@ class ReplyStream:
                 return None
             whole = time.monotonic() - self._whole_at >= 0.9 * INTERVAL_SECONDS
             self._whole_at = time.monotonic() if whole else self._whole_at
-            at, pieces = (self._at, self._pieces) if whole else _last(self._pieces, self._recent_chars, self._at)
+            at, pieces = (self._at, self._pieces) if whole else last_chars(self._pieces, self._recent_chars, self._at)
         every = self._beat.interval if self._every is None else self._every
         usage = self._usage()
         return Streamed(
@@ -116,7 +114,7 @@ class ReplyStream:
                 text = self._pieces.pop()[1] + text
             self._pieces.append((kind, text))
         del self._new[:count]
-        self._at, self._pieces = _last(self._pieces, self._max_chars, self._at)
+        self._at, self._pieces = last_chars(self._pieces, self._max_chars, self._at)
 
 
 @dataclass(frozen=True)
@@ -134,16 +132,3 @@ class Streaming:
         every = self.seconds if request.stream and lane is None else None
         attempt = activity.info().attempt
         return ReplyStream(beat, attempt=attempt, turn=request.turn, cost=cost, every=every, lane=lane)
-
-
-def _last(pieces: list[Piece], chars: int, at: int) -> tuple[int, list[Piece]]:
-    """The pieces' last `chars` characters, and how many come before them; `at` came before all."""
-    kept: list[Piece] = []
-    for kind, text in reversed(pieces):
-        if chars <= 0:
-            at += len(text)
-            continue
-        kept.append((kind, text[-chars:]))
-        at += max(0, len(text) - chars)
-        chars -= len(text)
-    return at, kept[::-1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Any
 
 from temporalio.api.workflow.v1 import PendingActivityInfo
 from temporalio.client import Client
@@ -12,7 +12,7 @@ from temporalio.service import RPCError
 
 from everturn import names
 from everturn.live.lane import Lane, LaneDown, TurnKey
-from everturn.streamed import SeenReply, Streamed, whole
+from everturn.streamed import SeenReply, Streamed, last_chars, whole
 
 LONGEST_SECONDS = 1.6
 """Of a long reply most beats hold the end alone. One that holds more comes each 1.5 s."""
@@ -63,12 +63,8 @@ def _last_chars(streamed: Streamed | None) -> Streamed | None:
     """As much of it as a message may hold."""
     if streamed is None:
         return None
-    left, kept = MOST_CHARS, list[tuple[Literal["text", "thinking"], str]]()
-    cut = sum(len(text) for _, text in streamed.pieces) - left
-    for kind, text in reversed(streamed.pieces):
-        kept.insert(0, (kind, text[-left:] if left > 0 else ""))
-        left -= len(text)
-    return streamed.model_copy(update={"at": streamed.at + max(0, cut), "pieces": tuple(kept)})
+    at, pieces = last_chars(streamed.pieces, MOST_CHARS, streamed.at)
+    return streamed.model_copy(update={"at": at, "pieces": tuple(pieces)})
 
 
 async def _look(temporal: Client, conversation_id: str) -> Streamed | None:
