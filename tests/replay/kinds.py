@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -15,6 +16,7 @@ from unittest.mock import patch
 
 import nexusrpc
 import nexusrpc.handler
+import pytest
 from temporalio import activity
 from temporalio.api.nexus.v1 import EndpointSpec, EndpointTarget
 from temporalio.api.operatorservice.v1 import CreateNexusEndpointRequest
@@ -27,29 +29,47 @@ from everturn import (
     HandOff,
     Image,
     Limits,
+    McpServer,
+    McpTool,
     Model,
     ModelSettings,
+    NeedsApproval,
     Shown,
     ToolCall,
     ToolContext,
     ToolResult,
+    TurnContext,
     Worker,
     ask_user,
     nexus_tool,
     tool,
 )
 from everturn.activities.tool_times import FEWEST_RUNS
-from everturn.errors import Ended, NotFound, Refused, Stalled
+from everturn.errors import Ended, NotFound, Refused, Stalled, Unreachable
 from everturn.events import ApprovalRequested, TextDelta
+from everturn.guardrails import Pattern
 from everturn.history import next_life
-from everturn.hooks import AskApproval, DenyCall, StopWith, after_tool, before_tool
+from everturn.hooks import (
+    AskApproval,
+    DenyCall,
+    ModelInput,
+    StallWith,
+    StopWith,
+    after_model,
+    after_tool,
+    before_model,
+    before_tool,
+)
 from everturn.models import Approvals
+from everturn.records import Reply
 from everturn.testing import ScriptedModel, call, fail, slow
 from everturn.tools.asking import AsksPerson, answered
 from everturn.workflows import timeouts
 from tests.crash.workers import workers
 from tests.support.agents import hosting
 from tests.support.background_server import BackgroundServer, is_kept, says
+from tests.support.bounds import settable
+from tests.support.provider_server import ProviderServer, in_order, message_item, response
 from tests.support.waiting import eventually, waiting
 
 Kind = Callable[[Client, Path], Awaitable[str]]
@@ -733,4 +753,150 @@ async def handed_on(client: Client, folder: Path) -> str:
             await conversation.approve(waits)
             await conversation.reply()
             await conversation.close()
+            return await whole(conversation)
+
+
+@after_model
+def discreet(reply: Reply, context: TurnContext) -> StopWith | None:
+    return StopWith("No word of that.") if "secret" in reply.text else None
+
+
+@kind
+async def model_hooked(client: Client, _: Path) -> str:
+    """Hooks stall a turn, change what the model is sent, and answer in its place; a guardrail redacts a result."""
+    well = threading.Event()
+
+    @before_model
+    def in_the_mood(given: ModelInput, context: TurnContext) -> ModelInput | StallWith:
+        if not well.is_set():
+            return StallWith("it is not in the mood", cure="Wait. Then resume.")
+        return replace(given, instructions="Be brief.")
+
+    script = [call("note", {"text": "4242 4242 4242 4242"}, id="n"), "Noted.", "It is a secret."]
+    hooks = [in_the_mood, discreet, Pattern(r"(?:\d{4} ?){4}", redact="[card number]", on="results")]
+    async with clerk(client, script, hooks=hooks) as agent:
+        conversation = await client.start(agent, "Note", keep_open=KEEP_OPEN)
+        with suppress(Stalled):
+            await conversation.reply()
+        well.set()
+        await conversation.resume()
+        await conversation.reply()
+        await conversation.send("And what is it?")
+        await conversation.reply()
+        await conversation.close()
+        return await whole(conversation)
+
+
+@tool(effect="once")
+def spend(cents: int, context: ToolContext) -> str:
+    if cents > 10 and not context.approved:
+        raise NeedsApproval(f"{cents} cents is much")
+    return f"spent {cents}"
+
+
+@kind
+async def tool_pauses_itself(client: Client, _: Path) -> str:
+    """One is approved, one is denied, and one is approved for always, so that nobody is asked about the last."""
+    cents = {"a": 5, "b": 50, "c": 60, "d": 70}
+    first = [call("spend", {"cents": cents[name]}, id=name) for name in "abc"]
+    script = [first, call("spend", {"cents": cents["d"]}, id="d"), "Done."]
+    async with clerk(client, script, more=[spend]) as agent:
+        conversation = await client.start(agent, "Spend")
+        await waiting(conversation, calls=2)
+        await conversation.deny("b", "too much")
+        await conversation.approve("c", always={"cents": {"at_most": 80}})
+        return await whole(conversation)
+
+
+@kind
+async def decided_too_late(client: Client, _: Path) -> str:
+    """What a client gave up on is withdrawn; a decision by signal that came after its time is not taken."""
+    async with clerk(client, REFUND) as agent:
+        conversation = await client.start(agent, "Refund 81")
+        await waiting(conversation)
+    with pytest.MonkeyPatch.context() as patched:
+        settable(patched)(answer_seconds=0.5)
+        with suppress(Unreachable):
+            await conversation.approve("a", within=timedelta(seconds=1))
+    async with clerk(client, REFUND):
+        handle = client.temporal.get_workflow_handle(conversation.id)
+        await handle.signal("approve", {"call_id": "a", "valid_until": 1.0})
+        await conversation.deny("a", "too late", within=timedelta(hours=1))
+        return await whole(conversation)
+
+
+@kind
+async def begun_with_a_transcript(client: Client, _: Path) -> str:
+    said = [{"role": "user", "content": "What is 2 + 2?"}, {"role": "assistant", "content": "4."}]
+    async with clerk(client, [call("note", {"text": "x"}), "8."]) as agent:
+        policy = [{"tool": "note", "then": "approve"}]
+        return await whole(await client.start(agent, "And twice that?", transcript=said, policy=policy))
+
+
+@kind
+async def forced_call(client: Client, _: Path) -> str:
+    script = [call("note", {"text": "x"}), "Noted.", call("note", {"text": "y"}), "Noted, too."]
+    async with clerk(client, script, settings=ModelSettings(tool_choice="required")) as agent:
+        conversation = await client.start(agent, "Note x", keep_open=KEEP_OPEN)
+        await conversation.reply()
+        await conversation.send("Note y")
+        await conversation.reply()
+        await conversation.close()
+        return await whole(conversation)
+
+
+@kind
+async def mcp_server_asks(client: Client, folder: Path) -> str:
+    """A real server's tools: one that is approved, one that asks twice, one that fails, and two beside each other."""
+    folder.mkdir()
+    command = [sys.executable, "-m", "tests.support.mcp_shop", str(folder)]
+    shop = McpServer(command=command, prefix="at", overrides={"charge": McpTool(needs_approval=True)})
+    both = [call("at_find", {"name": "lamp"}, id="f"), call("at_show", {}, id="s")]
+    later = [call("at_order", {"what": "lamp"}, id="o"), call("at_charge", {"cents": 5}, id="c")]
+    async with clerk(client, [both, later, call("at_fail", {}, id="x"), "Done."], more=[shop]) as agent:
+        conversation = await client.start(agent, "Order a lamp", id="at-the-shop")
+        await waiting(conversation, calls=2)
+        await conversation.approve("c")
+        for answer in ("7", {"colour": "red", "gift": True}):
+            await eventually(lambda: _asks(conversation))
+            await conversation.answer("o", answer)
+        return await whole(conversation)
+
+
+SHOT = Image(data="iVBORw0KGgo=", media_type="image/png")
+
+
+@kind
+async def providers_own_tools(client: Client, _: Path) -> str:
+    """A shell that a handler runs, a screen that waits for an answer, a safety check, and a request of a server's."""
+    shell = {"type": "shell_call", "id": "sh_1", "call_id": "sh", "status": "completed", "action": {"commands": ["ls"]}}
+    screen = {"type": "computer_call", "id": "cu_1", "call_id": "cu", "status": "completed"}
+    screen |= {"actions": [{"type": "screenshot"}], "pending_safety_checks": []}
+    again = {**screen, "id": "cu_2", "call_id": "again"}
+    again["pending_safety_checks"] = [{"id": "cs_1", "code": "odd", "message": "Odd."}]
+    asks = {"type": "mcp_approval_request", "id": "mcpr_1", "server_label": "shop", "name": "buy", "arguments": "{}"}
+    said = (
+        response(shell, screen, id="resp_1"),
+        response(again, asks, id="resp_2"),
+        response(message_item("Done."), id="resp_3"),
+    )
+    with ProviderServer(in_order(*said)) as provider, patch.dict(os.environ, {"OPENAI_API_KEY": "sk-test"}):
+        agent = Agent(
+            "clerk",
+            model=Model("openai:gpt-5.5", base_url=provider.base_url),
+            tools=[
+                {"type": "shell"},
+                {"type": "computer"},
+                {"type": "mcp", "server_label": "shop", "server_url": "https://shop.example/mcp"},
+            ],
+            handlers={"shell": lambda commands, **_: f"{commands[0]} ran"},
+            settings=ModelSettings(stream=False),
+        )
+        async with hosting(client, agent):
+            conversation = await client.start(agent, "Look")
+            await waiting(conversation)
+            await conversation.answer("cu", SHOT)
+            await waiting(conversation, calls=2)
+            await conversation.deny("mcpr_1", "not now")
+            await conversation.answer("again", SHOT)
             return await whole(conversation)
