@@ -59,7 +59,7 @@ async def main(arguments: argparse.Namespace) -> None:
         await limits.main(record=arguments.record)
         return
     if arguments.measures == [INBOX]:
-        await inbox.main()
+        await inbox.main(record=arguments.record)
         return
     wanted = arguments.only or [one.name for one in ALL]
     contestants = [one for one in ALL if one.name in {*wanted, FLOOR.name}]

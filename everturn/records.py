@@ -7,6 +7,7 @@ a default, and defaults are not written (each costs history bytes). Light to imp
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from decimal import Decimal
 from typing import Annotated, Any, ClassVar, Literal, Self
 from uuid import uuid4
 
@@ -320,6 +321,11 @@ class Usage(Record):
 def cost_with(spent: float | None, more: float | None) -> float | None:
     """The sum in US dollars; None as soon as one of the prices is not known."""
     return None if spent is None or more is None else spent + more
+
+
+def in_dollars(usd: float) -> str:
+    """'0.0125'; of less than a cent two digits that are not 0, however little it is: '0.000023'."""
+    return f"{usd:.4f}" if usd >= 0.01 or not usd else f"{Decimal(f'{usd:.2g}'):f}"
 
 
 Stop = Literal["end", "tool_calls", "length", "filtered", "refused", "paused"]

@@ -9,6 +9,7 @@ import typer
 
 from everturn.cli.options import IdArgument, JsonOption
 from everturn.cli.output import tell_json
+from everturn.records import in_dollars
 from everturn.temporal_prices import TemporalPrices
 
 if TYPE_CHECKING:
@@ -112,6 +113,6 @@ def _row(name: str, one: ConversationCost, prices: TemporalPrices) -> tuple[str,
         f"{one.bytes / 1000:,.1f}",
         f"{one.usage.input_tokens:,}",
         f"{one.usage.output_tokens:,}",
-        "-" if one.model_usd is None else f"{one.model_usd:.4f}",
+        "-" if one.model_usd is None else in_dollars(one.model_usd),
         f"{one.temporal_usd(prices):.6f}",
     )

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from everturn import events, names
 from everturn.printable import printable, printable_line
-from everturn.records import Decision, Message, Outcome, ToolCall, ToolResult
+from everturn.records import Decision, Message, Outcome, ToolCall, ToolResult, in_dollars
 from everturn.records import Text as RecordText
 
 MARKS = {
@@ -230,7 +230,7 @@ def outcome_line(outcome: Outcome) -> str:
     facts += [count(outcome.turns, "turn"), count(outcome.tool_calls, "tool call")]
     facts.append(f"{outcome.usage.total_tokens:,} tokens")
     if outcome.cost_usd:
-        facts.append(f"{outcome.cost_usd:.4f} USD")
+        facts.append(f"{in_dollars(outcome.cost_usd)} USD")
     return " · ".join(facts)
 
 

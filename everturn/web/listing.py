@@ -29,8 +29,8 @@ MOST: Final = 2_000
 """However often more are asked for."""
 
 GLANCE_SECONDS = 1.0
-LOAD = 10
-"""A glance that takes long is taken less often: a tenth of the time, but each five seconds at least."""
+LOAD = 4
+"""A glance that takes long is taken less often: a fifth of the time, but each five seconds at least."""
 LONGEST_PAUSE_SECONDS = 5.0
 
 State = Literal["waiting", "stalled", "running", "paused", "idle", "over"]

@@ -16,7 +16,7 @@ from everturn import names
 from everturn.markdown import SUMMARY_BYTES, block, code, inline, summary_bytes, written
 from everturn.payloads import Status, WaitingCall
 from everturn.printable import printable_line
-from everturn.records import Decision, Message
+from everturn.records import Decision, Message, in_dollars
 
 SUMMARY_CHARS = 80
 MESSAGE_CHARS = 200
@@ -155,7 +155,7 @@ def _facts(status: Status, model: str) -> str:
     facts = [f"Turn {status.turn}"] + ([code(model)] if model else [])
     facts.append(f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out")
     if status.cost_usd:
-        facts.append(f"{status.cost_usd:.4f} USD")
+        facts.append(f"{in_dollars(status.cost_usd)} USD")
     return " · ".join(facts)
 
 

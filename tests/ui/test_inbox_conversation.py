@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from playwright.async_api import Page, expect
 
-from everturn import Client, Conversation, Limits, tool
+from everturn import Agent, Client, Conversation, Limits, Model, tool
 from everturn.errors import InvalidSetting
 from everturn.records import Image
 from everturn.testing import ScriptedModel, call, say
@@ -143,9 +143,11 @@ async def test_who_came_second_is_told_who_was_first(page: Page, client: Client,
 
 
 async def test_time_tokens_and_cost_are_shown_and_lead_to_the_turn(
-    page: Page, client: Client, scripted: Scripted
+    page: Page, client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    agent = agent_on(scripted([call("plot", id="p"), *REFUND[0:1], "It is done."]), tools=[plot, refund])
+    replies = scripted([call("plot", id="p"), *REFUND[0:1], "It is done."])
+    monkeypatch.setenv("DEEPSEEK_API_KEY", "any")
+    agent = Agent("clerk", model=Model("deepseek:deepseek-chat", base_url=replies.base_url), tools=[plot, refund])
     async with hosting(client, agent):
         conversation = await client.start(agent, "Refund 81")
         await choose(page, conversation)
@@ -162,8 +164,19 @@ async def test_time_tokens_and_cost_are_shown_and_lead_to_the_turn(
         await expect(names).to_have_text(["turn 1", "plot", "turn 2", "refund waits", "refund", "turn 3"])
         await expect(insight.locator(".span .took").nth(3)).to_contain_text("approve by tester")
         await expect(insight.locator("svg g")).to_have_count(3)
-        usage = (await conversation.outcome()).usage.total_tokens
-        await expect(insight.locator(".sums")).to_contain_text(f"{usage:,}")
+        outcome = await conversation.outcome()
+        await expect(insight.locator(".sums")).to_contain_text(f"{outcome.usage.total_tokens:,}")
+        # Its cost in all, and as a line over the bars of which each names the cost of its turn.
+        costs = [event.cost_usd async for event in conversation.events() if event.kind == "replied"]
+        assert len(costs) == 3
+        assert all(costs)
+        assert outcome.cost_usd == pytest.approx(sum(filter(None, costs)))
+        await expect(insight.locator(".sums")).to_contain_text("cost in all")
+        shown = [
+            str(await title.text_content()).splitlines()[-1] for title in await insight.locator("svg g title").all()
+        ]
+        assert [float(one.removeprefix("$")) for one in shown] == pytest.approx(costs, rel=0.1)
+        await expect(insight.locator("svg polyline.cost")).to_have_count(1)
         await insight.locator(".span").first.click()
         await expect(page.locator('.turn[data-turn="1"]')).to_be_focused()
         await page.keyboard.press("i")

@@ -122,6 +122,7 @@ def test_no_line_to_paste_is_longer_than_the_web_ui_shows() -> None:
             Status(state="running", turn=2, usage=Usage(input_tokens=1200, output_tokens=34), cost_usd=0.0125),
             ["Turn 2 · `openai:gpt-5.5` · 1,200 tokens in, 34 out · 0.0125 USD"],
         ),
+        (Status(state="running", turn=1, cost_usd=0.00002345), ["0 out · 0.000023 USD"]),
     ],
     ids=lambda value: value.state if isinstance(value, Status) else "",
 )

@@ -76,7 +76,8 @@ export function lasting(ms) {
   return hours < 48 ? [`${hours} h`, minutes % 60 && `${minutes % 60} min`].filter(Boolean).join(" ") : `${Math.floor(hours / 24)} d`;
 }
 
-export const dollars = (usd) => `$${usd.toFixed(usd < 1 ? 4 : 2)}`;
+/** Two digits that say something, however little it is. */
+export const dollars = (usd) => `$${usd.toFixed(usd >= 1 || !usd ? 2 : usd >= 0.01 ? 4 : Math.min(10, 1 - Math.floor(Math.log10(usd))))}`;
 
 /** Puts a text on the clipboard; on plain http, browsers have the old way only. */
 export async function copied(text) {
