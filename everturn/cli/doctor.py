@@ -32,6 +32,8 @@ class Finding:
     """A `note` is neither: it is not needed, or could not be looked at."""
     detail: str
     cure: str = ""
+    conversations: tuple[str, ...] = ()
+    """All that a finding of --against is about."""
 
 
 def doctor(
@@ -41,6 +43,10 @@ def doctor(
     against: Annotated[
         list[str] | None,
         typer.Option("--against", metavar="AGENTS", help="Before a deploy: do these agents fit what runs?"),
+    ] = None,
+    sample: Annotated[
+        int | None,
+        typer.Option("--sample", metavar="N", min=1, help="With --against: look at N of them, drawn at random."),
     ] = None,
     worker: Annotated[
         str | None,
@@ -62,7 +68,8 @@ def doctor(
     as_json: JsonOption = False,
 ) -> None:
     """Check what conversations need. Exit status 1 if something is wrong."""
-    findings = asyncio.run(_examine(fix=fix, against=against or [], worker=worker, fairness=fairness, mcp=mcp))
+    looks = _examine(fix=fix, against=against or [], sample=sample, worker=worker, fairness=fairness, mcp=mcp)
+    findings = asyncio.run(looks)
     if as_json:
         tell_json([asdict(finding) for finding in findings], indent=2)
     else:
@@ -71,7 +78,9 @@ def doctor(
         raise typer.Exit(1)
 
 
-async def _examine(*, fix: bool, against: list[str], worker: str | None, fairness: bool, mcp: bool) -> list[Finding]:
+async def _examine(
+    *, fix: bool, against: list[str], sample: int | None, worker: str | None, fairness: bool, mcp: bool
+) -> list[Finding]:
     findings = [_versions()]
     try:
         settings = _settings()
@@ -88,7 +97,7 @@ async def _examine(*, fix: bool, against: list[str], worker: str | None, fairnes
 
         findings += [Finding(f"worker {worker}", *told) for told in await problems_of(worker)]
     found += [one async for one in _mcp(agents, starts=mcp)]
-    return [*findings, *found, *_keys(agents), *_costs(agents), *(await _deploy(against) if against else ())]
+    return [*findings, *found, *_keys(agents), *_costs(agents), *(await _deploy(against, sample) if against else ())]
 
 
 async def _mcp(agents: list[Agent], *, starts: bool) -> AsyncIterator[Finding]:
@@ -107,26 +116,17 @@ async def _mcp(agents: list[Agent], *, starts: bool) -> AsyncIterator[Finding]:
         yield _wrong("MCP servers", error)
 
 
-async def _deploy(against: list[str]) -> list[Finding]:
-    """One finding for each running conversation that these agents would not fit; or one that all fit."""
+async def _deploy(against: list[str], sample: int | None) -> list[Finding]:
     from temporalio.service import RPCError
 
-    from everturn.client.client import Client
-    from everturn.loading import load_agents
-    from everturn.worker.deploy_check import conflicts
+    from everturn.cli.doctor_deploy import findings_of
 
     try:
-        agents = [agent for spec in against for agent in load_agents(spec)]
-        client = await Client.connect()
-        found = [conflict async for conflict in conflicts(client, agents)]
+        return [Finding("deploy", *told) for told in await findings_of(against, sample)]
     except EverturnError as error:
         return [_wrong("deploy", error)]
     except RPCError as error:
         return [Finding("deploy", "wrong", f"Temporal said no: {error.message}")]
-    if not found:
-        return [Finding("deploy", "ok", f"{', '.join(sorted(agent.name for agent in agents))} fit what runs")]
-    cure = "Keep what it was planned with until it is over, or decide on its call."
-    return [Finding("deploy", "wrong", f"{one.conversation}: {one.problem}", cure) for one in found]
 
 
 def _settings() -> Settings:

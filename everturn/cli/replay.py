@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable
+from contextlib import aclosing
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +14,9 @@ import typer
 from everturn.cli import completion
 from everturn.cli.options import JsonOption
 from everturn.cli.output import tell, tell_json
+
+EXAMPLES = 3
+"""Conversations that a line names."""
 
 
 def replay(
@@ -23,13 +27,31 @@ def replay(
         str | None,
         typer.Option("--id", metavar="ID", help="A conversation on the server.", autocompletion=completion.ids),
     ] = None,
+    query: Annotated[
+        str | None,
+        typer.Option("--query", metavar="QUERY", help="All that this filter finds, as for `temporal workflow list`."),
+    ] = None,
+    sample: Annotated[
+        int | None, typer.Option("--sample", metavar="N", min=1, help="With --query: N of them, drawn at random.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Replay recorded histories with this version's code: an OK line for each, or where it diverged."""
-    if not histories and not id:
-        raise typer.BadParameter("what? Name files with histories, or a conversation with --id", param_hint="HISTORY")
+    if not histories and not id and query is None:
+        what = "what? Name files with histories, a conversation with --id, or many with --query"
+        raise typer.BadParameter(what, param_hint="HISTORY")
+    if query is not None and (histories or id):
+        raise typer.BadParameter("goes by itself, without files and --id", param_hint="--query")
+    if sample and query is None:
+        raise typer.BadParameter("goes with --query", param_hint="--sample")
     # The SDK logs a divergence too, with a traceback; ours is one line.
     logging.getLogger("temporalio").setLevel(logging.CRITICAL)
+    if query is not None:
+        summary = asyncio.run(_replay_found(query, sample))
+        tell_json(summary) if as_json else tell("\n".join(_in_words(summary)))
+        if summary["findings"]:
+            raise typer.Exit(1)
+        return
     rows = asyncio.run(_replay(histories or [], id))
     if as_json:
         tell_json(rows)
@@ -64,3 +86,40 @@ async def _row(name: str, replayed: Awaitable[int]) -> dict[str, Any]:
         return {**row, "ok": True, "events": await replayed}
     except EverturnError as error:
         return {**row, "problem": str(error)}
+
+
+async def _replay_found(query: str, sample: int | None) -> dict[str, Any]:
+    from everturn import logs
+    from everturn.cli.connect import remote_client
+    from everturn.client.matching import matching, sampled
+    from everturn.testing.replay import Diverged, replay_all
+
+    logs.forward_core_logs()
+    replayed = events = 0
+    findings: dict[str, dict[str, Any]] = {}
+    async with remote_client() as client:
+        found = sampled(matching(client.temporal, query), sample)
+        async with aclosing(replay_all(client, found)) as done:
+            async for one in done:
+                replayed, events = replayed + 1, events + len(one.history.events)
+                if one.problem is None:
+                    continue
+                diverged = isinstance(one.problem, Diverged)
+                problem = f"diverges: {one.problem.where}" if isinstance(one.problem, Diverged) else one.problem.message
+                kind = one.problem.kind if isinstance(one.problem, Diverged) else problem
+                finding = findings.setdefault(kind, {"problem": problem, "diverged": diverged, "histories": []})
+                finding["histories"].append({"id": one.history.workflow_id, "run_id": one.history.run_id})
+    listed = sorted(findings.values(), key=lambda finding: -len(finding["histories"]))
+    wrong = sum(len(finding["histories"]) for finding in listed)
+    return {"replayed": replayed, "ok": replayed - wrong, "events": events, "findings": listed}
+
+
+def _in_words(summary: dict[str, Any]) -> list[str]:
+    from everturn.cli.render import count
+
+    lines = [f"OK {summary['ok']:,} of {count(summary['replayed'], 'run')} ({summary['events']:,} events)"]
+    for finding in summary["findings"]:
+        ids = list(dict.fromkeys(one["id"] for one in finding["histories"]))
+        more = f" and {len(ids) - EXAMPLES:,} more" if len(ids) > EXAMPLES else ""
+        lines.append(f"FAILED {len(finding['histories']):,}: {', '.join(ids[:EXAMPLES])}{more}: {finding['problem']}")
+    return lines

@@ -11,22 +11,40 @@ import typer
 from everturn.cli import completion
 from everturn.cli.options import IdArgument, JsonOption, ReasonOption
 from everturn.cli.output import tell, tell_json
+from everturn.cli.steer_many import steer_many
 
 if TYPE_CHECKING:
     from everturn.client.conversation import Conversation
 
+IdOrQuery = Annotated[str | None, typer.Argument(metavar="ID", help="The conversation.", autocompletion=completion.ids)]
+QueryOption = Annotated[
+    str | None,
+    typer.Option(
+        "--query",
+        metavar="QUERY",
+        help="All that run and that this filter finds, written as for `temporal workflow list`.",
+    ),
+]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="With --query: don't ask.")]
+
 
 def pause(
-    id: IdArgument,  # noqa: A002
+    id: IdOrQuery = None,  # noqa: A002
     reason: ReasonOption = None,
+    query: QueryOption = None,
+    yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Hold a conversation before its next model turn."""
+    """Hold a conversation before its next model turn; with --query, many."""
+    if (wanted := _one_of(id, query)) is not None:
+        steer_many(wanted, lambda client: client.pause_all(wanted, reason=reason), "pause", yes=yes, as_json=as_json)
+        return
+    assert id is not None
     _tell(id, lambda conversation: conversation.pause(reason), said="paused", as_json=as_json)
 
 
 def resume(
-    id: IdArgument,  # noqa: A002
+    id: IdOrQuery = None,  # noqa: A002
     model: Annotated[
         str | None,
         typer.Option(
@@ -37,11 +55,17 @@ def resume(
             autocompletion=completion.models,
         ),
     ] = None,
+    query: QueryOption = None,
+    yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Go on after a pause or a stall."""
+    """Go on after a pause or a stall; with --query, many."""
     if model is not None:
         _check_model(model)
+    if (wanted := _one_of(id, query)) is not None:
+        steer_many(wanted, lambda client: client.resume_all(wanted, model=model), "resume", yes=yes, as_json=as_json)
+        return
+    assert id is not None
     _tell(id, lambda conversation: conversation.resume(model=model), said="resumed", as_json=as_json)
 
 
@@ -71,6 +95,13 @@ def _tell(conversation_id: str, how: Callable[[Conversation], Awaitable[None]], 
         tell_json({"id": conversation_id, "did": said})
     else:
         tell(f"{said}: {conversation_id}")
+
+
+def _one_of(conversation_id: str | None, query: str | None) -> str | None:
+    """The query, if many are meant."""
+    if (conversation_id is None) == (query is None):
+        raise typer.BadParameter("which? Name one conversation, or many with --query", param_hint="ID")
+    return query
 
 
 def _check_model(name: str) -> None:

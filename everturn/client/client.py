@@ -18,11 +18,11 @@ from temporalio.service import RPCError, RPCStatusCode
 from everturn import durations, names
 from everturn.agent import Agent
 from everturn.client import interpreter_exit, listing
-from everturn.client.connection import ClientConnection
 from everturn.client.conversation import Conversation
 from everturn.client.delivery import deliver
 from everturn.client.earlier_transcript import begun_with
 from everturn.client.listing import ListedConversation
+from everturn.client.many_commands import ManyCommands
 from everturn.client.many_decisions import DecidedCall, Many, decided
 from everturn.client.messages import MessageLike, rules_of, start_payload, user_message
 from everturn.errors import (
@@ -46,7 +46,7 @@ from everturn.storage.encryption import Encryption
 from everturn.utf8 import check_utf8, mend
 
 
-class Client(ClientConnection):
+class Client(ManyCommands):
     """Make one with `await Client.connect()`. It may be shared by any number of tasks."""
 
     @known_options("Client", InvalidSetting)

@@ -6,18 +6,28 @@ await replay_history(Path("tests/histories/order-81.json"))
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from everturn import names
 from everturn.errors import EverturnError, NotFound
 
 if TYPE_CHECKING:
-    from temporalio.client import WorkflowHistory
+    from collections.abc import AsyncGenerator, AsyncIterator
+
+    from temporalio.client import WorkflowExecution, WorkflowHistory
     from temporalio.converter import DataConverter
+    from temporalio.worker import WorkflowReplayResult
 
     from everturn.client.client import Client
+
+AT_ONCE = 4
+"""Histories that are fetched and replayed at the same time."""
 
 SOMEBODY = "somebody"
 """Stands in recordings for the names of machines and processes."""
@@ -32,6 +42,21 @@ class Diverged(EverturnError):
     def __init__(self, place: str, where: str) -> None:
         super().__init__(f"{place} diverges: {where}", cure="See docs/howto/change-workflows-safely.md.")
         self.where = where
+
+    @property
+    def kind(self) -> str:
+        """The same for histories that diverge alike: `where`, without the numbers and ids of this one."""
+        return re.sub(r"'[^']*'|\"[^\"]*\"|\d+", "…", self.where)
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """A run of a conversation, replayed."""
+
+    history: WorkflowHistory
+    """Without events if it was deleted meanwhile."""
+    problem: EverturnError | None = None
+    """A Diverged, or why it can't be read."""
 
 
 async def record_history(client: Client, conversation_id: str, path: Path | str) -> tuple[Path, ...]:
@@ -58,31 +83,103 @@ async def replay_history(history: Path | str | WorkflowHistory, *, data_converte
     Diverged, and says where; NotFound if there is no such file, or no history in it; InvalidSetting if it was
     written by another data converter. `data_converter`: unless given, what EVERTURN_DATA_CONVERTER names.
     """
-    from temporalio.worker import Replayer
+    async with Replays(data_converter=data_converter) as replays:
+        return await replays.replay(history)
 
-    from everturn.history.reader import HistoryReader
-    from everturn.storage.beside import own
-    from everturn.storage.data_converter import configured
-    from everturn.storage.unreadable import for_replayer
-    from everturn.workflows import ConversationWorkflow
 
-    place = str(history) if isinstance(history, Path | str) else history.workflow_id
-    loaded = _load(Path(history)) if isinstance(history, Path | str) else history
-    converter = own(data_converter or configured())
-    if loaded.events:
-        await HistoryReader(converter).read(loaded.events[0])  # what can't be read is no divergence
-    replayer = Replayer(
-        workflows=[ConversationWorkflow],
-        data_converter=for_replayer(converter),
-    )
-    try:
-        result = await replayer.replay_workflow(loaded, raise_on_replay_failure=False)
-        failure: Exception | None = result.replay_failure
-    except (RuntimeError, ValueError) as error:
-        failure = error
-    if failure is not None:
-        raise Diverged(place, " ".join(str(failure).split())) from failure
-    return len(loaded.events)
+class Replays:
+    """Replays histories one after the other, with one replayer of the SDK's: making one takes as long as most replays
+    do. A replayer that found a divergence is not used again. `data_converter`: as for `replay_history`."""
+
+    def __init__(self, *, data_converter: DataConverter | None = None) -> None:
+        from everturn.storage.beside import own
+        from everturn.storage.data_converter import configured
+
+        self._converter = own(data_converter or configured())
+        self._stack = AsyncExitStack()
+        self._todo: asyncio.Queue[WorkflowHistory] = asyncio.Queue()
+        self._results: AsyncIterator[WorkflowReplayResult] | None = None
+
+    async def replay(self, history: Path | str | WorkflowHistory) -> int:
+        """As `replay_history`."""
+        from everturn.history.reader import HistoryReader
+
+        place = str(history) if isinstance(history, Path | str) else history.workflow_id
+        loaded = _load(Path(history)) if isinstance(history, Path | str) else history
+        if loaded.events:
+            await HistoryReader(self._converter).read(loaded.events[0])  # what can't be read is no divergence
+        failure: Exception | None
+        try:
+            self._results = self._results or await self._begun()
+            self._todo.put_nowait(loaded)
+            failure = (await anext(self._results)).replay_failure
+        except (RuntimeError, ValueError) as error:
+            failure = error
+        if failure is not None:
+            await self._end()
+            raise Diverged(place, " ".join(str(failure).split())) from failure
+        return len(loaded.events)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._end()
+
+    async def _end(self) -> None:
+        self._results = None
+        await self._stack.aclose()
+
+    async def _begun(self) -> AsyncIterator[WorkflowReplayResult]:
+        from temporalio.worker import Replayer
+
+        from everturn.storage.unreadable import for_replayer
+        from everturn.workflows import ConversationWorkflow
+
+        replayer = Replayer(workflows=[ConversationWorkflow], data_converter=for_replayer(self._converter))
+        histories = await self._stack.enter_async_context(aclosing(self._histories()))
+        results = await self._stack.enter_async_context(replayer.workflow_replay_iterator(histories))
+        return await self._stack.enter_async_context(aclosing(cast("AsyncGenerator[WorkflowReplayResult]", results)))
+
+    async def _histories(self) -> AsyncGenerator[WorkflowHistory]:
+        while True:
+            yield await self._todo.get()
+
+
+async def replay_all(
+    client: Client, found: AsyncIterator[WorkflowExecution], *, at_once: int = AT_ONCE
+) -> AsyncGenerator[Replayed]:
+    """Fetches and replays the runs, so many at the same time; each comes as soon as it is done."""
+    from temporalio.client import WorkflowHistory
+    from temporalio.service import RPCError, RPCStatusCode
+
+    from everturn.at_once import at_once as bounded
+
+    idle = [Replays(data_converter=client.temporal.data_converter) for _ in range(at_once)]
+
+    async def replayed(run: WorkflowExecution) -> Replayed:
+        handle = client.temporal.get_workflow_handle(run.id, run_id=run.run_id)
+        try:
+            history = await handle.fetch_history()
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise
+            return Replayed(WorkflowHistory(run.id, []))  # it was deleted since it was listed
+        free = idle.pop()
+        try:
+            await free.replay(history)
+        except EverturnError as error:
+            return Replayed(history, error)
+        finally:
+            idle.append(free)
+        return Replayed(history)
+
+    async with AsyncExitStack() as stack:
+        for replays in idle[:]:
+            await stack.enter_async_context(replays)
+        async with aclosing(bounded(found, replayed, most=at_once)) as done:
+            async for one in done:
+                yield one
 
 
 async def read_histories(client: Client, conversation_id: str) -> list[WorkflowHistory]:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Final
 
-from everturn import names
 from everturn.agent import Agent, with_sub_agents
 from everturn.client.client import Client
+from everturn.client.listing import quoted
+from everturn.client.matching import RUNNING, matching, sampled
 from everturn.errors import EverturnError
-from everturn.history import reader
+from everturn.history.reader import HistoryReader
 from everturn.history.state_by_history import StateByHistory
 from everturn.plans import HandOver, PlannedCall, RunPlan
 from everturn.records import ToolCall
 from everturn.tools.schema import InvalidArguments
+
+SHOWN: Final = 3
+"""Conversations that a line names beside the first one."""
 
 
 @dataclass(frozen=True)
@@ -22,55 +28,93 @@ class Conflict:
 
     conversation: str
     problem: str
+    kind: str = ""
+    """The same for conflicts that have one cause: the problem, without what is this conversation's own."""
 
 
-async def conflicts(client: Client, agents: Sequence[Agent]) -> AsyncIterator[Conflict]:
+async def conflicts(
+    client: Client, agents: Sequence[Agent], *, query: str = RUNNING, sample: int | None = None
+) -> AsyncGenerator[Conflict]:
     """Every conflict of the conversations that run on the client's task queue. Reads the history of each, and replays
-    it with this code."""
+    it with this code, several at the same time. `query`: only of those that this filter of Temporal's finds; `sample`:
+    only of so many, drawn at random. Raises Refused for what is no filter."""
     # Replaying takes the workflow's code, which nothing else here needs.
-    from everturn.testing.replay import Diverged, replay_history
+    from everturn.testing.replay import Diverged, replay_all
 
     by_name = with_sub_agents(agents)
-    query = (
-        f"WorkflowType = '{names.CONVERSATION}' AND ExecutionStatus = 'Running' AND TaskQueue = '{client.task_queue}'"
-    )
-    async for execution in client.temporal.list_workflows(query):
-        try:
-            recorded = await client.temporal.get_workflow_handle(execution.id, run_id=execution.run_id).fetch_history()
-            await replay_history(recorded, data_converter=client.temporal.data_converter)
-            by_history = StateByHistory()
-            async for step in reader.read_steps(client.temporal, execution.id, run_id=execution.run_id):
-                by_history.take(step)
-        except EverturnError as error:
-            yield Conflict(execution.id, f"diverges: {error.where}" if isinstance(error, Diverged) else error.message)
-            continue
-        for problem in _problems(by_history, by_name):
-            yield Conflict(execution.id, problem)
+    found = matching(client.temporal, query, also=f"{RUNNING} AND TaskQueue = {quoted(client.task_queue)}")
+    async with aclosing(replay_all(client, sampled(found, sample))) as done:
+        async for one in done:
+            conversation = one.history.workflow_id
+            if isinstance(one.problem, Diverged):
+                yield Conflict(conversation, f"diverges: {one.problem.where}", kind=one.problem.kind)
+                continue
+            if one.problem:
+                yield Conflict(conversation, one.problem.message, kind=one.problem.message)
+                continue
+            by_history, reader = StateByHistory(), HistoryReader(client.temporal.data_converter)
+            try:
+                for event in one.history.events:
+                    by_history.take(await reader.read(event))
+            except EverturnError as error:
+                yield Conflict(conversation, error.message, kind=error.message)
+                continue
+            for conflict in _problems(conversation, by_history, by_name) if one.history.events else ():
+                yield conflict
 
 
-def _problems(by_history: StateByHistory, agents: Mapping[str, Agent]) -> list[str]:
+@dataclass
+class Group:
+    """Conflicts of one kind."""
+
+    example: Conflict
+    """The first that was found."""
+    conversations: list[str] = field(default_factory=list)
+    """All that have it, without repetition."""
+
+    @property
+    def in_words(self) -> str:
+        others = self.conversations[1:]
+        more = f" and {len(others) - SHOWN:,} more" if len(others) > SHOWN else ""
+        like_it = f" ({len(others):,} more like it: {', '.join(others[:SHOWN])}{more})" if others else ""
+        return f"{self.example.conversation}: {self.example.problem}{like_it}"
+
+
+def grouped(found: Iterable[Conflict]) -> list[Group]:
+    """One for each kind of conflict; what most conversations have comes first."""
+    by_kind: dict[str, Group] = {}
+    for one in found:
+        group = by_kind.setdefault(one.kind or one.problem, Group(one))
+        if one.conversation not in group.conversations:
+            group.conversations.append(one.conversation)
+    return sorted(by_kind.values(), key=lambda group: -len(group.conversations))
+
+
+def _problems(conversation: str, by_history: StateByHistory, agents: Mapping[str, Agent]) -> list[Conflict]:
     name = by_history.state.agent
     agent = agents.get(name)
     if agent is None:
-        return [f"its agent {name!r} is not hosted; these are: {', '.join(sorted(agents)) or 'none'}"]
-    problems = [_problem(agent, call, planned, agents) for call, planned in by_history.calls.unsettled]
-    return [problem for problem in problems if problem]
+        problem = f"its agent {name!r} is not hosted; these are: {', '.join(sorted(agents)) or 'none'}"
+        return [Conflict(conversation, problem, kind=problem)]
+    unsettled = by_history.calls.unsettled
+    problems = [(call, _problem(agent, call, planned, agents)) for call, planned in unsettled]
+    return [Conflict(conversation, f"call {call.call_id!r} {why}", kind=why) for call, why in problems if why]
 
 
 def _problem(agent: Agent, call: ToolCall, planned: PlannedCall, agents: Mapping[str, Agent]) -> str:
-    """What is wrong with an open call; empty if nothing is."""
+    """What is wrong with an open call, in the words after its id; empty if nothing is."""
     if not isinstance(planned, RunPlan):
         return ""
     if isinstance(planned, HandOver):
         to = planned.successor.agent
-        return "" if to in agents else f"call {call.call_id!r} hands it on to {to!r}, which is not hosted"
+        return "" if to in agents else f"hands it on to {to!r}, which is not hosted"
     tool = agent.tool(call.name)
     if tool is None:
-        return f"call {call.call_id!r} is for the tool {call.name}, which agent {agent.name!r} no longer has"
+        return f"is for the tool {call.name}, which agent {agent.name!r} no longer has"
     if tool.effect != planned.effect:
-        return f"call {call.call_id!r} was planned with effect {planned.effect!r}, and {call.name} has {tool.effect!r}"
+        return f"was planned with effect {planned.effect!r}, and {call.name} has {tool.effect!r}"
     try:
         tool.check(call.arguments)
     except InvalidArguments as error:
-        return f"call {call.call_id!r} no longer fits the schema of {call.name}: {str(error).splitlines()[0]}"
+        return f"no longer fits the schema of {call.name}: {str(error).splitlines()[0]}"
     return ""

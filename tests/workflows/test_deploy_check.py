@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from temporalio import workflow
 
 from everturn import Agent, Client, tool
+from everturn.client.matching import matching
 from everturn.testing import ScriptedModel, call
-from everturn.worker.deploy_check import conflicts
+from everturn.testing.replay import Diverged, replay_all
+from everturn.worker.deploy_check import conflicts, grouped
 from everturn.workflows import ConversationWorkflow
 from tests.support.agents import agent_on, hosting
 from tests.support.scripts import ONE
+from tests.support.shell import Shell
 from tests.support.tools import refund
 from tests.support.waiting import eventually, waiting
 
@@ -104,3 +109,73 @@ async def test_code_that_would_not_replay_what_runs_is_found(
         assert problem.startswith("diverges: ")
         await conversation.close()
         await conversation.outcome()
+
+
+async def test_conversations_with_the_same_conflict_are_one_finding(
+    client: Client, scripted: Scripted, shell: Shell, tmp_path: Path
+) -> None:
+    agent = agent_on(scripted(lambda messages: call("refund", {"order_id": "81", "cents": 5})), tools=[refund])
+    (tmp_path / "new.py").write_text("from everturn import Agent\n\nclerk = Agent('clerk', model='scripted:new')\n")
+    shell.environment["EVERTURN_TASK_QUEUE"] = client.task_queue
+    async with hosting(client, agent):
+        begun = [await client.start(agent, "Go") for _ in range(6)]
+        for conversation in begun:
+            await waiting(conversation)
+        ids = {one.id for one in begun}
+
+        async def all_found() -> bool:
+            (group,) = grouped([one async for one in conflicts(client, [Agent("clerk", model="scripted:new")])])
+            return {*group.conversations} == ids
+
+        await eventually(all_found)
+        done = shell.run("doctor", "--against", "new.py:clerk", "--json")
+        (finding,) = [one for one in json.loads(done.stdout) if one["part"] == "deploy"]
+        first, *others = finding["conversations"]
+        assert {first, *others} == ids
+        assert finding["state"] == "wrong"
+        assert finding["detail"].startswith(f"{first}: call ")
+        assert finding["detail"].endswith(
+            f"is for the tool refund, which agent 'clerk' no longer has (5 more like it: {', '.join(others[:3])} and "
+            "2 more)"
+        )
+        sampled = shell.run("doctor", "--against", "new.py:clerk", "--sample", "2", "--json")
+        (finding,) = [one for one in json.loads(sampled.stdout) if one["part"] == "deploy"]
+        assert len(finding["conversations"]) == 2
+        for conversation in begun:
+            await conversation.close()
+            await conversation.outcome()
+
+
+async def test_many_are_replayed_at_once_and_what_diverges_alike_is_told_once(
+    client: Client, scripted: Scripted, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = agent_on(scripted(lambda messages: "Hi."), name=f"greeter-{client.task_queue}")
+    async with hosting(client, agent):
+        ids = {(await client.start(agent, "Hi")).id for _ in range(5)}
+        for one in ids:
+            await client.conversation(one).outcome()
+    query = f"TaskQueue = '{client.task_queue}'"
+
+    async def all_listed() -> bool:
+        return {one.id async for one in matching(client.temporal, query)} == ids
+
+    await eventually(all_listed)
+    done = shell.run("replay", "--query", query)
+    assert (done.returncode, done.stdout.startswith("OK 5 of 5 runs (")) == (0, True), done
+    assert shell.json("replay", "--query", query, "--sample", "2")["ok"] == 2
+    refused = shell.run("replay", "--query", "Nonsense = 3")
+    assert refused.returncode == 1
+    assert "Temporal can't read the query 'Nonsense = 3'" in refused.stderr
+
+    async def with_a_timer_first(self: ConversationWorkflow) -> bool:
+        await workflow.sleep(1)
+        return False
+
+    with monkeypatch.context() as new_code:
+        new_code.setattr(ConversationWorkflow, "_next_message", with_a_timer_first)
+        found = [one async for one in replay_all(client, matching(client.temporal, query), at_once=3)]
+    problems = [one.problem for one in found if isinstance(one.problem, Diverged)]
+    assert {one.history.workflow_id for one in found if one.problem} == ids
+    assert len({problem.kind for problem in problems}) == 1
+    again = [one async for one in replay_all(client, matching(client.temporal, query))]
+    assert [one.problem for one in again] == [None] * 5

@@ -1,0 +1,27 @@
+"""`everturn doctor --against`: do these agents fit the conversations that run?"""
+
+from __future__ import annotations
+
+import logging
+from typing import Literal
+
+CURE = "Keep what it was planned with until it is over, or decide on its call."
+
+
+async def findings_of(
+    against: list[str], sample: int | None
+) -> list[tuple[Literal["ok", "wrong"], str, str, tuple[str, ...]]]:
+    """State, detail, cure and conversations: one for each kind of conflict, or one that all fit. Raises EverturnError
+    and RPCError."""
+    from everturn.client.client import Client
+    from everturn.loading import load_agents
+    from everturn.worker.deploy_check import conflicts, grouped
+
+    logging.getLogger("temporalio").setLevel(logging.CRITICAL)  # it logs each divergence, with a traceback
+    agents = [agent for spec in against for agent in load_agents(spec)]
+    client = await Client.connect()
+    found = grouped([conflict async for conflict in conflicts(client, agents, sample=sample)])
+    if not found:
+        looked = f" ({sample} of them at most, drawn at random)" if sample else ""
+        return [("ok", f"{', '.join(sorted(agent.name for agent in agents))} fit what runs{looked}", "", ())]
+    return [("wrong", one.in_words, CURE, tuple(one.conversations)) for one in found]

@@ -1,0 +1,55 @@
+"""The conversations that a filter in Temporal's own language finds, and a sample of them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator
+
+import temporalio.client
+from temporalio.client import WorkflowExecution
+from temporalio.service import RPCError, RPCStatusCode
+
+from everturn import names
+from everturn.client.listing import quoted
+from everturn.errors import Refused
+
+RUNNING = "ExecutionStatus = 'Running'"
+
+
+async def matching(
+    temporal: temporalio.client.Client, query: str, *, also: str = ""
+) -> AsyncIterator[WorkflowExecution]:
+    """Each run of a conversation that the filter finds, newest first. `also`: a filter of ours beside it. Raises
+    Refused for what is no filter."""
+    if not query.strip():
+        raise Refused("The query is empty.", cure=f'For all that run, write --query "{RUNNING}".')
+    wanted = f"WorkflowType = {quoted(names.CONVERSATION)}" + (f" AND {also}" if also else "") + f" AND ({query})"
+    try:
+        async for one in temporal.list_workflows(wanted):
+            if one.workflow_type == names.CONVERSATION:  # whatever brackets the filter closes
+                yield one
+    except RPCError as error:
+        if error.status is not RPCStatusCode.INVALID_ARGUMENT:
+            raise
+        raise Refused(
+            f"Temporal can't read the query {query!r}: {error.message}",
+            cure="""Write it as for `temporal workflow list --query`: "EverturnAgent = 'clerk'".""",
+        ) from None
+
+
+async def sampled(found: AsyncIterator[WorkflowExecution], sample: int | None) -> AsyncIterator[WorkflowExecution]:
+    """So many of them, drawn so that each is as likely as any other; None: all. Holds no more than those."""
+    if sample is None:
+        async for one in found:
+            yield one
+        return
+    drawn: list[WorkflowExecution] = []
+    count = 0
+    async for one in found:
+        count += 1
+        if len(drawn) < sample:
+            drawn.append(one)
+        elif (place := random.randrange(count)) < sample:
+            drawn[place] = one
+    for one in drawn:
+        yield one

@@ -1,0 +1,83 @@
+"""Pausing and resuming all conversations that a filter finds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from everturn import Client, Conversation
+from everturn.client.many_commands import Steered
+from everturn.client.matching import RUNNING, matching
+from everturn.errors import Refused
+from everturn.testing import ScriptedModel
+from tests.support.agents import agent_on, hosting
+from tests.support.shell import Shell
+from tests.support.waiting import eventually
+
+Scripted = Callable[..., ScriptedModel]
+
+
+async def begun(client: Client, count: int) -> list[Conversation]:
+    """Conversations that no worker has taken yet, once the index has them."""
+    agent = f"clerk-{client.task_queue}"
+    made = [await client.start(agent, "Hi", keep_open=timedelta(minutes=5)) for _ in range(count)]
+
+    async def listed() -> bool:
+        return len([one async for one in matching(client.temporal, of(client))]) == count
+
+    await eventually(listed)
+    return made
+
+
+def of(client: Client) -> str:
+    return f"TaskQueue = '{client.task_queue}'"
+
+
+async def states(conversations: list[Conversation]) -> set[str]:
+    return {(await one.status()).state for one in conversations}
+
+
+async def test_all_that_match_are_paused_before_any_worker_runs_and_resumed_likewise(
+    client: Client, scripted: Scripted
+) -> None:
+    model = scripted(lambda messages: "Hello.")
+    agent = agent_on(model, name=f"clerk-{client.task_queue}")
+    conversations = await begun(client, 5)
+    everyone = sorted((Steered(one.id) for one in conversations), key=lambda one: one.conversation_id)
+    assert await client.pause_all(of(client), reason="a restore") == everyone
+    assert await client.pause_all(of(client)) == everyone  # safe to repeat
+    async with hosting(client, agent):
+        assert await states(conversations) == {"paused"}
+        assert model.requests == []
+        assert len(await client.resume_all(of(client))) == 5
+        for one in conversations:
+            assert await one.reply() == "Hello."
+            await one.close()
+            await one.outcome()
+
+
+async def test_what_is_no_conversation_or_no_query_is_left_alone(client: Client) -> None:
+    with pytest.raises(Refused, match="The query is empty"):
+        await client.pause_all(" ")
+    with pytest.raises(Refused, match="Temporal can't read the query"):
+        await client.pause_all("EverturnStatus LIKES 'x'")
+    # Whatever brackets it closes, it finds nothing but conversations.
+    found = matching(client.temporal, "StartTime IS NULL) OR (WorkflowType != 'Conversation'", also=RUNNING)
+    assert {one.workflow_type async for one in found} <= {"Conversation"}
+
+
+async def test_the_command_shows_whom_it_is_about_and_asks(client: Client, shell: Shell) -> None:
+    conversations = await begun(client, 2)
+    asked = shell.run("pause", "--query", of(client))
+    assert asked.returncode == 1
+    assert {line.split()[0] for line in asked.stdout.splitlines()} == {one.id for one in conversations}
+    assert "Say --yes to do it all the same." in asked.stderr
+    done = shell.run("pause", "--query", of(client), "--yes", "--reason", "a restore")
+    assert done.stdout == "told to pause: 2 of 2; each does so at its next step on a worker\n"
+    assert {*shell.json("resume", "--query", of(client), "--yes")["told"]} == {one.id for one in conversations}
+    for arguments in (["pause"], ["pause", "x", "--query", "y"]):
+        assert "Name one conversation, or many with --query" in shell.run(*arguments).stderr
+    for one in conversations:
+        await client.temporal.get_workflow_handle(one.id).terminate()
