@@ -19,16 +19,17 @@ from everturn.records import Part, Thinking
 
 APPLICATION_ID = 0x45565254
 """`EVRT`: what `file` and we know such a database by."""
-VERSION = 1
+VERSION = 2
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS conversations (
   id TEXT PRIMARY KEY, agent TEXT, model TEXT, status TEXT, started_at TEXT, ended_at TEXT, text TEXT, reason TEXT,
-  turns INTEGER, messages INTEGER, total_tokens INTEGER, cost_usd REAL, exported_at TEXT
+  turns INTEGER, messages INTEGER, total_tokens INTEGER, cost_usd REAL, exported_at TEXT, tenant TEXT, metadata TEXT
 );
 CREATE TABLE IF NOT EXISTS messages (
   conversation TEXT REFERENCES conversations (id) ON DELETE CASCADE, position INTEGER, role TEXT, author TEXT,
-  turn INTEGER, at TEXT, text TEXT, thinking TEXT, parts TEXT, PRIMARY KEY (conversation, position)
+  turn INTEGER, at TEXT, text TEXT, thinking TEXT, parts TEXT, cut_short INTEGER,
+  PRIMARY KEY (conversation, position)
 );
 CREATE TABLE IF NOT EXISTS tool_calls (
   conversation TEXT REFERENCES conversations (id) ON DELETE CASCADE, call_id TEXT, position INTEGER, turn INTEGER,
@@ -42,11 +43,22 @@ CREATE TABLE IF NOT EXISTS tool_results (
 CREATE TABLE IF NOT EXISTS usage (
   conversation TEXT REFERENCES conversations (id) ON DELETE CASCADE, turn INTEGER, kind TEXT, model TEXT,
   started_at TEXT, finished_at TEXT, stop TEXT, input_tokens INTEGER, output_tokens INTEGER, cached_tokens INTEGER,
-  cache_write_tokens INTEGER, reasoning_tokens INTEGER, cost_usd REAL, PRIMARY KEY (conversation, turn)
+  cache_write_tokens INTEGER, reasoning_tokens INTEGER, cost_usd REAL, agent TEXT, PRIMARY KEY (conversation, turn)
 );
 CREATE INDEX IF NOT EXISTS tool_calls_by_name ON tool_calls (name);
 """
-"""Times are ISO 8601, UTC. `parts`, `arguments`, `content` and `edited_arguments` are JSON, for SQLite's functions."""
+"""Times are ISO 8601, UTC. `metadata`, `parts`, `arguments`, `content` and `edited_arguments` are JSON, for SQLite's
+functions. A new column goes to the end of its table, and into ADDED."""
+
+ADDED = {
+    1: (
+        "conversations ADD tenant TEXT",
+        "conversations ADD metadata TEXT",
+        "messages ADD cut_short INTEGER",
+        "usage ADD agent TEXT",
+    ),
+}
+"""What a database of a version lacks. What is in it stays without, until it is exported again."""
 
 Row = dict[str, Any]
 
@@ -78,13 +90,21 @@ def _prepare(database: sqlite3.Connection, path: Path | str) -> None:
     (application,) = database.execute("PRAGMA application_id").fetchone()
     (version,) = database.execute("PRAGMA user_version").fetchone()
     (tables,) = database.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-    if tables and (application, version) != (APPLICATION_ID, VERSION):
+    known = version == VERSION or version in ADDED
+    if tables and not (application == APPLICATION_ID and known):
         what = f"one of another version ({version})" if application == APPLICATION_ID else "somebody else's"
         raise InvalidFile(f"The database {path} is {what}.", cure="Name another file.")
     if not tables:
         database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         database.execute(f"PRAGMA user_version = {VERSION}")
         database.executescript(SCHEMA)
+    elif version != VERSION:
+        with database:
+            database.execute("BEGIN")  # sqlite3 begins one by itself for changes of rows only
+            for changes in (ADDED[one] for one in range(version, VERSION)):
+                for change in changes:
+                    database.execute(f"ALTER TABLE {change}")
+            database.execute(f"PRAGMA user_version = {VERSION}")
 
 
 def _rows(it: Exported) -> Iterator[tuple[str, Row]]:
@@ -99,6 +119,8 @@ def _rows(it: Exported) -> Iterator[tuple[str, Row]]:
             "total_tokens": it.usage.total_tokens,
             "cost_usd": it.cost_usd,
             "exported_at": iso(datetime.now(UTC)),
+            "tenant": it.labels.get("tenant"),
+            "metadata": json.dumps(labels, ensure_ascii=False) if (labels := it.labels.get("metadata")) else None,
         },
     )
     for position, message in enumerate(it.messages):
@@ -116,6 +138,7 @@ def _rows(it: Exported) -> Iterator[tuple[str, Row]]:
                 "text": message.text,
                 "thinking": "".join(part.text for part in message.parts if isinstance(part, Thinking)) or None,
                 "parts": _json(message.parts),
+                "cut_short": message.cut_short,
             },
         )
         for call in message.tool_calls:
@@ -164,6 +187,7 @@ def _rows(it: Exported) -> Iterator[tuple[str, Row]]:
                 "stop": one.stop,
                 **tokens(one.usage),
                 "cost_usd": one.cost_usd,
+                "agent": one.agent or None,
             },
         )
 

@@ -17,7 +17,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import Client, Conversation, tool
 from everturn.errors import InvalidFile, NotFound, Unreachable
-from everturn.exporting import read_conversation, to_jsonl, to_markdown, write_sqlite
+from everturn.exporting import Exported, read_conversation, sqlite, to_jsonl, to_markdown, write_sqlite
 from everturn.records import Message, Text
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
@@ -206,8 +206,26 @@ async def test_what_is_not_there_and_what_is_no_database_of_ours_is_named(client
     assert asked(other, "SELECT count(*) FROM sqlite_schema") == [(1,)]
 
 
+def test_a_database_of_before_gets_the_columns_that_it_lacks(tmp_path: Path) -> None:
+    old = tmp_path / "old.db"
+    write_sqlite(old, [Exported("first")])
+    with closing(sqlite3.connect(old)) as database:
+        for change in sqlite.ADDED[1]:
+            database.execute("ALTER TABLE {} DROP {}".format(*change.split()[::2]))
+        database.execute("PRAGMA user_version = 1")
+    cut = Message(role="assistant", parts=(Text(text="Once"),), cut_short=True)
+    write_sqlite(old, [Exported("second", labels={"tenant": "acme", "metadata": {"order": "81"}}, messages=(cut,))])
+    labels = "SELECT id, tenant, metadata ->> 'order' FROM conversations ORDER BY id"
+    assert asked(old, labels) == [("first", None, None), ("second", "acme", "81")]
+    assert asked(old, "SELECT text, cut_short FROM messages") == [("Once", 1)]
+    assert asked(old, "PRAGMA user_version") == [(sqlite.VERSION,)]
+    with closing(sqlite3.connect(old)) as database:
+        database.execute("PRAGMA user_version = 99")
+    with pytest.raises(InvalidFile, match=r"another version \(99\)"):
+        write_sqlite(old, [])
+
+
 def test_no_reader_of_markdown_is_given_a_pictures_bytes() -> None:
-    from everturn.exporting import Exported
     from everturn.records import Image
 
     parts = (Text(text="Look:"), Image(data="AAAA" * 1000, media_type="image/png"))

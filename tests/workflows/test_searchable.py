@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
 from everturn import Client
 from everturn.errors import Refused
-from everturn.exporting import read_conversation, to_jsonl, to_markdown
+from everturn.exporting import read_conversation, to_jsonl, to_markdown, write_sqlite
 from everturn.namespace import Namespace
 from everturn.testing import ScriptedModel
 from tests.support.agents import agent_on, hosting
@@ -26,7 +29,7 @@ async def found(client: Client, **wanted: object) -> list[str]:
 
 
 async def test_a_conversation_is_found_by_what_it_was_asked_to_be_found_by(
-    client: Client, scripted: Scripted, cached_conversations: int, shell: Shell
+    client: Client, scripted: Scripted, cached_conversations: int, shell: Shell, tmp_path: Path
 ) -> None:
     order, tenant = f"o'{uuid4().hex}", f"acme {uuid4().hex}"
     agent = agent_on(scripted(lambda _: "Hello."), name=f"clerk-{uuid4().hex[:8]}")
@@ -56,6 +59,10 @@ async def test_a_conversation_is_found_by_what_it_was_asked_to_be_found_by(
     assert (first["tenant"], first["metadata"]) == (tenant, labels)
     assert f"for {tenant}" in to_markdown(exported)
     assert "note: hidden" in to_markdown(exported)
+    write_sqlite(tmp_path / "exported.db", [exported])
+    with closing(sqlite3.connect(tmp_path / "exported.db")) as database:
+        [row] = database.execute("SELECT tenant, metadata ->> 'note', metadata ->> 'order' FROM conversations")
+    assert row == (tenant, "hidden", order)
 
 
 async def _two(look: Callable[[], object]) -> bool:
