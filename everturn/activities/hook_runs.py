@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 from temporalio.exceptions import ApplicationError
 
 from everturn import names
+from everturn.activities import hook_answers
 from everturn.agent import Agent
 from everturn.cutting import shortened
 from everturn.hooks import (
@@ -241,7 +242,9 @@ class HookRuns:
 
     async def _said(self, hook: Hooks, point: HookPoint, *given: Any, wanted: tuple[type, ...]) -> Any:
         """Raises HookFailed."""
-        function = partial(getattr(hook, point), *given)
+        *others, context = given
+        copies = [hook_answers.own_copy(one) for one in others]
+        function = partial(getattr(hook, point), *copies, context)
         try:
             said = await user_code.call(function, seconds=hook.timeout.total_seconds())
         except user_code.TookTooLong:
@@ -249,10 +252,13 @@ class HookRuns:
         except Exception as error:  # noqa: BLE001 - the user's own, whatever it is
             why = await safe_error_text(error)
         else:
-            if said is None or isinstance(said, wanted):
-                return said
             may = ", ".join(one.__name__ for one in wanted)
             why = f"it returned something of type {type(said).__name__}; it may return {may} or None"
+            if said is None or isinstance(said, wanted):
+                try:
+                    return hook_answers.checked(said, given=copies[-1], before=others[-1])
+                except hook_answers.Unfit as error:
+                    why = str(error)
         _log.error("hook.failed", hook=name_of(hook), point=point, agent=self._agent.name, error=why)
         raise HookFailed(why)
 
@@ -320,6 +326,8 @@ def _reply_problem(before: Reply, after: Reply) -> str:
         return "its message is not the assistant's"
     if len(ids) != len(set(ids)) or not known.issuperset(ids):
         return "it has calls that the model did not make"
+    if after.message.tool_results:
+        return "it has results of tools"
     return ""
 
 

@@ -240,7 +240,7 @@ class ModelTurns:
     ) -> Reply:
         """The model's reply as hooks left it, or what they say in its place."""
         question = self._question(agent, request, messages)
-        if text := hook_runs.stopped_before(messages):
+        if (text := hook_runs.stopped_before(messages)) is not None:
             return hooks.answered(question, text)
         question = await hooks.before_model(question)
         if hooks.stopped:

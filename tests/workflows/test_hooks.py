@@ -273,12 +273,12 @@ class Failing(Hooks):
                 time.sleep(3)
             if how == "raises":
                 raise RuntimeError("oh")
-            return 7
+            return StopWith(None) if how == "means nothing" else 7  # type: ignore[arg-type]
 
         setattr(self, point, fail)
 
 
-@pytest.mark.parametrize("how", ["hangs", "raises", "returns"])
+@pytest.mark.parametrize("how", ["hangs", "raises", "returns", "means nothing"])
 @pytest.mark.parametrize("point", ["before_model", "after_model"])
 async def test_a_hook_of_the_model_that_fails_stalls_the_conversation(
     client: Client, scripted: Scripted, point: str, how: str
@@ -291,7 +291,7 @@ async def test_a_hook_of_the_model_that_fails_stalls_the_conversation(
         await conversation.close()
 
 
-@pytest.mark.parametrize("how", ["hangs", "raises", "returns"])
+@pytest.mark.parametrize("how", ["hangs", "raises", "returns", "means nothing"])
 async def test_a_hook_of_a_tool_that_fails_leaves_it_to_a_person_or_withholds_the_result(
     client: Client, scripted: Scripted, how: str
 ) -> None:
