@@ -97,7 +97,8 @@ async def _counted(running: Any, contestant: Any, arguments: argparse.Namespace)
         stderr=subprocess.DEVNULL,
         limit=10_000_000,
     )
-    assert process.stdin and process.stdout
+    assert process.stdin
+    assert process.stdout
     try:
         for _ in range(2):  # until it is warm
             await running.hold(contestant, turns=arguments.turns)
@@ -129,7 +130,9 @@ def _tell(counts: Counter[str], *, most: int) -> None:
 def _group(name: str) -> str:
     if "site-packages/" in name:
         return name.partition("site-packages/")[2].partition("/")[0]
-    return next((own for own in ("everturn", "benchmarks") if f"/{own}/" in name.replace(str(ROOT), "")), "Python's own")
+    return next(
+        (own for own in ("everturn", "benchmarks") if f"/{own}/" in name.replace(str(ROOT), "")), "Python's own"
+    )
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from typing import IO, Any, Final, Self
 
 from everturn import extras, names
 from everturn.errors import InvalidSetting, Unreachable
-from everturn.logs import names_a_secret
+from everturn.log_lines import names_a_secret
 from everturn.private_files import UMASK, close_to_others, make_folder, open_to_append
 from everturn.settings import connect_options, temporal_is_configured
 

@@ -9,28 +9,18 @@ Nothing heavy is imported at the top, so that workflow code can import this modu
 from __future__ import annotations
 
 import logging
-import os
 import sys
-from collections.abc import MutableMapping
-from dataclasses import dataclass
+from collections.abc import Mapping, MutableMapping
 from datetime import timedelta
-from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, Final, Literal
-
-from everturn.printable import printable, printable_line
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     import structlog
 
-LogFormat = Literal["console", "json"]
-LogLevel = Literal["debug", "info", "warning", "error"]
+    from everturn.log_lines import LogFormat
 
-# Wide on purpose: a user's own key for a compatible server, or for a tool, is as secret as the ones that we know.
-_SECRET_NAMES: Final = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_KEY_DATA")
-_ENCODED_SECRET_NAMES: Final = tuple(name.encode() for name in _SECRET_NAMES)
-_PLAIN: Final = (int, float, type(None))
-_SECRET_MIN_CHARS: Final = 8
-"""Shorter values are placeholders, and would blot out ordinary words."""
+LogLevel = Literal["debug", "info", "warning", "error"]
 
 
 def get_logger(name: str, **facts: Any) -> structlog.stdlib.BoundLogger:
@@ -67,8 +57,10 @@ def configure(*, format: LogFormat = "console", level: LogLevel = "info") -> Non
     """Send all of this process's log lines to stderr, in one form."""
     import structlog
 
+    from everturn.log_lines import formatter
+
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_formatter(format))
+    handler.setFormatter(formatter(format))
     handler.addFilter(_is_news)
     root = logging.getLogger()
     root.handlers[:] = [handler]
@@ -128,94 +120,23 @@ def _about_first(_: Any, __: str, facts: MutableMapping[str, Any]) -> dict[str, 
     return {name: facts[name] for name in _ABOUT if name in facts} | dict(facts)
 
 
-def _as_record(_: Any, __: str, facts: Any) -> tuple[tuple[str], dict[str, Any]]:
+def _as_record(_: Any, __: str, facts: Any) -> tuple[tuple[_Message], dict[str, Any]]:
     """The arguments of a `logging` call: a readable message for anybody's formatter, and the facts for ours."""
     exc_info = facts.pop("exc_info", None)
-    event = str(facts.pop("event", ""))
-    message = " ".join([event, *(f"{name}={value!r}" for name, value in facts.items())])
+    ours = {"event": str(facts.pop("event", "")), **facts}
     # The message is no format string: %-signs in it are only expanded if there are arguments, and there are none.
-    return (message,), {"exc_info": exc_info, "extra": {"everturn": {"event": event, **facts}}}
+    return (_Message(ours),), {"exc_info": exc_info, "extra": {"everturn": ours}}
 
 
-def _formatter(format: LogFormat) -> logging.Formatter:  # noqa: A002
-    import structlog
+class _Message:
+    """`turn.finished turn=3`, put together only if somebody reads it: our own lines are made from the facts."""
 
-    as_json = format == "json"
-    colors = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
-    renderers: list[Any] = (
-        [structlog.processors.JSONRenderer(default=str, ensure_ascii=False)]
-        if as_json
-        # Not rich's traceback, which shows local variables: prompts, results, keys.
-        else [
-            structlog.dev.ConsoleRenderer(
-                colors=colors, pad_event_to=0, sort_keys=False, exception_formatter=structlog.dev.plain_traceback
-            )
-        ]
-    )
-    stamp = (
-        structlog.processors.TimeStamper("iso", utc=True)
-        if as_json
-        else structlog.processors.TimeStamper("%H:%M:%S", utc=False)
-    )
-    return structlog.stdlib.ProcessorFormatter(
-        foreign_pre_chain=[_facts_of_record, structlog.stdlib.add_log_level, stamp],
-        processors=[
-            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-            structlog.processors.format_exc_info,
-            *([] if as_json else [_shown]),
-            *renderers,
-            *([_shown_whole] if as_json else []),
-            _scrub,
-        ],
-    )
+    def __init__(self, facts: Mapping[str, Any]) -> None:
+        self._facts = facts
 
-
-def _shown(_: Any, __: str, facts: Any) -> Any:
-    """For the console, whose own colours come later: names and values that no terminal acts on. A line that looks like
-    one of ours is seen to be the continuation of another."""
-    exception = printable(facts.pop("exception", ""))
-    shown = {_shown_name(str(name)): _shown_value(value) for name, value in facts.items()}
-    shown["event"] = printable(str(facts.get("event", ""))).replace("\n", "\n    ")
-    return {**shown, "exception": exception} if exception else shown
-
-
-_shown_name = lru_cache(maxsize=1_000)(printable_line)  # they are few, and in every line
-
-
-def _shown_value(value: Any) -> Any:
-    if isinstance(value, str):
-        return printable(value)
-    return value if isinstance(value, _PLAIN) else _Shown(printable(repr(value)))
-
-
-@dataclass(frozen=True, repr=False)
-class _Shown:
-    """What the renderer is to write as it is."""
-
-    text: str
-
-    def __repr__(self) -> str:
-        return self.text
-
-
-def _shown_whole(_: Any, __: str, line: Any) -> str:
-    return printable(line)
-
-
-def _facts_of_record(_: Any, __: str, facts: Any) -> Any:
-    record: logging.LogRecord = facts["_record"]
-    ours = getattr(record, "everturn", None)
-    if ours is not None:
-        return {**facts, **ours}
-    facts["logger"] = record.name
-    # Temporal puts a dictionary of 500 characters after each message: keep what tells one line from another.
-    details = getattr(record, "temporal_activity", None) or getattr(record, "temporal_workflow", None)
-    if details:
-        facts["event"] = facts["event"].partition(" ({'")[0]
-        facts["conversation"] = details.get("workflow_id")
-        facts["activity"] = details.get("activity_type")
-        facts["attempt"] = details.get("attempt")
-    return {name: value for name, value in facts.items() if value is not None}
+    def __str__(self) -> str:
+        facts = {**self._facts}
+        return " ".join([facts.pop("event"), *(f"{name}={value!r}" for name, value in facts.items())])
 
 
 def _is_news(record: logging.LogRecord) -> bool:
@@ -227,22 +148,3 @@ def _is_news(record: logging.LogRecord) -> bool:
         return True
     kind = record.exc_info[0]
     return kind is None or kind.__module__.partition(".")[0] not in ("temporalio", "everturn")
-
-
-def names_a_secret(variable: str) -> bool:
-    """Whether an environment variable's name says that others are not to see its value."""
-    return variable.endswith(_SECRET_NAMES)
-
-
-def _scrub(_: Any, __: str, line: Any) -> str:
-    """The last step: no value of a secret environment variable leaves, wherever in the line it is."""
-    # Read anew for each line: a user's file may load its keys after the logs were configured.
-    for encoded in os.environb:  # of which a look costs a quarter
-        if encoded.endswith(_ENCODED_SECRET_NAMES):
-            name = os.fsdecode(encoded)
-            value = os.environ[name]
-            # A private key has lines, and their breaks are written in other ways here.
-            for secret in (value, *(value.splitlines() if "\n" in value else ())):
-                if len(secret) >= _SECRET_MIN_CHARS:
-                    line = line.replace(secret, f"<{name}>")
-    return str(line)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 NOT_CALLED = {
     "everturn:__getattr__": "for who writes everturn.NAME; our own modules name each other's",
-    "everturn.logs:_formatter": "a log line is written by the process's handler",
     "everturn.logs:_processors": "only by workflow_log",
-    "everturn.logs:_scrub": "a log line is written by the process's handler",
     "everturn.logs:configure": "by the command line and the worker process, as they begin",
     "everturn.logs:core_logs": "by the worker process, as it begins",
     "everturn.logs:forward_core_logs": "by the worker process, as it begins",
