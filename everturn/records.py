@@ -43,10 +43,11 @@ class Record(BaseModel):
     @model_serializer(mode="wrap")
     def _without_defaults(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         written: dict[str, Any] = write(self)
+        values = self.__dict__
         for name, default in self._defaults:
             # To compare two records is slow, and most often it is the very default.
-            if (value := getattr(self, name)) is default or value == default:
-                written.pop(name, None)
+            if ((value := values[name]) is default or value == default) and name in written:
+                del written[name]
         return written
 
 
