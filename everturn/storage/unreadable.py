@@ -12,8 +12,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from copy import copy
 from dataclasses import dataclass, field
+from functools import cached_property
 from hashlib import blake2b
-from typing import Any
+from typing import Any, Final, Self
 
 from temporalio.api.common.v1 import Payload
 from temporalio.client import Client
@@ -22,12 +23,13 @@ from temporalio.converter import (
     SerializationContext,
     StorageDriverStoreContext,
     StorageDriverWorkflowInfo,
+    WithSerializationContext,
 )
 
 from everturn import names
 from everturn.logs import get_logger
 from everturn.storage.beside import beside
-from everturn.storage.data_converter import NOT_HAD
+from everturn.storage.data_converter import NOT_HAD, Payloads, StoredPayloads
 
 TRIES = 2
 """How often a payload's task fails here, so that another worker gets it. The server waits 10 s before the third."""
@@ -38,6 +40,8 @@ MAX_COUNTED = 10_000
 Decode = Callable[[Sequence[Payload]], Awaitable[list[Payload]]]
 
 _log = get_logger("everturn.worker")
+
+_WITHOUT_CONTEXT: Final = (Payloads, StoredPayloads)
 
 _in_a_conversation: ContextVar[bool] = ContextVar("in_a_conversation", default=False)
 """Whether the task at hand is a conversation's, or an activity's of one. The SDK handles each in a task of its own."""
@@ -51,6 +55,18 @@ class GuardedConverter(DataConverter):
     replays: bool = False
     """There is no other worker that might read it, and nothing to wait for."""
     tries: OrderedDict[bytes, int] = field(default_factory=OrderedDict, compare=False)
+
+    def with_context(self, context: SerializationContext) -> Self:
+        return super().with_context(context) if self._takes_context else self
+
+    @cached_property
+    def _takes_context(self) -> bool:
+        """Whether any part is another one from context to context. everturn's own aren't, and the SDK asks for each
+        payload."""
+        parts = (self.payload_codec, self.failure_converter, self.external_storage)
+        return self.payload_converter_class not in _WITHOUT_CONTEXT or any(
+            isinstance(part, WithSerializationContext) for part in parts
+        )
 
     def _with_contexts(
         self, serialization_ctx: SerializationContext, store_ctx: StorageDriverStoreContext
