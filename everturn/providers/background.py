@@ -22,7 +22,7 @@ from everturn.models import Model
 from everturn.providers import failures, http
 from everturn.providers.base import Delta, OnDelta, Request
 from everturn.providers.catalog import resolve
-from everturn.providers.connections import lent
+from everturn.providers.connections import answered, lent
 from everturn.providers.http import OnStart
 from everturn.providers.json_values import a_dict, a_str
 from everturn.providers.openai_responses.reply import UNFINISHED, Assembler
@@ -173,7 +173,7 @@ class _Following:
         it = self.prepared
         try:
             with lent() as client:
-                async with client.stream("POST", it.url, content=it.content, headers=it.headers) as answer:
+                async with answered(client, "POST", it.url, content=it.content, headers=it.headers) as answer:
                     await http.checked(answer, it.endpoint)
                     await self._take(answer, stream=self._streams)
         except httpx.TransportError as error:
@@ -253,7 +253,7 @@ class _Following:
         wanted = [*query.items(), *(("include[]", name) for name in self._include)]
         path = f"/responses/{quote(response_id, safe='')}" + (f"?{urlencode(wanted)}" if wanted else "")
         with lent() as client:
-            async with client.stream("GET", endpoint.url(path), headers=self.prepared.headers) as answer:
+            async with answered(client, "GET", endpoint.url(path), headers=self.prepared.headers) as answer:
                 if answer.status_code == httpx.codes.NOT_FOUND:
                     await self.forget()
                     raise _gone(endpoint.model, endpoint.provider, response_id)

@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Literal
 from urllib.parse import quote, urlsplit
 
@@ -298,6 +299,7 @@ def without_password(url: str) -> str:
     return _USER.sub("//…@", url)
 
 
+@lru_cache(maxsize=256)
 def _is_http(url: str) -> bool:
     try:
         parts = urlsplit(url)

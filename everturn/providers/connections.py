@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+import functools
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -27,6 +28,26 @@ class _Group:
     busy: int = 0
 
 
+class _NoCookies(httpx.Cookies):
+    def extract_cookies(self, response: httpx.Response) -> None:
+        pass
+
+
+class _Client(httpx.AsyncClient):
+    """Keeps no cookies: what an answer sets would go out with the requests of all other conversations and keys. And to
+    look for some takes a tenth of a request."""
+
+    _none = _NoCookies()
+
+    @property
+    def cookies(self) -> httpx.Cookies:
+        return self._none
+
+    @cookies.setter
+    def cookies(self, _: object) -> None:
+        raise AttributeError("connections to models keep no cookies")
+
+
 class _Connections:
     def __init__(self) -> None:
         self._tls = httpx.create_ssl_context()  # reading the certificates takes 20 ms: once for all groups
@@ -47,7 +68,7 @@ class _Connections:
             await group.client.aclose()
 
     def _added(self) -> _Group:
-        client = httpx.AsyncClient(
+        client = _Client(
             verify=self._tls,
             timeout=httpx.Timeout(READ_SECONDS, connect=CONNECT_SECONDS),
             limits=httpx.Limits(max_connections=2 * _GROUP, keepalive_expiry=30),
@@ -64,6 +85,24 @@ _of_loop: dict[asyncio.AbstractEventLoop, _Connections] = {}
 def lent() -> contextlib.AbstractContextManager[httpx.AsyncClient]:
     """A client for one request. Give it back when the answer is read."""
     return of_this_loop(_of_loop, _Connections).lent()
+
+
+@contextlib.asynccontextmanager
+async def answered(
+    client: httpx.AsyncClient, method: str, url: str, *, headers: httpx.Headers, content: bytes = b""
+) -> AsyncIterator[httpx.Response]:
+    """The answer to a request, to be read inside. The headers go out as they are, with the host and the length."""
+    # Not client.stream(): for each request, it reads the address anew, and puts headers, cookies and parameters
+    # together.
+    request = httpx.Request(method, _url(url), headers=headers, content=content)
+    answer = await client.send(request, stream=True)
+    try:
+        yield answer
+    finally:
+        await answer.aclose()
+
+
+_url: Final = functools.lru_cache(maxsize=256)(httpx.URL)
 
 
 async def aclose() -> None:

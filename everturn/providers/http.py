@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import re
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -24,7 +25,7 @@ from everturn.providers import (
 )
 from everturn.providers.base import Delta, OnDelta, Request
 from everturn.providers.catalog import ModelEndpoint, ProtocolName, resolve
-from everturn.providers.connections import aclose, lent
+from everturn.providers.connections import aclose, answered, lent
 from everturn.providers.content_encoding import ACCEPTED, PIECE_BYTES, UnknownEncoding, UnreadableBody, decoder_of
 from everturn.providers.json_values import TooManyValues, a_dict, parse, write
 from everturn.records import Reply, Usage
@@ -37,6 +38,12 @@ MAX_REPLY_BYTES: Final = 64 * 1024 * 1024
 MAX_ERROR_BYTES: Final = 1024 * 1024
 EXTRA_HEADERS: Final = "extra_headers"
 """In ModelSettings(extra=): headers, such as anthropic-beta. They are written into histories: no place for a key."""
+_COMMON: Final = {
+    "Accept": "*/*",
+    "Connection": "keep-alive",
+    "User-Agent": f"python-httpx/{httpx.__version__}",
+    "Content-Type": "application/json",
+}
 _HEADER_NAME = re.compile(r"[\w!#$%&'*+.^`|~-]{1,200}", re.ASCII)
 _OURS: Final = frozenset({"content-length", "transfer-encoding"})
 _END_SECONDS: Final = 1.0
@@ -95,10 +102,18 @@ def prepared(request: Request) -> Prepared:
     endpoint = resolve(request.model)
     protocol = PROTOCOLS[endpoint.row.protocol]
     path, body = protocol.encode(replace(request, now=clocks.now_at(endpoint)))
-    extra_headers = _extra_headers(body.pop(EXTRA_HEADERS, None))
-    headers = httpx.Headers({"Content-Type": "application/json", **extra_headers})
-    headers.update({**endpoint.headers(), "Accept-Encoding": ACCEPTED})  # last: the key's is ours
+    given = body.pop(EXTRA_HEADERS, None)
+    extra_headers = _extra_headers(given) if given else {}
+    headers = _headers(tuple(extra_headers.items()), tuple(endpoint.headers().items()))
     return Prepared(endpoint, protocol, path, write(body), headers)
+
+
+@functools.lru_cache(maxsize=256)
+def _headers(extra: tuple[tuple[str, str], ...], own: tuple[tuple[str, str], ...]) -> httpx.Headers:
+    """Nobody may change them: each request gets a copy."""
+    headers = httpx.Headers({**_COMMON, **dict(extra)})
+    headers.update({**dict(own), "Accept-Encoding": ACCEPTED})  # last: the key's is ours
+    return headers
 
 
 @contextlib.contextmanager
@@ -121,7 +136,7 @@ async def ask(request: Request, *, on_delta: OnDelta | None = None, on_start: On
     """
     it = prepared(request)
     with explained(it.endpoint), lent() as client:
-        async with client.stream("POST", it.url, content=it.content, headers=it.headers) as answer:
+        async with answered(client, "POST", it.url, content=it.content, headers=it.headers) as answer:
             return await _read(answer, request, it.protocol, it.endpoint, on_delta=on_delta, on_start=on_start)
 
 

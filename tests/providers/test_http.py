@@ -101,6 +101,22 @@ async def test_the_request_carries_the_key_the_tools_and_the_message(monkeypatch
     assert b'"name":"weather"' in received[1]
 
 
+async def test_a_cookie_that_an_answer_sets_goes_out_with_no_other_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    received: list[bytes] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        received.append(await reader.readuntil(b"\r\n\r\n"))
+        headed = head("application/json").replace(b"Connection:", b"Set-Cookie: seen=order-81; Path=/\r\nConnection:")
+        writer.write(headed + b'{"choices":[{"message":{"content":"ok"}}]}')
+
+    async with server(answer) as base_url:
+        for _ in range(2):
+            assert (await ask(request(base_url, stream=False))).text == "ok"
+    assert len(received) == 2
+    assert b"cookie" not in received[1].lower()
+
+
 @streamed_or_not
 @pytest.mark.parametrize(
     ("script", "error"),
