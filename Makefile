@@ -7,7 +7,7 @@ JOBS ?= $(shell $(PYTHON) -c 'import os; print(min(os.cpu_count() or 1, 7) + 1)'
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo setup test long check bench crash sim mutants exits up docs release lock lock-agents
+.PHONY: demo setup test long check bench crash sim mutants exits up stack stack-down stack-check docs release lock lock-agents
 
 demo: setup ## the main job, in under a minute
 	@.venv/bin/everturn demo
@@ -50,7 +50,7 @@ check: .venv/ready ## what CI runs first
 bench: .venv/ready ## the benchmarks, as a table
 	@.venv/bin/python -m benchmarks
 
-crash: .venv/ready ## the crash test at full length: make crash SEED=7 KILLS=100; MUTANTS=1: does it find ten wrong everturns?
+crash: .venv/ready ## the crash test at full length: make crash SEED=7 KILLS=100; STACK=1: on `make stack`; MUTANTS=1: does it find ten wrong everturns?
 	@.venv/bin/python -m tests.crash
 
 sim: .venv/ready ## conversations on a simulated Temporal, all checked: make sim COUNT=100000 or MINUTES=30; SEED=7 shows one
@@ -68,6 +68,15 @@ exits: .venv/ready ## how many of 100 runs of short programs are killed at their
 
 up: setup ## Temporal with its Web UI, and a worker, until Ctrl-C
 	@.venv/bin/everturn up
+
+stack: .venv/ready ## Temporal as in production: two of each service, PostgreSQL, Prometheus. Linux, root; until Ctrl-C or make stack-down
+	@.venv/bin/python -m tests.stack up
+
+stack-down: .venv/ready ## ends `make stack`, and removes what is left of one that was killed
+	@.venv/bin/python -m tests.stack down
+
+stack-check: .venv/ready ## starts the stack, has conversations, asks what the dashboard asks, stops it
+	@.venv/bin/python -m tests.stack check
 
 docs: export NO_MKDOCS_2_WARNING = 1
 docs: .venv/ready ## the documentation as a site, in site/: `python -m http.server -d site` shows it

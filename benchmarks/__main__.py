@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from benchmarks import inbox, limits, peers, report
+from benchmarks import inbox, limits, peers, report, scale
 from benchmarks.contestants import ALL, FLOOR
 from benchmarks.measures import (
     Measured,
@@ -51,6 +51,8 @@ LIMITS = "limits"
 """Of everturn alone, and by itself: 7 minutes."""
 INBOX = "inbox"
 """Of everturn's page alone, in Debian's chromium: 5 minutes."""
+SCALE = "scale"
+"""Of everturn alone, on a cluster of its own (`make stack`): 8 minutes; Linux and root."""
 LONGEST_MEASURE_SECONDS = 600.0
 
 
@@ -60,6 +62,9 @@ async def main(arguments: argparse.Namespace) -> None:
         return
     if arguments.measures == [INBOX]:
         await inbox.main(record=arguments.record)
+        return
+    if arguments.measures == [SCALE]:
+        await scale.main(seconds=arguments.seconds, at_once=arguments.at_once, record=arguments.record)
         return
     wanted = arguments.only or [one.name for one in ALL]
     contestants = [one for one in ALL if one.name in {*wanted, FLOOR.name}]
@@ -103,16 +108,21 @@ def parse(words: list[str]) -> argparse.Namespace:
     names = [one.name for one in ALL]
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument(
-        "measures", nargs="*", metavar="MEASURE", help=f"of {', '.join(MEASURES)} (all); or {LIMITS} or {INBOX} alone"
+        "measures",
+        nargs="*",
+        metavar="MEASURE",
+        help=f"of {', '.join(MEASURES)} (all); or {LIMITS}, {INBOX} or {SCALE} alone",
     )
     parser.add_argument("--only", nargs="+", choices=names, help="these contestants, and the floor")
     parser.add_argument("--rounds", type=int, default=10, help="of the latency (10)")
     parser.add_argument("--turns", type=int, default=20, help="of the latency's conversations (20)")
     parser.add_argument("--to-death", action="store_true", help="history: 200 turns for all, whoever dies on the way")
     parser.add_argument("--whole", action="store_true", help="throughput: no window (20 minutes)")
+    parser.add_argument("--seconds", type=float, default=60.0, help="scale: of each point (60)")
+    parser.add_argument("--at-once", type=int, default=60, help="scale: conversations at a time (60)")
     parser.add_argument("--record", action="store_true", help="write the numbers into benchmarks/RESULTS.md")
     arguments = parser.parse_args(words)
-    if arguments.measures not in ([LIMITS], [INBOX]) and (unknown := {*arguments.measures} - {*MEASURES}):
+    if arguments.measures not in ([LIMITS], [INBOX], [SCALE]) and (unknown := {*arguments.measures} - {*MEASURES}):
         parser.error(f"no measure {', '.join(unknown)}: choose from {', '.join(MEASURES)}")
     return arguments
 

@@ -1,5 +1,7 @@
 """`python -m tests.crash`: the crash test. SEED and KILLS may come from the environment: `make crash KILLS=100`.
 
+With STACK=1 it runs on a real cluster (tests/stack), whose parts fail too: it needs Linux and root, and takes longer.
+
 With MUTANTS=1 it is the crash test that is tested: it has to find each of ten wrong everturns. MUTANTS=NAME,NAME: some.
 """
 
@@ -18,13 +20,17 @@ from dataclasses import replace
 from pathlib import Path
 
 from everturn import logs
+from tests.crash import stack_storm
 from tests.crash.invariants import broken
 from tests.crash.mutants import MUTANTS
 from tests.crash.report import report
 from tests.crash.storm import Plan, Storm
+from tests.stack.hosts import NotHere
+from tests.stack.stack import Stack
 
 MUTANT_PLAN = {"conversations": 24, "kills": 5, "restarts": 1, "patience": 60.0}
 """One takes about a minute."""
+STACK = "STACK"
 
 
 def main() -> int:
@@ -37,18 +43,35 @@ def main() -> int:
         return _find_mutants(replace(plan, **MUTANT_PLAN), [*MUTANTS] if wanted == "1" else wanted.split(","))
     print(f"crash test: {plan}", flush=True)  # the seed, even if all hangs
     folder = Path(tempfile.mkdtemp(prefix="everturn-crash-"))
-    storm = Storm(plan, folder)
-    asyncio.run(storm.run())
+    try:
+        storm = _on_the_stack(plan, folder) if STACK in os.environ else Storm(plan, folder)
+    except NotHere as error:
+        print(f"crash: {error}", file=sys.stderr)
+        return 1
+    if STACK not in os.environ:
+        asyncio.run(storm.run())
     print(report(storm))
     found = broken(storm)
     for what in found:
         print(f"BROKEN: {what}")
     print(f"{len(found)} invariants broken" if found else "every invariant holds")
     if found:
-        print(f"again: SEED={plan.seed} KILLS={plan.kills} make crash; the logs, the ledger and the database: {folder}")
+        again = "make crash STACK=1" if STACK in os.environ else "make crash"
+        print(f"again: SEED={plan.seed} KILLS={plan.kills} {again}; the logs, the ledger and the database: {folder}")
     else:
         shutil.rmtree(folder)
     return 1 if found else 0
+
+
+def _on_the_stack(plan: Plan, folder: Path) -> Storm:
+    """One that is over. The stack is gone by then, but for its logs."""
+    stack = Stack(workers=0, hosts_for_workers=plan.workers, disk_mb=stack_storm.DISK_MB, dynamic=stack_storm.DYNAMIC)
+    with stack:
+        print(stack.table(), flush=True)
+        storm = stack_storm.StackStorm(plan, folder, stack)
+        asyncio.run(storm.run())
+        print(stack_storm.report(storm), flush=True)
+    return storm
 
 
 def _find_mutants(plan: Plan, names: list[str]) -> int:
@@ -67,13 +90,14 @@ def _find_mutants(plan: Plan, names: list[str]) -> int:
 
 
 def _plan() -> Plan:
+    default = replace(Plan(), **(stack_storm.PLAN if STACK in os.environ else {}))
     parser = argparse.ArgumentParser(prog="python -m tests.crash", description="The crash test.")
     parser.add_argument("--seed", type=int, default=int(os.environ.get("SEED") or random.randrange(1_000_000)))
-    parser.add_argument("--kills", type=int, default=int(os.environ.get("KILLS") or Plan.kills))
+    parser.add_argument("--kills", type=int, default=int(os.environ.get("KILLS") or default.kills))
     for name in ("conversations", "restarts", "workers"):
-        parser.add_argument(f"--{name}", type=int, default=getattr(Plan, name))
-    parser.add_argument("--pace", type=float, default=Plan.pace, help="seconds from kill to kill, on average")
-    return Plan(**vars(parser.parse_args()))
+        parser.add_argument(f"--{name}", type=int, default=getattr(default, name))
+    parser.add_argument("--pace", type=float, default=default.pace, help="seconds from kill to kill, on average")
+    return replace(default, **vars(parser.parse_args()))
 
 
 if __name__ == "__main__":

@@ -14,6 +14,8 @@ from tests.crash.ledger import Ledger
 from tests.crash.short_runs import RUN_EVENTS, set_bounds
 
 LEDGER = "ledger.sqlite"
+VERSION = "CRASH_TEST_VERSION"
+"""Of the agent: from the second on it has one tool more."""
 
 # Only in the workers: the processes that test and check import this file as well.
 if RUN_EVENTS in os.environ:
@@ -89,8 +91,17 @@ def refund(context: ToolContext, before: float = 0, after: float = 0, size: int 
 
 screen: dict[str, Any] = {"name": "screen", "description": "Look at the screen.", "parameters": {"type": "object"}}
 
+
+@tool(effect="read")
+def look_again() -> str:
+    """What is new in the second version, and the script never asks for."""
+    return "nothing new"
+
+
+new = [look_again] if os.environ.get(VERSION, "1") != "1" else []
+
 teller = Agent(
     "teller",
     model="scripted:demo",
-    tools=[look, look_async, note, note_async, pay, pay_async, sign, refund, screen],
+    tools=[look, look_async, note, note_async, pay, pay_async, sign, refund, screen, *new],
 )

@@ -1,4 +1,4 @@
-"""A TCP proxy on loopback that can drop, delay and refuse."""
+"""A TCP proxy that can drop, delay and refuse."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ CHUNK_BYTES = 65_536
 class Proxy:
     """Stands between the workers and the model server; `base_url` is the model's, seen through it."""
 
-    def __init__(self, base_url: str) -> None:
+    def __init__(self, base_url: str, *, host: str = "127.0.0.1") -> None:
+        """`host`: this machine's address, as the workers know it."""
+        self._host = host
         self._target = urlsplit(base_url)
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.StreamWriter] = set()
@@ -27,10 +29,10 @@ class Proxy:
     @property
     def base_url(self) -> str:
         assert self._server is not None
-        return self._target._replace(netloc=f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}").geturl()
+        return self._target._replace(netloc=f"{self._host}:{self._server.sockets[0].getsockname()[1]}").geturl()
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, backlog=512)
+        self._server = await asyncio.start_server(self._serve, self._host, 0, backlog=512)
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack, ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 from uuid import uuid4
 
 from temporalio.client import WorkflowHandle
@@ -26,6 +27,7 @@ from tests.crash.proxy import Proxy
 from tests.crash.short_runs import RUN_EVENTS, short_runs
 from tests.crash.stories import Author, Story
 from tests.crash.workers import WorkerProcess
+from tests.stack.hosts import Host
 
 STARTED = 2
 """temporal.api.enums.v1.PendingActivityState"""
@@ -88,14 +90,24 @@ def server(folder: Path) -> DevServer:
     return DevServer(db_filename=folder / "temporal.db", dynamic_config=config)
 
 
+class Served(Protocol):
+    """A Temporal."""
+
+    @property
+    def address(self) -> str: ...
+
+
 class Storm:
+    here = "127.0.0.1"
+    """This machine's address, as workers know it."""
+
     def __init__(
         self,
         plan: Plan,
         folder: Path,
         *,
         mutant: str = "",
-        server: DevServer | None = None,
+        server: DevServer | Served | None = None,
         make: Callable[[str], list[Story]] | None = None,
     ) -> None:
         """`mutant`: what is wrong with the workers' everturn, by name. `server`: one that others use too. `make`: the
@@ -132,7 +144,7 @@ class Storm:
             self.client = await Client.connect(self.server.address, task_queue=f"storm-{self.prefix}", by="people")
             self.people = People(self.client, self.plan.seed)
             model = await stack.enter_async_context(ScriptedModel(self.author, keep=0))
-            self.proxy = await stack.enter_async_context(Proxy(model.base_url))
+            self.proxy = await stack.enter_async_context(Proxy(model.base_url, host=self.here))
             self.workers = [self._start_worker() for _ in range(self.plan.workers)]
             stack.callback(self._kill_all)
             self.clients = [await self._start_client() for _ in range(self.plan.clients)]
@@ -261,12 +273,16 @@ class Storm:
         return self.workers
 
     def _start_worker(self) -> WorkerProcess:
+        return self._worker()
+
+    def _worker(self, *, host: Host | None = None, **environment: str) -> WorkerProcess:
         return WorkerProcess(
             self.client,
             self.proxy,
             self.folder,
             agents="tests/crash/cast.py",
-            environment={RUN_EVENTS: str(self.plan.run_events), MUTANT: self.mutant},
+            environment={RUN_EVENTS: str(self.plan.run_events), MUTANT: self.mutant, **environment},
+            host=host,
         )
 
     async def _hit_by(self, kill: Kill) -> list[Hit]:

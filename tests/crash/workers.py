@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from everturn import Client
 from everturn.testing import ScriptedModel
 from tests.crash.proxy import Proxy
+from tests.stack.hosts import Host
 from tests.support.prepared import Program
 
 ROOT = Path(__file__).parents[2]
@@ -30,8 +34,13 @@ class WorkerProcess:
         agents: str = "tests/crash/agents.py",
         environment: Mapping[str, str] | None = None,
         machine: str = "",
+        host: Host | None = None,
     ) -> None:
+        """`host`: one of the stack's, with an address of its own."""
+        self.host = host
+        machine = machine or (host.name if host else "")
         self.log = folder / f"worker-{len(list(folder.glob('worker-*')))}.log"
+        self.process: subprocess.Popen[Any]
         variables = {
             **os.environ,
             **(environment or {}),
@@ -44,6 +53,10 @@ class WorkerProcess:
         if machine:
             (folder / machine).mkdir(exist_ok=True)
             variables["TMPDIR"] = str(folder / machine)
+        if host:
+            command = (sys.executable, str(ROOT / "worker.py"))
+            self.process = host.start(*command, log=self.log, environment=variables, folder=ROOT).process
+            return
         with self.log.open("wb") as log:
             self.process = Program("worker.py", cwd=ROOT, env=variables, stderr=log, stdout=log)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import shutil
@@ -12,7 +13,9 @@ from typing import Any
 import pytest
 import yaml
 
+from everturn.devserver import find_binary
 from everturn.settings import Settings
+from tests.stack import compose, programs
 
 ROOT = Path(__file__).parents[2]
 PASSWORD = "a-password-for-this-test"
@@ -48,8 +51,41 @@ def test_every_image_has_a_full_version(services: dict[str, Any]) -> None:
     images = {name: service["image"] for name, service in services.items() if "build" not in service}
     assert len(images) == len(services) - 1
     assert {name: image for name, image in images.items() if not re.search(r":\d+\.\d+(\.\d+)?$", image)} == {}
-    assert images["postgres"].startswith("postgres:16.")
     assert re.fullmatch(r"3\.\d+\.\d+", services["worker"]["build"]["args"]["PYTHON_VERSION"])
+
+
+def test_the_versions_are_those_that_the_tests_run_on() -> None:
+    versions = compose.example()
+    told = subprocess.run([str(asyncio.run(find_binary())), "--version"], capture_output=True, text=True, check=True)
+    server, ui = re.findall(r"\((?:Server) ([\d.]+), UI ([\d.]+)\)", told.stdout)[0]
+    assert versions["TEMPORAL_VERSION"] == versions["TEMPORAL_ADMIN_TOOLS_VERSION"] == server
+    assert versions["TEMPORAL_UI_VERSION"] == ui
+    assert versions["PYTHON_VERSION"].startswith("3.11."), "the oldest that everturn runs on, which CI has"
+
+
+@pytest.mark.skipif(not programs.postgres(), reason="PostgreSQL of Debian is not installed")
+def test_compose_has_the_postgresql_that_the_stack_runs_on() -> None:
+    told = subprocess.run([f"{programs.postgres()}/postgres", "--version"], capture_output=True, text=True, check=True)
+    assert told.stdout.split()[2].split(".")[0] == compose.example()["POSTGRES_VERSION"].split(".")[0]
+
+
+def test_health_checks_ask_an_address_and_not_localhost_which_may_be_another_one() -> None:
+    told = compose.ROOT.joinpath("docker-compose.yml").read_text()
+    tests = re.findall(r"test: \[(.*)\]", told)
+    assert len(tests) == 4
+    assert not [one for one in tests if "localhost" in one]
+
+
+@needs_compose
+def test_the_stack_reads_what_compose_reads(services: dict[str, Any]) -> None:
+    ours = compose.read({"POSTGRES_PASSWORD": PASSWORD, "OPENAI_API_KEY": "sk-from-the-environment"})
+    assert ours.services.keys() == services.keys()
+    for name, service in services.items():
+        told = {variable: str(value) for variable, value in service.get("environment", {}).items() if value is not None}
+        assert ours[name].environment == told, name
+        assert ours[name].version == ("" if "build" in service else service["image"].rpartition(":")[2])
+        if name == "postgres":
+            assert ours[name].command == service["command"]
 
 
 @needs_compose
