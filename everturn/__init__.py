@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from everturn.client.client import Client
     from everturn.client.conversation import Conversation
     from everturn.errors import EverturnError, NeedsApproval, Retry, ToolFailed
-    from everturn.models import Approvals, Compaction, Limits, Model, ModelSettings, Patience, RateLimit
+    from everturn.models import Approvals, Budget, Compaction, Limits, Model, ModelSettings, Patience, RateLimit
     from everturn.providers.generate import generate, generate_sync
     from everturn.records import Document, Image, Message, Outcome, Reply, Text, ToolCall, ToolResult, Usage
     from everturn.storage.encryption import Encryption
@@ -38,6 +38,7 @@ _HOMES = {
     "Agent": "agent",
     "AgentStore": "activities.agent_store",
     "Approvals": "models",
+    "Budget": "models",
     "Client": "client.client",
     "CodeExecution": "tools.builtin",
     "Compaction": "models",
@@ -89,6 +90,7 @@ __all__ = [
     "Agent",
     "AgentStore",
     "Approvals",
+    "Budget",
     "Client",
     "CodeExecution",
     "Compaction",

@@ -231,6 +231,23 @@ class RateLimit(Setting):
     """Tokens a minute, those of replies too."""
 
 
+class Budget(Setting):
+    """What a tenant's conversations may use together. None is no limit; days are UTC's."""
+
+    tokens_per_day: int | None = Field(default=None, ge=1)
+    """Input and output of all turns."""
+    usd_per_day: float | None = Field(default=None, gt=0)
+    """By the price list of the extra `prices`. Turns of models without a known price don't count."""
+    conversations: int | None = Field(default=None, ge=1, le=1_000)
+    """That may be at work at once. One that is idle, done or stalled is not at work; those that an agent asks for are
+    a part of the one that asks."""
+    lease: timedelta = Field(default=timedelta(minutes=15), ge=timedelta(seconds=1))
+    """A conversation that has taken no turn for so long, as it waits for a person or was terminated, is no longer at
+    work."""
+
+    _durations = field_validator("lease", mode="before")(durations.checked)
+
+
 class Patience(Setting):
     """How long to retry what fails. It is a time and not a count, so deploys and crashes don't use it up."""
 

@@ -9,6 +9,26 @@ CONVERSATION: Final = "Conversation"
 
 TASK_QUEUE: Final = "everturn"
 
+TENANT_BUDGET: Final = "TenantBudget"
+"""The workflow type of a tenant's budget. Its id is BUDGET_OF and the tenant, or a digest if payloads are encoded."""
+
+BUDGET_OF: Final = "everturn-budget:"
+
+SET_BUDGET: Final = "set_budget"
+"""The signal that sets a tenant's budget, or takes it away."""
+
+COUNT_SPENDING: Final = "count_spending"
+"""The update by which workers ask a tenant's budget, and tell it what was spent."""
+
+BUDGET: Final = "budget"
+"""The query of a tenant's budget: what it is, and what was spent of it."""
+
+OVER_BUDGET: Final = "OverBudget"
+"""The error type of a model turn that its tenant's budget does not allow."""
+
+BUDGET_SILENT: Final = "BudgetSilent"
+"""The error type of a model turn whose tenant's budget did not answer."""
+
 CHECK_DECISION: Final = "check_decision"
 """The activity that asks an agent's `approvers` whether a person may decide."""
 

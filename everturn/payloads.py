@@ -207,6 +207,8 @@ class Control(Record):
     by: str = ""
     model: str | None = None
     """For `resume` after a stall: the model to go on with."""
+    only_stalled: bool = False
+    """For `resume`: a conversation that is paused stays so."""
     seen: SeenReply | None = None
     """For `cancel_turn`: what people saw of the reply."""
 
@@ -248,6 +250,8 @@ class ModelRequest(Labelled):
     """Where its spans belong, and what else it is to say; None if the worker of the last turn does not trace."""
     signed: bool = False
     """The conversation was handed on: its reply says which agent wrote it."""
+    asked: bool = False
+    """Another conversation has asked for this one: it is a part of that for its tenant's budget."""
     prompts: tuple[str, ...] = ()
     """The digests of the prompts that the run's history holds."""
     prompt_room: int | None = None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from temporalio.common import Priority
 
+from everturn import names
 from everturn.errors import InvalidSetting
 
 if TYPE_CHECKING:
@@ -98,6 +99,11 @@ def weighted(order: Priority, tenant: str | None, weights: Mapping[str, float]) 
 def without_name(order: Priority, tenant: str | None) -> Priority:
     """The same with a digest in the tenant's place, if that is the key: no codec goes over it."""
     return replace(order, fairness_key=_digest(tenant)) if tenant and order.fairness_key == tenant else order
+
+
+def budget_id(tenant: str, *, encoded: bool) -> str:
+    """The id of the workflow that keeps the tenant's budget. `encoded`: payloads are, so the name is not to be read."""
+    return f"{names.BUDGET_OF}{_digest(tenant) if encoded else tenant}"
 
 
 def _key(tenant: str) -> str:

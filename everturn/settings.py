@@ -65,6 +65,12 @@ class Settings(BaseSettings):
     on workers and clients; it may hold a password."""
     tenant_weights: str = ""
     """Which share tenants get of busy workers, such as `acme=4,free=0.5`; 1 for those that are not named."""
+    tenant_budgets: str = ""
+    """What tenants may use, such as `acme=tokens:1000000+usd:50,*=conversations:20`: tokens and dollars a day, and
+    conversations at work at once; `*` is for those that are not named. It holds until somebody sets another one."""
+    tenants_in_metrics: Annotated[int, Field(ge=0, le=1000)] = 0
+    """So many tenants have a label of their own in a worker's metrics, those that it meets first; the others share
+    `other`."""
     rate_limits: str = ""
     """Providers' limits that are known, such as `openai:rpm=500+tpm=200000,anthropic:rpm=50`: requests and tokens a
     minute, of all workers of the task queue together."""

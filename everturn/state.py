@@ -283,12 +283,12 @@ class State:
     def resume_problem(self, control: Control) -> str | None:
         if control.model and (":" not in control.model or len(control.model) > MAX_NAME_CHARS):
             return f"There is no model {control.model[:100]!r}. Write provider:name, as in openai:gpt-5.5."
-        if self.stall is None and not self.paused:
+        if self.stall is None and (control.only_stalled or not self.paused):
             return "There is nothing to resume: the conversation is neither stalled nor paused."
         return None
 
     def resume(self, control: Control) -> None:
-        self.paused, self.stall = False, None
+        self.paused, self.stall = self.paused and control.only_stalled, None
         if control.model:  # and it stays the first to be asked, however often the turn is resumed
             self.model = self._first_model = control.model
 

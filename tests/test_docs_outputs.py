@@ -19,7 +19,7 @@ from uuid import uuid4
 
 import pytest
 
-from everturn import Agent, Client, Encryption, Limits, tool
+from everturn import Agent, Budget, Client, Encryption, Limits, tool
 from everturn.devserver import DevServer
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
@@ -27,7 +27,7 @@ from tests.support.doc_pages import BLOCKS
 from tests.support.histories import started
 from tests.support.ports import free_port
 from tests.support.shell import Shell
-from tests.support.waiting import until
+from tests.support.waiting import reaches, until
 
 Scripted = Callable[..., ScriptedModel]
 
@@ -156,6 +156,29 @@ async def test_the_page_on_troubleshooting_shows_what_a_stalled_conversation_say
     assert in_one_line(block("troubleshooting", "No key for")) in in_one_line(
         shown.replace(conversation_id, "order-81")
     )
+
+
+async def test_the_page_on_tenants_shows_what_is_printed(server: DevServer, scripted: Scripted, alone: Shell) -> None:
+    client = await Client.connect(server.address, task_queue=f"q-{uuid4().hex[:8]}", by="tester")
+    tenant, conversation_id = uuid4().hex[:4], f"order-{uuid4().hex}"
+    clerk = agent_on(scripted(lambda messages: "It is a lamp."))
+    alone.environment |= {"TEMPORAL_ADDRESS": server.address}
+    await client.set_budget(tenant, Budget(tokens_per_day=50, conversations=20))
+    async with hosting(client, clerk):
+        for _ in range(2):
+            await client.run(clerk, "What is order 81?", tenant=tenant)
+        conversation = await client.start(clerk, "What is order 81?", id=conversation_id, tenant=tenant)
+        await reaches(conversation, "stalled")
+        budget = (await asyncio.to_thread(alone.run, "budget", tenant)).stdout
+        shown = (await asyncio.to_thread(alone.run, "show", conversation_id)).stdout
+        await conversation.close()
+        await conversation.outcome()
+        await client.set_budget(tenant, None)
+    budget = re.sub(r"\d{4}-\d\d-\d\d", "2026-11-22", budget.replace(tenant, "acme"))
+    _, _, wanted = block("limit-tenants", "everturn budget acme\n").partition("\n")
+    assert budget == wanted
+    _, _, wanted = block("limit-tenants", "everturn show order-81").partition("\n")
+    assert in_one_line(wanted) in in_one_line(shown.replace(conversation_id, "order-81").replace(tenant, "acme"))
 
 
 def test_the_page_on_troubleshooting_shows_what_is_said_without_a_server(alone: Shell) -> None:

@@ -15,6 +15,7 @@ import typer
 
 from everturn.cli import streams
 from everturn.cli.approve import answer, approve, deny
+from everturn.cli.budget import budget
 from everturn.cli.chat import chat
 from everturn.cli.codec import codec
 from everturn.cli.cost import cost
@@ -56,7 +57,7 @@ _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Talk": (run, chat, send),
     "Host": (demo, up, worker, codec, mcp),
     "Decide and steer": (web, approve, deny, answer, pause, resume, cancel_turn, close, fork, delete),
-    "Look": (list_, show, watch, cost, export, tools, models, replay, doctor),
+    "Look": (list_, show, watch, cost, budget, export, tools, models, replay, doctor),
 }
 for _panel, _commands in _PANELS.items():
     for _command in _commands:

@@ -18,6 +18,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from everturn import durations, names
 from everturn.agent import Agent
 from everturn.client import interpreter_exit, listing
+from everturn.client.budgets import BudgetingClient
 from everturn.client.conversation import Conversation
 from everturn.client.delivery import deliver
 from everturn.client.earlier_transcript import begun_with
@@ -46,7 +47,7 @@ from everturn.storage.encryption import Encryption
 from everturn.utf8 import check_utf8, mend
 
 
-class Client(ManyCommands):
+class Client(ManyCommands, BudgetingClient):
     """Make one with `await Client.connect()`. It may be shared by any number of tasks."""
 
     @known_options("Client", InvalidSetting)

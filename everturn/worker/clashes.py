@@ -43,11 +43,13 @@ def refuse(config: Mapping[str, Any], added: Sequence[Callable[..., Any]]) -> No
             cure="Give one of them all agents. A client's plugins go to its workers by themselves.",
         )
     workflows = [WorkflowDefinition.from_class(one) for one in config.get("workflows", ())]
-    if any(one is not None and one.name == names.CONVERSATION for one in workflows):
-        raise InvalidSetting(
-            f"The worker has a workflow called {names.CONVERSATION!r}, as everturn's is.",
-            cure=f"Give yours another name, @workflow.defn(name='My{names.CONVERSATION}'); or {ELSEWHERE}",
-        )
+    called = {one.name for one in workflows if one is not None}
+    for name in (names.CONVERSATION, names.TENANT_BUDGET):
+        if name in called:
+            raise InvalidSetting(
+                f"The worker has a workflow called {name!r}, as everturn's is.",
+                cure=f"Give yours another name, @workflow.defn(name='My{name}'); or {ELSEWHERE}",
+            )
     activities = config.get("activities", ())
     if any(not ActivityDefinition.must_from_callable(one).name for one in activities):
         raise InvalidSetting(

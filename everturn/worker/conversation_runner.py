@@ -31,13 +31,15 @@ class ConversationRunner(WorkflowRunner):
         self._theirs.prepare_workflow(defn)
 
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
-        return self._theirs.create_instance(self._as_ours(det) if det.defn.name == names.CONVERSATION else det)
+        ours = det.defn.name in (names.CONVERSATION, names.TENANT_BUDGET)
+        return self._theirs.create_instance(self._as_ours(det) if ours else det)
 
     def _as_ours(self, details: WorkflowInstanceDetails) -> WorkflowInstanceDetails:
+        more = self._interceptors if details.defn.name == names.CONVERSATION else ()
         return replace(
             details,
             payload_converter_factory=lambda: replace(self._converter).payload_converter,
-            interceptor_classes=[*details.interceptor_classes, *self._interceptors],
+            interceptor_classes=[*details.interceptor_classes, *more],
             # A bug in the workflow's code waits for a deploy, whatever the application's workflows do about theirs.
             worker_level_failure_exception_types=(),
             patch_activation_callback=None,

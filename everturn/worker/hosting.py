@@ -31,10 +31,12 @@ from everturn.activities.mcp_toolsets import Toolsets, check_installed
 from everturn.activities.model_turns import ModelTurns
 from everturn.activities.prefixes import Prefixes
 from everturn.activities.streaming import Streaming
+from everturn.activities.tenant_budgets import TenantBudgets
 from everturn.activities.tool_calls import ToolCalls
 from everturn.activities.tool_times import ToolTimes
 from everturn.activities.user_activities import ActivityThreads, is_users_own
 from everturn.agent import Agent
+from everturn.budgets import Terms
 from everturn.heartbeat_profiles import QUICK, HeartbeatProfile, profile_for
 from everturn.live.lanes import lane_of
 from everturn.logs import get_logger
@@ -81,6 +83,8 @@ class Hosted:
     make_deps: MakeDeps | None = None
     rate_limits: Mapping[str, RateLimit] = field(default_factory=dict)
     """Those that are known, by provider."""
+    budgets: Mapping[str, Terms] = field(default_factory=dict)
+    """What the settings let tenants use."""
     namespace: Namespace | None = None
     """What a client knows of it already; None: it is asked."""
 
@@ -120,12 +124,14 @@ class Hosting(Interceptor):
         sinks = [*([TemporalMeter(meter)] if meter else []), *([traces.meter] if traces else [])]
         self._known_limits = hosted.rate_limits
         self._limit_metrics = LimitMetrics(meter) if meter else None
+        self._budgets = TenantBudgets(client, task_queue=task_queue, declared=hosted.budgets)
         self._interceptors: Sequence[Interceptor] = (
             Attempts(),
             LostTries(),
-            *([Metrics(meter, prefixes=hosted.prefixes)] if meter else []),
+            *([Metrics(meter, prefixes=hosted.prefixes, tenants=hosted.settings.tenants_in_metrics)] if meter else []),
             *([traces] if traces else []),
             *([GenAiMetrics(hosted.agents, sinks)] if sinks else []),
+            self._budgets,  # the last one: what it refuses is counted, too
         )
 
     def _activities(self, hosted: Hosted) -> Sequence[Callable[..., Any]]:
@@ -197,6 +203,7 @@ class Hosting(Interceptor):
             limits = watch_limits(self._client, self._task_queue, self._known_limits, self._limit_metrics)
             stack.callback(asyncio.create_task(limits).cancel)
             stack.enter_context(self._heartbeats)
+            stack.push_async_callback(self._budgets.close)
             if self._lane:
                 stack.push_async_callback(self._lane.close)
             if self._traces:

@@ -11,6 +11,8 @@
 | everturn_rate_limit_waiting, everturn_rate_limit_rate | gauge | provider, key: its variable; see limit_watch.py |
 | everturn_rate_limit_refusals | counter | provider, key |
 
+With EVERTURN_TENANTS_IN_METRICS, turns, tokens and tool calls have the label tenant, too: empty without one.
+
 How long turns and tools take is gen_ai_client_operation_duration_seconds: see gen_ai_metrics.py. The SDK's own
 temporal_activity_execution_latency says it by activity_type.
 """
@@ -18,7 +20,7 @@ temporal_activity_execution_latency says it by activity_type.
 from __future__ import annotations
 
 import socket
-from typing import Any
+from typing import Any, Final
 
 from temporalio import activity
 from temporalio.client import Client
@@ -34,6 +36,9 @@ from everturn.logs import WORKER_HEARTBEATS, core_logs
 from everturn.payloads import ModelReply, ModelRequest, ToolRequest
 from everturn.records import ToolResult
 from everturn.worker.gen_ai_metrics import BUCKETS, PROMETHEUS
+
+OTHER_TENANTS: Final = "other"
+"""In the place of the names of those that have no label of their own."""
 
 
 def expose(address: str) -> None:
@@ -66,7 +71,8 @@ def meter_of(client: Client, *, task_queue: str) -> MetricMeter | None:
 class Metrics(Interceptor):
     """Counts what a worker's activities do."""
 
-    def __init__(self, meter: MetricMeter, *, prefixes: Prefixes) -> None:
+    def __init__(self, meter: MetricMeter, *, prefixes: Prefixes, tenants: int = 0) -> None:
+        """`tenants`: so many of them have a label of their own; with none, nothing has such a label."""
         self._turns = meter.create_counter("everturn_turns", "Model turns that were asked for.")
         self._tokens = meter.create_counter("everturn_tokens", "Tokens, as the providers count them.")
         self._tool_calls = meter.create_counter("everturn_tool_calls", "Tool calls that ran here.")
@@ -75,6 +81,7 @@ class Metrics(Interceptor):
         self._misses = meter.create_counter("everturn_prefix_cache_misses", "Turns that had to read the history.")
         self._bytes = meter.create_gauge("everturn_prefix_cache_bytes", "Memory for prefixes and results.")
         self._prefixes = prefixes
+        self._most_tenants, self._tenants = tenants, set[str]()
         for counter in (self._hits, self._misses):
             counter.add(0)  # so that a rate can be had from the first one on
 
@@ -87,7 +94,8 @@ class Metrics(Interceptor):
             case _ if isinstance(result, ApplicationError) and result.type == names.NOT_HOSTED:
                 pass  # it was handed back, for another worker to count
             case ModelRequest(agent=agent):
-                self._turns.add(1, {"agent": agent, "outcome": _turn_outcome(result)})
+                labels = {"agent": agent, **self._of_tenant(request)}
+                self._turns.add(1, {**labels, "outcome": _turn_outcome(result)})
                 if isinstance(result, ModelReply):
                     usage = result.usage
                     for kind, tokens in (
@@ -95,13 +103,25 @@ class Metrics(Interceptor):
                         ("cached", usage.cached_tokens),
                         ("output", usage.output_tokens),
                     ):
-                        self._tokens.add(tokens, {"agent": agent, "kind": kind})
+                        self._tokens.add(tokens, {**labels, "kind": kind})
             case ToolRequest(agent=agent):
                 tool = request.tool or activity.info().activity_type
-                self._tool_calls.add(1, {"agent": agent, "tool": tool, "outcome": _tool_outcome(result)})
+                labels = {"agent": agent, "tool": tool, **self._of_tenant(request)}
+                self._tool_calls.add(1, {**labels, "outcome": _tool_outcome(result)})
         if activity.info().attempt > 1:
             self._retries.add(1, {"activity": activity.info().activity_type})
         self._count_prefixes()
+
+    def _of_tenant(self, request: ModelRequest | ToolRequest) -> dict[str, str]:
+        """The label, if there is one: each new one makes as many time series as there are agents and tools."""
+        if not self._most_tenants:
+            return {}
+        tenant = request.tenant or ""
+        if tenant and tenant not in self._tenants:
+            if len(self._tenants) >= self._most_tenants:
+                return {"tenant": OTHER_TENANTS}
+            self._tenants.add(tenant)
+        return {"tenant": tenant}
 
     def _count_prefixes(self) -> None:
         hits, misses = self._prefixes.uncounted()

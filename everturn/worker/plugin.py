@@ -31,13 +31,14 @@ from everturn.activities.contexts import MakeDeps, check_deps
 from everturn.activities.journal import default_folder
 from everturn.activities.prefixes import Prefixes
 from everturn.agent import Agent, with_sub_agents
+from everturn.budgets import declared_budgets
 from everturn.client.announced import plugin_name
 from everturn.errors import InvalidAgent, InvalidSetting
 from everturn.heartbeat_profiles import PROFILES, HeartbeatProfile, ProfileName
 from everturn.hooks import Hooks
 from everturn.hooks import checked as checked_hooks
 from everturn.logs import get_logger
-from everturn.models import Limits, RateLimit
+from everturn.models import Budget, Limits, RateLimit
 from everturn.providers.rate_limits import checked_limits, read_limits
 from everturn.settings import Settings
 from everturn.spelling import known_options
@@ -53,7 +54,7 @@ from everturn.worker.hosting import Hosted, Hosting
 from everturn.worker.setting_costs import DEFAULTS, costs
 from everturn.worker.trace_activities import TraceActivities
 from everturn.worker.traces import Traces, traces_of
-from everturn.workflows import ConversationWorkflow
+from everturn.workflows import ConversationWorkflow, TenantBudgetWorkflow
 
 STICKY_TIMEOUT: Final = timedelta(seconds=2)
 """How long a conversation's next step waits for the worker that had it before another one takes it."""
@@ -70,6 +71,8 @@ MOST_THREADS_WITH_A_TUNER: Final = 10_000
 BRING_A_CONVERTER: Final = frozenset({"OpenAIAgentsPlugin"})
 """Plugins, by name, that refuse a client whose payload converter is not temporalio's, and set their own. On a worker,
 and by everturn's client, conversations go beside that one all the same."""
+
+_NEWEST: Final = VersioningBehavior.AUTO_UPGRADE
 
 Agents = Sequence[Agent] | AgentStore | FindAgent
 """What a worker hosts: agents, or where it finds them."""
@@ -112,6 +115,9 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
     - `rate_limits`: providers' limits that are known, such as {"openai": RateLimit(rpm=500)}: all workers of the task
       queue share them; None: EVERTURN_RATE_LIMITS. Limits that are not known are found out.
 
+    - `budgets`: what tenants may use, by tenant, such as {"acme": Budget(usd_per_day=50)}; "*" is for those that are
+      not named. It holds until somebody sets another one. None: EVERTURN_TENANT_BUDGETS.
+
     Raises InvalidAgent and InvalidSetting; so does a worker that it can't be put on.
     """
 
@@ -132,6 +138,7 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         hooks: Sequence[Hooks] = (),
         prefix: str = "",
         rate_limits: Mapping[str, RateLimit] | None = None,
+        budgets: Mapping[str, Budget] | None = None,
     ) -> None:
         settings = Settings.load()
         _check_duration("drain_timeout", drain_timeout, may_be_zero=True)
@@ -156,6 +163,7 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
             local_tools="auto" if settings.local_tools == "auto" else False,
             make_deps=deps,
             rate_limits=read_limits(settings.rate_limits) if rate_limits is None else checked_limits(rate_limits),
+            budgets=declared_budgets(settings.tenant_budgets if budgets is None else budgets),
         )
         self._wanted_traces = traces_of(traces, settings)
         self._traces = self._made_traces()
@@ -215,7 +223,7 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         # An activity of theirs may be a tool, too: it is there already.
         added = [one for one in hosting.activities if one not in theirs]
         clashes.refuse(given, added)
-        config["workflows"] = [*config.get("workflows", ()), self._workflow(config)]
+        config["workflows"] = [*config.get("workflows", ()), *self._workflows(config)]
         config["activities"] = [*theirs, *added]
         if config.get("activity_executor") is None:
             config["activity_executor"] = hosting.threads
@@ -243,20 +251,18 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
             ),
         }
 
-    def _workflow(self, config: WorkerConfig) -> type:
-        """As a worker with versioning needs it: if it has no behavior for all, each workflow says its own."""
+    def _workflows(self, config: WorkerConfig) -> list[type]:
+        """As a worker with versioning needs them: if it has no behavior for all, each workflow says its own."""
         deployment = config.get("deployment_config")
         if (
             deployment is None
             or not deployment.use_worker_versioning
             or deployment.default_versioning_behavior is not VersioningBehavior.UNSPECIFIED
         ):
-            return ConversationWorkflow
-        made = type(ConversationWorkflow.__name__, (ConversationWorkflow,), {})
-        known = _Definition.must_from_class(ConversationWorkflow)
+            return [ConversationWorkflow, TenantBudgetWorkflow]
         behavior = VersioningBehavior[self._versioning.upper()]
-        setattr(made, "__temporal_workflow_definition", replace(known, cls=made, versioning_behavior=behavior))
-        return made
+        # A budget never ends, and no version of the code may have to stay for it.
+        return [_versioned(ConversationWorkflow, behavior), _versioned(TenantBudgetWorkflow, _NEWEST)]
 
     async def run_worker(
         self,
@@ -269,7 +275,8 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         config = worker.config(active_config=True)
         found = [one for one in config.get("interceptors", ()) if isinstance(one, Hosting)]
         if self.hosted.agents:
-            if all(issubclass(one, ConversationWorkflow) for one in config.get("workflows", ())):
+            ours = (ConversationWorkflow, TenantBudgetWorkflow)
+            if all(issubclass(one, ours) for one in config.get("workflows", ())):
                 _let_take_its_time(worker)
             await found[0].run(work, stop=worker.shutdown)
         else:
@@ -281,8 +288,8 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         converter = config.get("data_converter") or DataConverter.default
         config["data_converter"] = for_replayer(beside(converter))
         workflows = config.get("workflows", ())
-        if ConversationWorkflow not in workflows:
-            config["workflows"] = [*workflows, ConversationWorkflow]
+        missing = [one for one in (ConversationWorkflow, TenantBudgetWorkflow) if one not in workflows]
+        config["workflows"] = [*workflows, *missing]
         _run_conversations(cast("dict[str, Any]", config), converter)
         return config
 
@@ -296,6 +303,13 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         ],
     ) -> AbstractAsyncContextManager[AsyncIterator[WorkflowReplayResult]]:
         return next(replayer, histories)
+
+
+def _versioned(workflow: type, behavior: VersioningBehavior) -> type:
+    made = type(workflow.__name__, (workflow,), {})
+    known = _Definition.must_from_class(workflow)
+    setattr(made, "__temporal_workflow_definition", replace(known, cls=made, versioning_behavior=behavior))
+    return made
 
 
 def _after(plugin: object, plugins: Sequence[temporalio.client.Plugin]) -> Sequence[temporalio.client.Plugin]:

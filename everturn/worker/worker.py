@@ -20,7 +20,7 @@ from everturn.client.client import Client
 from everturn.errors import ConfigError, InvalidAgent, InvalidSetting, Unreachable
 from everturn.heartbeat_profiles import ProfileName
 from everturn.hooks import Hooks
-from everturn.models import RateLimit
+from everturn.models import Budget, RateLimit
 from everturn.settings import Settings
 from everturn.spelling import known_options
 from everturn.storage.artifacts import Artifacts
@@ -70,6 +70,8 @@ class Worker:
     - `hooks`: for all its agents, before their own.
     - `rate_limits`: providers' limits that are known, such as {"openai": RateLimit(rpm=500)}: all workers of the task
       queue share them; None: EVERTURN_RATE_LIMITS. Limits that are not known are found out.
+    - `budgets`: what tenants may use, by tenant, such as {"acme": Budget(usd_per_day=50)}; "*" is for those that are
+      not named. It holds until somebody sets another one. None: EVERTURN_TENANT_BUDGETS.
     - `interceptors`, `tuner`, `workflow_task_poller_behavior`, `activity_task_poller_behavior`,
       `max_activities_per_second` (of this worker), `max_task_queue_activities_per_second` (of all): as temporalio's
       Worker takes them.
@@ -98,6 +100,7 @@ class Worker:
         traces: Traces | bool | None = None,
         hooks: Sequence[Hooks] = (),
         rate_limits: Mapping[str, RateLimit] | None = None,
+        budgets: Mapping[str, Budget] | None = None,
         interceptors: Sequence[Interceptor] = (),
         tuner: WorkerTuner | None = None,
         workflow_task_poller_behavior: PollerBehavior | None = None,
@@ -128,6 +131,7 @@ class Worker:
             traces=traces,
             hooks=hooks,
             rate_limits=rate_limits,
+            budgets=budgets,
         )
         self._plugin.hosted = replace(self._plugin.hosted, namespace=client.namespace)
         if not self._plugin.hosted.agents:

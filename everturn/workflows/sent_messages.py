@@ -24,6 +24,7 @@ def request(state: State, *, conclude: str | None, summarise: bool) -> ModelRequ
     return ModelRequest(
         agent=state.agent,
         signed=state.in_charge.handed_on,
+        asked=state.start.caller is not None,
         turn=state.turn,
         position=state.position,
         digest=state.digest,

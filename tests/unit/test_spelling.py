@@ -14,6 +14,7 @@ import everturn
 from everturn import (
     Agent,
     Approvals,
+    Budget,
     Client,
     Compaction,
     Deployment,
@@ -72,6 +73,7 @@ CASES: list[tuple[Callable[..., Any], str, str, type[ConfigError]]] = [
     (ToolOptions, "defer_load", "Did you mean 'defer_loading'?", InvalidTool),
     (lambda **options: tool(add, options=options), "input_example", "Did you mean 'input_examples'?", InvalidTool),
     (WebSearch, "max_use", "Did you mean 'max_uses'?", InvalidTool),
+    (Budget, "usd_a_day", "Did you mean 'usd_per_day'?", InvalidSetting),
     (RateLimit, "rmp", "Did you mean 'rpm'?", InvalidSetting),
     (XSearch, "from_day", "Did you mean 'from_date'?", InvalidTool),
     (Deployment, "build", "Did you mean 'build_id'?", InvalidSetting),
@@ -113,6 +115,7 @@ CONFIGURED = {
 }
 CONFIGURED |= {
     "AgentStore",
+    "Budget",
     "EverturnPlugin",
     "RateLimit",
     "Shown",

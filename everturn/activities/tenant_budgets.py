@@ -1,0 +1,287 @@
+"""Each tenant's budget, as a worker's model turns meet it: asked before a turn, and told after it.
+
+A worker asks for a conversation once, and again once its tenant is over budget or half of the lease is over. What it
+has to say goes in batches, one at a time and a few a second, however many turns there are. A conversation without a
+tenant costs nothing; one whose tenant has no budget costs a request now and then, and no event.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any, Final
+from uuid import uuid4
+
+from temporalio import activity
+from temporalio.client import Client, WorkflowUpdateFailedError, WorkflowUpdateRPCTimeoutOrCancelledError
+from temporalio.common import WorkflowIDConflictPolicy
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
+from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
+
+from everturn import names, temporal_errors
+from everturn.activities.patience import retry_delay, spend
+from everturn.budgets import BudgetStart, Refusal, Spending, SpendingAnswer, SpendingBatch, Terms
+from everturn.explaining import explain
+from everturn.logs import get_logger
+from everturn.payloads import ModelReply, ModelRequest
+from everturn.priorities import budget_id
+
+LOOK_AGAIN_SECONDS: Final = 10.0
+"""After it was seen that a tenant has no budget, none is looked for."""
+
+ANSWER_SECONDS: Final = 4.0
+"""Less than the silence after which an activity counts as lost: it has no heartbeats yet, or is about to end."""
+
+PACE_SECONDS: Final = 0.25
+"""From one batch of a tenant's to the next."""
+
+AGAIN_SECONDS: Final = 1.0
+"""After a batch that was not answered, until it is sent again."""
+
+MOST_ITEMS: Final = 50
+"""In a batch."""
+
+MOST_TENANTS: Final = 10_000
+MOST_LEASES: Final = 10_000
+
+PATIENCE: Final = timedelta(minutes=30)
+"""With a budget that does not answer, until the conversation stalls."""
+
+TASK_TIMEOUT: Final = timedelta(seconds=5)
+
+EVERYBODY: Final = "*"
+
+_log = get_logger("everturn.budget")
+
+
+class TenantBudgets(Interceptor):
+    """Of one worker. `declared`: what its settings say, by tenant."""
+
+    def __init__(self, client: Client, *, task_queue: str, declared: Mapping[str, Terms]) -> None:
+        self._client = client
+        self._task_queue = task_queue
+        self._declared = declared
+        self._worker = uuid4().hex
+        self._tenants: dict[str, _Tenant] = {}
+
+    def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002
+        return _Budgeted(next, self) if activity.info().activity_type == names.CALL_MODEL else next
+
+    def of(self, tenant: str) -> _Tenant:
+        found = self._tenants.pop(tenant, None)
+        if found is None:
+            encoded = self._client.data_converter.payload_codec is not None
+            declared = self._declared.get(tenant) or self._declared.get(EVERYBODY)
+            workflow = _Budget(self._client, tenant, budget_id(tenant, encoded=encoded), self._task_queue, declared)
+            found = _Tenant(workflow, worker=f"{self._worker}:{uuid4().hex[:6]}")
+        self._tenants[tenant] = found  # as the last one
+        if len(self._tenants) > MOST_TENANTS:
+            idle = next((name for name, one in self._tenants.items() if not one.speaks), None)
+            if idle not in (None, tenant):
+                del self._tenants[idle]
+        return found
+
+    async def close(self) -> None:
+        """What was not said by now is lost: turns have waited for it as long as they could."""
+        for tenant in self._tenants.values():
+            await tenant.close()
+
+
+class _Budgeted(ActivityInboundInterceptor):
+    def __init__(self, next: ActivityInboundInterceptor, budgets: TenantBudgets) -> None:  # noqa: A002
+        super().__init__(next)
+        self._budgets = budgets
+
+    async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002
+        request = input.args[0] if input.args else None
+        if not isinstance(request, ModelRequest) or not request.tenant:
+            return await self.next.execute_activity(input)
+        conversation = activity.info().workflow_id or ""
+        budget = self._budgets.of(request.tenant)
+        await budget.ask(conversation, asked=request.asked)
+        reply = await self.next.execute_activity(input)
+        if isinstance(reply, ModelReply):
+            # A summary comes in the middle of an answer, however final it looks.
+            await budget.tell(conversation, reply, done=reply.ends_answer and not request.summarise)
+        return reply
+
+
+class _Budget:
+    """The workflow that keeps a tenant's budget."""
+
+    def __init__(self, client: Client, tenant: str, name: str, task_queue: str, declared: Terms | None) -> None:
+        self._client = client
+        self.tenant = tenant
+        self._id = name
+        self._task_queue = task_queue
+        self.declared = declared
+
+    async def count(self, batch: SpendingBatch) -> SpendingAnswer | None:
+        """None if there is no such budget. Raises _NoAnswer."""
+        try:
+            try:
+                return await self._count(batch)
+            except RPCError as error:
+                if error.status is not RPCStatusCode.NOT_FOUND or temporal_errors.run_closed_first(error):
+                    raise
+            if self.declared is None:
+                return None
+            await self._start(self.declared)
+            return await self._count(batch)
+        except WorkflowUpdateFailedError as error:
+            cause = error.cause
+            raise _NoAnswer(getattr(cause, "message", "") or str(cause)) from error
+        except WorkflowUpdateRPCTimeoutOrCancelledError as error:
+            if isinstance(error.__cause__, asyncio.CancelledError):
+                raise error.__cause__ from None
+            raise _NoAnswer("no worker took the question in time") from error
+        except RPCError as error:
+            raise _NoAnswer(error.message) from error
+        except ValueError as error:  # codecs raise all kinds, and what comes may be another version's
+            raise _NoAnswer(explain(error)) from error
+
+    async def _count(self, batch: SpendingBatch) -> SpendingAnswer:
+        answer = await self._client.get_workflow_handle(self._id).execute_update(
+            names.COUNT_SPENDING,
+            batch.model_dump(mode="json"),
+            id=f"{batch.worker}-{batch.number}",
+            rpc_timeout=timedelta(seconds=ANSWER_SECONDS),
+        )
+        return SpendingAnswer.model_validate(answer)
+
+    async def _start(self, terms: Terms) -> None:
+        await self._client.start_workflow(
+            names.TENANT_BUDGET,
+            BudgetStart(tenant=self.tenant, budget=terms, declared=True).model_dump(mode="json"),
+            id=self._id,
+            task_queue=self._task_queue,
+            task_timeout=TASK_TIMEOUT,
+            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+            rpc_timeout=timedelta(seconds=ANSWER_SECONDS),
+        )
+
+
+class _NoAnswer(Exception):
+    """Why, in words."""
+
+
+class _Tenant:
+    """What a worker knows of a tenant's budget, and has to say to it."""
+
+    def __init__(self, budget: _Budget, *, worker: str) -> None:
+        self._budget = budget
+        self._worker = worker
+        self._number = 0
+        self._none_until = 0.0
+        """It is known that there is no budget."""
+        self._over = False
+        self._leases: dict[str, float] = {}
+        """Until when each conversation need not ask."""
+        self._unsaid: list[tuple[Spending, asyncio.Future[SpendingAnswer | None]]] = []
+        self._sent_at = 0.0
+        self._speaking: asyncio.Task[None] | None = None
+
+    @property
+    def speaks(self) -> bool:
+        return self._speaking is not None
+
+    async def ask(self, conversation: str, *, asked: bool) -> None:
+        """Returns if it may take a turn. Raises ApplicationError."""
+        now = time.monotonic()
+        if self._none_until > now or (not self._over and self._leases.get(conversation, 0.0) > now):
+            return
+        said = self._say(Spending(conversation=conversation, asks=True, asked=asked))
+        try:
+            answer = await asyncio.wait_for(asyncio.shield(said), ANSWER_SECONDS)
+        except TimeoutError:
+            raise self._silent("it has not answered in time") from None
+        except _NoAnswer as error:
+            raise self._silent(str(error)) from None
+        if answer is None:
+            return
+        if refused := next((one for one in answer.refused if one.conversation == conversation), None):
+            raise _refusal(refused)
+        self._leases.pop(conversation, None)
+        self._leases[conversation] = time.monotonic() + answer.lease / 2
+        while len(self._leases) > MOST_LEASES:
+            self._leases.pop(next(iter(self._leases)))
+
+    async def tell(self, conversation: str, reply: ModelReply, *, done: bool) -> None:
+        """Returns once it is counted, so that a worker that is killed then loses nothing; or after a while. It goes on
+        being said until it is counted. The reply is paid for, so nothing here fails the turn."""
+        if self._none_until > time.monotonic():
+            return
+        if done:
+            self._leases.pop(conversation, None)
+        said = self._say(
+            Spending(conversation=conversation, tokens=reply.usage.total_tokens, cost_usd=reply.cost_usd, done=done)
+        )
+        with suppress(TimeoutError, _NoAnswer):
+            await asyncio.wait_for(asyncio.shield(said), ANSWER_SECONDS)
+
+    async def close(self) -> None:
+        if task := self._speaking:
+            task.cancel()
+            await asyncio.wait({task})
+
+    def _say(self, item: Spending) -> asyncio.Future[SpendingAnswer | None]:
+        answer: asyncio.Future[SpendingAnswer | None] = asyncio.get_running_loop().create_future()
+        self._unsaid.append((item, answer))
+        if self._speaking is None:
+            self._speaking = asyncio.create_task(self._speak())
+        return answer
+
+    async def _speak(self) -> None:
+        try:
+            while self._unsaid:
+                await asyncio.sleep(self._sent_at + PACE_SECONDS - time.monotonic())
+                said, self._unsaid = self._unsaid[:MOST_ITEMS], self._unsaid[MOST_ITEMS:]
+                answer = await self._answered(said)
+                for _, waits in said:
+                    if not waits.done():
+                        waits.set_result(answer)
+        finally:
+            self._speaking = None
+
+    async def _answered(
+        self, said: list[tuple[Spending, asyncio.Future[SpendingAnswer | None]]]
+    ) -> SpendingAnswer | None:
+        """The answer to a batch: it is said until there is one, and counts once."""
+        self._number += 1
+        items = tuple(item for item, _ in said)
+        batch = SpendingBatch(worker=self._worker, number=self._number, items=items, declared=self._budget.declared)
+        while True:
+            self._sent_at = time.monotonic()
+            try:
+                answer = await self._budget.count(batch)
+            except _NoAnswer as error:
+                _log.warning("budget.silent", tenant=self._budget.tenant, why=str(error))
+                for _, waits in said:
+                    if not waits.done():
+                        waits.set_exception(_NoAnswer(str(error)))
+                        waits.exception()  # whoever asked may have gone
+                await asyncio.sleep(AGAIN_SECONDS)
+                continue
+            self._none_until = time.monotonic() + LOOK_AGAIN_SECONDS if answer is None else 0.0
+            self._over = answer is not None and answer.over
+            return answer
+
+    def _silent(self, why: str) -> ApplicationError:
+        """It is asked again, for as long as patience lasts."""
+        tenant = self._budget.tenant
+        delay = retry_delay(None, attempt=activity.info().attempt, longest=PATIENCE)
+        return ApplicationError(
+            f"The budget of tenant {tenant!r} does not answer: {why}.",
+            {"cure": f"A worker of its task queue has to run; `everturn budget {tenant} --remove` does without it."},
+            type=names.BUDGET_SILENT,
+            next_retry_delay=delay,
+            non_retryable=not spend(delay, PATIENCE),
+        )
+
+
+def _refusal(refused: Refusal) -> ApplicationError:
+    return ApplicationError(refused.cause, {"cure": refused.cure}, type=names.OVER_BUDGET, non_retryable=True)

@@ -1,0 +1,83 @@
+"""What tenants may use: set, taken away, and looked at."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from temporalio.common import WorkflowIDConflictPolicy
+from temporalio.service import RPCError, RPCStatusCode
+
+from everturn import names, temporal_errors
+from everturn.budgets import BudgetStart, BudgetStatus, SetBudget, Terms
+from everturn.client.connection import TASK_TIMEOUT, ClientConnection
+from everturn.errors import InvalidSetting, Unreachable
+from everturn.models import Budget
+from everturn.priorities import budget_id
+from everturn.sizes import MAX_NAME_CHARS
+from everturn.utf8 import check_utf8
+
+
+class BudgetingClient(ClientConnection):
+    """The part of a client that is about tenants' budgets."""
+
+    async def set_budget(self, tenant: str, budget: Budget | None) -> None:
+        """Sets what the tenant's conversations may use, in place of what was set before; None takes the budget away.
+        What was spent today stays spent. It holds for conversations that run, too, after some seconds, and those that
+        are stalled for the old one go on by themselves. Needs no worker. Raises InvalidSetting and Unreachable."""
+        if budget is not None and not isinstance(budget, Budget):
+            raise InvalidSetting(
+                f"The budget of {tenant!r:.100} is {budget!r:.100}.", cure="Give a Budget, or None for no budget."
+            )
+        name = self._budget_id(tenant)
+        said = SetBudget(budget=Terms.of(budget) if budget else None, by=self.by).model_dump(mode="json")
+        try:
+            if budget is None:
+                await self.temporal.get_workflow_handle(name).signal(names.SET_BUDGET, said)
+                return
+            start = BudgetStart(tenant=tenant, budget=Terms.of(budget), by=self.by)
+            await self.temporal.start_workflow(
+                names.TENANT_BUDGET,
+                start.model_dump(mode="json"),
+                id=name,
+                task_queue=self.task_queue,
+                task_timeout=TASK_TIMEOUT,
+                start_signal=names.SET_BUDGET,
+                start_signal_args=[said],
+                id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+            )
+        except RPCError as error:
+            if budget is not None or error.status is not RPCStatusCode.NOT_FOUND:
+                raise self.unreachable(error) from error
+
+    async def budget(self, tenant: str) -> BudgetStatus | None:
+        """The tenant's budget, and what is spent of it today; None if it has none. Raises Unreachable, also if no
+        worker answers."""
+        handle = self.temporal.get_workflow_handle(self._budget_id(tenant))
+        seconds = temporal_errors.WORKER_TIMEOUT_SECONDS
+        try:
+            if (await handle.describe()).close_time is not None:
+                return None  # it was taken away
+            answer = await handle.query(names.BUDGET, rpc_timeout=timedelta(seconds=seconds))
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                return None
+            if error.status in (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED):
+                raise Unreachable(
+                    f"The budget of {tenant!r} does not answer within {seconds:g} s.",
+                    cure="A worker of its task queue has to run: `everturn worker`.",
+                ) from error
+            raise self.unreachable(error) from error
+        status = BudgetStatus.model_validate(answer)
+        if status.day != (today := datetime.now(UTC).date().isoformat()):  # as it was when it last heard of anything
+            return status.model_copy(
+                update={"day": today, "turns": 0, "tokens": 0, "cost_usd": 0.0, "unpriced_turns": 0}
+            )
+        return status
+
+    def _budget_id(self, tenant: str) -> str:
+        if not tenant or not isinstance(tenant, str) or len(tenant) > MAX_NAME_CHARS:
+            raise InvalidSetting(
+                f"{tenant!r:.100} is no tenant.", cure=f"Give a name of 1 to {MAX_NAME_CHARS} characters."
+            )
+        encoded = self.temporal.data_converter.payload_codec is not None
+        return budget_id(check_utf8("tenant", tenant), encoded=encoded)

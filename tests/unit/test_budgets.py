@@ -1,0 +1,221 @@
+"""A tenant's budget as it is kept: who may take a turn, who waits, and who goes on when."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from everturn import Budget
+from everturn.budgets import (
+    DAY_SECONDS,
+    MOST_WAITING,
+    MOST_WAKES,
+    WAKE_SECONDS,
+    BudgetStart,
+    Ledger,
+    Spending,
+    SpendingAnswer,
+    SpendingBatch,
+    Terms,
+    declared_budgets,
+)
+from everturn.errors import InvalidSetting
+from everturn.sizes import MAX_PAYLOAD_BYTES, size_of
+
+NOON = 20_000.5 * DAY_SECONDS
+
+
+class Office:
+    """A ledger and the worker that speaks to it."""
+
+    def __init__(self, **terms: Any) -> None:
+        self.ledger = Ledger(BudgetStart(tenant="acme", budget=Terms.of(Budget(**terms))))
+        self.now = NOON
+        self.number = 0
+
+    def says(self, *items: Spending, number: int | None = None) -> SpendingAnswer:
+        self.number += 1
+        batch = SpendingBatch(worker="w", number=self.number if number is None else number, items=items)
+        return self.ledger.take(batch, now=self.now)
+
+    def asks(self, name: str, *, asked: bool = False) -> bool:
+        """Whether it may take a turn."""
+        return not self.says(Spending(conversation=name, asks=True, asked=asked)).refused
+
+    def spends(self, name: str, tokens: int = 0, *, usd: float | None = 0.0, done: bool = False) -> None:
+        self.says(Spending(conversation=name, tokens=tokens, cost_usd=usd, done=done))
+
+    def wakes(self) -> list[str]:
+        return self.ledger.wake(self.now)
+
+
+def test_who_has_used_a_days_tokens_waits_until_midnight() -> None:
+    office = Office(tokens_per_day=100)
+    assert office.asks("a")
+    office.spends("a", 100)
+    assert not office.asks("a")
+    assert not office.asks("b")
+    assert office.wakes() == []
+    midnight = office.ledger.next_wake(office.now)
+    assert midnight == 20_001 * DAY_SECONDS
+    office.now = midnight
+    assert office.wakes() == ["a", "b"]
+    assert office.asks("a")
+    assert office.ledger.status(office.now).tokens == 0
+
+
+def test_a_larger_budget_wakes_those_that_wait() -> None:
+    office = Office(usd_per_day=1.0)
+    office.spends("a", usd=1.5)
+    assert not office.asks("a")
+    office.ledger.set(Terms(usd_per_day=2.0), by="ops")
+    assert office.wakes() == ["a"]
+    assert office.ledger.status(office.now).by == "ops"
+
+
+def test_turns_without_a_price_count_tokens_and_no_dollars() -> None:
+    office = Office(usd_per_day=1.0)
+    office.spends("a", 5, usd=None)
+    office.spends("a", 5, usd=0.25)
+    status = office.ledger.status(office.now)
+    assert (status.turns, status.tokens, status.cost_usd, status.unpriced_turns) == (2, 10, 0.25, 1)
+
+
+def test_a_place_goes_to_who_waits_longest() -> None:
+    office = Office(conversations=1)
+    assert office.asks("a")
+    assert office.asks("a")  # it has one already
+    assert not office.asks("b")
+    assert not office.asks("c")
+    office.spends("a", done=True)
+    assert office.wakes() == ["b"]
+    assert not office.asks("d")  # the place is kept for b
+    assert office.asks("b")
+    assert office.wakes() == []
+
+
+def test_a_conversation_that_was_terminated_holds_its_place_for_a_lease() -> None:
+    office = Office(conversations=1)
+    assert office.asks("terminated")
+    assert not office.asks("b")
+    free = office.ledger.next_wake(office.now)
+    assert free == NOON + 900
+    office.now = free - 1
+    assert office.wakes() == []
+    office.now = free
+    assert office.wakes() == ["b"]
+
+
+def test_one_that_takes_turns_keeps_its_place() -> None:
+    office = Office(conversations=1)
+    office.asks("a")
+    office.now += 800
+    office.spends("a", 1)
+    office.now += 800
+    assert not office.asks("b")
+
+
+def test_what_another_conversation_asks_for_needs_no_place_of_its_own() -> None:
+    office = Office(conversations=1)
+    assert office.asks("a")
+    assert office.asks("a.call", asked=True)  # or a would wait for it, and it for a
+
+
+def test_who_was_resumed_and_has_not_asked_is_resumed_again_and_then_given_up() -> None:
+    office = Office(conversations=1)
+    office.asks("a")
+    office.asks("b")
+    office.spends("a", done=True)
+    woken = []
+    for _ in range(MOST_WAKES + 2):
+        woken += office.wakes()
+        office.now += WAKE_SECONDS
+    assert woken == ["b"] * MOST_WAKES
+    assert office.ledger.next_wake(office.now) is None
+    assert office.asks("c")  # the place is free again
+
+
+def test_a_batch_that_comes_twice_counts_once_and_is_answered_twice() -> None:
+    office = Office(tokens_per_day=100)
+    batch = (Spending(conversation="a", tokens=60), Spending(conversation="a", asks=True))
+    assert office.says(*batch, number=1) == office.says(*batch, number=1)
+    assert office.ledger.status(office.now).tokens == 60
+
+
+def test_what_a_workers_settings_say_holds_unless_somebody_sets_another() -> None:
+    ledger = Ledger(BudgetStart(tenant="acme", budget=Terms(tokens_per_day=1), declared=True))
+    more = SpendingBatch(worker="w", number=1, declared=Terms(tokens_per_day=2))
+    ledger.take(more, now=NOON)
+    assert ledger.terms.tokens_per_day == 2
+    ledger.set(Terms(tokens_per_day=3), by="ops")
+    ledger.take(more.model_copy(update={"number": 2}), now=NOON)
+    assert ledger.terms.tokens_per_day == 3
+
+
+def test_more_than_can_be_resumed_are_told_so_and_what_is_handed_on_fits() -> None:
+    office = Office(conversations=1_000)
+    worst = "\0" * 500
+    for number in range(3_000):
+        office.asks(f"{worst}{number}")
+    assert len(office.ledger.waiting) <= MOST_WAITING
+    assert size_of(office.ledger.carried()) < MAX_PAYLOAD_BYTES
+    refused = office.says(Spending(conversation="one more" * 60_000 and worst, asks=True)).refused
+    assert "everturn resume" in refused[0].cure
+
+
+@settings(max_examples=60)
+@given(
+    most=st.integers(1, 3),
+    moves=st.lists(st.tuples(st.sampled_from("asdw"), st.sampled_from("abcdef"), st.integers(0, 400)), max_size=60),
+)
+def test_no_more_than_the_budget_are_at_work_and_runs_hand_on_all_of_it(
+    most: int, moves: list[tuple[str, str, int]]
+) -> None:
+    """a: asks, s: spends, d: has its final reply, w: time passes and whoever is due is resumed, and asks or is gone."""
+    office, working = Office(conversations=most), set[str]()
+    for move, name, seconds in moves:
+        office.now += seconds / 100
+        match move:
+            case "a" if office.asks(name):
+                working.add(name)
+            case "s" if name in working:
+                office.spends(name, 1)
+            case "d" if name in working:
+                office.spends(name, 1, done=True)
+                working.discard(name)
+            case "w":
+                for one in office.wakes():
+                    assert office.asks(one), "who is resumed has a place"
+                    working.add(one)
+        assert len(working) <= most
+        before = office.ledger
+        office.ledger = Ledger(BudgetStart.model_validate_json(before.carried().model_dump_json()))
+        assert office.ledger.carried() == before.carried()
+        assert office.ledger.next_wake(office.now) == before.next_wake(office.now)
+    # Nobody waits for ever: one after the other has its place.
+    for _ in range(40):
+        for name in sorted(working):
+            office.spends(name, done=True)
+        working = set(office.wakes())
+        for name in working:
+            assert office.asks(name)
+    assert office.ledger.waiting == []
+
+
+def test_budgets_are_read_from_the_settings() -> None:
+    read = declared_budgets("acme=tokens:1000000+usd:50, a=b=usd:0.5,*=conversations:20")
+    assert read["acme"] == Terms(tokens_per_day=1_000_000, usd_per_day=50.0)
+    assert read["a=b"].usd_per_day == 0.5
+    assert read["*"].conversations == 20
+    assert declared_budgets("") == {}
+
+
+@pytest.mark.parametrize(
+    "wrong", ["acme", "acme=", "acme=5", "acme=tokens:x", "acme=tokens:0", "=usd:5", "acme=coins:5", "a=usd:1:2"]
+)
+def test_a_budget_that_is_none_is_refused_by_name(wrong: str) -> None:
+    with pytest.raises(InvalidSetting, match=r"EVERTURN_TENANT_BUDGETS has|which is no tenant"):
+        declared_budgets(wrong)

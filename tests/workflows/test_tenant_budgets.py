@@ -1,0 +1,319 @@
+"""Tenants' budgets on the real server: who is over waits, goes on by itself, and who has none pays nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from temporalio.client import WorkflowHandle
+from temporalio.worker import Replayer
+
+from everturn import Budget, Client, tool
+from everturn.budgets import BudgetStatus
+from everturn.devserver import DevServer
+from everturn.errors import InvalidSetting
+from everturn.priorities import budget_id
+from everturn.storage.data_converter import data_converter
+from everturn.testing import ScriptedModel, call, slow
+from everturn.workflows import TenantBudgetWorkflow
+from tests.support.agents import agent_on, hosting
+from tests.support.bounds import Bounds
+from tests.support.shell import Shell
+from tests.support.waiting import eventually, reaches, until, waiting
+
+Scripted = Callable[..., ScriptedModel]
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+async def tenant(client: Client) -> AsyncIterator[str]:
+    """One that no other test has. Afterwards, the runs of its budget are replayed."""
+    name = f"acme-{uuid4().hex[:8]}"
+    yield name
+    replayer = Replayer(workflows=[TenantBudgetWorkflow], data_converter=data_converter)
+    handle = budget_of(client, name)
+    run_id: str | None = (await handle.describe()).run_id
+    while run_id:
+        run = client.temporal.get_workflow_handle(handle.id, run_id=run_id)
+        history = await run.fetch_history()
+        await replayer.replay_workflow(history)
+        run_id = history.events[0].workflow_execution_started_event_attributes.continued_execution_run_id
+
+
+def budget_of(client: Client, tenant: str) -> WorkflowHandle[Any, Any]:
+    return client.temporal.get_workflow_handle(budget_id(tenant, encoded=False))
+
+
+async def spent(client: Client, tenant: str) -> BudgetStatus:
+    found = await client.budget(tenant)
+    assert found is not None
+    return found
+
+
+async def test_over_budget_is_a_stall_with_cause_and_cure_and_a_larger_budget_resumes_it(
+    client: Client, scripted: Scripted, tenant: str
+) -> None:
+    agent = agent_on(scripted(lambda messages: "Hello."))
+    await client.set_budget(tenant, Budget(tokens_per_day=1))
+    async with hosting(client, agent):
+        first = await client.start(agent, "Hi", tenant=tenant)
+        assert (await first.outcome()).text == "Hello."
+        used = await spent(client, tenant)
+        assert used.turns == 1
+        assert used.tokens == (await first.outcome()).usage.total_tokens
+        second = await client.start(agent, "Hi", tenant=tenant)
+        status = await reaches(second, "stalled")
+        assert status.cause == f"Tenant {tenant!r} has used {used.tokens} tokens today, and may use 1."
+        assert status.cure
+        assert f"everturn budget {tenant} --tokens-per-day" in status.cure
+        # A person's `resume` asks again, and is told the same.
+        await second.resume()
+        await reaches(second, "stalled")
+        other = await client.start(agent, "Hi", tenant=f"{tenant}-other")
+        assert (await other.outcome()).text == "Hello."
+        await client.set_budget(tenant, Budget(tokens_per_day=1_000_000))
+        assert (await second.outcome()).text == "Hello."
+        await client.set_budget(tenant, None)
+        assert await eventually_none(client, tenant)
+        third = await client.start(agent, "Hi", tenant=tenant)
+        assert (await third.outcome()).text == "Hello."
+
+
+async def eventually_none(client: Client, tenant: str) -> bool:
+    async def gone() -> bool:
+        return await client.budget(tenant) is None
+
+    return bool(await eventually(gone))
+
+
+async def test_only_so_many_are_at_work_at_once_and_the_next_goes_on_by_itself(
+    client: Client, scripted: Scripted, tenant: str
+) -> None:
+    go_on = threading.Event()
+
+    def reply(messages: list[dict[str, Any]]) -> str:
+        go_on.wait(60)
+        return "Done."
+
+    agent = agent_on(scripted(reply))
+    await client.set_budget(tenant, Budget(conversations=1))
+    async with hosting(client, agent):
+        try:
+            first = await client.start(agent, "Hi", tenant=tenant, keep_open=timedelta(hours=1))
+            await eventually(lambda: at_work(client, tenant))
+            second = await client.start(agent, "Hi", tenant=tenant)
+            status = await reaches(second, "stalled")
+            assert status.cause == f"Tenant {tenant!r} has 1 conversations at work, and may have 1."
+            # Who is paused stays so, whoever is resumed meanwhile.
+            third = await client.start(agent, "Hi", tenant=tenant)
+            await reaches(third, "stalled")
+            await third.pause()
+        finally:
+            go_on.set()
+        assert await first.reply() == "Done."  # it is idle now, and not at work
+        assert (await second.outcome()).text == "Done."
+        await reaches(third, "paused")
+        await third.resume()
+        assert (await third.outcome()).text == "Done."
+        assert (await spent(client, tenant)).at_work == 0
+        await first.close()
+
+
+async def at_work(client: Client, tenant: str) -> int:
+    return (await spent(client, tenant)).at_work
+
+
+async def test_a_terminated_conversation_gives_its_place_back_when_its_lease_is_over(
+    client: Client, scripted: Scripted, tenant: str
+) -> None:
+    @tool(needs_approval=True)
+    def pay() -> str:
+        return "paid"
+
+    def reply(messages: list[dict[str, Any]]) -> Any:
+        return call("pay") if messages[-1]["content"] == "Pay" else "Done."
+
+    agent = agent_on(scripted(reply), tools=[pay])
+    await client.set_budget(tenant, Budget(conversations=1, lease=timedelta(seconds=3)))
+    async with hosting(client, agent):
+        first = await client.start(agent, "Pay", tenant=tenant)
+        await waiting(first)
+        second = await client.start(agent, "Hi", tenant=tenant)
+        await client.temporal.get_workflow_handle(first.id).terminate()
+        assert (await second.outcome()).text == "Done."
+
+
+async def test_it_goes_from_run_to_run_and_workers_that_come_and_go_without_losing_count(
+    client: Client, scripted: Scripted, tenant: str, bounds: Bounds
+) -> None:
+    bounds(events=40)
+    agent = agent_on(scripted(lambda messages: "Hello."))
+    await client.set_budget(tenant, Budget(tokens_per_day=1_000_000, conversations=2))
+    began = (await budget_of(client, tenant).describe()).run_id
+    tokens = 0
+    for _ in range(2):
+        async with hosting(client, agent, cached_conversations=0):
+            for _ in range(4):
+                outcome = await client.run(agent, "Hi", tenant=tenant)
+                tokens += outcome.usage.total_tokens
+            assert (await spent(client, tenant)).tokens == tokens
+    assert (await budget_of(client, tenant).describe()).run_id != began
+
+
+async def test_an_agent_that_another_asks_is_a_part_of_its_place_and_its_tokens_count_once(
+    client: Client, scripted: Scripted, tenant: str
+) -> None:
+    below = agent_on(scripted(["A lamp."]), name="researcher")
+    agent = agent_on(scripted([call("researcher", {"message": "What?"}), "Done."]), tools=[below])
+    await client.set_budget(tenant, Budget(conversations=1))
+    async with hosting(client, agent):
+        outcome = await client.run(agent, "Go", tenant=tenant)
+        used = await spent(client, tenant)
+    assert outcome.text == "Done."
+    assert (used.turns, used.tokens) == (3, outcome.usage.total_tokens)
+
+
+async def test_a_budget_costs_a_conversation_no_event(client: Client, scripted: Scripted, tenant: str) -> None:
+    agent = agent_on(scripted(lambda messages: "Hello."))
+    await client.set_budget(tenant, Budget(tokens_per_day=1_000_000, conversations=5))
+    async with hosting(client, agent):
+        histories = []
+        for whose in (None, f"{tenant}-without", tenant):
+            conversation = await client.start(agent, "Hi", tenant=whose)
+            await conversation.outcome()
+            history = await client.temporal.get_workflow_handle(conversation.id).fetch_history()
+            histories.append([event.event_type for event in history.events])
+        assert histories[0] == histories[1] == histories[2]
+        assert (await spent(client, tenant)).turns == 1
+
+
+async def test_what_the_workers_settings_say_holds_from_the_first_turn_on(
+    client: Client, scripted: Scripted, tenant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = agent_on(scripted(lambda messages: "Hello."))
+    async with hosting(client, agent, budgets={tenant: Budget(tokens_per_day=1)}):
+        assert (await client.run(agent, "Hi", tenant=tenant)).text == "Hello."
+        assert (await spent(client, tenant)).declared
+        second = await client.start(agent, "Hi", tenant=tenant)
+        await reaches(second, "stalled")
+    async with hosting(client, agent, budgets={tenant: Budget(tokens_per_day=1_000_000)}):
+        await second.resume()
+        await second.outcome()
+
+
+async def test_a_turn_waits_for_a_budget_that_does_not_answer(client: Client, scripted: Scripted, tenant: str) -> None:
+    agent = agent_on(scripted(lambda messages: "Hello."))
+    elsewhere = Client(client.temporal, task_queue=f"{client.task_queue}-budgets")
+    await elsewhere.set_budget(tenant, Budget(tokens_per_day=1_000_000))
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Hi", tenant=tenant)
+        handle = client.temporal.get_workflow_handle(conversation.id)
+
+        async def told() -> bool:
+            pending = (await handle.describe()).raw_description.pending_activities
+            return any("does not answer" in one.last_failure.message for one in pending)
+
+        await eventually(told)
+        async with hosting(elsewhere, agent):
+            assert (await conversation.outcome()).text == "Hello."
+            assert (await spent(elsewhere, tenant)).turns == 1
+
+
+DOOMED = """
+import asyncio, sys
+from everturn import Agent, Client, Model, Worker
+
+address, task_queue, model = sys.argv[1:]
+
+async def main():
+    client = await Client.connect(address, task_queue=task_queue)
+    await Worker(client, agents=[Agent("clerk", model=Model("scripted:demo", base_url=model))]).run()
+
+asyncio.run(main())
+"""
+
+
+async def test_a_worker_that_is_killed_takes_no_count_and_no_place_with_it(
+    server: DevServer, client: Client, scripted: Scripted, tenant: str
+) -> None:
+    go_on = threading.Event()
+    model = scripted([*["Hello."] * 2, slow("Never.", until=go_on), *["Hello."] * 2], order="arrival")
+    await client.set_budget(tenant, Budget(tokens_per_day=1_000_000, conversations=1))
+    command = [sys.executable, "-c", DOOMED, server.address, client.task_queue, model.base_url]
+    agent, outcomes = agent_on(model), []
+    try:
+        with subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}) as doomed:
+            try:
+                outcomes += [await client.run(agent, "Hi", tenant=tenant) for _ in range(2)]
+                killed = await client.start(agent, "Hi", tenant=tenant)
+                await eventually(lambda: len(model.requests) == 3)
+                second = await client.start(agent, "Hi", tenant=tenant)
+                await reaches(second, "stalled")
+            finally:
+                doomed.kill()
+            await asyncio.to_thread(doomed.wait, 60)
+        async with hosting(client, agent):
+            outcomes += [await killed.outcome(), await second.outcome()]
+            used = await spent(client, tenant)
+    finally:
+        go_on.set()
+    assert (used.turns, used.tokens) == (4, sum(outcome.usage.total_tokens for outcome in outcomes))
+    assert (used.at_work, used.waiting) == (0, 0)
+
+
+def test_the_command_sets_shows_and_takes_away(shell: Shell, model: Callable[[Any], None], name: str) -> None:
+    model(lambda messages: "Hello.")
+    (shell.folder / "desk.py").write_text("from everturn import Agent\ndesk = Agent('desk', model='scripted:x')\n")
+    missing = shell.run("budget", name)
+    assert missing.returncode == 1
+    assert f"Tenant {name!r} has no budget" in missing.stderr
+    with shell.start("worker", "--agents", "desk.py") as worker:
+        try:
+            said = shell.run("budget", name, "--tokens-per-day", "1000", "--conversations", "2", "--lease-minutes", "5")
+            assert "1,000" in said.stdout, said.stderr
+            assert shell.run("run", "Hi", "--agent", "desk", "--tenant", name).returncode == 0
+            found = shell.json("budget", name, "--usd-per-day", "2.5", "--conversations", "0")
+            assert found["turns"] == 1
+            assert found["budget"] == {
+                "tokens_per_day": 1000,
+                "usd_per_day": 2.5,
+                "conversations": None,
+                "lease": 300.0,
+            }
+            assert shell.run("budget", name, "--remove").returncode == 0
+            assert "alone" in shell.run("budget", name, "--remove", "--usd-per-day", "5").stderr
+            until(lambda: shell.run("budget", name).returncode == 1)
+        finally:
+            worker.terminate()
+
+
+async def test_what_is_no_budget_is_refused(client: Client) -> None:
+    with pytest.raises(InvalidSetting, match="is no tenant"):
+        await client.set_budget("", Budget())
+    with pytest.raises(InvalidSetting, match="Give a Budget"):
+        await client.set_budget("acme", 5)  # type: ignore[arg-type]
+    assert await client.budget(f"nobody-{uuid4().hex[:6]}") is None
+
+
+async def test_what_makes_no_sense_is_refused_and_changes_nothing(
+    client: Client, scripted: Scripted, tenant: str
+) -> None:
+    agent = agent_on(scripted(lambda messages: "Hello."))
+    await client.set_budget(tenant, Budget(tokens_per_day=5))
+    handle = budget_of(client, tenant)
+    for nonsense in ({"budget": {"tokens_per_day": "many"}}, 7, {"budget": 7}):
+        await handle.signal("set_budget", nonsense)
+    async with hosting(client, agent):
+        with pytest.raises(Exception, match="Workflow update failed"):
+            await handle.execute_update("count_spending", {"items": 7})
+        assert (await spent(client, tenant)).budget.tokens_per_day == 5
