@@ -71,7 +71,7 @@ def read(metrics: str) -> dict[str, float]:
     """Ours, by name and the labels that tell them apart."""
     found = {}
     for name, labels, value in re.findall(r"^(everturn_\w+)\{(.*)\} (\S+)$", metrics, re.MULTILINE):
-        kept = re.findall(r'(agent|tool|outcome|kind|activity)="(\w+)"', labels)
+        kept = re.findall(r'(agent|tool|tenant|outcome|kind|activity)="(\w+)"', labels)
         found[" ".join([name, *(value for _, value in kept)])] = float(value)
     return found
 
@@ -81,7 +81,7 @@ async def worked(server: DevServer, client: Client, folder: Path) -> AsyncIterat
     """Where a worker process shows its numbers, after a conversation."""
     address = f"localhost:{free_port()}"
     replies = [call("add", {"a": 1, "b": 2}), fail(503, headers={"retry-after": "0"}), call("add", {"a": 3, "b": 4})]
-    with ScriptedModel([*replies, call("nosuch"), "Done."]) as model:
+    with ScriptedModel([*replies, call("nosuch"), *["Done."] * 3], order="arrival") as model:
         file = folder / "agents.py"
         file.write_text(AGENTS.format(url=model.base_url))
         environment = {
@@ -90,11 +90,14 @@ async def worked(server: DevServer, client: Client, folder: Path) -> AsyncIterat
             "EVERTURN_TASK_QUEUE": client.task_queue,
             "EVERTURN_AGENTS": str(file),
             "EVERTURN_METRICS": address,
+            "EVERTURN_TENANTS_IN_METRICS": "1",
         }
         with Program("worker.py", env=environment, cwd=Path(__file__).parents[2]) as worker:
             try:
                 conversation = await client.start("clerk", "Add")
                 assert await conversation.reply() == "Done."
+                for tenant in ("acme", "beta"):
+                    await client.run("clerk", "Add", tenant=tenant)
                 yield address
             finally:
                 worker.terminate()
@@ -108,8 +111,14 @@ async def test_a_worker_shows_what_it_does(server: DevServer, client: Client, tm
     assert found.pop("everturn_tokens clerk input") > 0
     assert found.pop("everturn_tokens clerk output") > 0
     assert found.pop("everturn_tokens clerk cached", 0) == 0
+    for tenant in ("acme", "other"):  # so many have a label of their own, and no more
+        assert found.pop(f"everturn_tokens clerk input {tenant}") > 0
+        assert found.pop(f"everturn_tokens clerk output {tenant}") > 0
+        assert found.pop(f"everturn_tokens clerk cached {tenant}", 0) == 0
     assert found == {
         "everturn_turns clerk ok": 4,
+        "everturn_turns clerk ok acme": 1,
+        "everturn_turns clerk ok other": 1,
         "everturn_turns clerk retried": 1,
         "everturn_tool_calls clerk ok add": 2,
         "everturn_retries call_model": 1,
@@ -119,11 +128,11 @@ async def test_a_worker_shows_what_it_does(server: DevServer, client: Client, tm
     assert f'task_queue="{client.task_queue}"' in metrics
     assert "temporal_activity_execution_latency" in metrics
     assert gen_ai(metrics, "gen_ai_client_operation_duration_seconds_count") == {
-        "chat demo": 4,
+        "chat demo": 6,
         "chat demo Unavailable": 1,
         "execute_tool demo add": 2,
     }
-    assert gen_ai(metrics, "gen_ai_client_token_usage_count") == {"chat demo input": 4, "chat demo output": 4}
+    assert gen_ai(metrics, "gen_ai_client_token_usage_count") == {"chat demo input": 6, "chat demo output": 6}
     assert "gen_ai_client_operation_duration_seconds_bucket" in metrics
     assert ',le="81.92"}' in metrics
     unknown = [name for name in sorted(names_in(DASHBOARD)) if not re.search(rf"^{name}\{{", metrics, re.MULTILINE)]

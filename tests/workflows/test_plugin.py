@@ -230,8 +230,9 @@ async def test_a_worker_with_versioning_needs_no_behavior_for_all(client: Client
     config = config_of(
         client, plugin_for(clerk), deployment_config=WorkerDeploymentConfig(version, use_worker_versioning=True)
     )
-    (conversation,) = config["workflows"]
-    assert workflow._Definition.must_from_class(conversation).versioning_behavior.name == "AUTO_UPGRADE"  # type: ignore[union-attr]
+    definitions = [workflow._Definition.must_from_class(one) for one in config["workflows"]]
+    behaviors = {one.name: one.versioning_behavior and one.versioning_behavior.name for one in definitions}
+    assert behaviors == {"Conversation": "AUTO_UPGRADE", "TenantBudget": "AUTO_UPGRADE"}
 
 
 # ---------------------------------------------------------------- names that clash
