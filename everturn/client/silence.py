@@ -44,10 +44,13 @@ class Silence:
         self._client = client
         self._id = conversation_id
         self._heard = asyncio.Event()
+        self._heard_at = 0.0
+        """By the loop's clock: what came of it last."""
         self._said = False
 
     def heard(self) -> None:
         """Something came of it."""
+        self._heard_at = asyncio.get_running_loop().time()
         self._heard.set()
 
     async def unattended(self) -> Unattended:
@@ -57,7 +60,7 @@ class Silence:
         while True:
             if await self._hears(within=wait):
                 self._said, wait = False, FIRST_LOOK_SECONDS
-                continue
+                await self._falls_silent()
             queue = await self._queue()
             if queue and (found := await self._nobody_at(queue)) and not self._heard.is_set():
                 self._said = True
@@ -72,6 +75,13 @@ class Silence:
         heard = self._heard.is_set()
         self._heard.clear()
         return heard
+
+    async def _falls_silent(self) -> None:
+        """Of what comes in a row, not each step is worth a timer."""
+        loop = asyncio.get_running_loop()
+        while (left := self._heard_at + FIRST_LOOK_SECONDS - loop.time()) > 0:  # noqa: ASYNC110 - no event, but none
+            await asyncio.sleep(left)
+        self._heard.clear()
 
     async def _queue(self) -> str | None:
         """The task queue where it waits for a worker; empty if a worker has it in hand, or nobody knows; None if

@@ -20,13 +20,15 @@ from everturn.records import Outcome, ToolCall, ToolResult
 from everturn.sizes import size_of
 from everturn.state import State
 
+_NO_START = Start.model_construct(agent="")
+
 
 class StateByHistory:
     """Give it every step of a run, from the first on; then those of the run that continues it."""
 
     def __init__(self, *, run_id: str = "") -> None:
         self.run_id = run_id
-        self.state = State(Start.model_construct(agent=""), run_began=0.0)
+        self.state = State(_NO_START, run_began=0.0)
         self.transcript = Transcript()
         self.reply: ModelReply | None = None
         """Of the turn at hand; None while it is awaited."""

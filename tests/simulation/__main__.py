@@ -17,6 +17,7 @@ from itertools import islice
 from tests.simulation.many import Batch, live_through
 from tests.simulation.show import story
 from tests.simulation.shrink import shrunk
+from tests.simulation.speed import alone
 from tests.simulation.world import ALL_SITUATIONS, run, seeds_of
 
 
@@ -58,4 +59,5 @@ if __name__ == "__main__":
             [sys.executable, "-m", "tests.simulation", *sys.argv[1:]],
             {**os.environ, "PYTHONHASHSEED": "0"},
         )
+    alone()
     sys.exit(main())

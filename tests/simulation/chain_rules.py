@@ -150,14 +150,13 @@ def policies_are_asked_about_people(one: Evidence) -> Iterator[str]:
 def what_activities_brought_is_told(one: Evidence) -> Iterator[str]:
     """The result that a tool's activity brought is the one in the transcript."""
     told = {result.call_id: result for message in one.transcript for result in message.tool_results}
-    for run, taken in one.runs:
-        for step in taken:
-            if isinstance(step, steps.ToolCompleted) and step.outcome is None:
-                brought, found = step.result, told.get(step.result.call_id)
-                if found is None:
-                    yield f"run {run.id} has the result of {brought.call_id}, and the transcript has none"
-                elif len(brought.text) < LONG_CHARS and found.text != brought.text:
-                    yield f"{brought.name} {brought.call_id} brought {brought.text!r}, not {found.text!r}"
+    for run, step in one.lasting:
+        if isinstance(step, steps.ToolCompleted) and step.outcome is None:
+            brought, found = step.result, told.get(step.result.call_id)
+            if found is None:
+                yield f"run {run.id} has the result of {brought.call_id}, and the transcript has none"
+            elif len(brought.text) < LONG_CHARS and found.text != brought.text:
+                yield f"{brought.name} {brought.call_id} brought {brought.text!r}, not {found.text!r}"
 
 
 def what_was_withdrawn_is_not_carried_out(one: Evidence) -> Iterator[str]:
@@ -215,15 +214,19 @@ def once_is_once(one: Evidence) -> Iterator[str]:
 
 
 def keys_are_new_after_a_reset(one: Evidence) -> Iterator[str]:
-    """A call that is made again after a reset has another key than before."""
+    """A call that is made again after a reset has another key than before, unless it was made before the point that
+    the reset went back to."""
     keys: dict[tuple[str, str], str] = {}
     """By key and call: the run that had it first."""
     made: dict[str, set[str]] = {}
-    for run, taken in one.runs:
+    """By run: the calls that were made in it for the first time, but for what a reset has undone."""
+    before: set[str] = set()
+    for run, step in one.lasting:
         shared = run.base[1] if run.base else 0
-        made[run.id] = {
-            step.request.call_id for step in taken if isinstance(step, steps.ToolScheduled) and step.id > shared
-        }
+        if isinstance(step, steps.ToolScheduled) and step.id > shared:
+            if step.request.call_id not in before:
+                made.setdefault(run.id, set()).add(step.request.call_id)
+            before.add(step.request.call_id)
     for effect in one.effects:
         here = made.get(effect.run_id, set())
         first = keys.setdefault((effect.key, effect.call_id), effect.run_id)

@@ -50,8 +50,11 @@ if TYPE_CHECKING:
 FROM_EVERYWHERE = 0.06
 """How often events are read from each place there is; from one place, always."""
 
-FORGETFUL_REPLAYS = 4
-"""One in so many, at the end."""
+REPLAYED = 3
+"""One run in so many replays at the end on a worker that has never seen it."""
+
+LAST_MESSAGES = 3
+"""Of a transcript, after each task: more must not follow them."""
 
 ALL_RULES = (*RULES, *STEERING_RULES, *CHAIN_RULES, *EVENT_RULES, *HOOK_RULES)
 AFTER_A_TERMINATION = (*AFTER_TERMINATION, what_a_terminated_life_had_is_kept, what_activities_brought_is_told)
@@ -88,8 +91,8 @@ class Checks:
     def __init__(self, server: Server, ledger: Ledger, *, deploys: bool, loses_workers: bool) -> None:
         self.sealed = False
         """What is in histories is encrypted."""
-        self.forgetful = False
-        """Workers keep nothing in memory."""
+        self.number = 0
+        """The world's: which runs are replayed at the end depends on it."""
         self.deploys = deploys
         self.loses_workers = loses_workers
         self.server = server
@@ -131,8 +134,8 @@ class Checks:
         known = known and not any(one.name == names.EXTEND_PREFIX for one in run.activities.values())  # it moves on
         if status is not None and known and not run.next_run_id and json.loads(status.data) != holder.state.name:
             self.server.wrong(f"{place}: it is {holder.state.name}, and lists show it as {status.data!r}")
-        page = holder.instance._object.transcript({"from": 0, "limit": 1000})
         wanted = holder.state.position + len(holder.state.unseen)
+        page = holder.instance._object.transcript({"from": max(0, wanted - LAST_MESSAGES), "limit": 1000})
         if page["total"] != wanted or page["from"] + len(page["messages"]) > wanted:
             self.server.wrong(f"{place}: the transcript query says {page['total']} messages, and there are {wanted}")
 
@@ -282,10 +285,10 @@ class Checks:
         )
 
     def _replays(self) -> Iterator[str]:
-        """Every run replays on a worker that has never seen it, and comes to the same. Of workers that keep nothing,
-        which have replayed it again and again, some."""
-        for number, run in enumerate(self.server.runs.values()):
-            if self.forgetful and number % FORGETFUL_REPLAYS:
+        """Some runs replay on a worker that has never seen them, and come to the same. Others have: those whose workers
+        were lost, or had no room for them."""
+        for number, run in enumerate(self.server.runs.values(), self.number):
+            if number % REPLAYED:
                 continue
             fresh = CachedRun(run.id, sealed=self.sealed)
             try:

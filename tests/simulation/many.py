@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from itertools import count, islice
 from typing import TextIO
 
+from tests.simulation.speed import alone
 from tests.simulation.world import run
 
 WORLDS_AT_A_TIME = 10
@@ -101,7 +102,7 @@ def _in_processes(batch: Batch) -> Iterator[_Lived]:
             room.acquire()
             yield some
 
-    with multiprocessing.get_context("spawn").Pool(batch.jobs) as pool:
+    with multiprocessing.get_context("spawn").Pool(batch.jobs, initializer=alone) as pool:
         for lived in pool.imap_unordered(_live_some, portions()):
             room.release()
             yield from lived

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -69,6 +69,13 @@ class Evidence:
         return (step for _, taken in self.runs for step in taken)
 
     @property
+    def lasting(self) -> Iterator[tuple[Run, steps.Step]]:
+        """All steps but those that a reset has undone."""
+        undone = {run.base[0]: run.base[1] for run, _ in self.runs if run.base}
+        for run, taken in self.runs:
+            yield from ((run, step) for step in taken if step.id <= undone.get(run.id, step.id))
+
+    @property
     def limits(self) -> Limits:
         """The agent's, and before those the ones that it was started with."""
         start = next(step.start for step in self.steps if isinstance(step, steps.RunStarted))
@@ -78,8 +85,17 @@ class Evidence:
     @property
     def own_calls(self) -> dict[str, ToolCall]:
         """Without those of the conversation that this one was forked from."""
-        replies = (step.reply.message for step in self.steps if isinstance(step, steps.TurnCompleted))
-        return {call.call_id: call for message in replies for call in message.tool_calls}
+        return _called(self.steps)
+
+    @property
+    def undone_calls(self) -> set[str]:
+        """Those of replies that a reset has undone."""
+        return self.own_calls.keys() - _called(step for _, step in self.lasting).keys()
+
+
+def _called(all_steps: Iterable[steps.Step]) -> dict[str, ToolCall]:
+    replies = (step.reply.message for step in all_steps if isinstance(step, steps.TurnCompleted))
+    return {call.call_id: call for message in replies for call in message.tool_calls}
 
 
 # ------------------------------------------------------------ the transcript
@@ -391,7 +407,7 @@ def limits_hold(one: Evidence) -> Iterator[str]:
                 if outcome.turns > most:
                     yield f"it took {outcome.turns} turns, and {most} are the most"
                 if limits.max_tool_calls is not None:
-                    ran = len({effect.call_id for effect in one.effects})
+                    ran = len({effect.call_id for effect in one.effects} - one.undone_calls)
                     if ran > limits.max_tool_calls and not begun_with:
                         yield f"{ran} calls took effect, and {limits.max_tool_calls} are the most"
             case _:

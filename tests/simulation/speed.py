@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import traceback
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
@@ -11,7 +12,9 @@ from typing import Any
 from unittest.mock import patch
 
 import temporalio.common
-from temporalio.api.common.v1 import Payload
+import temporalio.converter
+from temporalio.api.common.v1 import Payload, SearchAttributes
+from temporalio.common import TypedSearchAttributes
 from temporalio.converter import _payload_converter
 
 from everturn.records import Record
@@ -26,6 +29,8 @@ _read_payload = JSON.from_payload
 _converter_of = _payload_converter._get_transfer_type_converter
 _known_converter_of = cache(_converter_of)
 _load_settings = cache(Settings.load)
+_attributes: dict[bytes, Any] = {}
+_read_attributes = temporalio.converter.decode_typed_search_attributes
 
 MOST_RECORDS = 4_000
 WORLDS_BETWEEN_COLLECTIONS = 25
@@ -41,6 +46,8 @@ def worked_out_once() -> Iterator[None]:
             (JSON, "from_payload", _record_of),
             (_payload_converter, "_get_transfer_type_converter", _transfer_converter_of),
             (Settings, "load", _load_settings),
+            (temporalio.converter, "decode_typed_search_attributes", _attributes_of),
+            (traceback, "format_tb", _no_traceback),
         ):
             stack.enter_context(patch.object(owner, name, once))
         stack.enter_context(each_event_once())
@@ -70,6 +77,28 @@ def _record_of(payload: Payload, type_hint: type | None = None) -> Any:
 
 def _transfer_converter_of(value_type: Any) -> Any:
     return _known_converter_of(value_type) if isinstance(value_type, type) else _converter_of(value_type)
+
+
+def _attributes_of(attributes: SearchAttributes) -> Any:
+    """Whoever describes a run reads its attributes: mostly the same ones."""
+    key = attributes.SerializeToString(deterministic=True)
+    if key not in _attributes:
+        if len(_attributes) >= MOST_RECORDS:
+            _attributes.clear()
+        _attributes[key] = _read_attributes(attributes)
+    return TypedSearchAttributes([*_attributes[key].search_attributes])  # a workflow changes its own
+
+
+def _no_traceback(_: Any) -> list[str]:
+    """The SDK writes it into each failure, with the places of the code on this machine. Nobody in a world reads it."""
+    return ["a traceback"]
+
+
+def alone() -> None:
+    """For a process that does nothing but live through worlds: what is there before the first one stays."""
+    gc.disable()
+    gc.collect()
+    gc.freeze()
 
 
 @contextmanager

@@ -248,7 +248,7 @@ class World:
         self.model = SimulatedModel(random.Random(f"{draw.seed}/model"), draw.trouble, draw.calls, about.tools)
         self.model.failures = about.failures or self.model.failures
         self.checks = Checks(self.server, self.ledger, deploys=draw.deploys, loses_workers=bool(draw.kills))
-        self.checks.sealed, self.checks.forgetful = draw.sealed, draw.cached == 0
+        self.checks.sealed, self.checks.number = draw.sealed, draw.seed
         self.server.on_task = self.checks.after_task
         self.client = Client(
             temporalio.client.Client(SimulatedService(self.server), data_converter=converter(sealed=draw.sealed)),
