@@ -56,7 +56,8 @@ class EventReader:
         self._seen = (int(found["step"]), int(found["n"] or sys.maxsize)) if found else (0, 0)
         self._open: dict[str, int] = {}
         """The calls whose results are not told yet, and their turns."""
-        self._by_history = StateByHistory()
+        self.by_history = StateByHistory()
+        """Of the steps that were read."""
         self._agent = ""
         """In charge as far as events have told."""
         self._asked: dict[str, str] = {}
@@ -81,8 +82,8 @@ class EventReader:
 
     def _events(self, step: steps.Step) -> list[Event]:
         at = step.at.isoformat(timespec="milliseconds")
-        self._by_history.take(step)
-        self._asked = {one: why for one, why in self._asked.items() if one in self._by_history.state.pending}
+        self.by_history.take(step)
+        self._asked = {one: why for one, why in self._asked.items() if one in self.by_history.state.pending}
         untold = [*self._by_policy(at), *self._handed_off(step, at), *self._untold(step, at)]
         match step:
             case steps.RunStarted(start=start):
@@ -90,8 +91,8 @@ class EventReader:
                 carried = start.carry.message_ids if start.carry else ()
                 first = () if start.message_id is None else (start.message_id,)
                 self._message_ids = {*before, *map(known_id, (*carried, *first))}
-                asked = self._by_history.state.pending
-                self._open |= dict.fromkeys(asked, self._by_history.state.turn)
+                asked = self.by_history.state.pending
+                self._open |= dict.fromkeys(asked, self.by_history.state.turn)
                 if self._follows:  # whoever has read the run before knows what waits
                     self._asked = {one: pending.asked.in_words for one, pending in asked.items()}
                 self._follows = True
@@ -113,7 +114,7 @@ class EventReader:
 
     def _handed_off(self, step: steps.Step, at: str) -> list[Event]:
         """That another agent is in charge. Whose run it is when it starts, its turns say."""
-        state, before = self._by_history.state, self._agent
+        state, before = self.by_history.state, self._agent
         self._agent = state.agent
         if isinstance(step, steps.RunStarted) or not before or state.agent == before:
             return []
@@ -123,12 +124,12 @@ class EventReader:
         """What the conversation's policy has decided in people's place."""
         return [
             Decided(call_id=call_id, verdict=rule.then, by=rule.by, note=rule.reason or None, by_policy=True, at=at)
-            for call_id, rule in self._by_history.decisions.take_ruled()
+            for call_id, rule in self.by_history.decisions.take_ruled()
         ]
 
     def _asks(self, at: str) -> list[Event]:
         """What people are asked from now on: a decision that came before that would be refused."""
-        state = self._by_history.state
+        state = self.by_history.state
         new = [one for one in state.pending.values() if self._asked.get(one.call.call_id) != one.asked.in_words]
         self._asked = {one: pending.asked.in_words for one, pending in state.pending.items()}
         return [_ask(state.turn, one, at) for one in new]

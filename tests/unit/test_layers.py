@@ -23,7 +23,7 @@ BOTTOM_UP = """
     temporal_errors temporal_prices namespace heartbeat_profiles live history
     tools hooks agent loading
     providers guardrails formats client devserver
-    workflow workflows testing activities worker exporting web mcp_server cli
+    workflow workflows testing activities worker exporting web ui mcp_server cli
 """
 ORDER = BOTTOM_UP.split()
 """The modules and folders of `everturn/`: each imports only what comes before it."""
@@ -67,7 +67,7 @@ BANS = [
     # Beside the CLI, on top of the client.
     *(
         Ban(room, never="workflows activities providers worker cli devserver")
-        for room in ("exporting", "web", "mcp_server")
+        for room in ("exporting", "web", "ui", "mcp_server")
     ),
 ]
 

@@ -1,0 +1,196 @@
+"""The answer that a conversation gives: what happened since somebody said something, and up to where it needs somebody.
+
+For programs that show one answer at a time, such as a chat in a browser. They keep nothing: an answer is read from the
+history, and so it can be opened in its middle, again, and by another process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, Self
+
+from temporalio.client import WorkflowExecutionDescription
+
+from everturn.client.silence import Silence
+from everturn.client.streaming import LiveActivities, interleaved
+from everturn.events import Event
+from everturn.history import steps
+from everturn.history.endings import final_reply
+from everturn.history.event_reader import EventReader
+from everturn.payloads import WaitingCall
+from everturn.records import Outcome
+from everturn.sizes import known_id
+
+
+@dataclass(frozen=True)
+class Rest:
+    """Why nothing more comes by itself."""
+
+    why: Literal["answered", "waiting", "stalled", "cancelled", "ended"]
+    """It has its final reply; calls wait for people; it needs help; its turn was cancelled; it is over without one."""
+    waiting: tuple[WaitingCall, ...] = ()
+    cause: str = ""
+    """In words, if it is stalled, cancelled or over."""
+    outcome: Outcome | None = None
+
+
+class _Answering(Protocol):
+    """A Conversation, as far as this goes."""
+
+    id: str
+    _client: Any
+    _temporal: Any
+    _runs: Any
+
+    async def _describe(self) -> WorkflowExecutionDescription: ...
+
+
+class GivenAnswer:
+    """The latest answer of a conversation, or the one to a message.
+
+        async with GivenAnswer(conversation) as answer:
+            ...  # answer.events, as far as it has come; answer.rest says whether it goes on
+            async for event in answer.more():
+                ...
+
+    Raises NotFound and Unreachable, as `Conversation.events` does.
+    """
+
+    def __init__(self, conversation: _Answering, *, message_id: str | None = None, decides: bool = True) -> None:
+        """`message_id`: of the message that it answers. If that is not known, or None, it is the latest one. `decides`:
+        it is at rest while calls wait for approvals; else somebody else decides on those, and it goes on then."""
+        self._conversation = conversation
+        self._message_id = None if message_id is None else known_id(message_id)
+        self._decides = decides
+        self._reader = EventReader()
+        self._now: tuple[str, int] = ("", 0)
+        """The run and the length of its history when this was opened: what is at rest before may have gone on since."""
+        self._caught_up = False
+        self._found = False
+        """The message that it answers was read."""
+        self._said = False
+        """Any message was."""
+        self._told: AsyncGenerator[Event | None] | None = None
+        self.events: list[Event] = []
+        """What happened in it before it was opened."""
+        self.rest: Rest | None = None
+        """None while more comes by itself."""
+
+    async def __aenter__(self) -> Self:
+        described = await self._conversation._describe()
+        self._now = described.run_id, described.history_length
+        await self._catch_up(self._conversation._runs.follow(described.run_id))
+        if not self._said:  # an earlier run began it: this one goes on with it
+            await self._close()
+            self._reader, self._caught_up, self.events = EventReader(), False, []
+            await self._catch_up(self._conversation._runs.follow_all())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._close()
+
+    async def more(self) -> AsyncIterator[Event]:
+        """What comes from now on, until it is at rest."""
+        assert self._told is not None
+        while self.rest is None:
+            told = await anext(self._told, _OVER)
+            if told is _OVER:
+                return
+            if told is not None:
+                yield told
+
+    @property
+    def waiting(self) -> tuple[WaitingCall, ...]:
+        """The calls that wait for people, whatever else goes on."""
+        return tuple(one.shown() for one in self._reader.by_history.state.pending.values())
+
+    # ------------------------------------------------------------ underneath
+
+    async def _catch_up(self, source: AsyncIterator[tuple[str, steps.Step]]) -> None:
+        self._told = self._tell(source)
+        async for event in self._told:
+            if event is not None:
+                self.events.append(event)
+            elif self._caught_up and self._has_message:
+                return
+
+    async def _tell(self, source: AsyncIterator[tuple[str, steps.Step]]) -> AsyncGenerator[Event | None]:
+        """Each event, and None after each step: then `rest` says how it stands."""
+        temporal, client = self._conversation._temporal, self._conversation._client
+        live = LiveActivities(temporal, self._conversation.id, lane=client.live)
+        silence = Silence(temporal, self._conversation.id)
+        async with aclosing(interleaved(source, live, silence)) as told:
+            async for run, step, between in told:
+                for event in between:
+                    yield event
+                if step is None:
+                    continue
+                final = final_reply(self._reader.by_history, step) is not None
+                self._note_message(step)
+                events = self._reader.read(step, run_id=run)
+                now_run, now_step = self._now
+                self._caught_up |= run == now_run and step.id >= now_step
+                for event in events:
+                    yield event
+                self.rest = self._rest(final) if self._caught_up else None
+                yield None
+
+    def _note_message(self, step: steps.Step) -> None:
+        """An answer begins with what was said last, or with the message that was asked for."""
+        match step:
+            case steps.RunStarted(start=start) if start.message:
+                message_id = start.message_id
+            case steps.MessageSent(said=said):
+                message_id = said.message_id
+            case _:
+                return
+        self._said = True
+        if self._found:
+            return
+        self._found = message_id is not None and known_id(message_id) == self._message_id
+        self.events.clear()
+
+    @property
+    def _has_message(self) -> bool:
+        """What was sent before it was opened may reach the history a moment later."""
+        if self._message_id is None or self._found:
+            return True
+        by_history = self._reader.by_history
+        return by_history.state.has_taken([self._message_id]) and not by_history.overlooks
+
+    def _rest(self, final: bool) -> Rest | None:
+        by_history = self._reader.by_history
+        state, finished = by_history.state, by_history.finished
+        if finished:
+            return None if finished.next_run_id else _ended(finished)
+        if by_history.overlooks or not self._has_message:
+            return None
+        if state.answered or final:
+            return Rest("answered")
+        if state.stall:
+            return Rest("stalled", cause=state.stall.cause)
+        if state.cancelled and not (state.inbox or state.answering):
+            return Rest("cancelled", cause=state.cancelled)
+        theirs = [one for one in state.pending.values() if self._decides or one.needs == "answer"]
+        if theirs and all(call.call_id in state.pending for call, _ in by_history.calls.unsettled):
+            return Rest("waiting", waiting=self.waiting)
+        return None
+
+    async def _close(self) -> None:
+        if self._told is not None:
+            await self._told.aclose()
+
+
+_OVER: Any = object()
+
+
+def _ended(finished: steps.RunClosed) -> Rest:
+    outcome = finished.outcome
+    cause = finished.why or (outcome.reason or "" if outcome else "")
+    if outcome and outcome.status == "completed":
+        return Rest("answered", outcome=outcome)
+    if outcome and outcome.status == "cancelled":
+        return Rest("cancelled", cause=cause, outcome=outcome)
+    return Rest("ended", cause=cause, outcome=outcome)

@@ -1,0 +1,114 @@
+"""AG-UI on durable conversations, as an ASGI app."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from typing import Any, Final
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from everturn.agent import Agent
+from everturn.client.answers import GivenAnswer
+from everturn.client.client import Client
+from everturn.errors import InvalidSetting
+from everturn.spelling import known_options
+from everturn.ui.ag_ui_messages import ag_ui_messages
+from everturn.ui.ag_ui_request import RunInput, read
+from everturn.ui.ag_ui_stream import AgUiRun
+from everturn.ui.chats import Chat, Chats
+from everturn.ui.http import ERRORS, event_stream, told_to_page
+from everturn.ui.narrator import Narrator
+from everturn.ui.visitors import Authorize
+
+MAX_BODY_BYTES: Final = 4_000_000
+KEEP_OPEN: Final = timedelta(hours=1)
+
+
+@known_options("ui.ag_ui", InvalidSetting)
+def ag_ui(
+    client: Client,
+    *,
+    agent: Agent | str,
+    authorize: Authorize,
+    keep_open: timedelta = KEEP_OPEN,
+    max_body_bytes: int = MAX_BODY_BYTES,
+    show_causes: bool = False,
+) -> ASGIApp:
+    """What `HttpAgent` of `@ag-ui/client` 1.0 talks to. Mount it, and give its address with its slash:
+    `new HttpAgent({ url: "/ag-ui/" })`.
+
+    | | |
+    |---|---|
+    | `POST /` | says what is new in the client's messages, or decides what it answers, and streams the answer |
+    | `POST /THREAD/stop` | cancels the answer that is being given. A client that only leaves cancels nothing |
+
+    A run that brings nothing new gives the whole thread first, and then what goes on: so a client comes back. The
+    options: as in `ai_sdk`; a thread is a chat. The tools that the front end runs are to be tools of the agent, with
+    `runs_on="client"`; a run's own `tools`, `context` and `state` are not read. Raises InvalidSetting.
+    """
+    chats = Chats.of(
+        client,
+        agent=agent,
+        authorize=authorize,
+        keep_open=keep_open,
+        max_body_bytes=max_body_bytes,
+        show_causes=show_causes,
+    )
+    endpoint = _AgUi(chats)
+    return Starlette(
+        routes=[
+            Route("/", endpoint.run, methods=["POST"]),
+            Route("/{thread_id}/stop", endpoint.stop, methods=["POST"]),
+        ],
+        exception_handlers=dict(ERRORS),
+    )
+
+
+class _AgUi:
+    def __init__(self, chats: Chats) -> None:
+        self._chats = chats
+
+    async def run(self, request: Request) -> Response:
+        run = RunInput.model_validate_json(await self._chats.body_of(request))
+        chat = await self._chats.visited(request, run.threadId)
+        asked = read(run)
+        refused = await chat.decide(asked.choices, asked.outputs) if asked.choices or asked.outputs else []
+        for said in asked.said:
+            await chat.say(said)
+        answer = chat.answer(message_id=asked.said[-1].message_id if asked.said else None)
+
+        async def messages() -> list[dict[str, Any]]:
+            return ag_ui_messages(await chat.conversation.transcript(), answer)
+
+        narrates = Narrator(asked.seen, decides=chat.visitor.decides)
+        show_causes = self._chats.show_causes
+        told = AgUiRun(run.threadId, run.runId, narrates, snapshot=messages, show_causes=show_causes)
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(answer)
+            events = _told(told, answer, asked.nothing_new, refused, stack.pop_all())
+            return event_stream(events, headers={})
+
+    async def stop(self, request: Request) -> Response:
+        await self._chats.body_of(request)
+        chat: Chat = await self._chats.visited(request, request.path_params["thread_id"])
+        await chat.stop()
+        return Response(status_code=204)
+
+
+async def _told(
+    run: AgUiRun, answer: GivenAnswer, comes_back: bool, refused: list[str], stack: AsyncExitStack
+) -> AsyncGenerator[dict[str, Any]]:
+    async with stack:
+        yield run.start()
+        try:
+            async for event in run.events(answer, comes_back=comes_back, refused=refused):
+                yield event
+        except Exception as error:  # noqa: BLE001 - the headers are sent: what went wrong is told in the stream
+            for event in run.fail(told_to_page(error)):
+                yield event

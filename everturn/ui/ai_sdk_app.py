@@ -1,0 +1,147 @@
+"""Vercel's AI SDK on durable conversations, as an ASGI app."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from typing import Any, Final
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from everturn.agent import Agent
+from everturn.client.answers import GivenAnswer
+from everturn.client.client import Client
+from everturn.errors import InvalidSetting, NotFound
+from everturn.spelling import known_options
+from everturn.ui.ai_sdk_messages import ui_messages
+from everturn.ui.ai_sdk_request import DecidedOnPage, Posted, read
+from everturn.ui.ai_sdk_stream import HEADERS, LAST, UIMessageStream
+from everturn.ui.chats import OWN_ID, Chat, Chats
+from everturn.ui.http import ERRORS, event_stream, told_to_page
+from everturn.ui.narrator import Narrator, SeenByPage
+from everturn.ui.visitors import Authorize
+
+MAX_BODY_BYTES: Final = 4_000_000
+KEEP_OPEN: Final = timedelta(hours=1)
+
+
+@known_options("ui.ai_sdk", InvalidSetting)
+def ai_sdk(
+    client: Client,
+    *,
+    agent: Agent | str,
+    authorize: Authorize,
+    keep_open: timedelta = KEEP_OPEN,
+    max_body_bytes: int = MAX_BODY_BYTES,
+    show_causes: bool = False,
+) -> ASGIApp:
+    """What `useChat` of Vercel's AI SDK 6 talks to (5, too, if no call waits for an approval). Mount it, and give the
+    address with its slash to `new DefaultChatTransport({ api: "/api/chat/" })`.
+
+    | | |
+    |---|---|
+    | `POST /` | says what is new in the page's messages, and streams the answer |
+    | `GET /CHAT/stream` | streams the answer that is being given, from its beginning; 204 if none is |
+    | `GET /CHAT` | the chat so far, as the JSON of `UIMessage[]` |
+    | `POST /CHAT/stop` | cancels the answer that is being given. A page that only leaves cancels nothing |
+
+    `agent`: who answers; a worker hosts it. `authorize`: who asks, given the request and the chat's id; see Visitor.
+    `keep_open`: as in `Client.start`; a chat that is over goes on with what is said next. `max_body_bytes`: a page
+    sends all its messages each time, unless its transport sends the last one alone. `show_causes`: whether pages are
+    told why a conversation stalled, which may name models and settings. Raises InvalidSetting.
+    """
+    chats = Chats.of(
+        client,
+        agent=agent,
+        authorize=authorize,
+        keep_open=keep_open,
+        max_body_bytes=max_body_bytes,
+        show_causes=show_causes,
+    )
+    endpoint = _AiSdk(chats)
+    return Starlette(
+        routes=[
+            Route("/", endpoint.post, methods=["POST"]),
+            Route("/{chat_id}", endpoint.messages),
+            Route("/{chat_id}/stream", endpoint.resume),
+            Route("/{chat_id}/stop", endpoint.stop, methods=["POST"]),
+        ],
+        exception_handlers=dict(ERRORS),
+    )
+
+
+class _AiSdk:
+    def __init__(self, chats: Chats) -> None:
+        self._chats = chats
+
+    async def post(self, request: Request) -> Response:
+        posted = Posted.model_validate_json(await self._chats.body_of(request))
+        chat = await self._chats.visited(request, posted.id)
+        what = read(posted)
+        if isinstance(what, DecidedOnPage):
+            refused = await chat.decide(what.choices, what.outputs)
+            return await self._stream(chat, chat.answer(), seen=what.seen, message_id=what.message_id, refused=refused)
+        if what.message_id.startswith(OWN_ID):
+            return await self._stream(chat, chat.answer())
+        await chat.say(what)
+        return await self._stream(chat, chat.answer(message_id=what.message_id))
+
+    async def resume(self, request: Request) -> Response:
+        chat = await self._visited(request)
+        try:
+            return await self._stream(chat, chat.answer(), only_running=True)
+        except NotFound:
+            return Response(status_code=204)  # nothing was said yet
+
+    async def messages(self, request: Request) -> Response:
+        chat = await self._visited(request)
+        try:
+            async with chat.answer() as answer:
+                transcript = await chat.conversation.transcript()
+                return JSONResponse(ui_messages(transcript, answer), headers={"cache-control": "no-store"})
+        except NotFound:
+            return JSONResponse([], headers={"cache-control": "no-store"})
+
+    async def stop(self, request: Request) -> Response:
+        await self._chats.body_of(request)
+        await (await self._visited(request)).stop()
+        return Response(status_code=204)
+
+    async def _visited(self, request: Request) -> Chat:
+        return await self._chats.visited(request, request.path_params["chat_id"])
+
+    async def _stream(
+        self,
+        chat: Chat,
+        answer: GivenAnswer,
+        *,
+        seen: SeenByPage | None = None,
+        message_id: str = "",
+        refused: list[str] | None = None,
+        only_running: bool = False,
+    ) -> Response:
+        narrates = Narrator(seen or SeenByPage(), decides=chat.visitor.decides)
+        stream = UIMessageStream(narrates, message_id=message_id, show_causes=self._chats.show_causes)
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(answer)
+            if only_running and answer.rest is not None:
+                return Response(status_code=204)
+            told = _told(stream, answer, refused or [], stack.pop_all())
+            return event_stream(told, headers=HEADERS, last=LAST)
+
+
+async def _told(
+    stream: UIMessageStream, answer: GivenAnswer, refused: list[str], stack: AsyncExitStack
+) -> AsyncGenerator[dict[str, Any]]:
+    async with stack:
+        try:
+            async for chunk in stream.chunks(answer, refused=refused):
+                yield chunk
+        except Exception as error:  # noqa: BLE001 - the headers are sent: what went wrong is told in the stream
+            for chunk in stream.fail(told_to_page(error)):
+                yield chunk

@@ -1,0 +1,149 @@
+"""What a page of the AI SDK posts: its messages, of which only the last one counts. All others are kept here."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from dataclasses import dataclass
+from typing import Any, Literal
+from urllib.parse import unquote_to_bytes
+
+from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
+
+from everturn.base64_text import as_base64
+from everturn.records import Document, Image, Part, Text
+from everturn.ui.chats import OWN_ID, NewMessage, PageDecision, PageResult
+from everturn.ui.narrator import SeenByPage
+
+
+class _UIMessage(BaseModel):
+    id: str = Field(default="", max_length=400)
+    role: Literal["system", "user", "assistant"]
+    parts: list[dict[str, Any]] = Field(default=[], max_length=5_000)
+
+
+class Posted(BaseModel):
+    id: str = Field(max_length=200)
+    messages: list[Any] = Field(min_length=1)
+    trigger: Literal["submit-message", "regenerate-message"] = "submit-message"
+    messageId: str | None = None  # noqa: N815 - as it is on the wire
+
+    @property
+    def newest(self) -> _UIMessage:
+        """The last message; or, if the person decided on calls of an earlier answer, that one."""
+        for message in self.messages[:-1]:
+            if isinstance(message, dict) and message.get("role") == "assistant" and message.get("id") == self.messageId:
+                return _UIMessage.model_validate(message)
+        return _UIMessage.model_validate(self.messages[-1])
+
+
+@dataclass(frozen=True)
+class DecidedOnPage:
+    """The answer goes on, with what the person decided and what the page's own tools gave."""
+
+    message_id: str
+    """The page's name for the answer."""
+    choices: list[PageDecision]
+    outputs: list[PageResult]
+    seen: SeenByPage
+
+
+def read(posted: Posted) -> NewMessage | DecidedOnPage:
+    """Raises HTTPException for what a durable conversation can't do."""
+    if posted.trigger == "regenerate-message":
+        raise HTTPException(409, "What was said stays said: this answer can't be made anew. Ask again in other words.")
+    last = posted.newest
+    if not last.id:
+        raise HTTPException(400, "The message has no id: by it, a message that is sent twice is taken once.")
+    if last.role == "user":
+        if posted.messageId is not None and not last.id.startswith(OWN_ID):
+            raise HTTPException(409, "What was said stays said: a message can't be edited. Send another one.")
+        return NewMessage(last.id, [part for one in last.parts if (part := _part(one)) is not None])
+    if last.role == "assistant":
+        return _decided(last)
+    raise HTTPException(400, "The last message is to be the user's or the assistant's.")
+
+
+# ---------------------------------------------------------------- a user's message
+
+
+def _part(part: dict[str, Any]) -> Part | None:
+    """None for what only the page itself has a use for, such as its data parts."""
+    match part:
+        case {"type": "text", "text": str(text)}:
+            return Text(text=text)
+        case {"type": "file", "url": str(url)}:
+            return file_part(url, part.get("mediaType"), part.get("filename"))
+        case {"type": "text" | "file"}:
+            raise HTTPException(400, "A text part has its text, and a file part its url.")
+        case _:
+            return None
+
+
+def file_part(url: str, media_type: Any, name: Any) -> Part:
+    """A picture or a document: of a data URL, or where it can be found. Raises HTTPException."""
+    media_type = media_type if isinstance(media_type, str) and media_type else None
+    scheme = url[:8].lower()
+    if scheme.startswith("data:"):
+        head, comma, data = url[5:].partition(",")
+        if not comma:
+            raise HTTPException(400, "The file's data URL has no data.")
+        kind, *options = head.split(";")
+        media_type = media_type or kind or "text/plain"
+        whole = as_base64(data) if "base64" in options else b64encode(unquote_to_bytes(data)).decode()
+        if not whole:
+            raise HTTPException(400, "The file's data URL is empty, or no base64.")
+        held: dict[str, Any] = {"data": whole}
+    elif scheme.startswith(("https://", "http://")):
+        held = {"url": url}
+    else:
+        raise HTTPException(400, "A file is a data: URL, or one of http: or https:.")
+    if media_type and media_type.startswith("image/"):
+        return Image(**held, media_type=media_type)
+    return Document(**held, media_type=media_type, name=name[:255] if isinstance(name, str) else "")
+
+
+# ---------------------------------------------------------------- an answer that goes on
+
+
+def _decided(message: _UIMessage) -> DecidedOnPage:
+    choices: list[PageDecision] = []
+    outputs: list[PageResult] = []
+    calls, results, questions = set[str](), set[str](), set[str]()
+    for part in message.parts:
+        call_id = part.get("toolCallId")
+        if not isinstance(call_id, str):
+            continue
+        calls.add(call_id)
+        approval = part.get("approval")
+        question = approval.get("id") if isinstance(approval, dict) else None
+        if isinstance(question, str):
+            questions.add(question)
+        match part.get("state"):
+            case "approval-responded" if isinstance(question, str) and isinstance(approval, dict):
+                choices.append(_choice(call_id, question, approval, part.get("input")))
+            case "output-available" if not part.get("preliminary"):
+                outputs.append(PageResult(call_id, part.get("output")))
+                results.add(call_id)
+            case "output-error":
+                outputs.append(PageResult(call_id, str(part.get("errorText") or "It failed."), is_error=True))
+                results.add(call_id)
+            case "output-denied":
+                results.add(call_id)
+            case _:
+                pass
+    seen = SeenByPage(frozenset(calls), frozenset(results), frozenset(questions))
+    return DecidedOnPage(message.id, choices, outputs, seen)
+
+
+def _choice(call_id: str, question: str, approval: dict[str, Any], shown: Any) -> PageDecision:
+    approved, reason = approval.get("approved"), approval.get("reason")
+    if not isinstance(approved, bool):
+        raise HTTPException(400, "An approval says whether it was approved.")
+    return PageDecision(
+        question_id=question,
+        call_id=call_id,
+        approved=approved,
+        reason=reason if isinstance(reason, str) and reason else None,
+        expected=shown if isinstance(shown, dict) else None,
+    )

@@ -1,0 +1,200 @@
+"""A page's chat as a conversation: who may open it, what is said in it, and what people decide."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+
+from pydantic import JsonValue
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+
+from everturn.agent import Agent
+from everturn.client.answers import GivenAnswer
+from everturn.client.client import Client
+from everturn.client.conversation import Conversation
+from everturn.errors import Ended, InvalidSetting, NotFound, Refused
+from everturn.payloads import WaitingCall
+from everturn.records import Part
+from everturn.ui.narrator import question_id
+from everturn.ui.visitors import CHAT_ID, MAX_NAME_CHARS, Authorize, Visitor
+
+OWN_ID: Final = "everturn-"
+"""How the ids begin that this side gives to messages: what has one was said before, and is not said again."""
+
+
+@dataclass(frozen=True)
+class NewMessage:
+    """What a page's person says; `message_id`: the page's name for it."""
+
+    message_id: str
+    parts: list[Part]
+
+
+@dataclass(frozen=True)
+class PageDecision:
+    """What a person said to one question: to run a call or not, with other arguments perhaps."""
+
+    question_id: str
+    call_id: str
+    approved: bool
+    reason: str | None = None
+    arguments: dict[str, JsonValue] | None = None
+    expected: dict[str, JsonValue] | None = None
+    """The arguments that the page showed."""
+
+
+@dataclass(frozen=True)
+class PageResult:
+    """The result of a call that the page has run."""
+
+    call_id: str
+    content: JsonValue
+    is_error: bool = False
+
+
+@dataclass(frozen=True)
+class Chats:
+    """Those of one agent. `keep_open`: as in `Client.start`; a chat that is over is taken up again by what is said
+    next."""
+
+    client: Client
+    agent: str
+    authorize: Authorize
+    keep_open: timedelta
+    max_body_bytes: int
+    show_causes: bool
+
+    @classmethod
+    def of(
+        cls,
+        client: Client,
+        *,
+        agent: Agent | str,
+        authorize: Authorize,
+        keep_open: timedelta,
+        max_body_bytes: int,
+        show_causes: bool,
+    ) -> Chats:
+        if not isinstance(client, Client):
+            raise InvalidSetting(
+                f"The front end was given {client!r:.100} as its client.", cure="Give await Client.connect()."
+            )
+        if not callable(authorize):
+            raise InvalidSetting(
+                "The front end was not told who may open which chat.",
+                cure="Give authorize= a function of the request and the chat's id that returns a Visitor, or None. To "
+                "try things out: authorize=everturn.ui.anybody.",
+            )
+        name = agent.name if isinstance(agent, Agent) else agent
+        return cls(client, name, authorize, keep_open, max_body_bytes, show_causes)
+
+    async def visited(self, request: Request, chat_id: str) -> Chat:
+        """The chat that the request is about. Raises HTTPException if whoever asks may not open it."""
+        if not CHAT_ID.fullmatch(chat_id):
+            raise HTTPException(400, "A chat's id has 1 to 128 letters, digits, _ and -.")
+        visitor = self.authorize(request, chat_id)
+        if inspect.isawaitable(visitor):
+            visitor = await visitor
+        if visitor is None:
+            raise HTTPException(403, "This chat is not yours to open.")
+        if len(visitor.name) > MAX_NAME_CHARS:
+            raise HTTPException(403, f"A visitor's name has at most {MAX_NAME_CHARS} characters.")
+        by = visitor.name or self.client.by
+        client = Client(self.client.temporal, task_queue=self.client.task_queue, by=by)
+        return Chat(self, visitor, client, client.conversation(visitor.conversation_id(self.agent, chat_id)))
+
+    async def body_of(self, request: Request) -> bytes:
+        """Raises HTTPException for what is too large, or no JSON: a form of another site's page is none."""
+        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+            raise HTTPException(415, "The body is to be application/json.")
+        body = bytearray()
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > self.max_body_bytes:
+                raise HTTPException(413, f"The body is larger than {self.max_body_bytes:,} bytes.")
+        return bytes(body)
+
+
+@dataclass(frozen=True)
+class Chat:
+    """One visitor's look at one conversation."""
+
+    chats: Chats
+    visitor: Visitor
+    client: Client
+    conversation: Conversation
+
+    async def say(self, said: NewMessage) -> None:
+        """Once, however often it is sent."""
+        await self.client.send(
+            self.chats.agent,
+            said.parts,
+            id=self.conversation.id,
+            message_id=said.message_id,
+            keep_open=self.chats.keep_open,
+            tenant=self.visitor.tenant,
+            metadata=self.visitor.metadata,
+            stream=True,
+        )
+
+    def answer(self, *, message_id: str | None = None) -> GivenAnswer:
+        return GivenAnswer(self.conversation, message_id=message_id, decides=self.visitor.decides)
+
+    async def decide(self, choices: Iterable[PageDecision], outputs: Iterable[PageResult]) -> list[str]:
+        """Carries out what the page's person decided, as far as it is still asked; returns why what was refused was.
+
+        What was decided meanwhile, by this person's first try or by somebody else, stays as it is: the answer tells
+        what came of it. Raises NotFound and Unreachable.
+        """
+        async with self.answer() as answer:
+            waiting = {one.call_id: one for one in answer.waiting}
+        todo = [self._choose(one) for one in choices if _is_asked(waiting.get(one.call_id), one)]
+        todo += [
+            self._give(one)
+            for one in outputs
+            if (asked := waiting.get(one.call_id)) is not None and asked.needs == "answer"
+        ]
+        refused = await asyncio.gather(*todo)
+        return [why for why in refused if why]
+
+    async def _choose(self, choice: PageDecision) -> str:
+        if not self.visitor.decides:
+            raise HTTPException(403, "You may not decide on this call.")
+        conversation, call_id = self.conversation, choice.call_id
+        if not choice.approved:
+            return await _unless_refused(lambda: conversation.deny(call_id, choice.reason))
+        return await _unless_refused(
+            lambda: conversation.approve(call_id, choice.arguments, note=choice.reason, expected=choice.expected)
+        )
+
+    async def _give(self, output: PageResult) -> str:
+        conversation = self.conversation
+        return await _unless_refused(
+            lambda: conversation.answer(output.call_id, output.content, is_error=output.is_error)
+        )
+
+    async def stop(self) -> None:
+        """Ends the answer that is being given, if one is."""
+        try:
+            await self.conversation.cancel_turn()
+        except (Refused, Ended, NotFound):
+            return
+
+
+def _is_asked(waiting: WaitingCall | None, choice: PageDecision) -> bool:
+    return waiting is not None and waiting.needs == "approval" and question_id(waiting) == choice.question_id
+
+
+async def _unless_refused(decide: Callable[[], Any]) -> str:
+    try:
+        await decide()
+    except Refused as error:
+        return error.message
+    except Ended:
+        return ""
+    return ""

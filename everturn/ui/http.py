@@ -1,0 +1,106 @@
+"""Server-sent events with a beat, and errors in plain words: what both protocols need of HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing
+from typing import Any, Final
+
+from pydantic import ValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from temporalio.service import RPCError
+
+from everturn.errors import AlreadyStarted, Ended, EverturnError, NotFound, Refused, Unreachable
+from everturn.explaining import explain
+from everturn.logs import get_logger
+
+BEAT_SECONDS: Final = 10.0
+"""A comment is sent at least so often: proxies cut what is silent, and each side learns when the other has gone."""
+
+HEADERS: Final = {
+    "cache-control": "no-cache, no-transform",
+    # Proxies such as nginx would collect a stream otherwise.
+    "x-accel-buffering": "no",
+}
+
+_STATUS: Final[dict[type[Exception], int]] = {
+    NotFound: 404,
+    Refused: 422,
+    Ended: 409,
+    AlreadyStarted: 409,
+    Unreachable: 503,
+}
+
+_LINE_ENDS: Final = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
+"""Of Unicode. They end no line of server-sent events, but some readers split there all the same."""
+
+_log = get_logger("everturn.ui")
+
+
+def written(chunk: Mapping[str, Any]) -> bytes:
+    """One event. A half of a surrogate pair, which no UTF-8 can hold, becomes a question mark."""
+    text = json.dumps(chunk, ensure_ascii=False, separators=(",", ":")).translate(_LINE_ENDS)
+    return f"data: {text}\n\n".encode(errors="replace")
+
+
+def event_stream(
+    chunks: AsyncGenerator[Mapping[str, Any]], *, headers: Mapping[str, str], last: bytes = b""
+) -> Response:
+    """The response that sends these chunks, and `last` after them. A page that leaves ends nothing but this."""
+    return StreamingResponse(_with_beats(chunks, last), media_type="text/event-stream", headers={**HEADERS, **headers})
+
+
+async def _with_beats(chunks: AsyncGenerator[Mapping[str, Any]], last: bytes) -> AsyncIterator[bytes]:
+    coming: asyncio.Future[Any] | None = None
+    async with aclosing(chunks):
+        try:
+            yield b": open\n\n"
+            while True:
+                coming = coming or asyncio.ensure_future(anext(chunks, None))
+                await asyncio.wait({coming}, timeout=BEAT_SECONDS)
+                if not coming.done():
+                    yield b": beat\n\n"
+                    continue
+                chunk, coming = coming.result(), None
+                if chunk is None:
+                    break
+                yield written(chunk)
+            yield last
+        finally:
+            if coming is not None:
+                coming.cancel()
+                await asyncio.gather(coming, return_exceptions=True)
+
+
+# ---------------------------------------------------------------- what went wrong
+
+
+def told_to_page(error: Exception) -> str:
+    """What a page may be told of it. The cure is one for those who run the service, and may name what is theirs."""
+    if isinstance(error, EverturnError):
+        return error.message
+    _log.error("ui.failed", exc_info=error)
+    return "Something went wrong. Try again."
+
+
+async def as_text(_: Request, error: Exception) -> Response:
+    """Pages show the body of an error as it is."""
+    match error:
+        case HTTPException():
+            return PlainTextResponse(error.detail, error.status_code, error.headers)
+        case ValidationError():
+            return PlainTextResponse(f"The request can't be read: {explain(error)}.", 400)
+        case RecursionError():
+            return PlainTextResponse("The request is too deeply nested.", 400)
+        case RPCError():
+            return PlainTextResponse(f"Temporal said no: {error.message}.", 503)
+        case _:
+            status = next((code for kind, code in _STATUS.items() if isinstance(error, kind)), 400)
+            return PlainTextResponse(told_to_page(error), status)
+
+
+ERRORS: Final = dict.fromkeys((HTTPException, ValidationError, RecursionError, EverturnError, RPCError), as_text)

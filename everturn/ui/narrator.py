@@ -1,0 +1,219 @@
+"""Makes of a conversation's events what a page has to be told, in words that both protocols have.
+
+A page may know a part of the answer already, when it sends a decision say: what it has seen is not told again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from pydantic import JsonValue
+
+from everturn import events
+from everturn.events import Event
+from everturn.payloads import WaitingCall
+from everturn.records import Image, Message, Thinking, ToolCall, ToolResult
+from everturn.ui.shown_text import ShownText
+
+Kind = Literal["text", "thinking"]
+
+
+@dataclass(frozen=True)
+class SeenByPage:
+    """What the page has of the answer that it goes on with."""
+
+    calls: frozenset[str] = frozenset()
+    results: frozenset[str] = frozenset()
+    questions: frozenset[str] = frozenset()
+    """Those of approvals, by their ids."""
+
+
+@dataclass(frozen=True)
+class TurnBegan:
+    turn: int
+
+
+@dataclass(frozen=True)
+class Words:
+    turn: int
+    kind: Kind
+    text: str
+
+
+@dataclass(frozen=True)
+class Withdrawn:
+    """The model said something else when it was asked again: all words of the turn so far are void."""
+
+    turn: int
+
+
+@dataclass(frozen=True)
+class Picture:
+    turn: int
+    image: Image
+
+
+@dataclass(frozen=True)
+class TurnEnded:
+    """Its words are whole."""
+
+    turn: int
+
+
+@dataclass(frozen=True)
+class Called:
+    turn: int
+    call: ToolCall
+
+
+@dataclass(frozen=True)
+class ApprovalAsked:
+    waiting: WaitingCall
+    question_id: str
+
+
+@dataclass(frozen=True)
+class Progressed:
+    call_id: str
+    progress: JsonValue
+
+
+@dataclass(frozen=True)
+class Finished:
+    result: ToolResult
+    asked: bool
+    """The page was asked for its approval."""
+
+
+@dataclass(frozen=True)
+class HeldUp:
+    """What holds it up. It goes on by itself."""
+
+    state: Literal["worker_awaited", "limited", "paused", "resumed"]
+
+
+Told = TurnBegan | Words | Withdrawn | Picture | TurnEnded | Called | ApprovalAsked | Progressed | Finished | HeldUp
+
+
+def question_id(waiting: WaitingCall) -> str:
+    """Names one question about a call. If the same call is asked about again, it is another one: an answer to the first
+    that comes late does not count for it."""
+    digest = hashlib.sha256(f"{waiting.since} {waiting.reason} {waiting.why}".encode(errors="replace")).hexdigest()
+    return f"{waiting.call_id}.{digest[:16]}"
+
+
+@dataclass
+class Narrator:
+    """Give it the events of one answer, from its beginning; and `ask` with what waits, once it is at rest."""
+
+    seen: SeenByPage = field(default_factory=SeenByPage)
+    decides: bool = True
+    _quiet_turn: int = 0
+    """The page has the turns up to this one."""
+    _began: set[int] = field(default_factory=set)
+    _shown: dict[Kind, ShownText] = field(default_factory=dict)
+    _calls: set[str] = field(default_factory=set)
+    """That the page knows."""
+    _results: set[str] = field(default_factory=set)
+    _questions: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._calls, self._results, self._questions = {*self.seen.calls}, {*self.seen.results}, {*self.seen.questions}
+
+    def look_ahead(self, so_far: Iterable[Event]) -> None:
+        """The events before now: what is told of them depends on all of them."""
+        for event in so_far:
+            if isinstance(event, events.Replied) and any(
+                call.call_id in self.seen.calls for call in event.message.tool_calls
+            ):
+                self._quiet_turn = max(self._quiet_turn, event.turn)
+
+    def tell(self, event: Event) -> Iterator[Told]:
+        match event:
+            case events.TurnStarted():
+                self._start_over(event.turn)
+            case events.TurnRetried():
+                self._start_over()
+            case events.TextDelta(turn=turn, text=text):
+                yield from self._words(turn, "text", text)
+            case events.ThinkingDelta(turn=turn, text=text):
+                yield from self._words(turn, "thinking", text)
+            case events.Replied(turn=turn, message=message):
+                yield from self._reply(turn, message)
+            case events.ToolCalled(turn=turn, call=call) if turn > self._quiet_turn:
+                self._calls.add(call.call_id)
+                yield Called(turn, call)
+            case events.ToolProgress(call_id=call_id, progress=progress) if call_id in self._calls:
+                yield Progressed(call_id, progress)
+            case events.ToolFinished(result=result) if result.call_id in self._calls - self._results:
+                self._results.add(result.call_id)
+                yield Finished(result, asked=result.call_id in {one.rpartition(".")[0] for one in self._questions})
+            case events.WorkerAwaited():
+                yield HeldUp("worker_awaited")
+            case events.TurnLimited():
+                yield HeldUp("limited")
+            case events.Switched(name="pause"):
+                yield HeldUp("paused")
+            case events.Switched(name="resume"):
+                yield HeldUp("resumed")
+            case _:
+                pass
+
+    def ask(self, waiting: Iterable[WaitingCall], *, again: bool = False) -> Iterator[ApprovalAsked]:
+        """Of the calls that wait, those whose approval the page has not been asked for; with `again`, all."""
+        for one in waiting:
+            if one.needs != "approval" or not self.decides or one.call_id not in self._calls:
+                continue
+            question = question_id(one)
+            if again or question not in self._questions:
+                self._questions.add(question)
+                yield ApprovalAsked(one, question)
+
+    def _start_over(self, turn: int | None = None) -> None:
+        """What is on the page stays for as long as the new try says the same."""
+        if turn is not None and turn not in self._began:
+            self._shown = _nothing()
+        for one in self._shown.values():
+            one.said = ""
+
+    def _begin(self, turn: int) -> Iterator[Told]:
+        if turn not in self._began:
+            self._began.add(turn)
+            self._shown = self._shown or _nothing()
+            yield TurnBegan(turn)
+
+    def _words(self, turn: int, kind: Kind, delta: str) -> Iterator[Told]:
+        if turn <= self._quiet_turn:
+            return
+        yield from self._begin(turn)
+        self._shown[kind].said += delta
+        yield from self._show(turn)
+
+    def _reply(self, turn: int, message: Message) -> Iterator[Told]:
+        if turn <= self._quiet_turn:
+            return
+        yield from self._begin(turn)
+        self._shown["thinking"].said = "".join(part.text for part in message.parts if isinstance(part, Thinking))
+        self._shown["text"].said = message.text
+        yield from self._show(turn, whole=True)
+        for part in message.parts:
+            if isinstance(part, Image):
+                yield Picture(turn, part)
+        yield TurnEnded(turn)
+        self._shown = {}
+
+    def _show(self, turn: int, *, whole: bool = False) -> Iterator[Told]:
+        if any(one.is_wrong(whole=whole) for one in self._shown.values()):
+            yield Withdrawn(turn)
+            for one in self._shown.values():
+                one.shown = ""
+        for kind, one in self._shown.items():
+            if more := one.take_more():
+                yield Words(turn, kind, more)
+
+
+def _nothing() -> dict[Kind, ShownText]:
+    return {"thinking": ShownText(), "text": ShownText()}

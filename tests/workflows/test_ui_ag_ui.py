@@ -1,0 +1,194 @@
+"""AG-UI on a durable conversation: the real HttpAgent of @ag-ui/client, against a real server."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+
+from everturn import Client, Conversation, ui
+from everturn.testing import ScriptedModel, call, fail, say, slow
+from tests.support.agents import agent_on, hosting
+from tests.support.pages import Page, State, needs_node, page, serving
+from tests.support.tools import refund
+
+pytestmark = needs_node
+
+Scripted = Callable[..., ScriptedModel]
+
+LOOK: dict[str, Any] = {
+    "name": "look",
+    "description": "Look at the screen.",
+    "parameters": {"type": "object", "properties": {"screen": {"type": "integer"}}},
+}
+
+REFUND = call("refund", {"order_id": "81", "cents": 500}, id="r")
+
+
+@pytest.fixture
+def thread() -> str:
+    return str(uuid4())
+
+
+def by_header(request: Any, thread_id: str) -> ui.Visitor | None:
+    name = request.headers.get("x-user")
+    return ui.Visitor(name=name) if name else None
+
+
+@asynccontextmanager
+async def talking(client: Client, thread: str, **options: Any) -> AsyncIterator[Page]:
+    """A page of Ann's on a thread with the clerk."""
+    app = ui.ag_ui(client, agent="clerk", authorize=by_header, **options)
+    async with serving(app) as address, anns_page(address, thread) as shown:
+        yield shown
+
+
+def anns_page(address: str, thread: str) -> AbstractAsyncContextManager[Page]:
+    return page("ag_ui.mjs", f"{address}/", thread, **{"x-user": "ann"})
+
+
+def conversation_of(client: Client, thread: str) -> Conversation:
+    return client.conversation(f"clerk:ann:{thread}")
+
+
+def words(state: State) -> list[tuple[str, Any]]:
+    return [(one["role"], one.get("content", "")) for one in state["messages"]]
+
+
+def outcome(state: State) -> Any:
+    last = state["events"][-1]
+    return last.get("outcome", {}).get("type", last["type"])
+
+
+TEXT = "One two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen."
+
+
+def begins(state: State) -> bool:
+    role, text = words(state)[-1]
+    return bool(role == "assistant" and text and TEXT.startswith(text) and text != TEXT)
+
+
+def ended(runs: int) -> Callable[[State], bool]:
+    return lambda now: now["runs"] == runs
+
+
+async def test_a_text_is_streamed_and_the_next_message_goes_on_with_the_conversation(
+    client: Client, scripted: Scripted, thread: str
+) -> None:
+    model = scripted([say("Good \u2028morning!", thinking="A greeting."), "And you?"])
+    async with hosting(client, agent_on(model)), talking(client, thread) as shown:
+        shown.do("send", message={"id": "m1", "content": "Hello"})
+        state = await shown.shows(ended(1), what="it is answered")
+        assert words(state) == [
+            ("user", "Hello"),
+            ("reasoning", "A greeting."),
+            ("assistant", "Good \u2028morning!"),
+        ]
+        assert outcome(state) == "success"
+        shown.do("send", message={"id": "m2", "content": [{"type": "text", "text": "Fine"}]})
+        state = await shown.shows(ended(2), what="and once more")
+        assert words(state)[-1] == ("assistant", "And you?")
+    said = [one.text for one in await conversation_of(client, thread).transcript()]
+    assert said == ["Hello", "Good \u2028morning!", "Fine", "And you?"]
+
+
+@pytest.mark.parametrize(
+    ("entry", "given"),
+    [
+        ({"status": "resolved", "payload": {"approved": True}}, "500 back for 81"),
+        (
+            {"status": "resolved", "payload": {"approved": True, "editedArgs": {"order_id": "81", "cents": 7}}},
+            "7 back for 81",
+        ),
+        ({"status": "resolved", "payload": {"approved": False, "reason": "too much"}}, "too much"),
+        ({"status": "cancelled"}, "cancelled by the user"),
+    ],
+)
+async def test_an_interrupt_asks_for_an_approval_and_its_answer_decides(
+    client: Client, scripted: Scripted, thread: str, entry: dict[str, Any], given: str
+) -> None:
+    agent = agent_on(scripted([[say("Let me see."), REFUND], "Done."]), tools=[refund])
+    async with hosting(client, agent), talking(client, thread) as shown:
+        shown.do("send", message={"id": "m1", "content": "Refund order 81"})
+        state = await shown.shows(ended(1), what="it asks")
+        [interrupt] = state["interrupts"]
+        assert (interrupt["reason"], interrupt["toolCallId"]) == ("tool_call", "r")
+        shown.do("resume", resume=[{"interruptId": interrupt["id"], **entry}])
+        state = await shown.shows(ended(2), what="it goes on")
+        assert outcome(state) == "success"
+        [result] = [one for one in state["messages"] if one["role"] == "tool"]
+        assert given in result["content"]
+        assert [text for role, text in words(state) if role == "assistant"] == ["Let me see.", "Done."]
+        [result] = [
+            one for message in await conversation_of(client, thread).transcript() for one in message.tool_results
+        ]
+        assert result.decision
+        assert result.decision.by == "ann"
+
+
+async def test_a_tool_of_the_front_end_gives_its_result(client: Client, scripted: Scripted, thread: str) -> None:
+    agent = agent_on(scripted([call("look", {"screen": 1}, id="l"), "A cat."]), tools=[LOOK])
+    async with hosting(client, agent), talking(client, thread) as shown:
+        shown.do("send", message={"id": "m1", "content": "What is there?"})
+        state = await shown.shows(ended(1), what="it asks")
+        assert state["events"][-1]["outcome"] == {"type": "success", "pendingToolCallIds": ["l"]}
+        shown.do("output", id="o1", toolCallId="l", content='{"animal": "cat"}')
+        state = await shown.shows(ended(2), what="it goes on")
+        assert words(state)[-1] == ("assistant", "A cat.")
+        assert [role for role, _ in words(state)] == ["user", "assistant", "tool", "assistant"]
+
+
+async def test_a_client_that_comes_back_in_the_middle_is_given_all_and_goes_on(
+    client: Client, scripted: Scripted, thread: str
+) -> None:
+    released = threading.Event()
+    agent = agent_on(scripted([REFUND, slow(TEXT, after=3, until=released)]), tools=[refund])
+    async with hosting(client, agent), serving(ui.ag_ui(client, agent=agent, authorize=by_header)) as address:
+        async with anns_page(address, thread) as first:
+            first.do("send", message={"id": "m1", "content": "Refund order 81"})
+            await first.shows(ended(1), what="it asks")
+        async with anns_page(address, thread) as second:
+            second.do("back")
+            state = await second.shows(ended(1), what="it is told what waits")
+            [interrupt] = state["interrupts"]
+            resume = [{"interruptId": interrupt["id"], "status": "resolved", "payload": {"approved": True}}]
+            second.do("resume", resume=resume)
+            await second.shows(begins, what="it writes")
+        async with anns_page(address, thread) as third:
+            third.do("back")
+            await third.shows(begins, what="it is told what was written")
+            released.set()
+            state = await third.shows(ended(1), what="all")
+            assert outcome(state) == "success"
+            assert [role for role, _ in words(state)] == ["user", "assistant", "tool", "assistant"]
+            assert words(state)[-1] == ("assistant", TEXT)
+            third.do("back")  # nothing is said twice
+            state = await third.shows(ended(2), what="the same once more")
+            assert [role for role, _ in words(state)] == ["user", "assistant", "tool", "assistant"]
+
+
+async def test_it_is_stopped_and_what_goes_wrong_is_an_error(client: Client, scripted: Scripted, thread: str) -> None:
+    never = threading.Event()
+    model = scripted([slow(TEXT, after=3, until=never), fail(401, "No such key: sk-secret")])
+    try:
+        async with (
+            hosting(client, agent_on(model)),
+            serving(ui.ag_ui(client, agent="clerk", authorize=by_header)) as address,
+            anns_page(address, thread) as shown,
+            httpx.AsyncClient(headers={"x-user": "ann"}, timeout=60) as http,
+        ):
+            shown.do("send", message={"id": "m1", "content": "Count"})
+            await shown.shows(begins, what="it writes")
+            assert (await http.post(f"{address}/{thread}/stop", json={})).status_code == 204
+            state = await shown.shows(ended(1), what="it is stopped")
+            assert outcome(state) == "cancelled"
+            shown.do("send", message={"id": "m2", "content": "Go on"})
+            state = await shown.shows(lambda now: now["runs"] == 2 and now["error"], what="it is stalled")
+            assert state["error"] == "This needs help from somebody. It goes on once that has come."
+    finally:
+        never.set()

@@ -1,0 +1,199 @@
+"""Vercel's AI SDK on a durable conversation: the real Chat of @ai-sdk/react, against a real server."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+
+from everturn import Client, ui
+from everturn.testing import ScriptedModel, call, fail, say, slow
+from tests.support.agents import agent_on, hosting
+from tests.support.pages import Page, State, needs_node, page, serving
+from tests.support.tools import refund
+
+pytestmark = needs_node
+
+Scripted = Callable[..., ScriptedModel]
+
+LOOK: dict[str, Any] = {
+    "name": "look",
+    "description": "Look at the screen.",
+    "parameters": {"type": "object", "properties": {"screen": {"type": "integer"}}},
+}
+
+REFUND = call("refund", {"order_id": "81", "cents": 500}, id="r")
+
+
+@pytest.fixture
+def chat() -> str:
+    return uuid4().hex
+
+
+@asynccontextmanager
+async def chatting(client: Client, chat: str, **options: Any) -> AsyncIterator[Page]:
+    """A page of Ann's on a chat with the clerk."""
+    app = ui.ai_sdk(client, agent="clerk", authorize=by_header, **options)
+    async with serving(app) as address, anns_page(address, chat) as shown:
+        yield shown
+
+
+def anns_page(address: str, chat: str) -> AbstractAsyncContextManager[Page]:
+    return page("ai_sdk.mjs", f"{address}/", chat, **{"x-user": "ann"})
+
+
+def by_header(request: Any, chat_id: str) -> ui.Visitor | None:
+    name = request.headers.get("x-user")
+    return ui.Visitor(name=name) if name else None
+
+
+def parts(state: State, kind: str = "") -> list[dict[str, Any]]:
+    """Of the last message."""
+    return [part for part in state["messages"][-1]["parts"] if part["type"].startswith(kind)]
+
+
+def text(state: State) -> str:
+    return "".join(part["text"] for part in parts(state, "text"))
+
+
+TEXT = "One two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen."
+
+
+def begins(state: State) -> bool:
+    return bool(state["messages"]) and "One" in text(state) and text(state) != TEXT
+
+
+def is_ready(state: State) -> bool:
+    return bool(state["status"] == "ready" and state["messages"] and state["messages"][-1]["role"] == "assistant")
+
+
+async def test_a_text_is_streamed_and_the_next_message_goes_on_with_the_conversation(
+    client: Client, scripted: Scripted, chat: str
+) -> None:
+    released = threading.Event()
+    model = scripted([slow(say("Good \u2028morning!", thinking="A greeting."), after=2, until=released), "And you?"])
+    async with hosting(client, agent_on(model)), chatting(client, chat) as shown:
+        shown.do("send", message={"text": "Hello", "messageId": None})
+        released.set()
+        state = await shown.shows(is_ready, what="it is answered")
+        assert text(state) == "Good \u2028morning!"
+        assert [part["text"] for part in parts(state, "reasoning")] == ["A greeting."]
+        assert state["finished"][-1]["finishReason"] == "stop"
+        shown.do("send", message={"text": "Fine"})
+        state = await shown.shows(lambda now: is_ready(now) and len(now["messages"]) == 4, what="and once more")
+        assert text(state) == "And you?"
+        said = [one.text for one in await client.conversation(f"clerk:ann:{chat}").transcript()]
+        assert said == ["Hello", "Good \u2028morning!", "Fine", "And you?"]
+
+
+@pytest.mark.parametrize("approved", [True, False])
+async def test_a_call_is_approved_or_denied_on_the_page(
+    client: Client, scripted: Scripted, chat: str, approved: bool
+) -> None:
+    agent = agent_on(scripted([[say("Let me see."), REFUND], "Done."]), tools=[refund])
+    async with hosting(client, agent), chatting(client, chat) as shown:
+        shown.do("send", message={"text": "Refund order 81"})
+        state = await shown.shows(
+            lambda now: is_ready(now) and parts(now, "tool-")[0]["state"] == "approval-requested", what="it asks"
+        )
+        [part] = parts(state, "tool-")
+        assert part["input"] == {"order_id": "81", "cents": 500}
+        shown.do("approve", id=part["approval"]["id"], approved=approved, reason="as agreed")
+        state = await shown.shows(lambda now: is_ready(now) and "Done." in text(now), what="it goes on")
+        assert len(state["messages"]) == 2
+        assert [part["text"] for part in parts(state, "text")] == ["Let me see.", "Done."]
+        [part] = parts(state, "tool-")
+        assert part["state"] == ("output-available" if approved else "output-denied")
+        [result] = [one for message in await told(client, chat) for one in message.tool_results]
+        assert result.decision
+        assert (result.decision.by, result.decision.note) == ("ann", "as agreed")
+
+
+async def told(client: Client, chat: str) -> tuple[Any, ...]:
+    return await client.conversation(f"clerk:ann:{chat}").transcript()
+
+
+async def test_a_tool_of_the_page_gives_its_result(client: Client, scripted: Scripted, chat: str) -> None:
+    agent = agent_on(scripted([call("look", {"screen": 1}, id="l"), "A cat."]), tools=[LOOK])
+    async with hosting(client, agent), chatting(client, chat) as shown:
+        shown.do("send", message={"text": "What is there?"})
+        await shown.shows(
+            lambda now: is_ready(now) and parts(now, "tool-")[0]["state"] == "input-available", what="it asks"
+        )
+        shown.do("output", tool="look", toolCallId="l", output={"animal": "cat"})
+        state = await shown.shows(lambda now: is_ready(now) and text(now) == "A cat.", what="it goes on")
+        assert len(state["messages"]) == 2
+        [result] = [one for message in await told(client, chat) for one in message.tool_results]
+        assert result.text == '{"animal": "cat"}'
+
+
+async def test_a_page_that_is_loaded_in_the_middle_shows_what_was_and_goes_on(
+    client: Client, scripted: Scripted, chat: str
+) -> None:
+    released = threading.Event()
+    script = [REFUND, slow(TEXT, after=3, until=released)]
+    agent = agent_on(scripted(script), tools=[refund])
+    async with hosting(client, agent), serving(ui.ai_sdk(client, agent=agent, authorize=by_header)) as address:
+        async with anns_page(address, chat) as first:
+            first.do("send", message={"text": "Refund order 81"})
+            state = await first.shows(lambda now: is_ready(now) and parts(now, "tool-"), what="it asks")
+        async with anns_page(address, chat) as second:
+            second.do("load")
+            state = await second.shows(lambda now: now["messages"], what="it is loaded")
+            [part] = parts(state, "tool-")
+            assert part["state"] == "approval-requested"
+            second.do("resume")  # nothing runs
+            second.do("approve", id=part["approval"]["id"], approved=True)
+            await second.shows(begins, what="it writes")
+        async with anns_page(address, chat) as third:
+            third.do("load")
+            await third.shows(lambda now: now["messages"], what="it is loaded")
+            third.do("resume")
+            await third.shows(begins, what="it is told what was written")
+            released.set()
+            state = await third.shows(lambda now: is_ready(now) and text(now) == TEXT, what="all")
+            assert [message["role"] for message in state["messages"]] == ["user", "assistant"]
+            assert [part["state"] for part in parts(state, "tool-")] == ["output-available"]
+
+
+async def test_who_stops_it_stops_it_for_all_and_who_leaves_stops_nothing(
+    client: Client, scripted: Scripted, chat: str
+) -> None:
+    never = threading.Event()
+    model = scripted([slow(TEXT, after=3, until=never)])
+    try:
+        async with (
+            hosting(client, agent_on(model)),
+            serving(ui.ai_sdk(client, agent="clerk", authorize=by_header)) as address,
+            anns_page(address, chat) as shown,
+            httpx.AsyncClient(headers={"x-user": "ann"}, timeout=60) as http,
+        ):
+            shown.do("send", message={"text": "Count"})
+            await shown.shows(begins, what="it writes")
+            shown.do("leave")
+            await shown.shows(lambda now: now["finished"], what="it left")
+            assert (await client.conversation(f"clerk:ann:{chat}").status()).state == "running"
+            shown.do("resume")
+            await shown.shows(lambda now: now["status"] == "streaming", what="it is back")
+            assert (await http.post(f"{address}/{chat}/stop", json={})).status_code == 204
+            await shown.shows(is_ready, what="it is stopped")
+            assert (await client.conversation(f"clerk:ann:{chat}").status()).state == "idle"
+    finally:
+        never.set()
+
+
+async def test_what_went_wrong_is_shown_and_a_refused_request_says_why(
+    client: Client, scripted: Scripted, chat: str
+) -> None:
+    model = scripted(lambda messages: fail(401, "No such key: sk-secret"))
+    async with hosting(client, agent_on(model)), chatting(client, chat) as shown:
+        shown.do("send", message={"text": "Hello"})
+        state = await shown.shows(lambda now: now["status"] == "error" and now["error"], what="it failed")
+        assert state["error"] == "This needs help from somebody. It goes on once that has come."
+        shown.do("regenerate")
+        await shown.shows(lambda now: "can't be made anew" in now["error"], what="it is refused")

@@ -1,0 +1,281 @@
+"""The front ends over plain HTTP: who may come in, what is refused and why, and what is taken once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any, cast
+from uuid import uuid4
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
+
+from everturn import Client, Conversation, Image, tool, ui
+from everturn.errors import InvalidSetting, NotFound
+from everturn.testing import ScriptedModel, call
+from tests.support.agents import agent_on, hosting
+from tests.support.pages import serving
+from tests.support.tools import refund
+from tests.support.waiting import eventually, waiting
+
+Scripted = Callable[..., ScriptedModel]
+
+REFUND = call("refund", {"order_id": "81", "cents": 500}, id="r")
+
+
+async def whose(request: Any, chat_id: str) -> ui.Visitor | None:
+    name = request.headers.get("x-user")
+    if name == "guest":
+        return ui.Visitor(name="ann", decides=False)
+    return ui.Visitor(name=name, tenant="acme", metadata={"user": name}) if name else None
+
+
+@pytest.fixture
+async def http(client: Client) -> AsyncIterator[httpx.AsyncClient]:
+    app = Starlette(
+        routes=[
+            Mount("/chat", ui.ai_sdk(client, agent="clerk", authorize=whose, max_body_bytes=10_000)),
+            Mount("/ag-ui", ui.ag_ui(client, agent="clerk", authorize=whose, max_body_bytes=10_000)),
+        ]
+    )
+    async with (
+        serving(app) as address,
+        httpx.AsyncClient(base_url=address, headers={"x-user": "ann"}, timeout=60) as http,
+    ):
+        yield http
+
+
+@pytest.fixture
+def chat() -> str:
+    return uuid4().hex
+
+
+def user(text: str, message_id: str = "m1", **more: Any) -> dict[str, Any]:
+    return {"id": message_id, "role": "user", "parts": [{"type": "text", "text": text}], **more}
+
+
+def chunks(answer: httpx.Response) -> list[dict[str, Any]]:
+    assert answer.status_code == 200, answer.text
+    lines = [line.removeprefix("data: ") for line in answer.text.split("\n") if line.startswith("data: ")]
+    return [json.loads(line) for line in lines if line != "[DONE]"]
+
+
+def text_of(told: list[dict[str, Any]]) -> str:
+    return "".join(chunk["delta"] for chunk in told if chunk["type"] == "text-delta")
+
+
+DEEP = "[" * 5_000 + "]" * 5_000
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "status", "why"),
+    [
+        ({"id": "c", "messages": [user("Hi")]}, {"x-user": ""}, 403, "not yours"),
+        ({"id": "a:b", "messages": [user("Hi")]}, {}, 400, "A chat's id"),
+        ({"id": "../c", "messages": [user("Hi")]}, {}, 400, "A chat's id"),
+        ({"id": "c", "messages": []}, {}, 400, "messages"),
+        ({"id": "c", "messages": ["Hi"]}, {}, 400, "can't be read"),
+        ({"id": "c", "messages": [user("Hi", "")]}, {}, 400, "no id"),
+        ({"id": "c", "messages": [user(" ")]}, {}, 422, "empty"),
+        ({"id": "c", "messages": [user("Hi")], "messageId": "m1"}, {}, 409, "can't be edited"),
+        ({"id": "c", "messages": [user("Hi")], "trigger": "regenerate-message"}, {}, 409, "can't be made anew"),
+        ({"id": "c", "messages": [{"id": "s", "role": "system", "parts": []}]}, {}, 400, "user's or the assistant's"),
+        (
+            {"id": "c", "messages": [user("", parts=[{"type": "file", "url": "file:///etc/passwd"}])]},
+            {},
+            400,
+            "data: URL",
+        ),
+        (
+            {"id": "c", "messages": [user("", parts=[{"type": "file", "url": "data:image/png;base64,?"}])]},
+            {},
+            400,
+            "64",
+        ),
+        ({"id": "c", "messages": [user("x" * 20_000)]}, {}, 413, "10,000"),
+        ({"id": "c", "messages": [user("Hi")]}, {"content-type": "text/plain"}, 415, "application/json"),
+        (b'{"id": "c", "messages": [' + DEEP.encode() + b"]}", {}, 413, "10,000"),
+        (b'{"id": "c", "messages": [' + DEEP.encode()[3_000:-3_000] + b"]}", {}, 400, "can't be read"),
+        (b'{"id": "c", "messages": "\\ud800"}', {}, 400, "can't be read"),
+        (b"\xff", {}, 400, "can't be read"),
+    ],
+)
+async def test_what_a_page_may_not_post_is_refused_with_the_reason(
+    http: httpx.AsyncClient, body: Any, headers: dict[str, str], status: int, why: str
+) -> None:
+    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+    answer = await http.post("/chat/", content=raw, headers={"content-type": "application/json", **headers})
+    assert (answer.status_code, why in answer.text) == (status, True), answer.text
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "why"),
+    [
+        ({"threadId": "a:b"}, 400, "A chat's id"),
+        ({"runId": ""}, 400, "runId"),
+        ({"messages": [{"id": "", "role": "user", "content": "Hi"}]}, 400, "no id"),
+        ({"messages": [{"id": "m", "role": "user", "content": 5}]}, 400, "a text or a list"),
+        ({"messages": [{"id": "m", "role": "user", "content": [{"type": "video"}]}]}, 400, "'video'"),
+        ({"resume": [{"interruptId": "r.1", "status": "resolved", "payload": {"approved": "yes"}}]}, 400, "approved"),
+        (
+            {"resume": [{"interruptId": "r.1", "status": "resolved", "payload": {"approved": True, "editedArgs": 1}}]},
+            400,
+            "editedArgs",
+        ),
+        ({"resume": [{"interruptId": "r.1", "status": "cancelled"}]}, 404, "no conversation"),
+    ],
+)
+async def test_what_a_run_may_not_ask_is_refused_with_the_reason(
+    http: httpx.AsyncClient, change: dict[str, Any], status: int, why: str
+) -> None:
+    body = {"threadId": "never-heard-of", "runId": "r", "messages": [], **change}
+    answer = await http.post("/ag-ui/", json=body)
+    assert (answer.status_code, why in answer.text) == (status, True), answer.text
+
+
+async def test_nobody_opens_the_chat_of_another(
+    client: Client, scripted: Scripted, http: httpx.AsyncClient, chat: str
+) -> None:
+    bob = {"x-user": "bob"}
+    async with hosting(client, agent_on(scripted(["For Ann alone."]))):
+        await http.post("/chat/", json={"id": chat, "messages": [user("Hi")]})
+        assert (await http.get(f"/chat/{chat}")).json()[-1]["parts"][-1]["text"] == "For Ann alone."
+        assert (await http.get(f"/chat/{chat}", headers=bob)).json() == []
+        assert (await http.get(f"/chat/{chat}/stream", headers=bob)).status_code == 204
+        assert (await http.post(f"/chat/{chat}/stop", headers=bob, json={})).status_code == 204
+        assert (await http.get(f"/chat/{chat}", headers={"x-user": ""})).status_code == 403
+
+
+async def test_a_request_that_is_sent_twice_says_it_once(
+    client: Client, scripted: Scripted, http: httpx.AsyncClient, chat: str
+) -> None:
+    body = {"id": chat, "messages": [user("Hi")]}
+    async with hosting(client, agent_on(scripted(["Hello.", "Never said."]))):
+        first, second = await asyncio.gather(http.post("/chat/", json=body), http.post("/chat/", json=body))
+        third = await http.post("/chat/", json=body)
+        assert [text_of(chunks(one)) for one in (first, second, third)] == ["Hello."] * 3
+        assert first.headers["x-vercel-ai-ui-message-stream"] == "v1"
+        assert first.text.endswith("data: [DONE]\n\n")
+        assert len(await client.conversation(f"clerk:ann:{chat}").transcript()) == 2
+
+
+def responded(chunk: dict[str, Any], *, approved: bool = True, **more: Any) -> dict[str, Any]:
+    part = {
+        "type": "tool-refund",
+        "toolCallId": "r",
+        "state": "approval-responded",
+        "input": {"order_id": "81", "cents": 500},
+        "approval": {"id": chunk["approvalId"], "approved": approved},
+        **more,
+    }
+    return {"id": "reply-1", "role": "assistant", "parts": [part]}
+
+
+async def test_a_decision_counts_for_the_question_and_the_arguments_that_were_shown(
+    client: Client, scripted: Scripted, http: httpx.AsyncClient, chat: str
+) -> None:
+    async with hosting(client, agent_on(scripted([REFUND, "Done."]), tools=[refund])):
+        told = chunks(await http.post("/chat/", json={"id": chat, "messages": [user("Refund 81")]}))
+        [asked] = [one for one in told if one["type"] == "tool-approval-request"]
+        conversation = client.conversation(f"clerk:ann:{chat}")
+
+        async def post(message: dict[str, Any]) -> list[dict[str, Any]]:
+            return chunks(await http.post("/chat/", json={"id": chat, "messages": [message]}))
+
+        # Another question's name, and a result in the place of an approval: neither is a decision.
+        told = await post(responded({"approvalId": "r.0123456789abcdef"}))
+        assert told[-1]["finishReason"] == "tool-calls"
+        await post(responded(asked, state="output-available", output="It is paid.", approval=None))
+        assert await waiting(conversation) == ("r",)
+        # Other arguments than the call has: the person is asked again, and told why.
+        told = await post(responded(asked, input={"order_id": "81", "cents": 5}))
+        assert [one["type"] for one in told] == ["start", "tool-approval-request", "error"]
+        assert await waiting(conversation) == ("r",)
+        # Somebody who may not decide here.
+        refused = await http.post(
+            "/chat/", json={"id": chat, "messages": [responded(asked)]}, headers={"x-user": "guest"}
+        )
+        assert refused.status_code == 403
+        # Posted twice: it runs once.
+        both = await asyncio.gather(post(responded(asked)), post(responded(asked)))
+        assert [text_of(one) for one in both] == ["Done.", "Done."]
+        assert [one["output"] for one in both[0] if one["type"] == "tool-output-available"] == ["500 back for 81"]
+
+
+async def test_who_may_not_decide_waits_for_who_may(
+    client: Client, scripted: Scripted, http: httpx.AsyncClient, chat: str
+) -> None:
+    async with hosting(client, agent_on(scripted([REFUND, "Done."]), tools=[refund])):
+        body = {"id": chat, "messages": [user("Refund 81")]}
+        posting = asyncio.create_task(http.post("/chat/", json=body, headers={"x-user": "guest"}))
+        conversation = client.conversation(f"clerk:ann:{chat}")
+        assert await waiting(await _there(conversation)) == ("r",)
+        await conversation.approve("r")
+        told = chunks(await posting)
+        assert text_of(told) == "Done."
+        assert "tool-approval-request" not in [one["type"] for one in told]
+
+
+async def _there(conversation: Conversation) -> Conversation:
+    async def there() -> bool:
+        try:
+            await conversation.cursor()
+        except NotFound:
+            return False
+        return True
+
+    await eventually(there, what="it has begun")
+    return conversation
+
+
+@tool
+def draw() -> list[Image | str]:
+    return ["A dot.", Image(data="aGVsbG8=", media_type="image/png")]
+
+
+async def test_pictures_and_files_go_both_ways(
+    client: Client, scripted: Scripted, http: httpx.AsyncClient, chat: str
+) -> None:
+    picture = {"type": "file", "mediaType": "image/png", "url": "data:image/png;base64,aGVsbG8="}
+    pdf = {"type": "file", "mediaType": "application/pdf", "url": "https://example.com/a.pdf", "filename": "a.pdf"}
+    said = user("", parts=[{"type": "text", "text": "Look"}, picture, pdf, {"type": "data-mine", "data": 1}])
+    async with hosting(client, agent_on(scripted([call("draw", id="d"), "A dot."]), tools=[draw])):
+        told = chunks(await http.post("/chat/", json={"id": chat, "messages": [said]}))
+        [output] = [one["output"] for one in told if one["type"] == "tool-output-available"]
+        assert output == [{"type": "text", "text": "A dot."}, picture]
+        first, answer = (await http.get(f"/chat/{chat}")).json()
+        assert first["parts"] == [{"type": "text", "text": "Look"}, picture, pdf]
+        assert answer["id"] == told[0]["messageId"] == "reply-1"
+        run = {"threadId": chat, "runId": "r", "messages": []}
+        [snapshot] = [one for one in chunks(await http.post("/ag-ui/", json=run)) if one["type"] == "MESSAGES_SNAPSHOT"]
+        source = {"type": "data", "value": "aGVsbG8=", "mimeType": "image/png"}
+        assert snapshot["messages"][0]["content"][1] == {"type": "image", "source": source}
+
+
+async def test_a_conversation_that_is_over_goes_on_with_the_next_message(
+    client: Client, scripted: Scripted, http: httpx.AsyncClient, chat: str
+) -> None:
+    async with hosting(client, agent_on(scripted(["One.", "Two."]))):
+        await http.post("/chat/", json={"id": chat, "messages": [user("Hi")]})
+        conversation = client.conversation(f"clerk:ann:{chat}")
+        await conversation.close()
+        await conversation.outcome()
+        assert (await http.get(f"/chat/{chat}/stream")).status_code == 204
+        told = chunks(await http.post("/chat/", json={"id": chat, "messages": [user("And?", "m2")]}))
+        assert text_of(told) == "Two."
+        shown = [message["parts"][-1]["text"] for message in (await http.get(f"/chat/{chat}")).json()]
+        assert shown == ["Hi", "One.", "And?", "Two."]
+
+
+@pytest.mark.parametrize("make", [ui.ai_sdk, ui.ag_ui])
+def test_it_is_not_made_without_somebody_who_says_who_may(make: Any) -> None:
+    client = cast("Client", object.__new__(Client))
+    with pytest.raises(InvalidSetting, match="anybody"):
+        make(client, agent="clerk", authorize=None)
+    with pytest.raises(InvalidSetting, match=r"Client\.connect"):
+        make("localhost:7233", agent="clerk", authorize=ui.anybody)
+    with pytest.raises(InvalidSetting, match="'authorize'"):
+        make(client, agent="clerk", authorise=ui.anybody)
