@@ -65,7 +65,7 @@ def not_taken(activity: str, task_queue: str, seconds: float) -> tuple[str, str]
     """Cause and cure, if no worker took an activity in time."""
     cause = f"No worker on task queue {task_queue!r} took the activity {activity!r} within {seconds:g} s."
     cure = (
-        f"Start a worker that has it, or see whether those that poll are busy: temporal task-queue describe "
+        f"Start a worker that has it, or check whether the polling workers are busy: temporal task-queue describe "
         f"--task-queue {task_queue} --task-queue-type activity"
     )
     return cause, cure
@@ -73,9 +73,9 @@ def not_taken(activity: str, task_queue: str, seconds: float) -> tuple[str, str]
 
 def not_started(endpoint: str, operation: str, within: timedelta) -> tuple[str, str]:
     """Cause and cure, if nobody began a Nexus operation in time; that is, `service/operation`."""
-    cause = f"Nobody behind the Nexus endpoint {endpoint!r} began {operation!r} within {within.total_seconds():g} s."
+    cause = f"No handler at the Nexus endpoint {endpoint!r} started {operation!r} within {within.total_seconds():g} s."
     cure = (
-        f"Start a worker with that service on the endpoint's task queue, which this shows: temporal operator nexus "
+        f"Start a worker with that service on the endpoint's task queue. This shows the queue: temporal operator nexus "
         f"endpoint get --name {endpoint}"
     )
     return cause, cure
@@ -130,7 +130,7 @@ def _part(value: Any) -> ResultPart:
     return (
         value.model_copy(update={"data": data})
         if data
-        else Text(text=f"[Left out, for it is no base64: {value.kind}.]")
+        else Text(text=f"[Left out because it is not base64: {value.kind}.]")
     )
 
 
@@ -138,7 +138,7 @@ def _text(value: Any) -> str:
     if value is None or value == "":
         return NO_OUTPUT
     if isinstance(value, bytes | bytearray):
-        return f"[Left out, for it is no text: {len(value):,} bytes.]"
+        return f"[Left out because it is not text: {len(value):,} bytes.]"
     return mend(value if isinstance(value, str) else _written(value))
 
 

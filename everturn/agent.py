@@ -46,7 +46,9 @@ PrepareTools = Callable[[TurnContext, list[Tool]], Iterable[ToolItem] | Awaitabl
 
 
 class _Ask(BaseModel):
-    message: str = Field(min_length=1, description="All that it has to know: it sees nothing of this conversation.")
+    message: str = Field(
+        min_length=1, description="Everything that it has to know. It sees nothing of this conversation."
+    )
 
 
 _ASK = ModelArguments(_Ask)
@@ -174,8 +176,8 @@ class Agent(Generic[OutputT_co]):
         known_as = [one.name for one in line]
         if twice := [one for one in known_as if known_as.count(one) > 1]:
             raise InvalidAgent(
-                f"Agent {name!r} has the model {twice[0]!r} more than once among model and fallback_models.",
-                cure="A conversation knows its models by their names: give each one once.",
+                f"Agent {name!r} has the model {twice[0]!r} more than once in model and fallback_models.",
+                cure="Give each model once.",
             )
         vars(self).update(
             name=name,
@@ -225,8 +227,8 @@ class Agent(Generic[OutputT_co]):
         for item in more:
             if self.tool(item.name):
                 raise InvalidAgent(
-                    f"Agent {self.name!r} has a tool {item.name!r} of its own, and so has its worker.",
-                    cure="Give the agent's another name: tool(name='...').",
+                    f"Agent {self.name!r} has a tool {item.name!r}, and so has its worker.",
+                    cure="Give the agent's tool another name: tool(name='...').",
                 )
         made = copy(self)
         tools = (*self.tools, *more)
@@ -305,7 +307,9 @@ def _sort_tools(
             pass  # the worker lists what it has; the provider knows what it is
         elif isinstance(item, ServerTool):
             if type(item) in served:
-                raise InvalidTool(f"{place} is a second {type(item).__name__}.", cure="Put all settings into one.")
+                raise InvalidTool(
+                    f"{place} is a second {type(item).__name__}.", cure="Put all settings into the first."
+                )
             served[type(item)] = item
         else:
             own_tool = isinstance(item, Mapping)
@@ -321,7 +325,8 @@ def _sort_tools(
 def _add(made: dict[str, Tool], one: Tool, *, place: str) -> None:
     if one.name in made:
         raise InvalidTool(
-            f"{place} is called {one.name!r}, as is one before it.", cure="Give one another name: tool(name='...')."
+            f"{place} is called {one.name!r}, like an earlier one.",
+            cure="Give one of them another name: tool(name='...').",
         )
     made[one.name] = one
 
@@ -357,11 +362,11 @@ def _function_tool(item: Any, *, place: str) -> Tool:
 
 
 def _agent_tool(item: Agent, *, place: str) -> Tool:
-    description = item.description or f"Ask {item.name}, an agent of its own, and get its answer."
+    description = item.description or f"Ask the agent {item.name} and get its answer."
     try:
         return Tool(name=item.name, description=description, arguments=_ASK, agent=item.name)
     except InvalidTool as error:
-        raise InvalidTool(f"{place}: {error.message}", cure="Give the agent such a name.") from error
+        raise InvalidTool(f"{place}: {error.message}", cure="Give the agent a name that a tool may have.") from error
 
 
 def _client_tool(item: Mapping[str, Any], handlers: Mapping[str, Handler], *, place: str) -> Tool:

@@ -199,7 +199,7 @@ def _least(message: Message) -> Message:
     results = [ToolResult(call_id=part.call_id, is_error=part.is_error) for part in message.tool_results]
     if len(results) == len(message.parts):
         return message.model_copy(update={"parts": tuple(results)})
-    notice = Text(text=f"\n[Left out, for it is too large: {len(message.parts) - len(results):,} parts.]")
+    notice = Text(text=f"\n[Left out because it is too large: {len(message.parts) - len(results):,} parts.]")
     return message.model_copy(update={"parts": (notice, *results)})
 
 
@@ -242,7 +242,7 @@ def _cut_result(result: ToolResult, room: int, notice: Notice) -> ToolResult:
     left = room - size_of(bare) - len(',"content":[]')
     content = bounded(result.content, max_chars=chars_of(result.content), max_bytes=left, notice=notice)
     if size_of(content) - 2 > left:  # there are very many notices
-        text = f"{result.text}\n[Left out, for it is too large: {len(content)} parts.]"
+        text = f"{result.text}\n[Left out because it is too large: {len(content)} parts.]"
         content = (Text(text=shortened(text, max_bytes=left - size_of(Text(text="")), notice=notice.text)),)
     return bare.model_copy(update={"content": content})
 
@@ -266,8 +266,10 @@ def without_content(messages: Sequence[Message], named: Sequence[str]) -> tuple[
 
 def _left_out(part: Part, notice: str) -> Text:
     more = notice and f" {notice}"
-    made = Text(text=f"\n[Left out, for it is too large: {described(part)}.{more}]")
-    return made if size_of(made) <= LEAST_BYTES + len(more) else Text(text=f"\n[Left out, for it is too large.{more}]")
+    made = Text(text=f"\n[Left out because it is too large: {described(part)}.{more}]")
+    return (
+        made if size_of(made) <= LEAST_BYTES + len(more) else Text(text=f"\n[Left out because it is too large.{more}]")
+    )
 
 
 def described(part: Part) -> str:

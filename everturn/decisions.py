@@ -83,7 +83,7 @@ def too_late(said: Approve | Deny | Answer, time: float) -> str | None:
     """Why a decision that comes now is not taken; None if it is in time. `time`: of the conversation's clock."""
     if said.valid_until is None or time <= said.valid_until:
         return None
-    return f"It came {time - said.valid_until:.1f} s too late: it was to be taken by {_written(said.valid_until)}."
+    return f"It came {time - said.valid_until:.1f} s too late: it was valid until {_written(said.valid_until)}."
 
 
 def _written(seconds: float) -> str:

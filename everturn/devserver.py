@@ -213,7 +213,7 @@ class DevServer:
         except OSError as error:
             raise InvalidSetting(
                 f"The Temporal server can't keep its data at {str(self.db_filename)!r}: {error.strerror}.",
-                cure="Work in a folder that you may write to.",
+                cure="Start it in a folder that you can write to.",
             ) from None
         try:
             # The server inherits the file and with it the lock: it is held for exactly as long as one of us lives.
@@ -222,7 +222,7 @@ class DevServer:
             log.close()
             raise InvalidSetting(
                 f"Another Temporal server is using {str(self.db_filename)!r}.",
-                cure="Stop it, or work in another folder, or set TEMPORAL_ADDRESS to use a running server.",
+                cure="Stop it, start in another folder, or set TEMPORAL_ADDRESS to use a running server.",
             ) from None
         log.truncate(0)
         return log

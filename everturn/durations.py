@@ -17,7 +17,7 @@ def problem(value: object, *, may_be_zero: bool = False) -> str:
     if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
         return f"{value!r} has no unit. Write timedelta(seconds={value!r}), if seconds are meant."
     least = "of zero or more" if may_be_zero else "above zero"
-    return f"{value!r} is no duration. {CURE.replace('above zero', least)}"
+    return f"{value!r} is not a duration. {CURE.replace('above zero', least)}"
 
 
 def countable(seconds: float) -> timedelta:

@@ -53,7 +53,7 @@ class _Guardrail(Hooks):
         places = {on} if isinstance(on, str) else set(on)
         if not places or not places <= set(self._places):
             raise InvalidAgent(
-                f"{type(self).__name__} was given on={on!r}.", cure=f"It can look at {', '.join(self._places)}."
+                f"{type(self).__name__} was given on={on!r}.", cure=f"It can check {', '.join(self._places)}."
             )
         self.on = frozenset(places)
         self.refuse = refuse
@@ -106,7 +106,7 @@ class MaxChars(_Guardrail):
     def __init__(self, limit: int, *, refuse: str, on: Place | Collection[Place] = "input", name: str = "") -> None:
         super().__init__(on=on, refuse=refuse, name=name, tools=None)
         if limit < 1:
-            raise InvalidAgent(f"MaxChars was given the limit {limit}.", cure="It is at least 1.")
+            raise InvalidAgent(f"MaxChars was given the limit {limit}.", cure="Give a number of 1 or more.")
         self.limit = limit
 
     async def refuses(self, text: str, context: TurnContext) -> bool:  # noqa: ARG002 - the size says all
@@ -140,7 +140,10 @@ class Pattern(_Guardrail):
         try:
             self.pattern = re.compile(pattern)
         except re.error as error:
-            raise InvalidAgent(f"Pattern({pattern!r}) is none: {error}.", cure="See Python's module re.") from None
+            raise InvalidAgent(
+                f"Pattern({pattern!r}) is not a regular expression: {error}.",
+                cure="See the docs of Python's re module.",
+            ) from None
         self.redact = redact
 
     async def refuses(self, text: str, context: TurnContext) -> bool:  # noqa: ARG002 - the text says all
@@ -230,7 +233,7 @@ class Judge(_Guardrail):
                     raise
                 wait = min(LONGEST_WAIT_SECONDS, error.retry_after or 0.5 * 2 ** min(tried, 5))
             await asyncio.sleep(wait * (1 + random.random() / 2))
-        raise AssertionError("its timeout comes first")
+        raise AssertionError("the hook's timeout comes first")
 
     def _instructions(self) -> str:
         return (

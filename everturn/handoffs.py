@@ -78,16 +78,14 @@ def result_of(call: ToolCall, plan: HandOver, *, left: int | None, decision: Dec
     """What both agents find in the transcript; the one that takes over reads it next. `left`: how often the
     conversation may yet be handed on before a user says something; None: without a limit."""
     if left is not None and left <= 0:
-        text = (
-            "Not handed on: this has been handed on too often since the user's last message. Answer the user yourself."
-        )
+        text = "Not handed over: there were too many handoffs since the user's last message. Answer the user yourself."
         return ToolResult(
             call_id=call.call_id, name=call.name, content=(Text(text=text),), is_error=True, decision=decision
         )
     agent = plan.successor.agent
     edited = decision.arguments if decision else None
     message = (call.arguments if edited is None else edited).get(MESSAGE)
-    words = [f"The conversation was handed over. You are {agent!r} now: go on with what the user asked for last."]
+    words = [f"The conversation was handed over. You are {agent!r} now: continue with what the user asked for last."]
     if isinstance(message, str) and message.strip():
         words.append(f"The agent before you says: {shortened(message, max_bytes=MAX_MESSAGE_BYTES)}")
     words += [plan.note] if plan.note else []

@@ -25,7 +25,7 @@ class HeartbeatProfile:
     @property
     def in_words(self) -> str:
         every, lost = f"{self.interval_seconds:g} s", f"{self.timeout.total_seconds():g} s"
-        return f"one each {every} of a turn or a call; a worker is lost after {lost} of silence"
+        return f"one every {every} during a turn or a call; a worker counts as lost after {lost} of silence"
 
 
 QUICK: Final = HeartbeatProfile(name="quick", interval_seconds=1.5, timeout=timedelta(seconds=5))

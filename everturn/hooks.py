@@ -98,7 +98,7 @@ class StallWith:
     """From any hook but `after_tool`: the conversation stalls. `resume` asks the model again."""
 
     cause: str
-    cure: str = "See to it, then resume."
+    cure: str = "Fix the cause, then resume."
 
 
 BeforeModel = ModelInput | StopWith | StallWith | None
@@ -179,7 +179,8 @@ class _Decorator(Generic[F]):
         given = {name: value for name, value in options.items() if value is not None}
         if unknown := given.keys() - {"name", "timeout", "tools", "streams"}:
             raise InvalidAgent(
-                f"{self._point} has no option {min(unknown)!r}.", cure="There are name, timeout, tools and streams."
+                f"{self._point} has no option {min(unknown)!r}.",
+                cure="The options are name, timeout, tools and streams.",
             )
         made = partial(_FunctionHook, self._point, **given)
         return cast("Callable[[F], Hooks]", made) if function is None else made(function)
@@ -221,14 +222,17 @@ def checked(place: str, hooks: Any) -> tuple[Hooks, ...]:
         if not isinstance(hook, Hooks):
             kind = "a function" if inspect.isroutine(hook) else f"of type {type(hook).__name__}"
             raise InvalidAgent(
-                f"{where} is {hook!r}, {kind}.", cure="Put @before_tool or its like before it, or subclass Hooks."
+                f"{where} is {hook!r}, {kind}.",
+                cure="Decorate it with @before_tool or another hook decorator, or subclass Hooks.",
             )
         if not any(has(hook, point) for point in get_args(HookPoint)):
-            raise InvalidAgent(f"{where}, {name_of(hook)!r}, does nothing.", cure="Override before_tool or its like.")
+            raise InvalidAgent(
+                f"{where}, {name_of(hook)!r}, does nothing.", cure="Override one of its methods, such as before_tool."
+            )
         why = durations.problem(hook.timeout)
         if why or hook.timeout > LONGEST_TIMEOUT:
             raise InvalidAgent(
                 f"{where}, {name_of(hook)!r}, has timeout={hook.timeout!r}.",
-                cure=why or f"{LONGEST_TIMEOUT} is the longest.",
+                cure=why or f"The longest timeout is {LONGEST_TIMEOUT}.",
             )
     return tuple(hooks)

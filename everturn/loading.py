@@ -37,7 +37,7 @@ def load_agents(spec: str) -> list[Agent]:
     """
     specs = [one.strip() for one in spec.split(",") if one.strip()]
     if not specs:
-        raise InvalidFile("No agents are named.", cure="Write module:agent or the path of a Python file.")
+        raise InvalidFile("No agents are given.", cure="Write module:agent or the path of a Python file.")
     return [agent for one in specs for agent in _load_agents(one)]
 
 
@@ -49,7 +49,7 @@ def _load_agents(spec: str) -> list[Agent]:
             raise InvalidFile(f"{spec} has no Agent.", cure="Write one, such as clerk = Agent('clerk', model=...).")
         return list(agents.values())
     if not (place and name):
-        raise InvalidFile(f"{spec!r} names no agent.", cure="Write module:agent, path.py or path.py:agent.")
+        raise InvalidFile(f"{spec!r} does not name an agent.", cure="Write module:agent, path.py or path.py:agent.")
     module = load_file(Path(place)) if is_path(place) else load_module(place)
     return [_named_agent(module, name, place=place)]
 
@@ -90,6 +90,6 @@ def _make_tool(function: Any, *, path: str | Path) -> Tool:
     try:
         return tool(function)
     except InvalidTool as error:
-        cure = f"{error.cure} Or start its name with _, if it is no tool."
+        cure = f"{error.cure} Or start its name with _ if it is not a tool."
         line = inspect.unwrap(function).__code__.co_firstlineno
         raise InvalidFile(f"{path}, line {line}: {error.message}", cure=cure) from error

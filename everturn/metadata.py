@@ -32,8 +32,8 @@ class Labelled(Record):
     def _small(cls, metadata: dict[str, JsonValue]) -> dict[str, JsonValue]:
         if (size := size_of(metadata)) > MAX_METADATA_BYTES:
             raise ValueError(
-                f"it has {size:,} bytes of JSON, and the limit is {MAX_METADATA_BYTES:,}: keep what is large where "
-                "tools can read it, and its id in here"
+                f"it has {size:,} bytes of JSON, and the limit is {MAX_METADATA_BYTES:,}: store large "
+                "values where tools can read them, and only their ids here"
             )
         return metadata
 

@@ -48,7 +48,7 @@ class _Written(ModelMetaclass):
             try:
                 return super().__call__(*args, **options)
             except ValidationError as error:
-                raise cls._error(f"{cls.__name__} won't do: {explain(error).rstrip('.')}.") from None
+                raise cls._error(f"{cls.__name__}(...) is invalid: {explain(error).rstrip('.')}.") from None
 
 
 class Setting(BaseModel, metaclass=_Written):
@@ -67,7 +67,7 @@ class Setting(BaseModel, metaclass=_Written):
         place = f"after {', '.join(cls._by_position)} " if cls._by_position else ""
         cure = f"Write the name before it: {', '.join(f'{name}=' for name in named)}."
         if "key_env" in named:
-            cure += " A key stays in the worker's environment: key_env= takes the name of its variable."
+            cure += " A key stays in the worker's environment: key_env= takes the name of the key's variable."
         return cls._error(f"{cls.__name__} was given a value {place}without a name.", cure=cure)
 
 
@@ -96,7 +96,7 @@ class Model(Setting):
         super().__init__(**{"name": name, **settings})
         if self.key_env is not None and not _VARIABLE.fullmatch(self.key_env):
             raise InvalidModel(
-                f"The key_env of {name!r} is no name of an environment variable.",
+                f"The key_env of {name!r} is not the name of an environment variable.",
                 cure="Write the variable's name, such as 'MY_KEY': the key itself stays in the worker's environment.",
             )
 

@@ -30,7 +30,7 @@ def unpack(data: str) -> tuple[Message, ...]:
     except zlib.error as error:
         raise ValueError(f"packed messages can't be read: {error}") from None
     if not inflate.eof:
-        raise ValueError("packed messages break off, or are larger than any transcript")
+        raise ValueError("packed messages are cut off, or larger than any transcript")
     if written.count(b"{") > MAX_OBJECTS:
-        raise ValueError("packed messages are more than any transcript has")
+        raise ValueError("there are more packed messages than any transcript has")
     return _MESSAGES.validate_json(written)

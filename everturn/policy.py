@@ -49,7 +49,7 @@ class Condition(Record):
             known = ", ".join(cls.model_fields)
             raise ValueError(f"there is no condition {min(map(str, unknown))!r}; there are {known}")
         if empty := [name for name, value in given.items() if value is None or value in ([], ())]:
-            raise ValueError(f"the condition {empty[0]!r} compares with nothing")
+            raise ValueError(f"the condition {empty[0]!r} has nothing to compare with")
         return given
 
     def holds(self, value: JsonValue) -> bool | None:

@@ -52,18 +52,19 @@ def priority_of(
     InvalidSetting."""
     if priority is not None and (isinstance(priority, bool) or not isinstance(priority, int) or priority < 1):
         raise InvalidSetting(
-            f"A conversation can't have priority={priority!r}.", cure="1 comes first, 5 last; 3 unless given."
+            f"priority={priority!r} is not a priority.",
+            cure="Give a number from 1 (first) to 5 (last); the default is 3.",
         )
     if fairness_weight is not None and not (
         isinstance(fairness_weight, int | float) and LIGHTEST <= fairness_weight <= HEAVIEST
     ):
         raise InvalidSetting(
-            f"A conversation can't have fairness_weight={fairness_weight!r}.",
-            cure=f"Give a number of {LIGHTEST:g} to {HEAVIEST:g}: twice the weight is twice the share.",
+            f"fairness_weight={fairness_weight!r} is not a weight.",
+            cure=f"Give a number from {LIGHTEST:g} to {HEAVIEST:g}: twice the weight is twice the share.",
         )
     if fairness_key is not None and (size := len(fairness_key.encode("utf-8", "replace"))) > MAX_KEY_BYTES:
         raise InvalidSetting(
-            f"The fairness key has {size} bytes; the limit is {MAX_KEY_BYTES}.", cure="Take a shorter one, or a digest."
+            f"The fairness key has {size} bytes; the limit is {MAX_KEY_BYTES}.", cure="Use a shorter one, or a digest."
         )
     key = fairness_key if fairness_key is not None else _key(tenant or "")
     return Priority(priority_key=priority, fairness_key=key or None, fairness_weight=fairness_weight)
@@ -80,8 +81,9 @@ def read_weights(written: str) -> dict[str, float]:
             weight = 0.0
         if not tenant or not LIGHTEST <= weight <= HEAVIEST:
             raise InvalidSetting(
-                f"EVERTURN_TENANT_WEIGHTS has {item!r:.100}, which is no tenant's weight.",
-                cure=f"Write acme=4,free=0.5, each of {LIGHTEST:g} to {HEAVIEST:g}: twice that is twice the share.",
+                f"EVERTURN_TENANT_WEIGHTS has {item!r:.100}, which is not a tenant's weight.",
+                cure=f"Write acme=4,free=0.5, each weight from {LIGHTEST:g} to {HEAVIEST:g}: "
+                "twice the weight is twice the share.",
             )
         found[tenant] = weight
     return found

@@ -44,7 +44,7 @@ def open_to_append(path: Path) -> int:
     try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
-            raise OSError(errno.EINVAL, "it is no file", str(path))
+            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
         if found.st_uid == os.geteuid():
             os.fchmod(descriptor, OWNER_ONLY)
     except BaseException:
@@ -69,7 +69,7 @@ def read_bounded(path: Path, *, most: int) -> bytes:
     with os.fdopen(descriptor, "rb") as file:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
-            raise OSError(errno.EINVAL, "it is no file", str(path))
+            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
         if found.st_size > most:
             raise OSError(errno.EFBIG, f"it has {found.st_size:,} bytes, and the limit is {most:,}", str(path))
         return file.read(most)
@@ -106,7 +106,7 @@ class PrivateFolder:
         make_folder(path)
         for link in (path, *path.parents):
             if link.is_symlink() and link.lstat().st_uid not in (os.geteuid(), *_TRUSTED):
-                raise NotPrivate(f"{str(link)!r} is somebody else's link")
+                raise NotPrivate(f"{str(link)!r} is a link that another user made")
         self._fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             found = os.fstat(self._fd)
@@ -142,15 +142,15 @@ class PrivateFolder:
 
     @contextlib.contextmanager
     def reading(self, name: str) -> Iterator[int]:
-        """A descriptor of a file, to read, as long as the block runs. Raises OSError, and NotPrivate if it is no file,
-        or not this user's alone."""
+        """A descriptor of a file, to read, as long as the block runs. Raises OSError, and NotPrivate if it is not
+        a regular file, or if others own it or can write to it."""
         descriptor = os.open(name, os.O_RDONLY | _FILE, dir_fd=self._fd)
         try:
             found = os.fstat(descriptor)
             if not stat.S_ISREG(found.st_mode):
-                raise NotPrivate(f"{name!r} is no file")
+                raise NotPrivate(f"{name!r} is not a regular file")
             if found.st_uid != os.geteuid() or found.st_mode & _OTHERS_WRITE or found.st_nlink != 1:
-                raise NotPrivate(f"{name!r} is not this user's alone")
+                raise NotPrivate(f"{name!r} is not private to this user")
             yield descriptor
         finally:
             os.close(descriptor)

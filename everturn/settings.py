@@ -100,7 +100,7 @@ class Settings(BaseSettings):
         except ValidationError as error:
             problem = error.errors()[0]
             variable = PREFIX + str(problem["loc"][0]).upper()
-            raise InvalidSetting(f"{variable}={problem['input']!r} won't do: {problem['msg']}.") from None
+            raise InvalidSetting(f"{variable}={problem['input']!r} is invalid: {problem['msg']}.") from None
 
     @field_validator("agents", mode="before")
     @classmethod
@@ -160,13 +160,13 @@ def connect_options() -> ConnectOptions:
         loaded = ClientConfig.load_client_connect_config(override_env_vars=readable)
     except OSError as error:
         raise InvalidSetting(
-            f"Temporal's settings name the file {error.filename!r}, which can't be read: {error.strerror}."
+            f"Temporal's settings name the file {error.filename!r}, but it can't be read: {error.strerror}."
         ) from None
     except RuntimeError as error:
         # The first line only: the next ones quote the file, where the API key may be.
         reason = str(error).partition("\n")[0]
         raise InvalidSetting(
-            f"Temporal's settings can't be read: {reason}.", cure="Look at TEMPORAL_PROFILE and TEMPORAL_CONFIG_FILE."
+            f"Temporal's settings can't be read: {reason}.", cure="Check TEMPORAL_PROFILE and TEMPORAL_CONFIG_FILE."
         ) from None
     return ConnectOptions({"target_host": "localhost:7233", "namespace": "default", **loaded})
 

@@ -246,7 +246,7 @@ def _part_at_least(part: Part) -> int:
 
 def check_input(what: str, value: Any) -> None:
     """Raises Refused for what a conversation would not take for its size, before it is sent."""
-    deep = Refused(f"The {what} is nested more than {MAX_DEPTH} levels deep.", cure="Flatten it, or send it as a text.")
+    deep = Refused(f"The {what} is nested more than {MAX_DEPTH} levels deep.", cure="Flatten it, or send it as text.")
     if too_deep(value):
         raise deep
     try:
@@ -314,5 +314,5 @@ def id_problem(conversation_id: str) -> str:
     """Why Temporal does not take this as a conversation's id; empty if it does."""
     size = len(conversation_id.encode("utf-8", "replace"))
     if not conversation_id:
-        return "A conversation's id is never empty."
+        return "A conversation's id can't be empty."
     return f"The id has {size:,} bytes; the limit is {MAX_ID_BYTES:,}." if size > MAX_ID_BYTES else ""

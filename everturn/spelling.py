@@ -35,7 +35,7 @@ def refuse_unknown(what: str, given: Iterable[str], known: Collection[str], *, e
         else:
             cure = f"There are {', '.join(known)}." if known else "It takes none."
         if "key_env" in known and _SECRET.search(name):
-            cure = "A key stays in the worker's environment: key_env= takes the name of the variable that holds it."
+            cure = "A key stays in the worker's environment: key_env= takes the name of the key's variable."
         raise error(f"{what} has no option {name!r}.", cure=cure)
 
 

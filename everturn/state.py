@@ -145,7 +145,7 @@ class State:
         if size > MAX_INPUT_BYTES:
             return f"The message has {size:,} bytes of JSON; the limit is {MAX_INPUT_BYTES:,}. Send a link instead."
         if self.closing and not fits([*self.inbox, *self.late, said.as_message()], MAX_INBOX_BYTES):
-            return "The conversation is closing, and too much was said since."
+            return "The conversation is closing, and too many messages came since then."
         return None if said.text or said.parts else "A message needs text or parts."
 
     def receive(self, message: Message, message_id: str | None = None) -> bool:
@@ -275,7 +275,7 @@ class State:
         self.model = self._first_model
 
     def pause_problem(self) -> str | None:
-        return "The conversation is paused already." if self.paused else None
+        return "The conversation is already paused." if self.paused else None
 
     def pause(self) -> None:
         self.paused = True
@@ -293,7 +293,7 @@ class State:
             self.model = self._first_model = control.model
 
     def cancel_problem(self) -> str | None:
-        return None if self.answering else "No turn runs now."
+        return None if self.answering else "No turn is running."
 
     def cancel(self, control: Control) -> None:
         """Whoever runs the turn ends the answer."""

@@ -104,7 +104,7 @@ class SeenReply(Record):
     @model_validator(mode="after")
     def _bounded(self) -> Self:
         if len(self.text) + len(self.thinking) > MAX_SEEN_CHARS:
-            raise ValueError(f"what was seen of a reply has at most {MAX_SEEN_CHARS:,} characters")
+            raise ValueError(f"the part of a reply that was seen has at most {MAX_SEEN_CHARS:,} characters")
         return self
 
     def as_message(self, author: str) -> Message:

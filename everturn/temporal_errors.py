@@ -103,22 +103,22 @@ def explained(client: Client, conversation_id: str, what: str = "request") -> It
 def no_worker(conversation_id: str, what: str) -> Unreachable:
     return Unreachable(
         f"No worker took the {what} for conversation {conversation_id!r} within {WORKER_TIMEOUT_SECONDS:.0f} s.",
-        cure="Start one (`everturn worker`, or `python worker.py`) on its task queue. If one runs, read its log.",
+        cure="Start one (`everturn worker`, or `python worker.py`) on its task queue. If one is running, read its log.",
     )
 
 
 def breaks_off(conversation_id: str) -> Ended:
     return Ended(
-        f"The history of conversation {conversation_id!r} breaks off.",
-        cure=f"`everturn show {conversation_id}` has what is left of it.",
+        f"The history of conversation {conversation_id!r} is incomplete.",
+        cure=f"`everturn show {conversation_id}` shows the rest of it.",
     )
 
 
 def unreachable(client: Client, error: RPCError) -> Unreachable:
     address = client.service_client.config.target_host
     return Unreachable(
-        f"The Temporal server at {address} did not do its part: {error.message.rstrip('.')}.",
-        cure="`everturn doctor` looks at the connection.",
+        f"The Temporal server at {address} returned an error: {error.message.rstrip('.')}.",
+        cure="`everturn doctor` checks the connection.",
     )
 
 
@@ -128,20 +128,20 @@ def in_our_words(error: RPCError, client: Client, conversation_id: str, what: st
         if over(error):
             return Ended(
                 f"Conversation {conversation_id!r} is over.",
-                cure="conversation.send(..., revive=True) takes it up again.",
+                cure="conversation.send(..., revive=True) continues it.",
             )
         return NotFound(f"There is no conversation {conversation_id!r}.", cure="`everturn list` shows those there are.")
     if error.status in (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED):
         return no_worker(conversation_id, what)
     if task_fails(error) or task_turned_down(error):
         return Unreachable(
-            f"Conversation {conversation_id!r} did not take the {what}, for its workflow task fails again and again.",
-            cure="The worker's log and the Temporal Web UI say why; mended code, or a key that lacked, takes it on, "
-            "and nothing is lost.",
+            f"Conversation {conversation_id!r} did not accept the {what}: its workflow task fails again and again.",
+            cure="The worker's log and the Temporal Web UI say why. It goes on once the code is fixed "
+            "or the missing key is there, and nothing is lost.",
         )
     if error.status is RPCStatusCode.INVALID_ARGUMENT:
         return ConversationError(
             f"Temporal can't do that for conversation {conversation_id!r}: {error.message.rstrip('.')}.",
-            cure="Look at the id.",
+            cure="Check the id.",
         )
     return unreachable(client, error)

@@ -49,7 +49,7 @@ class TraceContext(Record):
     @classmethod
     def _as_specified(cls, traceparent: str) -> str:
         if not _TRACEPARENT.match(traceparent):
-            raise ValueError(f"{traceparent!r:.100} is no traceparent")
+            raise ValueError(f"{traceparent!r:.100} is not a traceparent")
         return traceparent[:_TRACEPARENT_CHARS]  # later versions of the standard may have more
 
     @field_validator("tracestate")

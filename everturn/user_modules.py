@@ -18,7 +18,7 @@ def load_object(spec: str) -> Any:
     """What `module:name` or `path.py:name` names. Raises InvalidFile."""
     place, colon, name = spec.rpartition(":")
     if not (colon and place and name):
-        raise InvalidFile(f"{spec!r} names nothing in a module.", cure="Write module:name or path.py:name.")
+        raise InvalidFile(f"{spec!r} does not name an object in a module.", cure="Write module:name or path.py:name.")
     module = load_file(Path(place)) if is_path(place) else load_module(place)
     try:
         return getattr(module, name)
@@ -36,7 +36,7 @@ def load_module(name: str) -> ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
-            cure = f"Run from the folder that holds it ({Path.cwd()} does not), or write the path of the file."
+            cure = f"Run from the folder that holds it ({Path.cwd()} does not), or give the path of the file."
             raise InvalidFile(f"There is no module {name!r}.", cure=cure) from error
         _explain(error, place=name)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever an import raises
@@ -48,7 +48,7 @@ def load_file(path: Path) -> ModuleType:
     if path.suffix != ".py":
         raise InvalidFile(f"{path} is not a Python file.", cure="Give the path of a file that ends in .py.")
     if not file.is_file():
-        raise InvalidFile(f"There is no file {path}.", cure=f"Check the path: {file} was looked for.")
+        raise InvalidFile(f"There is no file {path}.", cure=f"Check the path: everturn looked for {file}.")
     # Unique, so that tools.py of two folders don't meet; in sys.modules, so that its classes can resolve their hints.
     name = f"everturn_file_{hashlib.sha256(str(file).encode()).hexdigest()[:12]}_{file.stem}"
     if name in sys.modules:
@@ -81,13 +81,13 @@ def _explain(error: BaseException, *, place: str) -> NoReturn:
     if isinstance(error, ConfigError):
         raise InvalidFile(f"{where}: {error.message}", cure=error.cure) from error
     message = error.msg if isinstance(error, SyntaxError) else " ".join(str(error).split()).rstrip(".")
-    cure = "Correct what runs when the file is imported."
+    cure = "Correct the code that runs when the file is imported."
     if isinstance(error, SyntaxError):
         cure = "Correct the line."
     elif isinstance(error, ModuleNotFoundError) and error.name:
         cure = f"Install what provides {error.name!r} in the environment of {sys.executable}."
     elif isinstance(error, SystemExit):
-        cure = "Put what runs a program under `if __name__ == '__main__':`."
+        cure = "Put the code that runs the program under `if __name__ == '__main__':`."
     raise InvalidFile(f"{where}: {type(error).__name__}: {message}.", cure=cure) from error
 
 

@@ -27,11 +27,11 @@ RULED = ("needs_approval", "not_allowed")
 """Why calls wait that may be decided without a look at each. What may have run already is looked at by itself."""
 
 READ_ELSEWHERE = (
-    "If another version of the code wrote it, deploy that one; if it is in a storage, set EVERTURN_STORAGE alike on "
-    "all workers."
+    "If another version of the code wrote it, deploy that version. If it is in external "
+    "storage, set EVERTURN_STORAGE to the same value on all workers."
 )
 
-READ_AGAIN = f"{READ_ELSEWHERE} Then resume: it is read again, and if it still can't be, asked for again."
+READ_AGAIN = f"{READ_ELSEWHERE} Then resume: it is read again. If that fails, the model is asked again."
 """The cure, if a conversation is stalled since a reply can't be read."""
 
 
@@ -175,9 +175,9 @@ def always_problem(said: Approve | Deny, calls: Collection[PendingCall], policy:
     if said.always is False:
         return None
     if isinstance(said, Approve) and said.arguments is not None:
-        return "What is decided for always goes without other arguments: approve this call by itself."
+        return "A decision for always can't change arguments: approve this call by itself."
     if any(one.asked.reason not in ("needs_approval", "not_allowed") for one in calls):
-        return "Only a call that waits for its approval before it runs can be decided for always: name its call_id."
+        return "Only a call that waits for its approval can be decided for always: name its call_id."
     return policy_problem(with_rules(policy, rules_of(said, calls)))
 
 
@@ -228,7 +228,7 @@ def after_run(
 
 def not_asked(cause: str) -> str:
     """The refusal, if the agent's policy could not be asked."""
-    return f"the policy could not be asked: {cause}"
+    return f"the policy could not be checked: {cause}"
 
 
 def iso(time: datetime) -> str:

@@ -186,7 +186,7 @@ async def start(
     with _failing():
         name = _name(agent)
         if keep_open is not None and (why := problem(keep_open)):
-            raise InvalidSetting(f"A conversation can't be kept open for keep_open={keep_open!r}.", cure=why)
+            raise InvalidSetting(f"keep_open={keep_open!r} is not a duration to keep a conversation open.", cure=why)
         own_id = workflow.info().workflow_id
         payload = start_payload(
             message,
@@ -202,7 +202,7 @@ async def start(
         )
         child_id = id or f"{own_id}.{name}-{workflow.uuid4().hex[:8]}"
         if why := id_problem(child_id):
-            raise InvalidSetting(why, cure="Give id= a shorter one.")
+            raise InvalidSetting(why, cure="Give a shorter id=.")
         order = priority_of(priority, fairness_key, fairness_weight, tenant=tenant)
     handle = await workflow.start_child_workflow(
         names.CONVERSATION,
@@ -226,7 +226,7 @@ def _name(agent: Agent | str) -> str:
         return agent.name
     if isinstance(agent, str):
         return agent
-    raise InvalidAgent(f"{agent!r} is no agent.", cure="Give an Agent, or the name of one that a worker hosts.")
+    raise InvalidAgent(f"{agent!r} is not an agent.", cure="Give an Agent, or the name of one that a worker hosts.")
 
 
 def _typed(ended: Mapping[str, Any], agent: Agent[OutputT_co] | None) -> TypedOutcome[OutputT_co]:

@@ -101,7 +101,7 @@ async def test_the_page_on_deleting_shows_what_it_prints(
     seen = in_a_terminal(alone, "delete", conversation_id, asked="[y/N]: ", says="y\n")
     started.pop(client.task_queue, None)
     seen = re.sub(r"(-turn-2-)[0-9a-f]{8}", r"\g<1>5c1d2e7f", seen.replace(conversation_id, "order-81"))
-    assert seen == block("delete-conversations", "Delete all of it")
+    assert seen == block("delete-conversations", "Delete all of this")
 
 
 async def test_the_page_on_encryption_shows_what_is_printed(

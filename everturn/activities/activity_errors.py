@@ -45,7 +45,7 @@ def of_provider(error: ProviderError, patience: Patience, *, fallback: str | Non
 
 def of_limit(error: ProviderError, seconds: float, *, fallback: str | None) -> ApplicationError:
     """No more waiting: the provider has taken nobody's call for so long."""
-    error.message = f"{error.message} (it has taken no call for {timedelta(seconds=round(seconds))})"
+    error.message = f"{error.message} (it has accepted no call for {timedelta(seconds=round(seconds))})"
     return final(error, fallback=fallback)
 
 
@@ -53,7 +53,7 @@ def after_reply(error: Exception) -> ApplicationError:
     """No retry, which would be paid for again: the conversation stalls."""
     return ApplicationError(
         f"The model replied, but its reply could not be planned: {type(error).__name__}: {error}",
-        {"cure": "This is a fault of everturn's: please report it. `resume` asks the model again."},
+        {"cure": "This is a bug in everturn: please report it. `resume` asks the model again."},
         type=names.REPLY_NOT_PLANNED,
         non_retryable=True,
     )
@@ -62,7 +62,7 @@ def after_reply(error: Exception) -> ApplicationError:
 def not_asked(error: Exception, *, fallback: str | None) -> ApplicationError:
     """No retry, which would fail in the same way, without an end and unseen."""
     why = f"The model could not be asked: {type(error).__name__}: {error}"
-    cure = "This is a fault of everturn's: please report it. `resume` tries it again, also with another model."
+    cure = "This is a bug in everturn: please report it. `resume` tries again, also with another model."
     details: dict[str, Any] = {"cure": cure} | ({"fallback": fallback} if fallback else {})
     return ApplicationError(why, details, type=names.MODEL_NOT_ASKED, non_retryable=True)
 

@@ -146,14 +146,16 @@ class HostedAgents(Mapping[str, Agent]):
     def _checked(self, found: Any, name: str) -> Agent:
         if not isinstance(found, Agent):
             raise InvalidAgent(
-                f"The store returned {type(found).__name__} for the agent {name!r}.", cure="Return an Agent, or None."
+                f"The store returned {type(found).__name__} for the agent {name!r}.",
+                cure="Return an Agent, or None if the store has none of that name.",
             )
         for tool in found.tools:
             if tool.activity is not None and tool.activity.hosted is not None:
                 raise InvalidAgent(
-                    f"The agent {name!r} of the store has the activity {tool.activity.name!r} with its function, which "
-                    "a worker registers when it starts.",
-                    cure="Give the activity's name and its schema, and host it on a worker of yours.",
+                    f"The agent {name!r} of the store has the activity {tool.activity.name!r} with its "
+                    "function, but a worker registers functions only when it starts.",
+                    cure="Give activity_tool() the activity's name and its schema, and host "
+                    "the activity on your own worker.",
                 )
         made = self._complete(found).named(name)
         vars(made)["_found_as"] = found  # the same again is the same agent, with what is kept for it

@@ -52,13 +52,13 @@ async def check(tool: str, request: ToolRequest) -> None:
         undone = _RanBefore()
         await _look(client, conversation, reset, tool, undone, since=0, is_left=False, seen=set())
     except RPCError as error:
-        why = f"the conversation was reset, and whether {tool} ran before can't be seen: {error.message.rstrip('.')}"
+        why = f"the conversation was reset, and it is not known whether {tool} ran before: {error.message.rstrip('.')}"
         raise ApplicationError(why, type=names.NOT_CHECKED, non_retryable=True) from error
     if undone.gone:
-        why = "the history of the run before is deleted, and it may have run there"
+        why = "the history of the earlier run is deleted, and the tool may have run in it"
     elif undone.runs and request.turn <= undone.last_turn:
         calls = "; ".join(f"as call {call_id!r} {end}" for call_id, end in list(undone.runs.items())[-3:])
-        why = f"{tool} had run in what was undone ({calls})"
+        why = f"{tool} ran in the part that was undone ({calls})"
     else:
         return
     raise ApplicationError(f"the conversation was reset, and {why}", type=names.RAN_BEFORE_RESET, non_retryable=True)

@@ -64,8 +64,9 @@ class Contexts:
                 if inspect.iscoroutine(opened):
                     opened.close()
                 raise InvalidSetting(
-                    f"The worker's deps={self._make_deps!r} gave {type(opened).__name__}, which can't be opened.",
-                    cure="Write @asynccontextmanager above an async function that yields them.",
+                    f"The worker's deps={self._make_deps!r} gave {type(opened).__name__}, "
+                    "which is not an async context manager.",
+                    cure="Write @asynccontextmanager above an async function that yields the deps.",
                 )
             self.deps = await opened.__aenter__()
         except InvalidSetting:
@@ -73,7 +74,7 @@ class Contexts:
         except Exception as error:
             raise InvalidSetting(
                 f"The worker's deps could not be opened: {type(error).__name__}: {error}",
-                cure="The worker has not started: start it again once they can be.",
+                cure="The worker has not started. Correct this and start it again.",
             ) from error
         self._opened = opened
         return self

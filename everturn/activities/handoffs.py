@@ -52,7 +52,9 @@ async def plan_handover(
     shown = handoff.filter
     if not isinstance(shown, Shown):
         if careful:
-            text = f"Not handed on: workers were lost with this reply, so {handoff.name}'s filter is not run again."
+            text = (
+                f"Not handed over: workers were lost with this reply, so the filter of {handoff.name} is not run again."
+            )
             return RefuseCall(call_id=run["call_id"], text=text)
         shown = await _said(agent, handoff, before, context)
     successor = Successor(
@@ -70,13 +72,13 @@ async def _said(agent: Agent, handoff: HandOff, before: SaidBefore, context: Too
         said = await user_code.call(asked, seconds=user_code.QUICK_SECONDS)
         if isinstance(said, Shown):
             return said
-        problem = f"it returned {type(said).__name__}, and not a Shown"
+        problem = f"it returned {type(said).__name__}, not a Shown"
     except Exception as error:  # noqa: BLE001 - whatever the user's code raises
         problem = await safe_error_text(error)
     _log.error("handoff.filter_failed", agent=agent.name, to=handoff.to, error=problem)
     raise ApplicationError(
         f"The filter of agent {agent.name!r} for its handoff to {handoff.to!r} failed: {problem}",
-        {"cure": "Mend it, deploy, then `resume`: the model is asked again."},
+        {"cure": "Fix it and deploy, then `resume`: the model is asked again."},
         type=names.FILTER_FAILED,
         non_retryable=True,
     )
@@ -88,7 +90,7 @@ def one_at_the_most(plans: Sequence[PlannedCall]) -> list[PlannedCall]:
     if len(handing) < 2:
         return list(plans)
     to = handing[0].successor.agent
-    text = f"Not handed on: of one reply, only the first handoff counts. The conversation goes to {to!r}."
+    text = f"Not handed over: only the first handoff of a reply counts. The conversation goes to {to!r}."
     return [
         RefuseCall(call_id=plan.call_id, text=text) if isinstance(plan, HandOver) and plan is not handing[0] else plan
         for plan in plans

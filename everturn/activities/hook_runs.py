@@ -148,7 +148,7 @@ class HookRuns:
         if isinstance(said, StallWith):
             raise _stall(said.cause, said.cure)
         if isinstance(said, StopWith) and self._summary:
-            self._stall_failed(hook, point, "what is written is a summary, and no answer to be stopped with")
+            self._stall_failed(hook, point, "StopWith is not possible here: this turn writes a summary, not an answer")
         if isinstance(said, StopWith):
             self._note(hook, point, "stopped")
             self.answer = said.text
@@ -160,7 +160,7 @@ class HookRuns:
         return stopped(Reply(message=Message(role="assistant", parts=()), model=request.model.name), self.answer)
 
     def _stall_failed(self, hook: Hooks, point: HookPoint, why: str) -> NoReturn:
-        cure = "Mend it and deploy that, then resume: the model is asked again."
+        cure = "Fix it and deploy, then resume: the model is asked again."
         raise _stall(f"The hook {name_of(hook)!r} ({point}) of agent {self._agent.name!r} failed: {why}", cure)
 
     # ------------------------------------------------------------ tools
@@ -207,7 +207,10 @@ class HookRuns:
         )
         message = reply.message.model_copy(update={"parts": tuple(parts)})
         if size_of(message) > MAX_REPLY_BYTES and size_of(message) > size_of(reply.message):
-            raise _stall("Hooks have made the calls of a reply too large to be recorded.", "Let them put in less.")
+            raise _stall(
+                "Hooks have made the arguments of a reply's calls too large to record.",
+                "Make the hooks put less into the arguments.",
+            )
         return reply.model_copy(update={"message": message})
 
     async def after_tool(self, call: ToolCall, result: ToolResult, context: ToolContext) -> ToolResult:
@@ -216,12 +219,10 @@ class HookRuns:
             try:
                 said = await self._said(hook, "after_tool", call, result, context, wanted=_OF_RESULTS)
                 if isinstance(said, ToolResult) and said.call_id != result.call_id:
-                    raise HookFailed("it returned the result of another call")
+                    raise HookFailed("it returned a result with another call_id")
             except HookFailed as error:
                 self._note(hook, "after_tool", "failed", str(error), call)
-                text = (
-                    f"The result of {call.name} is withheld, for the hook {name_of(hook)!r} failed. The tool has run."
-                )
+                text = f"The tool {call.name} ran. Its result is withheld because the hook {name_of(hook)!r} failed."
                 result = result.model_copy(update={"content": (Text(text=text),), "is_error": True})
                 break
             match said:
@@ -323,7 +324,7 @@ def _reply_problem(before: Reply, after: Reply) -> str:
     known = {call.call_id for call in before.tool_calls}
     ids = [call.call_id for call in after.tool_calls]
     if after.message.role != "assistant":
-        return "its message is not the assistant's"
+        return "its message does not have the role assistant"
     if len(ids) != len(set(ids)) or not known.issuperset(ids):
         return "it has calls that the model did not make"
     if after.message.tool_results:
@@ -334,7 +335,7 @@ def _reply_problem(before: Reply, after: Reply) -> str:
 async def _check_change(before: ToolCall, after: ToolCall, tool: Tool, context: ToolContext) -> None:
     """Raises HookFailed for a change that can't be followed."""
     if (before.call_id, before.name) != (after.call_id, after.name):
-        raise HookFailed("it returned another call: only the arguments may be changed")
+        raise HookFailed("it returned another call: a hook may change only the arguments")
     if too_deep(after.arguments) or size_of(after.arguments) > max(size_of(before.arguments), MAX_CHANGED_BYTES):
         raise HookFailed(f"its arguments have more than {MAX_CHANGED_BYTES:,} bytes, or are nested too deeply")
     try:

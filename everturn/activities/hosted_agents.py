@@ -69,7 +69,7 @@ async def _looked_up(agents: HostedAgents, store: AgentStore, name: str) -> Agen
         again = patience.spend(delay, store.patience)
         raise ApplicationError(
             str(error),
-            {"cure": "See to the store of agents. Then `resume`."},
+            {"cure": "Check the agent store. Then `resume`."},
             type=names.NOT_PREPARED,
             non_retryable=not again,
             next_retry_delay=delay if again else None,
@@ -117,7 +117,8 @@ def not_registered(info: activity.Info) -> ApplicationError:
 def _handed_back(lack: str, agents: Iterable[str], seconds: float | None) -> ApplicationError:
     hosts = ", ".join(sorted(agents)) or "no agent"
     cause = (
-        f"No worker on task queue {activity.info().task_queue!r} has {lack}; the last one that was asked hosts {hosts}."
+        f"No worker on task queue {activity.info().task_queue!r} has {lack}; the "
+        f"worker that was asked last hosts {hosts}."
     )
     return handed_back(cause, CURE, seconds, lacks=lack, hosts=sorted(agents))
 

@@ -105,7 +105,7 @@ class Journal:
             self._folder = PrivateFolder(self._path)
             self._begin(self._folder)
         except NotPrivate as error:
-            cure = "chmod go-w, or give Worker(journals=) a folder of this user's own"
+            cure = "chmod go-w, or give Worker(journals=) a folder that only this user can write to"
             _log.warning("journal.off", reason=str(error), effect="a crash is noticed seconds later", cure=cure)
         except OSError as error:
             # A read-only disk costs seconds after a crash, and nothing else.
@@ -304,7 +304,7 @@ def _header_of(descriptor: int) -> dict[str, str]:
     first, ended, _ = os.pread(descriptor, MAX_HEADER_BYTES, 0).partition(b"\n")
     header = _strings(first) if ended else None
     if header is None or any(header.get(name) != value for name, value in _KIND.items()):
-        raise _NoJournal("it does not begin as a journal does")
+        raise _NoJournal("it does not start like a journal")
     if header.get("file") != str(os.fstat(descriptor).st_ino):
         raise _NoJournal("it is a copy of a journal")
     return header

@@ -40,7 +40,7 @@ class KeepTranscript:
                 ContextTooLong(
                     f"The transcript of earlier runs has {len(packed):,} bytes packed; a payload takes "
                     f"{MAX_PACKED_ALONE_BYTES:,}.",
-                    cure="Raise the namespace's retention, or switch external storage on.",
+                    cure="Raise the namespace's retention, or set up external storage (EVERTURN_STORAGE).",
                 )
             )
         return Packed(data=packed)

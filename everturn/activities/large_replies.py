@@ -38,7 +38,7 @@ SMALL_BYTES = 2_000
 
 KEEP_SECONDS = 30.0
 
-CURE = "Set EVERTURN_STORAGE or EVERTURN_ARTIFACTS on the workers, and the next one is kept."
+CURE = "Set EVERTURN_STORAGE or EVERTURN_ARTIFACTS on the workers to keep the next one."
 
 LEFT_OUT: Final = "left_out"
 
@@ -74,7 +74,7 @@ async def fitted(reply: Reply, *, turn: int, artifacts: Artifacts | None) -> Rep
 
 def _cut_everywhere(message: Message, notice: str, limit: int) -> Message:
     """The message in so many bytes, with one notice for all that is cut, before its calls."""
-    told = Text(text=f"\n[The reply was too large, and much of it was cut. {notice}]")
+    told = Text(text=f"\n[The reply was too large and was cut. {notice}]")
     (made,) = cut([message], limit - size_of(told) - 1)
     calls = [index for index, part in enumerate(made.parts) if isinstance(part, ToolCall)]
     at = calls[0] if calls else len(made.parts)
@@ -95,7 +95,7 @@ def _flattened(part: Part) -> Part:
             # As arguments that are no JSON object: they can't be read, and the model is told.
             return part.model_copy(update={"arguments": {}, "unparsed": None, "extra": {TOO_DEEP: True}})
         case ServerToolUse() | Opaque() if too_deep(part.data):
-            return Text(text=f"\n[Left out, for it is nested too deeply: {part.kind}.]\n")
+            return Text(text=f"\n[Left out because it is nested too deeply: {part.kind}.]\n")
         case _ if too_deep(part.extra):
             return part.model_copy(update={"extra": {}})
         case _:

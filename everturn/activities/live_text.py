@@ -76,7 +76,9 @@ class LiveText:
             except LaneDown as error:
                 if self._ended:
                     return  # the reply is on its way through the history
-                _log.warning("live.unreachable", error=str(error), effect="text comes with heartbeats meanwhile")
+                _log.warning(
+                    "live.unreachable", error=str(error), effect="until it works again, text comes with heartbeats"
+                )
                 self._new = pieces + self._new
                 if chars_of(self._new) > MAX_CHARS:
                     self._at += chars_of(self._new)  # a gap: whoever follows waits for the reply

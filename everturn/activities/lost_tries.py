@@ -168,7 +168,8 @@ class Alone:
                 await self._turn.acquire()
         except TimeoutError:
             raise ApplicationError(
-                "It waits for its turn: its worker was lost with it before, and another such call runs here now.",
+                "The call waits for its turn: its worker was lost before, and another "
+                "such call is running on this worker now.",
                 type=names.NOT_ALONE,
                 next_retry_delay=BACK_IN,
                 category=ApplicationErrorCategory.BENIGN,

@@ -195,5 +195,5 @@ def check_installed() -> None:
         import mcp  # noqa: F401
     except ImportError as error:
         raise InvalidTool(
-            f"An agent has an McpServer, and {error.name} is not installed.", cure=extras.install("mcp")
+            f"An agent has an McpServer, which needs {error.name}. It is not installed.", cure=extras.install("mcp")
         ) from None

@@ -356,7 +356,7 @@ class ModelTurns:
                 ConversationError(
                     f"{request.position - len(prefix)} of the {request.position} messages before turn {request.turn} "
                     "can't be read from the history by this worker.",
-                    cure="If a newer version of the code wrote them, deploy that one, then resume.",
+                    cure="If a newer version of the code wrote them, deploy that version, then resume.",
                 )
             )
         _log.info("prefix.read", messages=len(prefix))

@@ -86,7 +86,7 @@ async def plan_calls(
     most = MAX_PLANNED_CALLS if left is None else min(left, MAX_PLANNED_CALLS)
     taken, surplus = calls[:most], calls[most:]
     too_many = (
-        f"Too many calls: {MAX_PLANNED_CALLS} of a reply are run. Call again later."
+        f"Too many calls: only the first {MAX_PLANNED_CALLS} of a reply are run. Call again later."
         if most == MAX_PLANNED_CALLS
         else "Not run: the conversation's limit of tool calls is used up. Conclude without it."
     )
@@ -96,7 +96,7 @@ async def plan_calls(
     async def plan(call: ToolCall) -> PlannedCall:
         async with slots:
             if call.name in given_up:
-                text = f"{call.name} is not run again, for its workers were lost. Go on without it."
+                text = f"{call.name} is not run again because workers were lost while it ran. Continue without it."
                 return RefuseCall(call_id=call.call_id, text=text)
             return await _plan(agent, call, context(call), before, careful=careful, hooks=hooks, times=times)
 
@@ -183,7 +183,7 @@ async def _verdict(
     if hooks is None or not any(hooks_at(agent, "before_tool", tool=tool.name)):
         return CallVerdict(call)
     if careful:
-        verdict = CallVerdict(call, asks="hooks were not asked, for workers were lost with this reply", failed=True)
+        verdict = CallVerdict(call, asks="its hooks did not run because workers were lost with this reply", failed=True)
     else:
         verdict = await hooks.before_tool(call, tool, context)
     if verdict.asks and (tool.runs_on == "client" or tool.agent):
@@ -207,7 +207,7 @@ async def _plan_run(
         return AwaitAnswer(
             call_id=call.call_id,
             reason="runs_outside" if question is None else "asks_user",
-            why=question or _doubts(call) or f"{tool.name} runs outside: send its result as the answer",
+            why=question or _doubts(call) or f"{tool.name} runs outside of everturn: send its result as the answer",
             expiry=_answer_expiry(agent, tool),
         )
     if tool.agent:
@@ -252,7 +252,7 @@ def _doubts(call: ToolCall) -> str:
         told.append(decision.get("explanation"))
     if not (listed or told):
         return ""
-    return f"{call.name} needs approval: {'; '.join(str(one) for one in told if one) or 'its provider says so'}"
+    return f"{call.name} needs approval: {'; '.join(str(one) for one in told if one) or 'its provider asks for it'}"
 
 
 async def _plan_elsewhere(

@@ -21,7 +21,7 @@ async def told_in_the_end(tool: Tool, error: Exception) -> str:
     text, attempt = await safe_error_text(error), activity.info().attempt
     if tool.effect == "once" and not tool.attaches:
         _log.error("retry.refused", tool=tool.name, effect=tool.effect, error=text)
-        return f"{text} It is not tried again: {tool.name} has effect='once', and so runs once."
+        return f"{text} It is not tried again: {tool.name} has effect='once', so it runs only once."
     after = error.after if isinstance(error, Retry) else None
     seconds = None if after is None else after.total_seconds()
     delay = patience.retry_delay(seconds, attempt=attempt, longest=tool.patience)

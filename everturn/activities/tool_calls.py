@@ -134,7 +134,7 @@ class ToolCalls:
 
     async def _run(self, name: str, request: ToolRequest) -> ToolResult:
         if not await self._heartbeats.still_ours():
-            raise ApplicationError("This run came too late: it was given to another worker.", type=names.TOO_LATE)
+            raise ApplicationError("This try came too late: another worker has the call.", type=names.TOO_LATE)
         started = time.monotonic()
         try:
             agent, tool = await self._tool(name, request)
@@ -248,11 +248,12 @@ class ToolCalls:
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - file systems raise all kinds
             why = f"{type(error).__name__}: {error}"
             _log.warning("artifact.lost", error=why)
-            lost = "The rest is lost, for it could not be kept."
+            lost = "The rest is lost: it could not be stored."
             return Notice(text=f"{lost} {Notice.text}", other=f"{lost} {Notice.other}")
         read_on = f'{READ_RESULT}(call_id="{call_id}", offset={{shown}})'
         return Notice(
-            text=f"All of it is kept as {name}: {read_on} reads on, and search= finds.", other=f"It is kept as {name}."
+            text=f"All of it is kept as {name}: {read_on} reads on, and search= finds a text in it.",
+            other=f"It is kept as {name}.",
         )
 
     def _again(self, tool: Tool, text: str, *, kind: str, delay: timedelta = timedelta()) -> Content:
@@ -281,7 +282,7 @@ class ToolCalls:
 def _asking(tool: Tool, request: ToolRequest, error: AsksPerson) -> ApplicationError:
     """Ends the activity: whoever waits for a person waits in the workflow."""
     details = {"call_id": request.call_id, "tool": tool.name, "left": error.left}
-    question = error.question or f"{tool.name} asks for a word"
+    question = error.question or f"{tool.name} asks a question"
     return ApplicationError(
         question, details, type=names.ASKS, non_retryable=True, category=ApplicationErrorCategory.BENIGN
     )

@@ -60,11 +60,14 @@ def _listed(items: Any) -> list[Any]:
 def _check(item: Any) -> None:
     """Raises InvalidTool for what only a worker's start can bring in."""
     if isinstance(item, McpServer):
-        raise InvalidTool("It returned an McpServer.", cure="Put it into tools=: then its tools are among the list.")
+        raise InvalidTool(
+            "It returned an McpServer.", cure="Put the server into tools=. Then its tools are in the list."
+        )
     runs = getattr(item, "activity", None)
     if runs is not None and runs.hosted is not None:
         raise InvalidTool(
-            f"It returned the activity {runs.name!r} with its function.", cure="Put it into tools=, or name its queue."
+            f"It returned the activity {runs.name!r} with its function.",
+            cure="Put it into tools=, or use activity_tool() with its name and its task_queue=.",
         )
 
 
@@ -83,7 +86,7 @@ async def _called(
         _log.warning("agent.not_prepared", why=why, again=again)
         raise ApplicationError(
             why if again else f"{why} (tried {attempt} times, for {agent.patience.model})",
-            {"cure": "Mend it, deploy, then `resume`."},
+            {"cure": "Fix it and deploy, then `resume`."},
             type=names.NOT_PREPARED,
             non_retryable=not again,
             next_retry_delay=delay if again else None,

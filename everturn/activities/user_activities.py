@@ -25,12 +25,12 @@ def user_activities(agents: Mapping[str, Agent], *, besides: Collection[str]) ->
             name = tool.activity.name
             if name in besides or name in names.RESERVED_TOOL_NAMES:
                 raise InvalidAgent(
-                    f"Agent {agent.name!r} has the activity {name!r}, and a tool of the same worker has that name.",
+                    f"Agent {agent.name!r} has the activity {name!r}, and a tool on the same worker has the same name.",
                     cure="Give one of them another: tool(name='...') or @activity.defn(name='...').",
                 )
             if hosted.setdefault(name, function) != function:
                 raise InvalidAgent(
-                    f"Agent {agent.name!r} has an activity {name!r}, and so is another function.",
+                    f"Agent {agent.name!r} has an activity {name!r}, and another function has the same activity name.",
                     cure="Give one of them another name: @activity.defn(name='...').",
                 )
     return list(hosted.values())

@@ -81,8 +81,8 @@ def _everturn(
 ) -> None:
     """Durable agent loops on Temporal: conversations that survive crashes, deploys and waits.
 
-    Begin with `everturn demo`. TEMPORAL_ADDRESS and its like name a Temporal server; without them, run, chat, up and
-    demo start one, and the other commands look for one at localhost:7233.
+    Begin with `everturn demo`. TEMPORAL_ADDRESS names a Temporal server. Without it, run, chat, up and demo
+    start one, and the other commands look for one at localhost:7233.
     """
 
 
@@ -111,7 +111,7 @@ def run_command(arguments: Sequence[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return 128 + signal.SIGINT
     except asyncio.CancelledError:  # nobody cancels a command but Temporal's worker, when it can't go on
-        return _failed("Temporal refused the worker. `everturn doctor` looks at the connection.")
+        return _failed("Temporal refused the worker. `everturn doctor` checks the connection.")
     except BrokenPipeError:  # whoever read our output has seen enough
         streams.let_go_of_broken_ones()
         return 1
@@ -147,7 +147,7 @@ def _unexpected(error: Exception) -> int:
 
         traceback.print_exception(error)
     if isinstance(error, RPCError):
-        return _failed(f"Temporal said no: {error.message}. `everturn doctor` looks at the connection.")
+        return _failed(f"Temporal said no: {error.message}. `everturn doctor` checks the connection.")
     if isinstance(error, OSError) and error.errno in _OUTPUT_TROUBLE:
         streams.let_go_of_broken_ones()
         return _failed(f"The output can't be written: {error.strerror}.")

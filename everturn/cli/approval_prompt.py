@@ -155,7 +155,7 @@ class ApprovalPrompt:
         heading = Text(f"    {folded(call.name, 60)} ({folded(call.call_id, 60)})", style="bold")
         block = Text("\n").join([heading, arguments_block(call)])
         if waits.reason == "outcome_unknown":
-            block.append("\n    It may have taken effect already. Yes runs it again.", style="yellow")
+            block.append("\n    It may already have taken effect. Yes runs it again.", style="yellow")
         try:
             if waits.needs == "answer":
                 return await self._ask_for_answer(call, block)
@@ -180,7 +180,7 @@ class ApprovalPrompt:
             if said in ("y", "yes"):
                 return lambda: self._conversation.approve(call.call_id, expected=call.arguments)
             if said in ("n", "no"):
-                reason = await self._screen.ask("    why not? (the model is told; Enter for no reason) ")
+                reason = await self._screen.ask("    why not? (the model reads it; Enter for no reason) ")
                 return lambda: self._conversation.deny(call.call_id, reason=reason or None)
             if said in ("e", "edit"):
                 try:

@@ -41,7 +41,7 @@ WhereOption = Annotated[
     ),
 ]
 AlwaysOption = Annotated[
-    bool, typer.Option("--always", help="Decide the same for every such call from now on, in these conversations.")
+    bool, typer.Option("--always", help="Decide the same way for every such call from now on, in these conversations.")
 ]
 WithinOption = Annotated[
     float | None,
@@ -75,7 +75,11 @@ class _Which:
     def check(self, *, edited: bool = False) -> None:
         """Raises BadParameter for what makes no sense together."""
         if (self.id is None) != self.every:
-            said = "name a conversation, or give --all" if self.id is None else "with --all, no conversation is named"
+            said = (
+                "name a conversation, or use --all"
+                if self.id is None
+                else "--all decides on all conversations: leave out the ID"
+            )
             raise typer.BadParameter(said, param_hint="ID")
         if self.agent is not None and not self.every:
             raise typer.BadParameter("it goes with --all", param_hint="--agent")
@@ -84,7 +88,7 @@ class _Which:
         if self.calls and self.where is not None and not self.always:
             raise typer.BadParameter("calls are named already: it goes with --always then", param_hint="--where")
         if edited and (self.by_look or len(self.calls) > 1):
-            raise typer.BadParameter("other arguments are for one call: name it", param_hint="--arguments")
+            raise typer.BadParameter("--arguments is for one call: name that call", param_hint="--arguments")
 
     @property
     def by_look(self) -> bool:
@@ -96,9 +100,10 @@ def approve(
     id: OptionalId = None,  # noqa: A002
     call: CallsArgument = None,
     arguments: Annotated[
-        str | None, typer.Option("--arguments", metavar="JSON", help="Run it with these arguments instead.")
+        str | None,
+        typer.Option("--arguments", metavar="JSON", help="Run the call with these arguments instead of the model's."),
     ] = None,
-    note: Annotated[str | None, typer.Option("--note", help="A note, which the model reads.")] = None,
+    note: Annotated[str | None, typer.Option("--note", help="A note for the model.")] = None,
     every: EveryOption = False,
     agent: AgentOption = None,
     tool: ToolOption = None,
@@ -107,7 +112,7 @@ def approve(
     within: WithinOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Approve waiting tool calls: they run."""
+    """Approve waiting tool calls, so that they run."""
     which = _Which(id, call or [], every, agent, tool, _object(where, "--where"), always, within)
     edited = _object(arguments, "--arguments")
     which.check(edited=edited is not None)
@@ -124,7 +129,7 @@ def approve(
 def deny(
     id: OptionalId = None,  # noqa: A002
     call: CallsArgument = None,
-    reason: Annotated[str | None, typer.Option("--reason", help="The reason, which the model reads.")] = None,
+    reason: Annotated[str | None, typer.Option("--reason", help="The reason, for the model.")] = None,
     every: EveryOption = False,
     agent: AgentOption = None,
     tool: ToolOption = None,
@@ -133,7 +138,7 @@ def deny(
     within: WithinOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Deny waiting tool calls: they do not run."""
+    """Deny waiting tool calls, so that they don't run."""
     which = _Which(id, call or [], every, agent, tool, _object(where, "--where"), always, within)
     which.check()
 
@@ -149,8 +154,10 @@ def deny(
 def answer(
     id: IdArgument,  # noqa: A002
     call: Annotated[str, typer.Argument(metavar="CALL", help="The call's id.", autocompletion=completion.calls)],
-    content: Annotated[str, typer.Argument(metavar="CONTENT", help="The result: JSON or a text.")],
-    error: Annotated[bool, typer.Option("--error", help="The content says what went wrong.")] = False,
+    content: Annotated[str, typer.Argument(metavar="CONTENT", help="The result: JSON or text.")],
+    error: Annotated[
+        bool, typer.Option("--error", help="The result is an error: CONTENT says what went wrong.")
+    ] = False,
     within: WithinOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -221,7 +228,7 @@ def _tell_many(calls: list[DecidedCall], *, said: str, as_json: bool) -> None:
         line = f"{one.conversation_id} {one.call_id} {call_line(one.tool, one.arguments, 100)}"
         tell(f"not {said}: {line}: {one.refused}" if one.refused else f"{said}: {line}")
     if not calls and not as_json:
-        tell("There are no such calls.")
+        tell("No waiting call matches.")
     if any(one.refused for one in calls):
         raise typer.Exit(1)
 
@@ -232,7 +239,7 @@ def _object(written: str | None, option: str) -> dict[str, Any] | None:
     try:
         value = json.loads(written)
     except (ValueError, RecursionError) as error:
-        raise typer.BadParameter(f"it is not JSON: {error}", param_hint=option) from None
+        raise typer.BadParameter(f"this is not JSON: {error}", param_hint=option) from None
     if not isinstance(value, dict):
         raise typer.BadParameter("it is a JSON object, such as '{\"cents\": 900}'", param_hint=option)
     return value

@@ -45,17 +45,17 @@ async def edited(screen: Screen, name: str, written: str) -> str:
         try:
             return file.read_text(encoding="utf-8").strip()
         except (OSError, ValueError) as error:
-            raise NotEdited(f"What the editor left can't be read: {error}.") from None
+            raise NotEdited(f"The file that the editor saved can't be read: {error}.") from None
 
 
 def arguments_of(written: str) -> dict[str, Any]:
     """Raises NotEdited if the text is no JSON object."""
     if not written:
-        raise NotEdited("Nothing was left of the arguments: nothing was changed.")
+        raise NotEdited("The editor saved an empty file: nothing was changed.")
     try:
         arguments = json.loads(written)
     except (ValueError, RecursionError) as error:
         raise NotEdited(f"This is not JSON: {error}") from None
     if not isinstance(arguments, dict):
-        raise NotEdited("The arguments are a JSON object: {...}")
+        raise NotEdited("The arguments have to be a JSON object: {...}")
     return arguments

@@ -25,12 +25,14 @@ def chat(
     yes: YesOption = False,
     id: Annotated[  # noqa: A002
         str | None,
-        typer.Option("--id", help="Start it with this id, or come back to it.", autocompletion=completion.ids),
+        typer.Option(
+            "--id", help="The id of a new conversation, or of one to come back to.", autocompletion=completion.ids
+        ),
     ] = None,
     tenant: TenantOption = None,
     metadata: MetadataOption = None,
 ) -> None:
-    """Talk, message after message. Ctrl-C leaves, and `everturn chat --id ID` comes back."""
+    """Talk with an agent. Ctrl-C leaves the conversation running, and `everturn chat --id ID` comes back to it."""
     from everturn.cli.chat_files import remembered
     from everturn.cli.connect import AgentChoice
 

@@ -25,8 +25,8 @@ KEEP_OPEN = timedelta(days=7)
 SHOWN_EXCHANGES = 2
 """How much of an earlier conversation is shown when somebody comes back to it."""
 
-OVER = "■ It is over. What you say takes it up again."
-HELP = "Ctrl-C leaves, /quit or Ctrl-D closes, /resume [MODEL] goes on after a stall."
+OVER = "■ The conversation is over. Your next message continues it."
+HELP = "Ctrl-C leaves the conversation running, /quit or Ctrl-D closes it, /resume [MODEL] continues after a stall."
 PROMPT = Text.assemble(("▸", "bold cyan"), " ")
 
 
@@ -88,7 +88,7 @@ class ChatSession:
             case "stalled":
                 self._screen.line(f"! stalled: {status.cause} {status.cure or ''} Then: /resume", style="red")
             case "paused":
-                self._screen.line("◆ It is paused. /resume goes on.", style="yellow")
+                self._screen.line("◆ The conversation is paused. /resume continues it.", style="yellow")
             case _:
                 run_id = cursor.partition("/")[0]
                 self._follower = self._follow(since=f"{run_id}/0", seen=cursor)
@@ -130,7 +130,7 @@ class ChatSession:
                     self._screen.line(f"! stalled: {stall.cause} {stall.cure} Then: /resume", style="red")
                     return
                 case events.Switched():
-                    self._screen.line("  /resume goes on.", style="dim")
+                    self._screen.line("  /resume continues it.", style="dim")
                     return
                 case events.Done() as done:
                     self._follower = None
@@ -159,7 +159,7 @@ class ChatSession:
         except (NotFound, Ended):
             return True
         except (EverturnError, TimeoutError) as error:
-            self._screen.line(f"! It could not be closed: {error or 'it takes too long'}", style="red")
+            self._screen.line(f"! The conversation could not be closed: {error or 'it took too long'}", style="red")
             return False
         return True
 

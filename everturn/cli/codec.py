@@ -12,22 +12,24 @@ from everturn.errors import EverturnError
 
 
 def codec(
-    host: Annotated[str, typer.Option("--host", help="Where to listen. Beyond this machine it needs a token.")] = (
-        "127.0.0.1"
-    ),
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any that is free.")] = 8089,
+    host: Annotated[
+        str, typer.Option("--host", help="The address to listen on. Other machines can reach it only with a token.")
+    ] = ("127.0.0.1"),
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes any free port.")] = 8089,
     origin: Annotated[
         list[str] | None,
         typer.Option(
-            "--origin", metavar="URL", help="Of a Web UI that may ask; may be repeated. Else the dev server's own."
+            "--origin",
+            metavar="URL",
+            help="The origin of a Web UI that may use this server. May be repeated. Default: the dev server's Web UI.",
         ),
     ] = None,
     token: Annotated[
         str | None,
-        typer.Option("--token", help="In place of EVERTURN_CODEC_TOKEN, which other users of this machine can't see."),
+        typer.Option("--token", help="Use EVERTURN_CODEC_TOKEN instead: other users of this machine can't see it."),
     ] = None,
 ) -> None:
-    """Serve a codec server for Temporal's Web UI and command line, with this environment's keys. Until Ctrl-C."""
+    """Decode payloads for Temporal's Web UI and CLI with this environment's keys, until Ctrl-C."""
     asyncio.run(_codec(host, port, origin or [], token))
 
 

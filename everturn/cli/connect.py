@@ -40,7 +40,7 @@ class AgentChoice:
     def of(cls, *, model: str | None, tools: Sequence[Path] | None, system: str, agent: str | None) -> AgentChoice:
         """Raises typer.BadParameter if the options don't go together."""
         if agent and (tools or system):
-            raise typer.BadParameter("it takes no --tool or --system: an agent has its own", param_hint="--agent")
+            raise typer.BadParameter("it takes no --tool or --system: a hosted agent has its own", param_hint="--agent")
         if not agent and not model:
             how = "-m provider:name (`everturn models` lists them), or a hosted agent by --agent NAME"
             raise typer.BadParameter(f"which one? Name it with {how}", param_hint="--model")
@@ -99,12 +99,12 @@ async def remote_client() -> AsyncIterator[Client]:
 
 
 async def act_on(conversation_id: str, act: Callable[[Conversation], Awaitable[Any]]) -> Any:
-    """What `act` returns of the conversation. Raises Ended with the command that takes it up again."""
+    """What `act` returns of the conversation. Raises Ended with the command that continues it."""
     async with remote_client() as client:
         try:
             return await act(client.conversation(conversation_id))
         except Ended as error:
-            cure = f"`everturn send {conversation_id} TEXT` takes it up again."
+            cure = f"`everturn send {conversation_id} TEXT` continues it."
             raise Ended(error.message, cure=cure) from None
 
 
@@ -118,8 +118,8 @@ async def require_namespace(client: Client) -> None:
         await client.temporal.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=name))
     except RPCError as error:
         raise Unreachable(
-            f"Temporal does not let us into the namespace {name!r}: {error.message.rstrip('.')}.",
-            cure="Check TEMPORAL_NAMESPACE, and TEMPORAL_API_KEY if it needs one; `everturn doctor` looks too.",
+            f"Temporal refuses access to the namespace {name!r}: {error.message.rstrip('.')}.",
+            cure="Check TEMPORAL_NAMESPACE, and TEMPORAL_API_KEY if it needs one. `everturn doctor` tests both.",
         ) from error
 
 
@@ -148,7 +148,7 @@ def make_agent(wanted: AgentChoice) -> Agent:
         variable = error.variables[0]
         raise EverturnError(
             f"No key for {wanted.model!r}: {variable} is not set.",
-            cure=f"Set {variable}, or take another model: `everturn models` lists them.",
+            cure=f"Set {variable}, or use another model: `everturn models` lists them.",
         ) from None
     from everturn.agent import Agent
     from everturn.loading import load_tools

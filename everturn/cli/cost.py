@@ -21,21 +21,26 @@ _LIST = TemporalPrices()
 def cost(
     id: IdArgument,  # noqa: A002
     per_million: Annotated[
-        float, typer.Option("--actions-per-million", metavar="USD", min=0, help="What a million actions cost.")
+        float, typer.Option("--actions-per-million", metavar="USD", min=0, help="Dollars for a million actions.")
     ] = _LIST.per_million_actions,
     active: Annotated[
-        float, typer.Option("--active-gb-hour", metavar="USD", min=0, help="A gigabyte of open histories, an hour.")
+        float,
+        typer.Option(
+            "--active-gb-hour", metavar="USD", min=0, help="Dollars for a gigabyte of open histories for an hour."
+        ),
     ] = _LIST.active_gb_hour,
     retained: Annotated[
-        float, typer.Option("--retained-gb-hour", metavar="USD", min=0, help="The same of closed ones.")
+        float,
+        typer.Option(
+            "--retained-gb-hour", metavar="USD", min=0, help="Dollars for a gigabyte of closed histories for an hour."
+        ),
     ] = _LIST.retained_gb_hour,
     retention: Annotated[
-        float, typer.Option("--retention-days", metavar="DAYS", min=0, help="How long closed ones are kept.")
+        float, typer.Option("--retention-days", metavar="DAYS", min=0, help="How many days closed histories are kept.")
     ] = _LIST.retention_days,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what a conversation has cost so far: actions, events, bytes, tokens, dollars; of the agents that it asked,
-    too."""
+    """Show what a conversation and the agents that it asked have cost: actions, events, bytes, tokens, dollars."""
     prices = TemporalPrices(
         per_million_actions=per_million, active_gb_hour=active, retained_gb_hour=retained, retention_days=retention
     )
@@ -93,9 +98,11 @@ def _print(total: ConversationCost, found: list[ConversationCost], prices: Tempo
         rows.append(_row("all", total, prices))
     screen.lines(columns(heading, rows))
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in total.actions.most_common())
-    screen.line(f"Actions: {kinds}. Heartbeats are worked out from how long activities ran; streamed text had more.")
+    screen.line(
+        f"Actions: {kinds}. Heartbeats are estimated from how long activities ran; turns with streamed text had more."
+    )
     if total.model_usd is None:
-        screen.line("-: the price of a model is not known.")
+        screen.line("-: no price is known for a model.")
     screen.line(
         f"Temporal: {prices.per_million_actions:g} dollars for a million actions, {prices.active_gb_hour:g} and "
         f"{prices.retained_gb_hour:g} for a GB-hour of open and closed histories, kept {prices.retention_days:g} days "

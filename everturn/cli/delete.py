@@ -60,8 +60,8 @@ def _agreed() -> bool:
     if not sys.stdin.isatty():
         from everturn.errors import Refused
 
-        raise Refused("Nobody is there to be asked.", cure="Say --yes to delete it all the same.")
-    return typer.confirm("Delete all of it, for good?", default=False)
+        raise Refused("Nobody can be asked: this is not a terminal.", cure="To delete without a question, use --yes.")
+    return typer.confirm("Delete all of this for ever?", default=False)
 
 
 def _question(found: Belongings, *, forks: bool, terminate: bool) -> list[str]:

@@ -42,32 +42,36 @@ def doctor(
     ] = False,
     against: Annotated[
         list[str] | None,
-        typer.Option("--against", metavar="AGENTS", help="Before a deploy: do these agents fit what runs?"),
+        typer.Option(
+            "--against", metavar="AGENTS", help="Deploy check: do these agents fit the running conversations?"
+        ),
     ] = None,
     sample: Annotated[
         int | None,
-        typer.Option("--sample", metavar="N", min=1, help="With --against: look at N of them, drawn at random."),
+        typer.Option(
+            "--sample", metavar="N", min=1, help="With --against: check only N conversations, drawn at random."
+        ),
     ] = None,
     worker: Annotated[
         str | None,
         typer.Option(
             "--worker",
             metavar="FILE.py:NAME",
-            help="Do this worker's settings slow conversations down? Name a function that returns your Worker.",
+            help="Check whether your own worker's settings slow conversations down. Name a function that returns it.",
         ),
     ] = None,
     fairness: Annotated[
         bool,
         typer.Option(
-            "--fairness", help="Does the server respect priorities and fairness keys? Tries it out, in a few seconds."
+            "--fairness", help="Test whether the server respects priorities and fairness keys. Takes a few seconds."
         ),
     ] = False,
     mcp: Annotated[
-        bool, typer.Option("--mcp", help="Start the agents' MCP servers, or connect to them: what do they have?")
+        bool, typer.Option("--mcp", help="Start the agents' MCP servers or connect to them, and list their tools.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Check what conversations need. Exit status 1 if something is wrong."""
+    """Check everything that conversations need. The exit status is 1 if something is wrong."""
     looks = _examine(fix=fix, against=against or [], sample=sample, worker=worker, fairness=fairness, mcp=mcp)
     findings = asyncio.run(looks)
     if as_json:
@@ -103,8 +107,8 @@ async def _examine(
 async def _mcp(agents: list[Agent], *, starts: bool) -> AsyncIterator[Finding]:
     if not starts:
         if servers := {server.label for agent in agents for server in agent.mcp_servers}:
-            cure = "To start them: everturn doctor --mcp."
-            yield Finding("MCP servers", "note", f"{', '.join(sorted(servers))}: not looked at", cure)
+            cure = "To check them: everturn doctor --mcp."
+            yield Finding("MCP servers", "note", f"{', '.join(sorted(servers))}: not checked", cure)
         return
     from everturn.cli.mcp_lists import servers_lists
 
@@ -175,7 +179,7 @@ async def _temporal(*, fix: bool) -> AsyncIterator[Finding]:
         yield _wrong("Temporal", error)
         return
     except (RPCError, TimeoutError) as error:
-        yield Finding("Temporal", "wrong", f"it does not answer: {error or 'no word in time'}")
+        yield Finding("Temporal", "wrong", f"it doesn't answer: {error or 'no reply in time'}")
         return
     for part, look in (
         ("heartbeats", _heartbeats(client)),
@@ -201,8 +205,8 @@ async def _fairness(*, tries: bool) -> AsyncIterator[Finding]:
     from everturn.client.client import Client
 
     if not tries:
-        cure = "To try it: everturn doctor --fairness."
-        yield Finding("fairness", "note", "the server does not say whether priorities and fairness keys count", cure)
+        cure = "To test it: everturn doctor --fairness."
+        yield Finding("fairness", "note", "not tested: the server doesn't say whether it respects fairness keys", cure)
         return
     from everturn.cli.doctor_fairness import tried
 
@@ -213,7 +217,7 @@ async def _fairness(*, tries: bool) -> AsyncIterator[Finding]:
     except EverturnError as error:
         yield _wrong("fairness", error)
     except RPCError as error:
-        yield Finding("fairness", "note", f"it could not be tried: {error.message}")
+        yield Finding("fairness", "note", f"it could not be tested: {error.message}")
 
 
 async def _server(client: Client) -> Finding:
@@ -234,7 +238,7 @@ async def _heartbeats(client: Client) -> Finding:
     why = "EVERTURN_HEARTBEATS" if settings.heartbeats else "on Temporal Cloud" if is_cloud(connection) else "by itself"
     detail = f"{profile.name} ({why}): {profile.in_words}"
     if is_cloud(connection) and profile.name == "quick":
-        cure = "Each is an action that Temporal Cloud bills; EVERTURN_HEARTBEATS=thrifty has fewer."
+        cure = "Temporal Cloud bills each heartbeat as an action. EVERTURN_HEARTBEATS=thrifty sends fewer."
         return Finding("heartbeats", "note", detail, cure)
     return Finding("heartbeats", "ok", detail)
 
@@ -245,7 +249,7 @@ async def _live(settings: Settings) -> AsyncIterator[Finding]:
     from everturn.live.lanes import lane_of
     from everturn.storage.data_converter import configured
 
-    cure = "Text comes with heartbeats meanwhile. Start Redis, or mend EVERTURN_LIVE."
+    cure = "Until then, text comes with heartbeats. Start Redis, or correct EVERTURN_LIVE."
     try:
         lane = lane_of(settings, configured())
         if lane is None:
@@ -253,9 +257,9 @@ async def _live(settings: Settings) -> AsyncIterator[Finding]:
         try:
             async with asyncio.timeout(TIMEOUT_SECONDS):
                 await lane.check()
-            yield Finding("live text", "ok", "Redis answers: what models say goes there, and costs no heartbeat")
+            yield Finding("live text", "ok", "Redis answers: streamed text goes there and needs no extra heartbeats")
         except (LaneDown, TimeoutError) as error:
-            yield Finding("live text", "wrong", f"Redis does not answer: {error}", cure)
+            yield Finding("live text", "wrong", f"Redis doesn't answer: {error}", cure)
         finally:
             await lane.close()
     except EverturnError as error:
@@ -291,8 +295,8 @@ async def _search_attributes(client: Client, *, fix: bool) -> Finding:
             "Register them: everturn doctor --fix; on Temporal Cloud, see docs/howto/use-temporal-cloud.md.",
         )
     if beside:
-        detail = f"{', '.join(beside)} is not there, which `start(searchable=[...])` needs"
-        return Finding("search attributes", "note", detail, "Register it, if you want it: everturn doctor --fix.")
+        detail = f"{', '.join(beside)} is missing: `start(searchable=[...])` needs it"
+        return Finding("search attributes", "note", detail, "To register it: everturn doctor --fix.")
     return Finding("search attributes", "ok", f"all {len(names.SEARCH_ATTRIBUTES | names.SEARCHABLE)} are there")
 
 
@@ -332,7 +336,7 @@ def _handoffs(agents: list[Agent]) -> list[Finding]:
     from everturn.agent import with_sub_agents
 
     hosted = with_sub_agents(agents)
-    cure = "Add it to EVERTURN_AGENTS, unless another worker of the task queue hosts it, or a store has it."
+    cure = "Add it to EVERTURN_AGENTS, unless another worker of the task queue hosts it or an agent store has it."
     return [
         Finding(f"handoffs of {agent.name}", "note", f"{handoff.to!r} is not among the agents here", cure)
         for agent in hosted.values()
@@ -346,7 +350,7 @@ def _keys(agents: list[Agent]) -> list[Finding]:
 
     names = sorted({key for row in PROVIDERS.values() for key in row.keys if os.environ.get(key, "").strip()})
     found: Literal["ok", "note"] = "ok" if names else "note"
-    findings = [Finding("keys", found, ", ".join(names) or "none is set here; only workers need them")]
+    findings = [Finding("keys", found, ", ".join(names) or "none is set here; only workers need one")]
     for agent in agents:
         for model in (agent.model, *agent.fallback_models):
             try:

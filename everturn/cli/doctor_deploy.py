@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Literal
 
-CURE = "Keep what it was planned with until it is over, or decide on its call."
+CURE = "Keep the agent or tool that it was planned with until it is over, or decide on its waiting call."
 
 
 async def findings_of(
@@ -22,6 +22,8 @@ async def findings_of(
     client = await Client.connect()
     found = grouped([conflict async for conflict in conflicts(client, agents, sample=sample)])
     if not found:
-        looked = f" ({sample} of them at most, drawn at random)" if sample else ""
-        return [("ok", f"{', '.join(sorted(agent.name for agent in agents))} fit what runs{looked}", "", ())]
+        looked = f" (checked {sample} of them at most, drawn at random)" if sample else ""
+        return [
+            ("ok", f"{', '.join(sorted(agent.name for agent in agents))} fit the running conversations{looked}", "", ())
+        ]
     return [("wrong", one.in_words, CURE, tuple(one.conversations)) for one in found]

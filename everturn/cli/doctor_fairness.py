@@ -58,16 +58,16 @@ TRIALS = (
         "priorities",
         Priority(priority_key=5),
         Priority(priority_key=1),
-        "count: what was more urgent and came last was handed out first",
-        "count for nothing here: what is more urgent waits for what came before",
+        "respected: the most urgent task came last and was handed out first",
+        "ignored here: urgent tasks wait for all earlier ones",
         "Set matching.useNewMatcher in the server's dynamic configuration.",
     ),
     Trial(
         "fairness",
         Priority(fairness_key="many"),
         Priority(fairness_key="few"),
-        "counts: the key that asked for little was handed out among the first",
-        "counts for nothing here: a tenant waits for all that another one asked for before",
+        "respected: the tenant with few tasks got its turn among the first",
+        "ignored here: a tenant waits for all earlier tasks of the others",
         "Set matching.enableFairness in the server's dynamic configuration; on Temporal Cloud, switch it on for the "
         "namespace.",
     ),
@@ -105,7 +105,7 @@ async def place_of_few(temporal: Client, many: Priority, few: Priority) -> float
     finally:
         for handle in started:
             with suppress(RPCError):
-                await handle.terminate("everturn doctor has seen what it wanted to see")
+                await handle.terminate("everturn doctor has finished its test")
 
 
 async def _schedule(

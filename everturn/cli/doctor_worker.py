@@ -27,14 +27,14 @@ async def problems_of(spec: str) -> list[Told]:
         return [("wrong", f"it hosts no agents on task queue {worker.task_queue!r}", cure)]
     told: list[Told] = [("note", f"{cost.setting}: {cost.what}", cost.cure) for cost in costs(worker.config())]
     return told or [
-        ("ok", f"hosts agents on task queue {worker.task_queue!r}, and none of its settings is in their way", "")
+        ("ok", f"hosts agents on task queue {worker.task_queue!r}, and none of its settings slows them down", "")
     ]
 
 
 async def _made(spec: str) -> temporalio.worker.Worker:
     """Raises EverturnError."""
     made: Any = load_object(spec)
-    cure = "Name a function without arguments, async or not, that returns a temporalio Worker."
+    cure = "Name a function that takes no arguments and returns a temporalio Worker. It may be async."
     if callable(made):
         try:
             made = made()
@@ -45,5 +45,5 @@ async def _made(spec: str) -> temporalio.worker.Worker:
         except Exception as error:
             raise InvalidSetting(f"The worker of {spec!r} can't be made: {error!r}.", cure=cure) from error
     if not isinstance(made, temporalio.worker.Worker):
-        raise InvalidSetting(f"{spec!r} is a {type(made).__name__}, and no worker.", cure=cure)
+        raise InvalidSetting(f"{spec!r} is a {type(made).__name__}, not a Worker.", cure=cure)
     return made

@@ -29,7 +29,7 @@ _FORMAT_OF: dict[str, Format] = {
 def export(
     ids: Annotated[list[str], typer.Argument(metavar="ID", help="The conversations.", autocompletion=completion.ids)],
     format: Annotated[  # noqa: A002 - the contract's name
-        Format | None, typer.Option("--format", help="By default, as the file's name says; without a file, jsonl.")
+        Format | None, typer.Option("--format", help="Default: by the file's ending; jsonl without a file.")
     ] = None,
     output: Annotated[
         Path | None,
@@ -37,14 +37,14 @@ def export(
             "-o",
             "--output",
             metavar="FILE",
-            help="A file instead of standard output. Conversations are added to a SQLite file.",
+            help="Write to this file instead of standard output. An existing SQLite file is added to.",
         ),
     ] = None,
 ) -> None:
     """Write whole conversations as JSON lines, Markdown or a SQLite database."""
     chosen = format or _format_of(output)
     if output is None and chosen == "sqlite":
-        raise typer.BadParameter("a database is a file: name it with --output FILE", param_hint="--format")
+        raise typer.BadParameter("a SQLite database needs a file: use --output FILE", param_hint="--format")
     exported = asyncio.run(_read(ids))
     if output is None:
         hand_over(_written(exported, chosen), end="")
@@ -66,9 +66,7 @@ def _format_of(output: Path | None) -> Format:
     if not output.suffix or (output.exists() and not output.is_file()):  # a pipe, or /dev/stdout
         return "jsonl"
     known = ", ".join(_FORMAT_OF)
-    raise typer.BadParameter(
-        f"{output.name} says no format: end it with {known}, or add --format", param_hint="--output"
-    )
+    raise typer.BadParameter(f"{output.name} has no known ending: use {known}, or add --format", param_hint="--output")
 
 
 async def _read(ids: list[str]) -> list[Exported]:

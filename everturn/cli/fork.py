@@ -13,14 +13,19 @@ from everturn.cli.output import tell, tell_json
 
 def fork(
     id: IdArgument,  # noqa: A002
-    at_turn: Annotated[int, typer.Option("--at-turn", min=1, metavar="N", help="The last turn that both share.")],
-    new_id: Annotated[str | None, typer.Option("--id", metavar="NEW", help="The fork's id; else made up.")] = None,
+    at_turn: Annotated[
+        int, typer.Option("--at-turn", min=1, metavar="N", help="The last turn that the fork takes over.")
+    ],
+    new_id: Annotated[
+        str | None, typer.Option("--id", metavar="NEW", help="The fork's id. Default: a new one.")
+    ] = None,
     to_namespace: Annotated[
-        str | None, typer.Option("--to-namespace", metavar="NAME", help="Start it in another namespace of the server.")
+        str | None,
+        typer.Option("--to-namespace", metavar="NAME", help="Start the fork in another namespace of this server."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Start a conversation with the beginning of another one. That one stays as it is."""
+    """Start a new conversation from the first turns of another one, which stays as it is."""
     forked = asyncio.run(_fork(id, at_turn, new_id, to_namespace))
     if as_json:
         tell_json({"id": forked, "forked_from": id, "at_turn": at_turn})

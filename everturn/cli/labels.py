@@ -7,13 +7,15 @@ from typing import Annotated, Any
 
 import typer
 
-TenantOption = Annotated[str | None, typer.Option("--tenant", metavar="NAME", help="For whom the conversation is.")]
+TenantOption = Annotated[
+    str | None, typer.Option("--tenant", metavar="NAME", help="The tenant (customer) that the conversation is for.")
+]
 MetadataOption = Annotated[
     list[str] | None,
     typer.Option(
         "--metadata",
         metavar="KEY=VALUE",
-        help="What its tools should know besides the message; KEY:=JSON for other values than texts. May be repeated.",
+        help="A fact for its tools, besides the message. KEY:=JSON gives a value that is not text. May be repeated.",
     ),
 ]
 
@@ -32,4 +34,4 @@ def _read(given: str) -> tuple[str, Any]:
     try:
         return key.removesuffix(":"), json.loads(value)
     except ValueError:
-        raise typer.BadParameter(f"the value of {given!r} is no JSON.", param_hint="--metadata") from None
+        raise typer.BadParameter(f"the value of {given!r} is not JSON.", param_hint="--metadata") from None

@@ -28,20 +28,23 @@ def list_(
     ] = None,
     agent: Annotated[
         str | None,
-        typer.Option("--agent", metavar="NAME", help="Of this agent only.", autocompletion=completion.agents),
+        typer.Option(
+            "--agent", metavar="NAME", help="Only conversations of this agent.", autocompletion=completion.agents
+        ),
     ] = None,
     tenant: Annotated[
-        str | None, typer.Option("--tenant", help="Of this tenant, if they were started searchable by it.")
+        str | None,
+        typer.Option("--tenant", help="Only conversations of this tenant, if they were started searchable by tenant."),
     ] = None,
     metadata: Annotated[
         list[str] | None,
         typer.Option(
             "--metadata",
             metavar="KEY=VALUE",
-            help="With this metadata, if they were started searchable by it. May be repeated.",
+            help="Only conversations with this metadata, if they were started searchable by it. May be repeated.",
         ),
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="How many at most.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="The largest number to list.")] = 50,
     as_json: JsonOption = False,
 ) -> None:
     """List conversations, newest first, under a line with their counts. A change may take a second to show."""
@@ -59,7 +62,7 @@ def _status(given: str) -> str:
 
     status = given.lower().replace("-", "_")
     if status not in STATUSES:
-        raise typer.BadParameter(f"{given!r} is none of {', '.join(STATUSES)}", param_hint="--status")
+        raise typer.BadParameter(f"{given!r} is not a status. There are {', '.join(STATUSES)}", param_hint="--status")
     return status
 
 
@@ -95,7 +98,7 @@ def _print_table(counts: dict[str, int], listed: list[ListedConversation]) -> No
     if counts:
         screen.line(_in_words(counts), style="bold")
     if not listed:
-        Screen().line("There are no such conversations.")
+        Screen().line("No conversation matches.")
         return
     rows = [
         (

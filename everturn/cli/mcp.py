@@ -17,21 +17,19 @@ def mcp(
         list[str] | None, typer.Option("--agent", metavar="NAME", help="An agent that a worker hosts. May be repeated.")
     ] = None,
     agents: AgentsOption = None,
-    http: Annotated[
-        bool, typer.Option("--http", help="Serve over HTTP, and not over standard input and output.")
-    ] = False,
-    host: Annotated[str, typer.Option("--host", help="Where to listen. Beyond this machine it needs a token.")] = (
-        "127.0.0.1"
-    ),
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any that is free.")] = 8235,
+    http: Annotated[bool, typer.Option("--http", help="Serve over HTTP instead of standard input and output.")] = False,
+    host: Annotated[
+        str, typer.Option("--host", help="The address to listen on. Other machines can reach it only with a token.")
+    ] = ("127.0.0.1"),
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes any free port.")] = 8235,
     decisions: Annotated[
         bool, typer.Option("--decisions/--no-decisions", help="Whether callers may approve, deny and answer.")
     ] = True,
     wait: Annotated[
-        float, typer.Option("--wait", min=0, help="Seconds that an agent's tool waits for its answer.")
+        float, typer.Option("--wait", min=0, help="How many seconds a call waits for the agent's answer.")
     ] = 50.0,
 ) -> None:
-    """Serve agents as tools of an MCP server. Workers host them; this process can be killed and started at any time."""
+    """Serve agents as tools of an MCP server. Workers run the agents, so this process may be killed and restarted."""
     asyncio.run(_mcp(agent or [], agents, http=http, host=host, port=port, decisions=decisions, wait=wait))
 
 

@@ -10,7 +10,7 @@ from everturn.cli.output import tell_json
 
 
 def models(as_json: JsonOption = False) -> None:
-    """Show the providers, and which keys are set here."""
+    """Show the providers and which of their keys are set here."""
     from everturn.providers.catalog import PROVIDERS
 
     rows = [_provider(name) for name in PROVIDERS]

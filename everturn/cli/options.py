@@ -32,7 +32,7 @@ AgentOption = Annotated[
     typer.Option(
         "--agent",
         metavar="NAME",
-        help="An agent that a worker hosts, instead of one made here.",
+        help="An agent that a worker hosts. Without it, an agent is made here.",
         autocompletion=completion.agents,
     ),
 ]
@@ -42,7 +42,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for progra
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The conversation.", autocompletion=completion.ids)]
 AgentsOption = Annotated[
     str | None,
-    typer.Option("--agents", metavar="FILE.py|MODULE:NAME,...", help="What to host, instead of EVERTURN_AGENTS."),
+    typer.Option("--agents", metavar="FILE.py|MODULE:NAME,...", help="The agents to host, instead of EVERTURN_AGENTS."),
 ]
 
 

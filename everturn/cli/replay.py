@@ -21,29 +21,38 @@ EXAMPLES = 3
 
 def replay(
     histories: Annotated[
-        list[Path] | None, typer.Argument(metavar="HISTORY", help="Files of `temporal workflow show -o json`.")
+        list[Path] | None, typer.Argument(metavar="HISTORY", help="Files that `temporal workflow show -o json` wrote.")
     ] = None,
     id: Annotated[  # noqa: A002
         str | None,
-        typer.Option("--id", metavar="ID", help="A conversation on the server.", autocompletion=completion.ids),
+        typer.Option(
+            "--id",
+            metavar="ID",
+            help="Replay this conversation's history from the server.",
+            autocompletion=completion.ids,
+        ),
     ] = None,
     query: Annotated[
         str | None,
-        typer.Option("--query", metavar="QUERY", help="All that this filter finds, as for `temporal workflow list`."),
+        typer.Option(
+            "--query",
+            metavar="QUERY",
+            help="Replay all conversations that this filter finds, as for `temporal workflow list`.",
+        ),
     ] = None,
     sample: Annotated[
-        int | None, typer.Option("--sample", metavar="N", min=1, help="With --query: N of them, drawn at random.")
+        int | None, typer.Option("--sample", metavar="N", min=1, help="With --query: only N of them, drawn at random.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Replay recorded histories with this version's code: an OK line for each, or where it diverged."""
+    """Replay recorded histories with this version's code. Prints OK for each, or the place where it diverged."""
     if not histories and not id and query is None:
-        what = "what? Name files with histories, a conversation with --id, or many with --query"
+        what = "nothing to replay: name files with histories, a conversation with --id, or many with --query"
         raise typer.BadParameter(what, param_hint="HISTORY")
     if query is not None and (histories or id):
-        raise typer.BadParameter("goes by itself, without files and --id", param_hint="--query")
+        raise typer.BadParameter("it can't be used together with files or --id", param_hint="--query")
     if sample and query is None:
-        raise typer.BadParameter("goes with --query", param_hint="--sample")
+        raise typer.BadParameter("it goes with --query", param_hint="--sample")
     # The SDK logs a divergence too, with a traceback; ours is one line.
     logging.getLogger("temporalio").setLevel(logging.CRITICAL)
     if query is not None:

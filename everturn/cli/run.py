@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def run(
     prompt: Annotated[
-        str, typer.Argument(metavar="PROMPT", help="What to say. A single - reads it from standard input.")
+        str, typer.Argument(metavar="PROMPT", help="The message. A single - reads it from standard input.")
     ],
     model: ModelOption = None,
     tool: ToolOption = None,
@@ -32,7 +32,7 @@ def run(
     agent: AgentOption = None,
     yes: YesOption = False,
     id: Annotated[  # noqa: A002
-        str | None, typer.Option("--id", metavar="ID", help="The conversation's id; made up if not given.")
+        str | None, typer.Option("--id", metavar="ID", help="The conversation's id. Default: a new one.")
     ] = None,
     again: Annotated[
         bool, typer.Option("--again", help="Start a new conversation, even if one with this id is over.")
@@ -41,13 +41,13 @@ def run(
     metadata: MetadataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Hold a conversation until its final reply, which goes to standard output. Everything else goes to stderr."""
+    """Run a conversation until its final reply, which goes to standard output. Everything else goes to stderr."""
     from everturn.cli.connect import AgentChoice
 
     wanted = AgentChoice.of(model=model, tools=tool, system=system, agent=agent)
     text = _read_all() if prompt == "-" else prompt
     if not text.strip():
-        raise typer.BadParameter("there is nothing to say.", param_hint="PROMPT")
+        raise typer.BadParameter("the message is empty.", param_hint="PROMPT")
     name = id or f"{agent or 'run'}-{uuid4().hex[:8]}"
     labels = labels_of(tenant, metadata)
     # What tools print is not the reply: it goes where everything else goes.
@@ -103,7 +103,7 @@ async def _check_new(place: Connection, name: str) -> None:
             return
         raise place.client.unreachable(error) from error
     if found.close_time is not None:
-        cure = f"`everturn send {name} TEXT` goes on with it, --again begins another one of this id."
+        cure = f"`everturn send {name} TEXT` continues it; --again starts a new one with this id."
         raise AlreadyStarted(f"Conversation {name!r} is over.", cure=cure)
 
 
@@ -124,7 +124,7 @@ async def _follow(conversation: Conversation, place: Connection, screen: Screen,
             if stop.outcome is None:
                 raise Ended(
                     f"Conversation {conversation.id!r} ended without a reply: {stop.why.rstrip('.')}.",
-                    cure=f"`everturn show {conversation.id}` has what was said." if place.lasts else "",
+                    cure=f"`everturn show {conversation.id}` shows its transcript." if place.lasts else "",
                 )
             return stop.outcome
 
@@ -155,11 +155,13 @@ def _print_text(text: str) -> None:
 def _say_what_becomes_of_it(place: Connection, name: str, wanted: AgentChoice, screen: Screen) -> None:
     screen.idle()
     if not place.lasts:
-        screen.line("Stopped. The conversation ended with the server that was started for it.")
+        screen.line("Stopped. The conversation ended, with the server that was started for it.")
     elif wanted.agent:
-        screen.line(f"It goes on without you: everturn watch {name}")
+        screen.line(f"The conversation goes on. To follow it: everturn watch {name}")
     else:
-        screen.line(f"It waits for its worker. To go on: {_chat(name, wanted)}")
+        screen.line(
+            f"The conversation waits for its worker, which ended with this command. To continue: {_chat(name, wanted)}"
+        )
 
 
 def _chat(name: str, wanted: AgentChoice) -> str:

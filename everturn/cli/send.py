@@ -15,11 +15,11 @@ def send(
     id: IdArgument,  # noqa: A002
     text: Annotated[str, typer.Argument(metavar="TEXT", help="What to say.")],
     message_id: Annotated[
-        str | None, typer.Option("--message-id", help="An id for the message, which makes the command safe to repeat.")
+        str | None, typer.Option("--message-id", help="An id for the message. With it, the command is safe to repeat.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say something to a conversation, and revive it if it is over. Returns once Temporal has it."""
+    """Send a message to a conversation, and revive it if it is over. Returns as soon as Temporal has the message."""
     revived = asyncio.run(_send(id, text, message_id))
     if as_json:
         tell_json({"id": id, "did": "sent", "revived": revived})

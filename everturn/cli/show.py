@@ -20,15 +20,19 @@ if TYPE_CHECKING:
 def show(
     id: IdArgument,  # noqa: A002
     full: Annotated[
-        bool, typer.Option("--full", help="Show arguments and results in full, not in one line each.")
+        bool, typer.Option("--full", help="Show arguments and results in full. Default: one line each.")
     ] = False,
     prompt: Annotated[
         int | None,
-        typer.Option("--prompt", metavar="TURN", help="What this turn was asked with, if functions decided it."),
+        typer.Option(
+            "--prompt",
+            metavar="TURN",
+            help="Show the instructions and tools that this turn was asked with, if functions chose them.",
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show a conversation: what it is doing, what waits, and its transcript."""
+    """Show a conversation: its state, waiting calls and transcript."""
     if prompt is None:
         asyncio.run(_show(id, full=full, as_json=as_json))
     else:

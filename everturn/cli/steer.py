@@ -22,10 +22,10 @@ QueryOption = Annotated[
     typer.Option(
         "--query",
         metavar="QUERY",
-        help="All that run and that this filter finds, written as for `temporal workflow list`.",
+        help="All running conversations that this filter finds, written as for `temporal workflow list`.",
     ),
 ]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="With --query: don't ask.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="With --query: don't ask for confirmation.")]
 
 
 def pause(
@@ -35,7 +35,7 @@ def pause(
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Hold a conversation before its next model turn; with --query, many."""
+    """Pause a conversation before its next model turn; with --query, many of them."""
     if (wanted := _one_of(id, query)) is not None:
         steer_many(wanted, lambda client: client.pause_all(wanted, reason=reason), "pause", yes=yes, as_json=as_json)
         return
@@ -51,7 +51,7 @@ def resume(
             "-m",
             "--model",
             metavar="PROVIDER:NAME",
-            help="Go on with another model.",
+            help="Continue with another model.",
             autocompletion=completion.models,
         ),
     ] = None,
@@ -59,7 +59,7 @@ def resume(
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Go on after a pause or a stall; with --query, many."""
+    """Continue a conversation after a pause or a stall; with --query, many of them."""
     if model is not None:
         _check_model(model)
     if (wanted := _one_of(id, query)) is not None:
@@ -74,7 +74,7 @@ def cancel_turn(
     reason: ReasonOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Stop the model call and the tools that run; the conversation is then ready for the next message."""
+    """Cancel the running turn, model call and tools included. The conversation then waits for the next message."""
     _tell(id, lambda conversation: conversation.cancel_turn(reason), said="cancelled", as_json=as_json)
 
 

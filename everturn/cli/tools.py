@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 def tools(
     file: Annotated[Path, typer.Argument(metavar="FILE.py", help="A file of functions.")],
     mcp: Annotated[
-        bool, typer.Option("--mcp", help="The tools of its agents' MCP servers in their place: starts the servers.")
+        bool, typer.Option("--mcp", help="Show the tools of its agents' MCP servers instead. Starts the servers.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the tools that a file's functions become, as a model sees them."""
+    """Show a file's functions as the tools that a model sees."""
     from everturn.loading import load_tools
 
     made = asyncio.run(_of_servers(file)) if mcp else load_tools(file)

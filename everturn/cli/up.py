@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 def up(
-    port: Annotated[int, typer.Option(help="Of the Temporal server.")] = 7233,
-    ui_port: Annotated[int, typer.Option(help="Of its Web UI.")] = 8233,
-    db: Annotated[Path, typer.Option(metavar="FILE", help="Where the server keeps everything.")] = Path(
-        ".everturn/temporal.db"
-    ),
+    port: Annotated[int, typer.Option(help="The Temporal server's port.")] = 7233,
+    ui_port: Annotated[int, typer.Option(help="The Web UI's port.")] = 8233,
+    db: Annotated[
+        Path, typer.Option(metavar="FILE", help="The SQLite file in which the server keeps its data.")
+    ] = Path(".everturn/temporal.db"),
     agents: AgentsOption = None,
 ) -> None:
-    """Start Temporal with its Web UI, and a worker if agents are named, until Ctrl-C."""
+    """Start Temporal with its Web UI, and a worker if you name agents, until Ctrl-C."""
     asyncio.run(_up(settings_with(agents, None), port=port, ui_port=ui_port, db=db))
 
 

@@ -15,11 +15,12 @@ from everturn.cli.output import tell
 def watch(
     id: IdArgument,  # noqa: A002
     since: Annotated[
-        str | None, typer.Option("--since", metavar="CURSOR", help="Begin after this event, as --json names it.")
+        str | None,
+        typer.Option("--since", metavar="CURSOR", help="Begin after the event with this cursor, which --json prints."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Follow a conversation to its end, from its beginning or last revival. --json: a line for each event."""
+    """Follow a conversation from its beginning (or last revival) to its end. With --json, each event is a line."""
     asyncio.run(_watch(id, since, as_json=as_json))
 
 
@@ -43,7 +44,7 @@ async def _watch(conversation_id: str, since: str | None, *, as_json: bool) -> N
         screen.idle()
         screen.end_line()
         if cursor:
-            Screen().line(f"To go on: everturn watch {shlex.quote(conversation_id)} --since {cursor}", style="dim")
+            Screen().line(f"To continue: everturn watch {shlex.quote(conversation_id)} --since {cursor}", style="dim")
         raise
     finally:
         screen.idle()

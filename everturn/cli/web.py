@@ -12,18 +12,20 @@ from everturn.errors import EverturnError
 
 
 def web(
-    host: Annotated[str, typer.Option("--host", help="Where to listen. Beyond this machine it needs a token.")] = (
-        "127.0.0.1"
-    ),
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any that is free.")] = 8234,
+    host: Annotated[
+        str, typer.Option("--host", help="The address to listen on. Other machines can reach it only with a token.")
+    ] = ("127.0.0.1"),
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes any free port.")] = 8234,
     token: Annotated[
         str | None,
-        typer.Option("--token", help="In place of EVERTURN_WEB_TOKEN, which other users of this machine can't see."),
+        typer.Option("--token", help="Use EVERTURN_WEB_TOKEN instead: other users of this machine can't see it."),
     ] = None,
     by_header: Annotated[
         str | None,
         typer.Option(
-            "--by-header", metavar="NAME", help="The header in which a reverse proxy says who decides. Trust it alone."
+            "--by-header",
+            metavar="NAME",
+            help="The header in which your reverse proxy names the user. Nothing but the proxy may reach the inbox.",
         ),
     ] = None,
     temporal_ui: Annotated[
@@ -35,7 +37,7 @@ def web(
         ),
     ] = None,
 ) -> None:
-    """Serve the inbox: a page to follow conversations, approve, deny, answer and talk. Until Ctrl-C."""
+    """Serve the inbox, a web page to follow conversations, decide on calls and send messages, until Ctrl-C."""
     asyncio.run(_web(host, port, token, by_header, temporal_ui))
 
 

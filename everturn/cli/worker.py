@@ -15,7 +15,7 @@ def worker(
         str | None, typer.Option("--task-queue", metavar="NAME", help="Instead of EVERTURN_TASK_QUEUE.")
     ] = None,
 ) -> None:
-    """Host agents until Ctrl-C or SIGTERM, then finish what is running."""
+    """Host agents until Ctrl-C or SIGTERM, then finish the running calls."""
     from everturn.worker.process import run, serve
 
     run(serve(settings_with(agents, task_queue)))

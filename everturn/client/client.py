@@ -56,7 +56,8 @@ class Client(ManyCommands, BudgetingClient):
     ) -> None:
         if isinstance(temporal, str):
             raise InvalidSetting(
-                f"Client was given {temporal!r}, which is no connection.", cure="Write await Client.connect(...)."
+                f"Client was given {temporal!r}, which is not a connection to Temporal.",
+                cure="Write await Client.connect(...).",
             )
         interpreter_exit.runtime_is_used()
         super().__init__(own_client(temporal), task_queue=task_queue)
@@ -97,7 +98,8 @@ class Client(ManyCommands, BudgetingClient):
         except RuntimeError as error:
             raise Unreachable(
                 f"No Temporal server answers at {merged['target_host']}.",
-                cure="Start one with `everturn up`, without TEMPORAL_ADDRESS; or set that to one that runs.",
+                cure="Start one with `everturn up` (with TEMPORAL_ADDRESS unset), or set "
+                "TEMPORAL_ADDRESS to a running server.",
             ) from error
         return cls(temporal, task_queue=task_queue or settings.task_queue, by=by)
 
@@ -243,7 +245,7 @@ class Client(ManyCommands, BudgetingClient):
             return await conversation.outcome()
         except Unreachable as error:
             raise Unreachable(
-                f"Conversation {conversation.id!r} has begun, and goes on by itself. {error.message}",
+                f"Conversation {conversation.id!r} has started and goes on by itself. {error.message}",
                 cure=f"Wait for it with client.conversation({conversation.id!r}).outcome().",
             ) from error
 
@@ -362,7 +364,7 @@ class Client(ManyCommands, BudgetingClient):
         except RPCError as error:
             if error.status is RPCStatusCode.INVALID_ARGUMENT:
                 raise ConversationError(
-                    f"The namespace {self.temporal.namespace!r} can't be searched so: {error.message}.",
+                    f"The namespace {self.temporal.namespace!r} can't run this search: {error.message}.",
                     cure="`everturn doctor --fix` registers everturn's search attributes.",
                 ) from error
             raise self.unreachable(error) from error
@@ -373,7 +375,7 @@ def _seconds(keep_open: timedelta | None) -> float | None:
     if keep_open is None:
         return None
     if why := durations.problem(keep_open):
-        raise InvalidSetting(f"A conversation can't be kept open for keep_open={keep_open!r}.", cure=why)
+        raise InvalidSetting(f"keep_open={keep_open!r} is not a duration to keep a conversation open.", cure=why)
     return keep_open.total_seconds()
 
 
@@ -382,7 +384,7 @@ def _name(agent: Agent | str) -> str:
         return agent.name
     if isinstance(agent, str):
         return agent
-    raise InvalidAgent(f"{agent!r} is no agent.", cure="Give an Agent, or the name of one that a worker hosts.")
+    raise InvalidAgent(f"{agent!r} is not an agent.", cure="Give an Agent, or the name of one that a worker hosts.")
 
 
 def _whoever_runs_this() -> str:

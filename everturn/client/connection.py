@@ -95,16 +95,16 @@ class ClientConnection:
         if start.visibility == "minimal":
             raise Refused(
                 "Metadata can't be searched for with EVERTURN_VISIBILITY=minimal: search attributes are plain text.",
-                cure="Leave out searchable=, or the setting.",
+                cure="Leave out searchable=, or change the setting.",
             )
         if unknown := [key for key in start.searchable if key not in (TENANT, *start.metadata)]:
             has = ", ".join(start.metadata) or "nothing"
-            raise Refused(f"The metadata has no {unknown[0]!r:.100} to be searched for; it has {has}.", cure="Add it.")
+            raise Refused(f"searchable= names {unknown[0]!r:.100}, but the metadata has only {has}.", cure="Add it.")
         if not (await self.indexed() and await self.namespace.searchable()):
             raise Refused(
-                f"The namespace {self.temporal.namespace!r} lacks the search attribute {names.EVERTURN_METADATA}, or "
-                "another one of everturn's.",
-                cure="`everturn doctor --fix` registers them; a client that runs sees it within a minute.",
+                f"The namespace {self.temporal.namespace!r} lacks the search attribute "
+                f"{names.EVERTURN_METADATA}, or another one that everturn needs.",
+                cure="`everturn doctor --fix` registers them; running clients notice within a minute.",
             )
 
     async def _check_hosted(self, agent: str) -> None:
@@ -148,7 +148,7 @@ class ClientConnection:
         """Returns the id. `new`: there must be no conversation of this id, not even one that is over. `priority`: the
         tenant is its fairness key unless given."""
         if problem := id_problem(conversation_id):
-            raise Refused(problem, cure=f"Take one of 1 to {MAX_ID_BYTES:,} bytes.")
+            raise Refused(problem, cure=f"Use one of 1 to {MAX_ID_BYTES:,} bytes.")
         message = start.as_message().text
         reuse = WorkflowIDReusePolicy.REJECT_DUPLICATE if new else WorkflowIDReusePolicy.ALLOW_DUPLICATE
         check_utf8("id", conversation_id)
@@ -184,10 +184,10 @@ class ClientConnection:
             )
         except WorkflowAlreadyStartedError:
             raise AlreadyStarted(
-                f"There is a conversation {conversation_id!r} already."
+                f"Conversation {conversation_id!r} exists already."
                 if new
-                else f"Conversation {conversation_id!r} runs already.",
-                cure="Send to it with client.send(), or take another id.",
+                else f"Conversation {conversation_id!r} is already running.",
+                cure="Send to it with client.send(), or use another id.",
             ) from None
         except RPCError as error:
             raise self.unreachable(error) from error

@@ -251,7 +251,7 @@ class Conversation(Forks):
         try:
             policy = [Rule.model_validate(rule).model_dump(mode="json") for rule in rules]
         except ValueError as error:
-            raise Refused(f"That is no rule: {explain(error)}.", cure="See everturn.policy.Rule.") from None
+            raise Refused(f"This is not a rule: {explain(error)}.", cure="See everturn.policy.Rule.") from None
         await self._update(names.SET_POLICY, {"rules": policy})
 
     async def answer(
@@ -333,7 +333,7 @@ class Conversation(Forks):
         if finished.outcome is None:
             raise Ended(
                 f"Conversation {self.id!r} ended without an outcome: {finished.why.rstrip('.')}.",
-                cure=f"`everturn show {self.id}` has what was said.",
+                cure=f"`everturn show {self.id}` shows its transcript.",
             )
         return finished.outcome
 
@@ -341,7 +341,7 @@ class Conversation(Forks):
         """Its text, if it answers all that was said: else it is that of an earlier message."""
         if any(message.role == "user" and not message.author for message in outcome.tail):
             raise Ended(
-                f"Conversation {self.id!r} ended before all was answered: {outcome.reason or outcome.status}.",
-                cure=f"`everturn show {self.id}` has what was said.",
+                f"Conversation {self.id!r} ended before it answered every message: {outcome.reason or outcome.status}.",
+                cure=f"`everturn show {self.id}` shows its transcript.",
             )
         return outcome.text

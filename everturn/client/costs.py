@@ -74,7 +74,7 @@ async def costs_of(client: Client, conversation_id: str) -> list[ConversationCos
             found[one] = cost
     if conversation_id not in found:
         raise NotFound(
-            f"There is no conversation {conversation_id!r}.", cure="`everturn list` has those that there are."
+            f"There is no conversation {conversation_id!r}.", cure="`everturn list` shows the existing ones."
         )
     return list(found.values())
 

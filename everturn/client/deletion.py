@@ -150,21 +150,21 @@ def check(found: Belongings, *, forks: bool, terminate: bool) -> None:
     name = repr(found.id)
     if found.asked_by:
         raise Refused(
-            f"Conversation {name} answers a call of {found.asked_by!r}, whose history has its answer.",
-            cure=f"Delete {found.asked_by!r}: this one goes with it.",
+            f"Conversation {name} answers a call of {found.asked_by!r}, whose history holds its answer.",
+            cure=f"Delete {found.asked_by!r}: that deletes this one, too.",
         )
     if found.running and not terminate:
         running = ", ".join(map(repr, sorted(found.running)))
         raise Refused(
-            f"Of conversation {name}, {running} still runs.",
-            cure="Close it first (`everturn close`, or close()); or terminate it, with --terminate or terminate=True: "
-            "a tool that runs may then still take effect.",
+            f"Conversation {name} can't be deleted: {running} still runs.",
+            cure="Close it first (`everturn close`, or close()); or terminate it, with --terminate or "
+            "terminate=True. A running tool may then still take effect.",
         )
     if not forks and (bound := [fork.id for fork in found.forks if fork.needs]):
         raise Refused(
-            f"{', '.join(map(repr, bound))} can't be read without the history of {name}: forked from it.",
-            cure="Start a worker for them: they bring that along at their next step. Or delete them too, with --forks "
-            "or forks=True.",
+            f"{', '.join(map(repr, bound))} can't be read without the history of {name}: they are forks of it.",
+            cure="Start a worker for the forks: they copy what they need at their next step. "
+            "Or delete them, too: --forks or forks=True.",
         )
 
 
@@ -184,13 +184,13 @@ async def delete(client: Client, found: Belongings, *, artifacts: Artifacts | No
             stored += count
             left += [trouble] if trouble else []
     left += [
-        f"{len(claims)} payloads in the external storage {driver!r}, which is not set here"
+        f"{len(claims)} payloads in the external storage {driver!r}, which is not set up here"
         for driver, claims in found.claims.items()
     ]
     runs = [(one, run) for one in reversed(ids) for run in found.runs[one]]  # agents first: who asked them names them
     taken = [one for one in runs if await _delete_run(client, *one)]
     if waited := await _still_there(client, runs):
-        left.append(f"{waited} of the histories: the server has taken that in hand, and deletes them within minutes")
+        left.append(f"{waited} of the histories: the server has accepted that and deletes them within minutes")
     gone = tuple(one for one in ids if one in dict(taken))
     _log.info("conversation.deleted", conversations=gone, runs=len(taken), artifacts=kept, payloads=stored)
     return Deleted(gone, len(taken), kept, stored, tuple(left))

@@ -28,19 +28,19 @@ def begun_with(transcript: Iterable[Any]) -> CarryOver | None:
     if any(message.role == "system" for message in messages):
         raise Refused(
             "The transcript has a system message, and a conversation takes its instructions from its Agent.",
-            cure="Leave it out, or put it into Agent(instructions=).",
+            cure="Leave it out, or put its text into Agent(instructions=).",
         )
     if lone := unanswerable(messages):
         place, call_id, name = lone
         raise Refused(
             f"The transcript's message {place} has the result of the call {call_id!r:.100}"
-            f"{f' of {name}' if name else ''}, and no message before it has that call.",
-            cure="Begin the transcript with the message that has it, or leave the result out.",
+            f"{f' of {name}' if name else ''}, but no earlier message has that call.",
+            cure="Begin the transcript with the message that has the call, or leave the result out.",
         )
     packed = pack(messages)
     if len(packed) > MAX_PACKED_AT_START_BYTES:
         raise Refused(
             f"The transcript has {len(packed):,} bytes, compressed; the limit is {MAX_PACKED_AT_START_BYTES:,}.",
-            cure="Leave out its oldest messages, or put links in the place of its pictures.",
+            cure="Leave out its oldest messages, or replace its images by links.",
         )
     return CarryOver(earlier=Packed(data=packed), length=len(messages))

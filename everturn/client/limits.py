@@ -10,7 +10,7 @@ from everturn import names
 from everturn.payloads import Status
 from everturn.streamed import AtLimit
 
-CURE = "It goes on by itself. A higher limit, more keys or fewer conversations at a time make the wait shorter."
+CURE = "It goes on by itself. A higher limit, more keys or fewer conversations at the same time shorten the wait."
 
 
 async def with_limit(status: Status, described: WorkflowExecutionDescription, temporal: Client) -> Status:
@@ -22,7 +22,7 @@ async def with_limit(status: Status, described: WorkflowExecutionDescription, te
             with suppress(Exception):  # codecs raise all kinds; and most turns say something else, or nothing
                 details = await temporal.data_converter.decode(pending.heartbeat_details.payloads)
                 limit = AtLimit.model_validate(details[1])
-                cause = status.cause or f"Turn {status.turn} waits for {limit.limit_of}'s limit."
+                cause = status.cause or f"Turn {status.turn} waits for the rate limit of {limit.limit_of}."
                 more = {"limited_by": limit.limit_of, "cause": cause, "cure": status.cure or CURE}
                 return status.model_copy(update=more)
     return status

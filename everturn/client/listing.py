@@ -112,8 +112,8 @@ def listed(execution: WorkflowExecution) -> ListedConversation:
     problems = () if closed else attributes.get(_PROBLEMS) or ()
     causes = [problem.removeprefix("cause=") for problem in problems if problem.startswith("cause=")]
     trouble = (
-        f"its workflow task fails again and again ({', '.join(causes) or 'no cause is known'}): the worker's log says "
-        "why, and mended code, or a key that lacked, takes it on"
+        f"its workflow task fails again and again ({', '.join(causes) or 'no cause is known'}): "
+        "the worker's log says why. It goes on once the code is fixed or the missing key is there"
     )
     return ListedConversation(
         id=execution.id,

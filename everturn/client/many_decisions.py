@@ -60,7 +60,7 @@ class Many:
         try:
             rule = Rule.model_validate({"tool": tool or ANY_TOOL, "then": verdict, "where": dict(where)})
         except ValueError as error:
-            why = f"That can't be decided on: {explain(error)}."
+            why = f"Invalid decision: {explain(error)}."
             raise Refused(why, cure="See everturn.policy.Condition.") from None
         return cls(verdict, rule, words, always, within)
 

@@ -45,8 +45,8 @@ def user_message(message: MessageLike, *, may_be_empty: bool = False) -> Message
             )
         if not said.provider and (part := next((part for part in said.parts if part.extra), None)):
             raise Refused(
-                f"The message's {part.kind} has extra={_short(part.extra)}, which only one provider could read.",
-                cure='Say which: Message(role="user", parts=..., provider="anthropic").',
+                f"The message's {part.kind} has extra={_short(part.extra)}, which only one provider can read.",
+                cure='Name the provider: Message(role="user", parts=..., provider="anthropic").',
             )
     check_input("message", said)
     return said
@@ -77,7 +77,7 @@ def check_room(payload: MessageIn, described: WorkflowExecutionDescription) -> N
         raise Refused(
             f"Conversation {described.id!r} can't take a message of {size:,} bytes now: its run has {so_far:,} bytes, "
             f"and the limit is {MAX_UNREAD_BYTES:,}.",
-            cure="Wait until it has answered, or send a link: short messages are taken.",
+            cure="Wait until it has answered, or send a link: short messages are still accepted.",
         )
 
 
@@ -93,7 +93,7 @@ def checked(payload: type[R], what: str, **fields: Any) -> R:
     try:
         return payload(**fields)
     except ValueError as error:
-        raise Refused(f"The {what} can't be sent: {explain(error)}.", cure="Mend that, and send it again.") from None
+        raise Refused(f"The {what} can't be sent: {explain(error)}.", cure="Correct that, and send it again.") from None
 
 
 def _as_message(message: MessageLike) -> Message:
@@ -102,7 +102,7 @@ def _as_message(message: MessageLike) -> Message:
     if isinstance(message, Message):
         if message.role != "user":
             raise Refused(
-                f"The message is the {message.role}'s, and a conversation is sent what its user says.",
+                f"The message has the role {message.role!r}; only the user's messages can be sent.",
                 cure="Send Message.user(...), or the text alone.",
             )
         _ = [_as_part(part) for part in message.parts]
@@ -123,8 +123,8 @@ def _as_part(item: Any) -> Text | Image | Document:
     if part is None:
         raise Refused(
             f"A part of the message can't be sent: {_short(item)}.",
-            cure="Give texts, Image(data= or url=) and Document(data= or url=). What a provider keeps under a file id "
-            "is no other model's to read: give its data or its address.",
+            cure="Give texts, Image(data= or url=) and Document(data= or url=). A file id works with "
+            "one provider only: give the file's data or its address.",
         )
     beside = {name: item[name] for name in _BESIDE if name in item} if isinstance(item, Mapping) else {}
     return part.model_copy(update={"extra": part.extra | beside})
@@ -140,7 +140,7 @@ def _own(item: Mapping[str, Any]) -> Text | Image | Document:
         )
     if unknown := sorted(item.keys() - record.model_fields.keys()):
         raise Refused(
-            f"A part of the message has what a {item['kind']} has not: {', '.join(map(repr, unknown))}.",
+            f"A part of the message has fields that {item['kind']} doesn't have: {', '.join(map(repr, unknown))}.",
             cure=f"It has {', '.join(record.model_fields)}.",
         )
     try:
@@ -148,7 +148,7 @@ def _own(item: Mapping[str, Any]) -> Text | Image | Document:
     except ValueError as error:
         raise Refused(
             f"A part of the message can't be sent: {explain(error)}.",
-            cure="everturn.Text, Image and Document say what each takes.",
+            cure="See everturn.Text, Image and Document.",
         ) from None
 
 
@@ -160,7 +160,7 @@ def _short(value: Any) -> str:
 def decision_options(always: bool | Mapping[str, Any], within: timedelta | None) -> dict[str, Any]:
     """What a decision says beside itself. Raises InvalidSetting for what is no duration."""
     if within is not None and (why := durations.problem(within)):
-        raise InvalidSetting(f"A decision can't be for within={within!r}.", cure=why)
+        raise InvalidSetting(f"within={within!r} is not a time limit for a decision.", cure=why)
     until = None if within is None else time.time() + within.total_seconds()
     return {"always": always if always is not False else None, "valid_until": until}
 
@@ -171,7 +171,7 @@ def rules_of(policy: Iterable[Rule | Mapping[str, Any]], *, by: str) -> Policy:
         rules = said_by(by, [Rule.model_validate(rule) for rule in policy], known=())
     except (ValueError, TypeError) as error:
         why = explain(error) if isinstance(error, ValueError) else str(error)
-        raise Refused(f"That is no policy: {why}.", cure="Give a list of rules: see everturn.policy.Rule.") from None
+        raise Refused(f"This is not a policy: {why}.", cure="Give a list of rules: see everturn.policy.Rule.") from None
     if too_much := problem(rules):
-        raise Refused(too_much, cure="Give fewer, or shorter ones.")
+        raise Refused(too_much, cure="Give fewer rules, or shorter ones.")
     return rules

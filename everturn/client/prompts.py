@@ -59,14 +59,14 @@ class AskedTurns:
     def _found(self, turn: int, recorded: RecordedPrompt | None, texts: dict[str, Prompt]) -> TurnPrompt:
         if recorded is None:
             raise NotFound(
-                f"Nothing was decided for turn {turn} of conversation {self.id!r} alone.",
-                cure="It was asked with the instructions and the tools that its agent has in the code of its worker.",
+                f"No function chose the instructions or tools of turn {turn} of conversation {self.id!r}.",
+                cure="It was asked with the instructions and tools that its agent has in the worker's code.",
             )
         text = texts.get(recorded.digest)
         if text is None:
             raise ConversationError(
-                f"Of what turn {turn} of conversation {self.id!r} was asked with, the digest alone is recorded: "
+                f"For turn {turn} of conversation {self.id!r}, only the prompt's digest is recorded: "
                 f"{recorded.digest}.",
-                cure="Its run had no more room for texts: see decision 0026.",
+                cure="Its run had no room left for more prompts: see decision 0026.",
             )
         return TurnPrompt(turn=turn, digest=recorded.digest, instructions=text.instructions, tools=text.tools)

@@ -61,9 +61,7 @@ async def call_tool(
 def as_tool(function: Callable[..., Any]) -> Tool:
     made = function if isinstance(function, Tool) else tool(function)
     if made.function is None:
-        raise InvalidTool(
-            f"Tool {made.name!r} has no function that could be run here.", cure="Give the function that runs its calls."
-        )
+        raise InvalidTool(f"Tool {made.name!r} has no function to run here.", cure="Give a tool with a function.")
     return made
 
 
@@ -101,7 +99,7 @@ async def _answered(conversation: ConversationWithCalls, result: ToolResult) -> 
             refused += 1
             # It waits, and does not take this: it is too large for what is left of the run, say.
             if refused == TRIES:
-                told = Text(text=f"The tool has run, and its result could not be handed over: {error.message}")
+                told = Text(text=f"The tool ran, but its result could not be sent: {error.message}")
                 result = result.model_copy(update={"content": (told,), "is_error": True})
             elif refused > TRIES:
                 raise

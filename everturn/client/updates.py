@@ -91,20 +91,20 @@ async def _by_signal(client: Client, conversation_id: str, name: str, payload: d
     addressed = _addressed(await _status(client, conversation_id), name, payload)
     if name in names.DECISIONS and not addressed:
         raise Refused(
-            f"No call {payload['call_id']!r} waits.", cure=f"`everturn show {conversation_id}` says what does."
+            f"No call {payload['call_id']!r} waits.", cure=f"`everturn show {conversation_id}` shows the waiting calls."
         )
     await client.get_workflow_handle(conversation_id).signal(name, payload, rpc_timeout=REQUEST_TIMEOUT)
     try:
         after = await _status(client, conversation_id)
     except RPCError as error:
         raise Unreachable(
-            f"The {name} for conversation {conversation_id!r} was sent as a signal, and no worker answers now: it is "
-            "under way, and taken when one comes.",
-            cure=f"Look with `everturn show {conversation_id}`.",
+            f"The {name} for conversation {conversation_id!r} was sent as a signal. No worker "
+            "answers now: the next one that starts carries it out.",
+            cure=f"Check with `everturn show {conversation_id}`.",
         ) from error
     still = _addressed(after, name, payload)
     if addressed and all(call in still for call in addressed):
-        raise Refused(f"The conversation did not take the {name}.", cure="Its worker's log says why: signal.ignored.")
+        raise Refused(f"The conversation did not accept the {name}.", cure="Its worker's log says why: signal.ignored.")
     return {"call_ids": [call.call_id for call in addressed], "state": after.state}
 
 
@@ -161,7 +161,7 @@ class _Update:
 
     def _uncertain(self, why: Exception) -> NoReturn:
         raise Unreachable(
-            f"{_message(why)} The {self._name} may still be under way, and be carried out later: look with "
+            f"{_message(why)} The {self._name} may still be carried out later: check with "
             f"`everturn show {self._conversation_id}`.",
             cure=getattr(why, "cure", ""),
         ) from None

@@ -28,7 +28,7 @@ def read_any(given: Iterable[Any]) -> tuple[Message, ...]:
     found = [as_dict(item) for item in items]
     for place, item in enumerate(found):
         if not item.keys() & {"role", "type", "parts"}:
-            raise ValueError(f"its item {place} is {_shown(items[place])}, which is a message of no format")
+            raise ValueError(f"its item {place} is {_shown(items[place])}, which is not a message in any known format")
     if any("parts" in item for item in found):
         return read_gemini(found, provider="google")
     if any("role" not in item or item.get("type") not in (None, "message") or _says(item, "id") for item in found):
@@ -48,11 +48,11 @@ def _message(place: int, item: Any) -> Message:
     if isinstance(item, Reply):
         return item.message
     if not isinstance(item, Mapping):
-        raise ValueError(f"its item {place} is {_shown(item)}, and no Message")
+        raise ValueError(f"its item {place} is {_shown(item)}, not a Message")
     try:
         return Message.model_validate(item)
     except ValueError as error:
-        raise ValueError(f"its item {place} is no Message: {explain(error)}") from None
+        raise ValueError(f"its item {place} is not a Message: {explain(error)}") from None
 
 
 def _is_record(item: Any) -> bool:

@@ -271,4 +271,4 @@ def _json(value: Any) -> str:
 
 
 def _unknown(what: str, field: str, value: object) -> ValueError:
-    return ValueError(f"{what} has {field}={value!r}, which is none that is known.")
+    return ValueError(f"{what} has {field}={value!r}, which is not a known one.")

@@ -58,8 +58,8 @@ class Decoder:
                 raise
             # Not the sender's doing: the input may be fine, and we can't see it.
             raise InvalidSetting(
-                f"A payload of this conversation is in external storage, and can't be had from there: {error}.",
-                cure="Set EVERTURN_STORAGE (or connect(storage=)) as it is set where the conversation runs.",
+                f"A payload of this conversation is in external storage and can't be read from there: {error}.",
+                cure="Set EVERTURN_STORAGE (or connect(storage=)) to the same value as on the conversation's workers.",
             ) from error
 
 
@@ -73,5 +73,6 @@ def _check_encoding(payloads: Payloads, error: Exception) -> None:
             raise InvalidSetting(
                 f"Payloads of this conversation can't be read: they are {encoding.decode(errors='replace')!r} "
                 f"({str(error)[:200] or type(error).__name__}).",
-                cure="Set EVERTURN_DATA_CONVERTER (or connect(data_converter=)) as it is set where they are written.",
+                cure="Set EVERTURN_DATA_CONVERTER (or connect(data_converter=)) to the same "
+                "value as where the payloads are written.",
             ) from error

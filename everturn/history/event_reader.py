@@ -50,7 +50,7 @@ class EventReader:
     def __init__(self, since: str | None = None) -> None:
         found = CURSOR.fullmatch(since) if since else None
         if since and not found:
-            raise ConversationError(f"{since!r} is no cursor.", cure="Take the `cursor` of an event as it is.")
+            raise ConversationError(f"{since!r} is not a cursor.", cure="Use the `cursor` of an event, unchanged.")
         self.run_id = found["run"] if found else ""
         """Where to begin; empty for the first run of all."""
         self._seen = (int(found["step"]), int(found["n"] or sys.maxsize)) if found else (0, 0)

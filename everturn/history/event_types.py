@@ -55,10 +55,11 @@ def of(name: str) -> int:
 UNANSWERED = {
     of(name): (f"{name}_event_attributes", cause)
     for name, cause in {
-        "start_child_workflow_execution_failed": "its conversation could not be started: the id runs already",
+        "start_child_workflow_execution_failed": "its conversation could not be started: one with "
+        "this id is already running",
         "child_workflow_execution_failed": "its conversation failed",
         "child_workflow_execution_canceled": "its conversation was cancelled",
-        "child_workflow_execution_timed_out": "its conversation ran into its workflow time-out",
+        "child_workflow_execution_timed_out": "its conversation reached its workflow timeout",
         "child_workflow_execution_terminated": "its conversation was terminated",
     }.items()
 }

@@ -143,7 +143,7 @@ class _ForkPoint:
             calls = ", ".join(repr(call.call_id) for call in self.reply.message.tool_calls)
             return f"not all of its calls have results yet ({calls})"
         if self._summary:
-            return "in that turn the model only wrote a summary"
+            return "in that turn, the model only wrote a summary"
         if self._turn <= self._last:
             return "that turn was cut short before the model replied"
         return f"its last reply is that of turn {self._last}" if self._last else "the model has not replied yet"
@@ -176,8 +176,8 @@ async def _first_step(client: Client, run: InRun) -> RunStarted | None:
         if error.status is not RPCStatusCode.NOT_FOUND:
             raise
         raise NotFound(
-            f"The history of conversation {run.conversation_id!r} is gone from run {run.run_id} back: it has outlived "
-            "the namespace's retention.",
+            f"The history of conversation {run.conversation_id!r} is deleted up to run "
+            f"{run.run_id}: the namespace's retention is over.",
             cure="Fork at a later turn.",
         ) from None
 
@@ -187,7 +187,7 @@ async def _anew(client: Client, first: InRun, changes: Changes) -> Start:
     started = await _first_step(client, first)
     if started is None or (started.start.carry and started.start.carry.origin):
         raise NotFound(
-            f"The beginning of conversation {first.conversation_id!r} is gone.", cure="Fork at a later turn."
+            f"The beginning of conversation {first.conversation_id!r} is deleted.", cure="Fork at a later turn."
         )
     # Whoever asked the first one, or is told when it waits, is not asked by this one.
     alone = {"message_id": None, "caller": None, "notify": None}
@@ -202,7 +202,7 @@ def _changed(messages: Sequence[Message], results: Mapping[str, tuple[ResultPart
     """Raises Refused for a call that has no result among these messages."""
     if unknown := results.keys() - results_in(messages).keys():
         calls = ", ".join(map(repr, results_in(messages))) or "none"
-        raise Refused(f"The turn has no call {min(unknown)!r}; those that have results: {calls}.", cure="Name one.")
+        raise Refused(f"The turn has no call {min(unknown)!r}; its calls with results are {calls}.", cure="Name one.")
     return [
         message.model_copy(
             update={
@@ -236,9 +236,10 @@ async def _start(
         packed = Packed(data=pack(transcript[: handed.length]))
         if len(packed.data) > MAX_PACKED_AT_START_BYTES and there.external_storage is None:
             raise Refused(
-                f"The transcript of conversation {origin.conversation_id!r} can't be brought along: packed, it has "
+                f"The transcript of conversation {origin.conversation_id!r} can't be "
+                "copied into the fork: packed, it has "
                 f"{len(packed.data):,} bytes, and the limit is {MAX_PACKED_AT_START_BYTES:,}.",
-                cure="Set EVERTURN_STORAGE (or connect(storage=)) there, on clients and workers.",
+                cure="Set EVERTURN_STORAGE (or connect(storage=)) for both, on clients and workers.",
             )
         # Which search attributes there are, and how long histories are kept, is another matter there.
         limits = handed.facts.limits if handed.facts and handed.agent else None  # not those of who goes on with it

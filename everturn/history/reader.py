@@ -239,14 +239,14 @@ class HistoryReader:
             return TranscriptKept(event.event_id, at, packed) if packed else None
         if check := self._checks.pop(completed.scheduled_event_id, None):
             refusal, why = await self._decoder.readable(completed.result, str)
-            said = f"What the policy said can't be read: {why}" if refusal is None else refusal
+            said = f"The policy's decision can't be read: {why}" if refusal is None else refusal
             return DecisionChecked(event.event_id, at, check, said)
         if tool := self._tools.pop(completed.scheduled_event_id, None):
             name, request = tool
             result, why = await self._decoder.readable(completed.result, ToolResult)
             if result and result.call_id == request.call_id:
                 return ToolCompleted(event.event_id, at, name, request, result)
-            other = f"is that of another call, {result.call_id!r:.150}" if result else f"can't be read: {why}"
+            other = f"belongs to another call, {result.call_id!r:.150}" if result else f"can't be read: {why}"
             cause = f"The result of {name} {other}"
             return ToolRunFailed(event.event_id, at, name, request, cause, names.UNREADABLE_RESULT)
         return await self._activities.completed(event.event_id, at, completed.scheduled_event_id, completed.result)
@@ -344,7 +344,7 @@ class HistoryReader:
             case event_types.WORKFLOW_EXECUTION_CANCELED:
                 return RunClosed(event.event_id, at, None, "it was cancelled")
             case event_types.WORKFLOW_EXECUTION_TIMED_OUT:
-                return RunClosed(event.event_id, at, None, "it ran into its workflow time-out")
+                return RunClosed(event.event_id, at, None, "it reached its workflow timeout")
             case _:
                 return None
 

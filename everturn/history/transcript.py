@@ -152,8 +152,8 @@ async def read_earlier(client: Client, conversation_id: str, transcript: Transcr
             if error.status is not RPCStatusCode.NOT_FOUND:
                 raise
             raise NotFound(
-                f"The history of conversation {conversation_id!r} is gone from run {earlier.run_id} back: it has "
-                "outlived the namespace's retention."
+                f"The history of conversation {conversation_id!r} is deleted up to run "
+                f"{earlier.run_id}: the namespace's retention is over."
             ) from None
         parts.append(transcript.messages[: length - transcript.base])
     if earlier:
@@ -162,7 +162,7 @@ async def read_earlier(client: Client, conversation_id: str, transcript: Transcr
         except ValueError as error:
             raise ConversationError(
                 f"The earlier messages of conversation {conversation_id!r} can't be read: {explain(error)}.",
-                cure="If a newer version of the code wrote them, use that one.",
+                cure="If a newer version of the code wrote them, use that version.",
             ) from None
     return [message for part in reversed(parts) for message in part]
 

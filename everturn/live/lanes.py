@@ -20,5 +20,5 @@ def lane_of(settings: Settings, converter: DataConverter) -> Lane | None:
 
         return RedisLane(address, converter)
     raise InvalidSetting(  # without its value, which may hold a password
-        "EVERTURN_LIVE names no lane for text.", cure="Set it to heartbeats, or redis://HOST:PORT."
+        "EVERTURN_LIVE has an unknown value.", cure="Set it to heartbeats, or redis://HOST:PORT."
     )

@@ -65,7 +65,8 @@ class RedisLane:
             from redis.exceptions import RedisError
         except ImportError:
             raise InvalidSetting(
-                "EVERTURN_LIVE names Redis, and its client is not installed.", cure=f"Run {extras.install('redis')}."
+                "EVERTURN_LIVE names Redis, but its client library is not installed.",
+                cure=f"Run {extras.install('redis')}.",
             ) from None
         self._down: tuple[type[BaseException], ...] = (RedisError, OSError, TimeoutError)
         self._converter = converter
@@ -74,7 +75,8 @@ class RedisLane:
             self._writes = Redis.from_url(url, socket_timeout=ANSWER_SECONDS, **options)
         except ValueError:  # its message may hold the password
             raise InvalidSetting(
-                "EVERTURN_LIVE is no address of a Redis server.", cure="Write redis://HOST:PORT, or rediss:// for TLS."
+                "EVERTURN_LIVE is not the address of a Redis server.",
+                cure="Write redis://HOST:PORT, or rediss:// for TLS.",
             ) from None
         self._reader = partial(Redis.from_url, url, socket_timeout=BLOCK_SECONDS + ANSWER_SECONDS, **options)
         """One for each channel, which closes with it: clients of Temporal are not closed, and nor is what they have."""

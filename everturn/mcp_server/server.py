@@ -51,7 +51,7 @@ DECIDES = ToolAnnotations(idempotent_hint=True, destructive_hint=True)
 """So that a client asks a person first: a model that approves its own calls is no approval."""
 
 Id = Annotated[str, Field(description="The conversation's id, as `start` returned it.")]
-CallId = Annotated[str, Field(description="Of a call among the status's `waiting`.")]
+CallId = Annotated[str, Field(description="The id of a call in the status's `waiting`.")]
 Ctx = Context[Any, Any]
 R = TypeVar("R")
 
@@ -72,7 +72,7 @@ class AgentServer:
         self._wait_seconds = wait_seconds
         self.mcp: MCPServer[Any] = MCPServer(
             "everturn",
-            instructions="Agents. Their conversations go on by themselves, whatever happens to their caller.",
+            instructions="Agents that you can ask. Their conversations go on even if you disconnect.",
             log_level="ERROR",
         )
         for name, description in agents.items():
@@ -81,7 +81,8 @@ class AgentServer:
 
     def _add_agent(self, name: str, description: str) -> None:
         async def ask(
-            message: Annotated[str, Field(description="All that it has to know: it sees nothing else.")], ctx: Ctx
+            message: Annotated[str, Field(description="Everything that it has to know. It sees nothing else.")],
+            ctx: Ctx,
         ) -> CallToolResult | InputRequiredResult:
             return await self._ask(name, message, ctx)
 
@@ -125,7 +126,8 @@ class AgentServer:
         message: str,
         ctx: Ctx,
         conversation_id: Annotated[
-            str | None, Field(description="Of your choice: started twice with the same one, it is started once.")
+            str | None,
+            Field(description="An id that you choose. Starting twice with the same id starts one conversation."),
         ] = None,
     ) -> dict[str, Any]:
         """Start a conversation with an agent, and return at once. `status` and `events` follow it."""
@@ -141,7 +143,7 @@ class AgentServer:
         self,
         conversation_id: Id,
         wait_seconds: Annotated[
-            float, Field(ge=0, le=MAX_WAIT_SECONDS, description="Wait so long for it to end, or to need somebody.")
+            float, Field(ge=0, le=MAX_WAIT_SECONDS, description="How long to wait for it to end or to need a person.")
         ] = 0,
     ) -> dict[str, Any]:
         """What goes on, what waits for whom, and the answer once there is one."""
@@ -154,10 +156,10 @@ class AgentServer:
         self,
         conversation_id: Id,
         since: Annotated[
-            str | None, Field(description="The cursor of the last call; without, from the beginning.")
+            str | None, Field(description="The cursor that the last call returned. Without it, from the beginning.")
         ] = None,
         wait_seconds: Annotated[
-            float, Field(ge=0, le=MAX_WAIT_SECONDS, description="Wait so long if there is nothing new.")
+            float, Field(ge=0, le=MAX_WAIT_SECONDS, description="How long to wait if there is nothing new.")
         ] = 0,
         limit: Annotated[int, Field(ge=1, le=MAX_EVENTS)] = 50,
     ) -> dict[str, Any]:
@@ -180,7 +182,9 @@ class AgentServer:
         self,
         conversation_id: Id,
         call_id: CallId,
-        arguments: Annotated[dict[str, JsonValue] | None, Field(description="In place of the call's own.")] = None,
+        arguments: Annotated[
+            dict[str, JsonValue] | None, Field(description="Arguments that replace the call's own.")
+        ] = None,
         note: Annotated[str | None, Field(description="For the agent.")] = None,
     ) -> dict[str, Any]:
         """Let a waiting call run. A person's to say, not a model's."""

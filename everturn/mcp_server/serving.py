@@ -22,14 +22,14 @@ def check_token(token: str | None, *, host: str) -> None:
     """Raises InvalidSetting for a token that is too short, and for none if others can reach `host`."""
     if token is None and not is_loopback(host):
         raise InvalidSetting(
-            f"Others can reach an MCP server at {host!r}, and it has no token to know them by.",
+            f"Other machines can reach an MCP server at {host!r}, so it needs a token.",
             cure=f"Set EVERTURN_MCP_TOKEN to a secret of at least {MIN_TOKEN_CHARS} characters, such as "
             "`openssl rand -hex 24` prints; or leave --host at 127.0.0.1.",
         )
     if token is not None and (len(token) < MIN_TOKEN_CHARS or not token.isascii() or not token.isprintable()):
         raise InvalidSetting(
-            f"The MCP server's token has {len(token)} characters, or some that are not plain ASCII.",
-            cure=f"Take at least {MIN_TOKEN_CHARS} letters and digits, such as `openssl rand -hex 24` prints.",
+            f"The MCP server's token has {len(token)} characters, or some that are not printable ASCII.",
+            cure=f"Use at least {MIN_TOKEN_CHARS} letters and digits, such as `openssl rand -hex 24` prints.",
         )
 
 

@@ -48,7 +48,7 @@ class Reached:
         told = f"Conversation {self.conversation_id} is {self.status.state.replace('_', ' ')}"
         waiting = "; ".join(f"call {one.call_id}: {one.why}" for one in self.status.waiting)
         why = waiting or self.status.cause or ""
-        return f"{told}{f' ({why})' if why else ''}. It goes on by itself: ask for its `status` later."
+        return f"{told}{f' ({why})' if why else ''}. It goes on by itself. Ask for its `status` later."
 
 
 def id_for(agent: str, key: str | None) -> str:
@@ -124,7 +124,7 @@ async def take_answer(client: Client, name: str, action: str, content: dict[str,
     note = str(content.get("note") or "") or None
     try:
         if action != "accept":
-            await conversation.deny(call_id, "The caller would not decide.")
+            await conversation.deny(call_id, "The caller declined to decide.")
         elif "answer" in content:
             await conversation.answer(call_id, content["answer"])
         elif content.get("decision") == "approve":

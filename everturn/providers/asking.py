@@ -18,5 +18,5 @@ async def ask(
     if in_background(request):
         return await background.ask(request, kept=kept, on_delta=on_delta, on_start=on_start)
     if request.settings.background:
-        warn_unsupported(request.model, "background=True", "The turn waits for its answer as ever.")
+        warn_unsupported(request.model, "background=True", "The turn waits for the whole answer instead.")
     return await http.ask(request, on_delta=on_delta, on_start=on_start)

@@ -181,7 +181,7 @@ class _Following:
                 raise
             _log.info("response.stream_broke", response=self._known, error=type(error).__name__)
         if not (self._known or self.done):
-            raise failures.not_the_protocol(it.endpoint, "it names no response that could be picked up", status=200)
+            raise failures.not_the_protocol(it.endpoint, "it has no response id", status=200)
 
     async def to_its_end(self) -> None:
         while not self.done:
@@ -297,8 +297,8 @@ def _poll_after(headers: httpx.Headers) -> float:
 
 def _gone(model: str, provider: str, response_id: str) -> ProviderError:
     return Unavailable(
-        f"{model}: the response {response_id!r:.100} that was worked on in the background is gone.",
-        cure="It is asked for anew, and paid for again: providers keep such a response for some minutes only.",
+        f"{model}: the background response {response_id!r:.100} no longer exists.",
+        cure="The model is asked again, which is paid again: providers keep such responses for some minutes only.",
         provider=provider,
         status=404,
     )

@@ -108,7 +108,7 @@ def tool_options(model: Model, tool: ToolSpec, *names: str, callers: tuple[str, 
     return known
 
 
-def warn_unsupported(model: Model, what: str, instead: str = "The request goes out without it.") -> None:
+def warn_unsupported(model: Model, what: str, instead: str = "The request is sent without it.") -> None:
     """Says that a setting has no effect with this model: `what` such as "stop"."""
     warnings.warn(UnsupportedParameter(f"{model.name} can't do {what}. {instead}"), stacklevel=3)
 
@@ -118,7 +118,7 @@ def refuse_server_tool(model: Model, tool: ServerTool, *, supported: Iterable[st
     has = ", ".join(sorted(supported)) or "no tools of its own"
     return InvalidTool(
         f"{model.name} has no {type(tool).__name__}; {model.provider!r} has {has}.",
-        cure=cure or "Take it out of tools=, or use a provider that has it.",
+        cure=cure or "Remove it from tools=, or use a provider that has it.",
     )
 
 

@@ -242,7 +242,7 @@ def resolve(model: Model, *, environ: Mapping[str, str] = os.environ) -> ModelEn
         name = names[0]
     if not (key.isascii() and key.isprintable()):
         raise KeyRefused(
-            f"What {name} holds is not a key: it has characters that no HTTP header can carry.",
+            f"{name} does not hold a valid key: it has characters that an HTTP header can't carry.",
             cure="Set it again, in the worker's environment.",
             provider=model.provider,
         )

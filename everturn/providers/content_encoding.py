@@ -52,7 +52,7 @@ def decoder_of(headers: Mapping[str, str]) -> Decompressor:
         case ["deflate"]:
             return _Inflate(zlib.MAX_WBITS)
         case _:
-            raise UnknownEncoding(f"it is compressed as {layers[0]!r}, and {ACCEPTED} were asked for")
+            raise UnknownEncoding(f"it is compressed as {layers[0]!r}, but only {ACCEPTED} were asked for")
 
 
 class _Plain:

@@ -82,7 +82,7 @@ def nearest_effort(model: Model, effort: str) -> str | None:
         warn_unsupported(model, f"reasoning_effort={effort!r}")
         return None
     if effort == "none":
-        warn_unsupported(model, "reasoning_effort='none'", "It is asked to think as little as it can.")
+        warn_unsupported(model, "reasoning_effort='none'", "It is asked for its lowest effort instead.")
     wanted = _RANKS[effort]
     thinking = [level for level in levels if level != "none"]
     return min(thinking, key=lambda level: (abs(_RANKS[level] - wanted), -_RANKS[level]))

@@ -38,7 +38,7 @@ class ErrorInReply(Exception):
     """
 
     def __init__(self, body: object) -> None:
-        super().__init__("the provider sent an error in place of a reply")
+        super().__init__("the provider sent an error instead of a reply")
         self.body = body
 
 
@@ -181,7 +181,7 @@ def not_the_protocol(
     begins = _sentence(body[: 4 * MAX_SENTENCE_CHARS].decode("utf-8", "replace"), endpoint)[:100]
     return InvalidReply(
         f"The reply of {endpoint.model!r} is unusable: {what}{f'; it begins {begins!r}' if begins else ''}.",
-        cure=f"If this stays, check {address_variable(endpoint.provider)}: is this address a model's?",
+        cure=f"If this goes on, check {address_variable(endpoint.provider)}: is it the address of a model API?",
         provider=endpoint.provider,
         status=status,
     )
@@ -248,13 +248,13 @@ def _cure(kind: type[ProviderError], endpoint: ModelEndpoint, status: int) -> st
     if kind is RequestRefused and status < 400:
         return f"It answered with a redirect: check {address}."
     return {
-        KeyRefused: f"Check {variable} in the worker's environment, and that the key may use this model.",
-        ModelNotFound: f"Check the model's name, that the key may use it, and {address} if it is set.",
+        KeyRefused: f"Check {variable} in the worker's environment, and whether the key may use this model.",
+        ModelNotFound: f"Check the model's name, whether the key may use it, and {address} if it is set.",
         QuotaExhausted: f"Top up the account behind {variable}, or use another model; then resume.",
         ContextTooLong: "Shorten the transcript, or use a model with a longer context.",
-        RequestRefused: "Change what the provider objects to; the same request will fail again.",
-        RateLimited: "Wait, ask for less at a time, or raise the account's limits.",
-        Unavailable: "Ask again later: this is the provider's to mend.",
+        RequestRefused: "Change what the provider rejects: the same request will fail again.",
+        RateLimited: "Wait, send fewer or smaller requests, or raise the account's limits.",
+        Unavailable: "Try again later: only the provider can fix this.",
     }.get(kind, "")
 
 

@@ -55,8 +55,8 @@ async def generate(
     )
     if agent.mcp_servers:
         raise InvalidTool(
-            "generate() takes no McpServer, whose tools a worker lists.",
-            cure="Host an Agent with it, or give the tools as dicts.",
+            "generate() takes no McpServer: only a worker can list its tools.",
+            cure="Host an Agent with the server, or give the tools as dicts.",
         )
     request = Request(
         model=agent.model,
@@ -131,8 +131,9 @@ def _transcript(messages: str | Message | Sequence[Said]) -> tuple[Message, ...]
     if lone := unanswerable(found):
         _, call_id, name = lone
         raise InvalidSetting(
-            f"The messages have the result of the call {call_id!r:.100}{f' of {name}' if name else ''}, and no message "
-            "before it has that call: the model would not be told.",
+            "The messages have the result of the call "
+            f"{call_id!r:.100}{f' of {name}' if name else ''}, "
+            "but no earlier message has that call, so the model would not see it.",
             cure="Put the reply that asked for it before it: [*messages, reply, (call, result)].",
         )
     return tuple(found)
@@ -153,7 +154,7 @@ def _said(messages: Iterable[Said]) -> Iterator[Message]:
                 yield Message(role="tool", parts=(_result(call, result),))
             case _:
                 raise InvalidSetting(
-                    f"messages[{place}] is {item!r:.100}, and no message.",
+                    f"messages[{place}] is {item!r:.100}, not a message.",
                     cure="Give Messages, Replies, texts and pairs of (call, result); everturn.formats reads what other "
                     "libraries write: from_openai_chat(...), from_anthropic(...).",
                 )

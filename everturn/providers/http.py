@@ -145,11 +145,11 @@ def _extra_headers(given: object) -> dict[str, str]:
     for name, value in headers.items():
         if not _HEADER_NAME.fullmatch(name) or name.lower() in _OURS:
             raise InvalidSetting(
-                f"{EXTRA_HEADERS} has {name!r:.100}, which is no header to be set.", cure="Take it out."
+                f"{EXTRA_HEADERS} has {name!r:.100}, which can't be set as a header.", cure="Take it out."
             )
         if not (value.isascii() and value.isprintable()):
             raise InvalidSetting(
-                f"What {EXTRA_HEADERS} has for {name!r:.100} is nothing that an HTTP header can carry.",
+                f"{EXTRA_HEADERS} has a value for {name!r:.100} that can't be sent in an HTTP header.",
                 cure="Write it in printable ASCII.",
             )
     return headers
@@ -290,5 +290,5 @@ async def json_of(answer: httpx.Response, endpoint: ModelEndpoint) -> Any:
         raise failures.not_the_protocol(endpoint, str(error), status=answer.status_code) from None
     except ValueError:
         content_type = answer.headers.get("content-type", "nothing")
-        what = f"it is {content_type!r:.100}, and not JSON" if body else "it is empty"
+        what = f"it is {content_type!r:.100}, not JSON" if body else "it is empty"
         raise failures.not_the_protocol(endpoint, what, status=answer.status_code, body=body) from None

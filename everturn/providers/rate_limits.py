@@ -239,8 +239,8 @@ def read_limits(written: str) -> dict[str, RateLimit]:
         read = _WRITTEN.fullmatch(item)
         if read is None:
             raise InvalidSetting(
-                f"EVERTURN_RATE_LIMITS has {item!r:.100}, which is no limit.",
-                cure="Write openai:rpm=500+tpm=200000, with commas between providers.",
+                f"EVERTURN_RATE_LIMITS has {item!r:.100}, which is not a rate limit.",
+                cure="Write openai:rpm=500+tpm=200000, with a comma between providers.",
             )
         numbers = dict(part.split("=") for part in read[2].split("+"))
         found[read[1]] = RateLimit(**{name: int(number) for name, number in numbers.items()})
@@ -254,7 +254,7 @@ def checked_limits(known: Known) -> dict[str, RateLimit]:
             near = nearest(str(provider), PROVIDERS)
             hint = f"Did you mean {near!r}? " if near else ""
             cure = f"{hint}Known providers: {', '.join(PROVIDERS)}."
-            raise InvalidSetting(f"A rate limit is for {provider!r}, and there is no such provider.", cure=cure)
+            raise InvalidSetting(f"A rate limit names the provider {provider!r}, which does not exist.", cure=cure)
         if not isinstance(limit, RateLimit):
             raise InvalidSetting(
                 f"The rate limit of {provider!r} is {limit!r:.100}.", cure="Write RateLimit(rpm=500, tpm=200_000)."

@@ -41,5 +41,5 @@ def object_of(event: Event, model: Model) -> dict[str, Any]:
     """The JSON object in an event; raises as `value_of` does."""
     value = value_of(event, model)
     if not isinstance(value, dict):
-        raise unusable(model, "an event of the stream is no JSON object")
+        raise unusable(model, "an event of the stream is not a JSON object")
     return value

@@ -39,7 +39,7 @@ def only_fitting(model: Model, tool: ToolSpec, options: Mapping[str, Any]) -> di
     warn_unsupported(
         model,
         f"strict= of the tool {tool.name!r} with its schema",
-        "It goes out without. Strict mode takes no defaults and nothing that may be left out, for one.",
+        "The tool is sent without it. Strict mode takes no defaults and no optional arguments, for example.",
     )
     return {name: value for name, value in options.items() if name != "strict"}
 

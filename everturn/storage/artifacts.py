@@ -103,8 +103,8 @@ def _decoded(codec: PayloadCodec | None, data: bytes) -> bytes:
         if key_id := key_id_of(payload):
             raise lacking_key(key_id)
         raise InvalidSetting(
-            "An artifact is encoded, and there is no codec to read it with.",
-            cure="Give Artifacts(codec=) what the workers have as their payload codec.",
+            "An artifact is encoded, but no codec is set to read it.",
+            cure="Give Artifacts(codec=) the workers' payload codec.",
         )
     (plain,) = _waited_for(codec.decode([payload]))
     return plain.data
@@ -142,7 +142,7 @@ class Remote:
         except (ImportError, ValueError) as error:
             raise InvalidSetting(
                 f"fsspec does not open {url!r}: {error}.",
-                cure="Install the package of that file system, or name a directory.",
+                cure="Install fsspec's package for that file system, or use a directory.",
             ) from None
 
     def write(self, name: str, data: bytes) -> None:

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from everturn.storage.encryption import Encryption
 
 CURE: Final = (
-    "Set EVERTURN_STORAGE, EVERTURN_DATA_CONVERTER and EVERTURN_ENCRYPTION_KEYS alike on all workers and clients; then "
-    "resume."
+    "Set EVERTURN_STORAGE, EVERTURN_DATA_CONVERTER and EVERTURN_ENCRYPTION_KEYS to the "
+    "same values on all workers and clients; then resume."
 )
 
 NOT_HAD = b"everturn/not-had"
@@ -117,7 +117,7 @@ class Payloads(StoredPayloads):
             if (size := payload.ByteSize()) > MAX_PAYLOAD_BYTES:
                 raise ApplicationError(
                     f"A payload has {size:,} bytes; the limit is {MAX_PAYLOAD_BYTES:,}.",
-                    {"cure": "Set EVERTURN_STORAGE on all workers and clients, or say it in less."},
+                    {"cure": "Set EVERTURN_STORAGE on all workers and clients, or send less."},
                     type=names.PAYLOAD_TOO_LARGE,
                     non_retryable=True,
                 )
@@ -163,8 +163,8 @@ def named(spec: str) -> DataConverter:
             found = found()
         except Exception as error:
             raise InvalidSetting(
-                f"EVERTURN_DATA_CONVERTER={spec!r} can't be made: {error!r}.",
-                cure="Name an object, or a class that can be made without arguments.",
+                f"EVERTURN_DATA_CONVERTER={spec!r} can't be created: {error!r}.",
+                cure="Name an object, or a class that can be created without arguments.",
             ) from error
     if isinstance(found, PayloadCodec):
         return replace(

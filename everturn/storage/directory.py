@@ -36,7 +36,8 @@ class Directory:
             make_folder(self.root)
         except OSError as error:
             raise InvalidSetting(
-                f"{str(root)!r} can't hold {holds}: {error.strerror}.", cure="Name a directory that we may write to."
+                f"{str(root)!r} can't hold {holds}: {error.strerror}.",
+                cure="Name a directory that this process can write to.",
             ) from None
 
     def write(self, name: str, data: bytes) -> None:

@@ -50,7 +50,7 @@ ASK_AGAIN_SECONDS: Final = 30.0
 """The command is asked for an unknown key no more often than that."""
 
 _ID: Final = re.compile(rf"[A-Za-z0-9._-]{{1,{MAX_KEY_ID_CHARS}}}")
-_CURE: Final = "Write id:key, with commas between: the key as `openssl rand -base64 32` prints it. The first encrypts."
+_CURE: Final = "Write id:key, with a comma between keys. `openssl rand -base64 32` makes a key. The first key encrypts."
 
 KeySource = Callable[[], Mapping[str, bytes]]
 
@@ -67,7 +67,7 @@ class Encryption(PayloadCodec):
     @known_options("Encryption", InvalidSetting)
     def __init__(self, keys: Mapping[str, bytes] | KeySource, *, compression: Compression = "none") -> None:
         if compression not in ("none", "zstd"):
-            raise InvalidSetting(f"There is no compression {compression!r}.", cure="Take 'none' or 'zstd'.")
+            raise InvalidSetting(f"There is no compression {compression!r}.", cure="Use 'none' or 'zstd'.")
         self._compression = compression
         if compression == "zstd":
             _zstd()  # what lacks is said now, and not with the first large payload
@@ -126,9 +126,9 @@ class Encryption(PayloadCodec):
             inside = Payload.FromString(self._ciphers[key_id].decrypt(nonce, data, None))
         except (InvalidTag, ValueError) as error:
             raise InvalidSetting(
-                f"A payload can't be decrypted with the key {key_id!r}: it was changed, or was encrypted with another "
-                "key of that name.",
-                cure="Give each key an id of its own, and no id a second key.",
+                f"A payload can't be decrypted with the key {key_id!r}: it was changed, or "
+                "encrypted with another key of the same id.",
+                cure="Give each key its own id, and never use an id again.",
             ) from error
         return _decompressed(inside)
 
@@ -150,8 +150,8 @@ class Encryption(PayloadCodec):
         for key_id, key in keys.items():
             if not isinstance(key_id, str) or not _ID.fullmatch(key_id):
                 raise InvalidSetting(
-                    f"{str(key_id)[:MAX_KEY_ID_CHARS]!r} is no id of a key.",
-                    cure=f"Take 1 to {MAX_KEY_ID_CHARS} letters, digits, dots, dashes and underscores.",
+                    f"{str(key_id)[:MAX_KEY_ID_CHARS]!r} is not a key id.",
+                    cure=f"Use 1 to {MAX_KEY_ID_CHARS} letters, digits, dots, dashes and underscores.",
                 )
             if not isinstance(key, bytes) or len(key) not in KEY_BYTES:
                 raise InvalidSetting(f"The key {key_id!r} has {len(key)} bytes; AES takes 16, 24 or 32.", cure=_CURE)
@@ -170,7 +170,7 @@ class Encryption(PayloadCodec):
                 except InvalidSetting as error:
                     failed = error
         if key_id not in self._ciphers:
-            why = f", and could not be asked for: {failed.message}" if failed else ""
+            why = f", and asking for it failed: {failed.message.rstrip('.')}" if failed else ""
             # An OSError as the cause: the command may answer later, and a worker tries it again as long as it takes.
             raise lacking_key(key_id, known=self.key_ids, why=why) from (OSError(failed.message) if failed else None)
 
@@ -182,10 +182,11 @@ def is_encrypted(payload: Payload) -> bool:
 def lacking_key(key_id: str, *, known: Iterable[str] = (), why: str = "") -> InvalidSetting:
     has = ", ".join(map(repr, known))
     return InvalidSetting(
-        f"What this conversation holds is encrypted with the key {key_id!r}, which this process does not have{why}.",
-        cure=f"It has {has}: add that key at the end of EVERTURN_ENCRYPTION_KEYS (or of what gives the keys)."
+        f"This conversation is encrypted with the key {key_id!r}, which this process does not have{why}.",
+        cure=f"It has {has}: add that key at the end of EVERTURN_ENCRYPTION_KEYS (or to the key command's output)."
         if has
-        else "Set EVERTURN_ENCRYPTION_KEYS (or EVERTURN_ENCRYPTION_COMMAND) as it is set where it is written.",
+        else "Set EVERTURN_ENCRYPTION_KEYS (or EVERTURN_ENCRYPTION_COMMAND) to the same "
+        "value as where the conversation runs.",
     )
 
 
@@ -205,7 +206,7 @@ def _decompressed(payload: Payload) -> Payload:
     zstd = _zstd()
     try:
         if zstd.frame_content_size(payload.data) > MAX_DECOMPRESSED_BYTES:
-            raise ValueError("it says that it is larger than any payload")
+            raise ValueError("its header gives a size larger than any payload's")
         return Payload.FromString(
             zstd.ZstdDecompressor().decompress(payload.data, max_output_size=MAX_DECOMPRESSED_BYTES)
         )
@@ -223,13 +224,13 @@ def read_keys(text: str, *, source: str) -> dict[str, bytes]:
     for number, item in enumerate(filter(None, re.split(r"[,\s]+", text)), start=1):
         key_id, colon, written = item.partition(":")
         if not colon or not _ID.fullmatch(key_id):
-            raise InvalidSetting(f"Item {number} of {source} is no id with a key.", cure=_CURE)
+            raise InvalidSetting(f"Item {number} of {source} is not id:key.", cure=_CURE)
         if key_id in keys:
-            raise InvalidSetting(f"{source} has two keys with the id {key_id!r}.", cure="Give each an id of its own.")
+            raise InvalidSetting(f"{source} has two keys with the id {key_id!r}.", cure="Give each key its own id.")
         try:
             key = urlsafe_b64decode(written) if {*"-_"} & {*written} else b64decode(written, validate=True)
         except ValueError:
-            raise InvalidSetting(f"The key {key_id!r} in {source} is no base64.", cure=_CURE) from None
+            raise InvalidSetting(f"The key {key_id!r} in {source} is not base64.", cure=_CURE) from None
         if len(key) not in KEY_BYTES:
             raise InvalidSetting(
                 f"The key {key_id!r} in {source} has {len(key)} bytes; AES takes 16, 24 or 32.", cure=_CURE
@@ -250,12 +251,12 @@ def keys_of_command(command: str) -> dict[str, bytes]:
     except (OSError, ValueError, IndexError, subprocess.SubprocessError) as error:
         why = getattr(error, "strerror", None) or type(error).__name__
         raise InvalidSetting(
-            f"EVERTURN_ENCRYPTION_COMMAND can't be run: {why}.", cure="Run it by hand: it is to print id:key."
+            f"EVERTURN_ENCRYPTION_COMMAND can't be run: {why}.", cure="Run it by hand: it has to print id:key."
         ) from None
     if done.returncode:  # what it said may hold a key
         raise InvalidSetting(
             f"EVERTURN_ENCRYPTION_COMMAND failed, with exit status {done.returncode}.",
-            cure="Run it by hand: it says why.",
+            cure="Run it by hand to see why.",
         )
     return read_keys(printed, source=source)
 

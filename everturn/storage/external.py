@@ -44,7 +44,7 @@ def _driver(place: str) -> StorageDriver:
         return DirectoryDriver(Path(place))
     url = urlsplit(place)
     if not url.netloc or url.path.strip("/") or url.query:
-        raise InvalidSetting(f"The storage {place!r} is no bucket.", cure="Write s3://bucket or gs://bucket.")
+        raise InvalidSetting(f"The storage {place!r} is not a bucket.", cure="Write s3://bucket or gs://bucket.")
     match url.scheme:
         case "s3":
             return _s3(url.netloc)
@@ -52,7 +52,7 @@ def _driver(place: str) -> StorageDriver:
             return _gcs(url.netloc)
         case _:
             raise InvalidSetting(
-                f"The storage {place!r} is of no kind that we know.",
+                f"The storage {place!r} is of an unknown kind.",
                 cure="Name a directory, s3://bucket or gs://bucket.",
             )
 
@@ -103,7 +103,7 @@ class DirectoryDriver(StorageDriver):
         digest = claim.claim_data.get("sha256", "")
         # A claim comes from a history, which others can write: it must not name any other file.
         if not _DIGEST.fullmatch(digest):
-            raise ValueError(f"{dict(claim.claim_data)!r:.200} is no claim of the storage in {self._place}")
+            raise ValueError(f"{dict(claim.claim_data)!r:.200} is not a reference into the storage in {self._place}")
         try:
             data = self._files.read(_name(digest, claim.claim_data.get("conversation", "")))
         except FileNotFoundError:
@@ -137,7 +137,7 @@ async def delete_stored(
     own = [claim for claim in claims if "/wi/" in _object_of(claim)]
     await asyncio.gather(*(delete(claim.claim_data["bucket"], _object_of(claim)) for claim in own))
     shared = len(claims) - len(own)
-    return len(own), f"{shared} payloads in {driver.name()!r} that others may share" if shared else ""
+    return len(own), f"{shared} payloads in {driver.name()!r} that other conversations may share" if shared else ""
 
 
 def _object_of(claim: StorageDriverClaim) -> str:

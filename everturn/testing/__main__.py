@@ -19,7 +19,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m everturn.testing", description="Serves a scripted model.")
     parser.add_argument("script", metavar="SCRIPT.py", help="a Python file that defines `script`")
     parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=0, help="0, the default, takes a free one")
+    parser.add_argument("--port", type=int, default=0, help="0, the default, takes any free port")
     arguments = parser.parse_args()
     script = runpy.run_path(arguments.script).get("script")
     if script is None:

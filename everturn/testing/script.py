@@ -183,7 +183,7 @@ def contents(reply: Whole) -> list[Say | Call]:
     items = [reply] if isinstance(reply, str | Say | Call) else reply
     for item in items:
         if not isinstance(item, str | Say | Call):
-            raise TypeError(f"{item!r} is neither a text nor say(...) nor call(...)")
+            raise TypeError(f"{item!r} is not a text, say(...) or call(...)")
     return [Say(item) if isinstance(item, str) else item for item in items]
 
 

@@ -97,7 +97,7 @@ class ScriptedModel:
         try:
             return _answer(self._picker.pick(body), body, size)
         except Exception as error:  # noqa: BLE001 - what the script gave is no reply: its user has to see that
-            return _failure(broken(f"the script's reply is none: {error}", code="script_failed"))
+            return _failure(broken(f"the script's reply is invalid: {error}", code="script_failed"))
 
 
 class _Answer:

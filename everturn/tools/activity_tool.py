@@ -73,13 +73,15 @@ def activity_tool(
     if task_queue is not None:
         check_text(place, "task_queue", task_queue)
     elif function is None:
-        raise InvalidTool(f"{place} has a name and no task_queue.", cure="Write task_queue=: where its workers are.")
+        raise InvalidTool(
+            f"{place} has a name and no task_queue.", cure="Write task_queue=: the queue that its workers poll."
+        )
     arguments, described, positions = _input(function, schema, by_position, place=place)
     if heartbeat_timeout is not None and (why := durations.problem(heartbeat_timeout)):
         raise InvalidTool(f"{place} has heartbeat_timeout={heartbeat_timeout!r}.", cure=why)
     if retry is not None and effect == "once":
         raise InvalidTool(
-            f"{place} has retry= and effect='once', which is never run again by itself.",
+            f"{place} has retry= and effect='once', which is never retried.",
             cure="Leave retry= out, or say effect='idempotent' if running it twice does no harm.",
         )
     return Tool(
@@ -107,14 +109,14 @@ def activity_tool(
 def _type_of(function: object, *, place: str) -> str:
     if isinstance(function, Tool):
         raise InvalidTool(
-            f"{function.name!r} is a tool already.", cure="Give the activity's own function, or its name."
+            f"{function.name!r} is already a tool.", cure="Give the activity's own function, or its name."
         )
     found = getattr(getattr(function, _DEFINITION, None), "name", None)
     if not isinstance(found, str):
         dynamic = hasattr(function, _DEFINITION)
         raise InvalidTool(
             f"{place} is {'a dynamic activity, which has no name' if dynamic else 'no activity'}.",
-            cure="Write @activity.defn above the function, or make a plain tool of it: tool(it).",
+            cure="Write @activity.defn above the function, or make it a plain tool: tool(it).",
         )
     return found
 
@@ -133,7 +135,9 @@ def _input(
         raise InvalidTool(f"{place} has by_position={by_position!r}.", cure="Write by_position=['a', 'b'].")
     if function is not None and schema is None:
         if by_position is not None:
-            raise InvalidTool(f"{place} has by_position, and its signature says the order.", cure="Leave it out.")
+            raise InvalidTool(
+                f"{place} has by_position, but its signature gives the order already.", cure="Leave it out."
+            )
         signature = read_signature(_without_self(function), context_type=ToolContext)
         if signature.context_parameters:
             raise InvalidTool(
@@ -151,7 +155,7 @@ def _input(
     unknown = [one for one in by_position or () if one not in properties]
     if unknown:
         raise InvalidTool(
-            f"{place} has {unknown[0]!r} in by_position, which its schema lacks.",
+            f"{place} has {unknown[0]!r} in by_position, which is not in its schema.",
             cure=f"Its properties are {', '.join(properties) or 'none'}.",
         )
     positions = () if not properties else None

@@ -20,7 +20,8 @@ _NAME = re.compile(AGENT_NAME)
 def check_name(name: object) -> None:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise InvalidAgent(
-            f"{name!r} is no name for an Agent.", cure="Take 1 to 64 letters, digits, dots, - and _, such as 'clerk'."
+            f"{name!r} is not a valid name for an Agent.",
+            cure="Use 1 to 64 letters, digits, dots, - and _, such as 'clerk'.",
         )
 
 
@@ -66,12 +67,12 @@ def handoffs_of(name: str, value: Any, *, loop: str) -> tuple[HandOff, ...]:
     made = tuple(one if isinstance(one, HandOff) else HandOff(one) for one in value)
     to = [one.to for one in made]
     if name in to:
-        raise InvalidAgent(f"Agent {name!r} hands the conversation on to itself.", cure="Leave that one out.")
+        raise InvalidAgent(f"Agent {name!r} hands the conversation on to itself.", cure="Remove it from handoff_to.")
     if twice := [one for one in to if to.count(one) > 1]:
         raise InvalidAgent(f"Agent {name!r} has {twice[0]!r} more than once in handoff_to.", cure="Give each one once.")
     if made and loop == "manual":
         raise InvalidAgent(
-            f"Agent {name!r} has handoff_to, and loop='manual', by which no call does anything by itself.",
-            cure="Leave one of them out.",
+            f"Agent {name!r} has handoff_to and loop='manual', but with a manual loop no call runs by itself.",
+            cure="Remove one of them.",
         )
     return made

@@ -12,7 +12,7 @@ from everturn.tools.tool import Tool, tool
 
 
 def _ask(
-    question: Annotated[str, Field(description="One question, complete in itself.")],
+    question: Annotated[str, Field(description="One question that can be understood by itself.")],
     choices: Annotated[list[str] | None, Field(description="The likely answers, if they are few.")] = None,
 ) -> str:
     """Ask the user a question and wait for the answer.

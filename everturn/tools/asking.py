@@ -90,9 +90,9 @@ class Questions:
             if action == "accept":
                 return AnswerText(text)
             what = "would not answer" if action == "decline" else "did not answer in time"
-            raise NotAnswered(f"Who was asked {question[:200]!r} {what}.")
+            raise NotAnswered(f"The person who was asked {question[:200]!r} {what}.")
         if sum(map(len, self._answers.values())) >= MAX_QUESTIONS:
-            raise ToolFailed(f"The tool has asked {MAX_QUESTIONS} questions, and has one more.")
+            raise ToolFailed(f"The tool has asked {MAX_QUESTIONS} questions and can't ask more.")
         left: dict[str, Any] = {QUESTION: question, ANSWERS: self._answers}
         if size_of(left) > MAX_LEFT_BYTES:
             raise ToolFailed(f"The tool's questions and their answers have more than {MAX_LEFT_BYTES:,} bytes.")

@@ -22,7 +22,8 @@ _PROVIDERS_NAME = re.compile(r"[a-zA-Z0-9_$.:-]{1,128}")
 def check_name(name: object, *, by_provider: bool = False) -> None:
     if not isinstance(name, str) or not (_PROVIDERS_NAME if by_provider else _NAME).fullmatch(name):
         raise InvalidTool(
-            f"{name!r} is no name for a tool: 1 to 64 of a-z, A-Z, 0-9, _ and -, not starting with a digit or -.",
+            f"{name!r} is not a valid name for a tool: it needs 1 to 64 of a-z, A-Z, 0-9, _ "
+            "and -, and can't start with a digit or -.",
             cure="Give it one with tool(name='...').",
         )
     if name in names.RESERVED_TOOL_NAMES:
@@ -53,14 +54,14 @@ def check_local(made: Any, *, longest: timedelta) -> None:
         case "auto":
             raise InvalidTool(
                 f"Tool {made.name!r} has local='auto' and effect='once'.",
-                cure="What runs locally may run again with its workflow task: leave local out.",
+                cure="A local call may run again with its workflow task: leave local out.",
             )
         case True if made.effect == "read" and made.timeout <= longest:
             return
         case True:
             raise InvalidTool(
                 f"Tool {made.name!r} is local, with effect={made.effect!r} and timeout={made.timeout}.",
-                cure=f"A local tool has effect='read' and a timeout of {longest} at the most.",
+                cure=f"A local tool needs effect='read' and a timeout of at most {longest}.",
             )
         case other:
             raise InvalidTool(

@@ -47,14 +47,14 @@ def given_signature(function: Callable[..., Any], given: Any, *, context_type: t
     named = arguments.schema["properties"]
     if not takes_any and (extra := [name for name in named if name not in by_name]):
         raise InvalidTool(
-            f"Tool {label} has no parameter {extra[0]!r}, which its schema has.",
-            cure="Name the parameters as the schema does, or take **arguments.",
+            f"Tool {label} has no parameter {extra[0]!r}, but its schema has one.",
+            cure="Give the parameters the schema's names, or take **arguments.",
         )
     needed = [name for name, one in by_name.items() if one.default is one.empty and name not in hidden]
     required = arguments.schema.get("required", ())
     if lacking := [name for name in needed if name not in required]:
         raise InvalidTool(
-            f"Tool {label} needs {lacking[0]!r}, which its schema does not require.",
+            f"Tool {label} needs {lacking[0]!r}, but its schema does not require it.",
             cure=f"Put it into the schema's 'required', or give {lacking[0]} a default.",
         )
     described = inspect.getdoc(unwrap(function)) or arguments.schema.get("description", "")

@@ -48,7 +48,7 @@ class Shown:
 
     def __post_init__(self) -> None:
         if self.last is not None and (isinstance(self.last, bool) or not isinstance(self.last, int) or self.last < 1):
-            raise InvalidAgent(f"Shown has last={self.last!r}.", cure="Write a number from 1 on, or leave it out.")
+            raise InvalidAgent(f"Shown has last={self.last!r}.", cure="Write a number of 1 or more, or leave it out.")
         if not isinstance(self.tools, bool):
             raise InvalidAgent(f"Shown has tools={self.tools!r}.", cure="Write True or False.")
         if not isinstance(self.note, str) or len(self.note) > MAX_NOTE_CHARS:
@@ -69,9 +69,7 @@ takes one: what the next agent is shown. Runs on a worker, once for each handoff
 
 
 class _Handoff(BaseModel):
-    message: str = Field(
-        default="", description="What the agent that takes over has to know. The user does not see it."
-    )
+    message: str = Field(default="", description="What the next agent has to know. The user does not see it.")
 
 
 _ARGUMENTS = ModelArguments(_Handoff)
@@ -117,10 +115,10 @@ class HandOff:
         target = to if agent is None else agent.name
         if not _AGENT.fullmatch(target):
             raise InvalidAgent(
-                f"{target!r} is no agent's name.", cure="Write it as Agent(name) has it, such as 'billing'."
+                f"{target!r} is not an agent's name.", cure="Write the name that Agent(name) has, such as 'billing'."
             )
         said = agent.description if agent is not None else ""
-        about = f"Hand the conversation on to {target}, who then answers the user in your place. {said}".strip()
+        about = f"Hand the conversation over to {target}, who then answers the user instead of you. {said}".strip()
         if filter is not None and not isinstance(filter, Shown):
             _check_filter(filter)
         vars(self).update(
@@ -156,5 +154,5 @@ def _check_filter(function: Any) -> None:
             return
     raise InvalidAgent(
         f"HandOff has filter={function!r}: {problem}.",
-        cure="Write a Shown(...), or a function of the messages, and of the ToolContext if it wants one.",
+        cure="Write a Shown(...), or a function that takes the messages and, if it wants one, the ToolContext.",
     )

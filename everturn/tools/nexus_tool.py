@@ -103,13 +103,13 @@ Described = tuple[ModelArguments | SchemaArguments, str, tuple[str, ...] | None]
 def _defined(operation: object, *, place: str) -> tuple[str, Any]:
     """The name and the input type of an operation, or of a handler's method."""
     if isinstance(operation, Tool):
-        raise InvalidTool(f"{operation.name!r} is a tool already.", cure="Give the operation itself, or its name.")
+        raise InvalidTool(f"{operation.name!r} is already a tool.", cure="Give the operation itself, or its name.")
     found = getattr(operation, _FACTORY, operation)
     found = getattr(found, _OPERATION, found)
     name, has_type = getattr(found, "name", None), hasattr(found, "input_type")
     if not isinstance(name, str) or not has_type:
         raise InvalidTool(
-            f"{place} is no Nexus operation.",
+            f"{place} is not a Nexus operation.",
             cure="Give one of a class with @nexusrpc.service, such as Payments.refund, or its name.",
         )
     return name, getattr(found, "input_type", None)
@@ -120,7 +120,7 @@ def _service_name(service: type, *, operation: str, place: str) -> str:
     name = getattr(definition, "name", None)
     if not isinstance(name, str):
         raise InvalidTool(
-            f"{place} has service={service!r:.100}, which is no Nexus service.",
+            f"{place} has service={service!r:.100}, which is not a Nexus service.",
             cure="Give a class with @nexusrpc.service, or the service's name.",
         )
     known = [*getattr(definition, "operation_definitions", ())]

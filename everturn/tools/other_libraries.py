@@ -78,8 +78,9 @@ class _Checked(SchemaArguments):
 def _refuse_if_it_decides(theirs: Any, library: str, option: str) -> None:
     """A tool that its library shows to models now and then, or never: shown always, it would be called."""
     raise InvalidTool(
-        f"The {library} tool {theirs.name!r} has {option}=, which only agents of that library ask.",
-        cure="Leave the tool out, or take the option away and say in Agent(prepare_tools=...) when it is there.",
+        f"The {library} tool {theirs.name!r} has {option}=, which only agents of that library use.",
+        cure="Leave the tool out, or remove the option and decide in "
+        "Agent(prepare_tools=...) when the tool is offered.",
     )
 
 
@@ -96,7 +97,7 @@ def _of_langchain(theirs: Any) -> Adopted:
     if not is_model and not isinstance(wanted, Mapping):
         raise InvalidTool(
             f"The LangChain tool {theirs.name!r} has args_schema={wanted!r}.",
-            cure="Give it a pydantic model of version 2, or a JSON schema.",
+            cure="Give it a model of pydantic 2, or a JSON schema.",
         )
     schema = wanted.model_json_schema() if is_model else wanted
     check = wanted.model_validate if is_model else dict
@@ -233,7 +234,7 @@ def _failure(error: Exception) -> Exception:
         case "ModelRetry" | "ToolFailed":
             return ToolFailed(str(getattr(error, "message", error)))
         case "ApprovalRequired" | "CallDeferred" as kind:
-            return ToolFailed(f"It raised {kind}, which works in agents of pydantic-ai alone.")
+            return ToolFailed(f"It raised {kind}, which works only in agents of pydantic-ai.")
         case _:
             return error
 

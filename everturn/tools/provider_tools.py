@@ -115,9 +115,9 @@ def check_handlers(agent: str, handlers: object, known: Sequence[str]) -> Mappin
     for name in handlers:
         if name not in known:
             near = nearest(str(name), known)
-            has = f"They are called {', '.join(sorted(set(known)))}." if known else "None of its tools takes one."
+            has = f"They are called {', '.join(sorted(set(known)))}." if known else "None of its tools takes a handler."
             raise InvalidAgent(
-                f"Agent {agent!r} has a handler for {name!r}, which none of its tools is called.",
+                f"Agent {agent!r} has a handler for {name!r}, but no tool of that name.",
                 cure=f"Did you mean {near!r}? {has}" if near else has,
             )
     return handlers
@@ -127,7 +127,9 @@ def handled(handler: Handler, name: str, *, parameters: Mapping[str, Any] | None
     """The tool of a handler, under this name. Raises InvalidTool."""
     if isinstance(handler, Tool):
         if not handler.is_function:
-            raise InvalidTool(f"The handler of {name!r} is {handler!r}, which no worker runs.", cure="Take a function.")
+            raise InvalidTool(
+                f"The handler of {name!r} is {handler!r}, which a worker can't run.", cure="Take a function."
+            )
         return replace(handler, name=name, provider_tool=True)
     parameters = whatever_it_takes(handler, context_type=ToolContext) if parameters is None else parameters
     with warnings.catch_warnings():  # the model is told what to send by the provider, and not by the signature

@@ -30,11 +30,13 @@ def read_result_tool(artifacts: Artifacts, *, max_result_chars: int) -> Tool:
     page = min(MAX_PAGE_CHARS, max_result_chars - PLACE_CHARS)
 
     def read_result(
-        call_id: Annotated[str, Field(description="The call whose result was cut, as its notice names it.")],
+        call_id: Annotated[str, Field(description="The call whose result was cut. The notice in the result names it.")],
         context: ToolContext,
         offset: Annotated[int, Field(ge=0, description="The character to start at.")] = 0,
         limit: Annotated[int, Field(ge=1, description="How many characters; fewer may come.")] = PAGE_CHARS,
-        search: Annotated[str, Field(description="Instead of a page: the places where this text stands.")] = "",
+        search: Annotated[
+            str, Field(description="Find this text: returns the places where it occurs instead of a page.")
+        ] = "",
     ) -> str:
         """Read on in an earlier tool result that was cut for its size, or search in it."""
         text = _text_of(artifacts, context, call_id)
@@ -55,7 +57,8 @@ def _text_of(artifacts: Artifacts, context: ToolContext, call_id: str) -> str:
         raise ToolFailed(f"The result of {call_id!r} can't be read now.") from error
     if result is None:
         raise ToolFailed(
-            f"No result of {call_id!r} is kept. Only results that were cut are, each under the call_id in its notice."
+            f"No result of {call_id!r} is kept. Only results that were cut are kept, "
+            "each under the call_id in its notice."
         )
     return "".join(part.text for part in result.content if isinstance(part, Text)) or "".join(
         map(described, result.content)
@@ -64,7 +67,7 @@ def _text_of(artifacts: Artifacts, context: ToolContext, call_id: str) -> str:
 
 def _page(text: str, call_id: str, offset: int, limit: int) -> str:
     end = min(offset + limit, len(text))
-    following = f"next: offset={end}" if end < len(text) else "that is the end"
+    following = f"next: offset={end}" if end < len(text) else "this is the end"
     return f"[{call_id[:100]}, characters {offset} to {end} of {len(text)}; {following}]\n{text[offset:end]}"
 
 

@@ -54,8 +54,8 @@ def to_parts(value: Any) -> tuple[Text | Image | Document, ...]:
         for index, item in enumerate(value):
             if not isinstance(item, Text | Image | Document | str):
                 raise TypeError(
-                    f"The tool returned a list with parts, but its item {index} is {_kind(item)}. "
-                    "Put only Text, Image, Document and str in it."
+                    f"The tool returned a list with parts, but its item {index} is {_kind(item)}. Put "
+                    "only Text, Image, Document and str into it."
                 )
         return tuple(_part(item) for item in value)
     if (blocks := parts_of_blocks(value)) is not None:
@@ -127,7 +127,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Iterator):
         return _items(value)
     if (iterator := iterator_in(value, seen=set())) is not None:
-        raise ValueError(f"it holds {_kind(iterator)}, which may never end: make a list of it")
+        raise ValueError(f"it holds {_kind(iterator)}, which may never end: make it a list")
     return to_jsonable_python(value, inf_nan_mode="constants", fallback=_fallback)
 
 
@@ -135,7 +135,7 @@ def _items(value: Iterator[Any]) -> list[Any]:
     """Not pydantic's way, which counts to infinity in one go: no other thread would run until the memory is full."""
     items = list(islice(value, MAX_ITEMS + 1))
     if len(items) > MAX_ITEMS:
-        raise ValueError(f"it has more than {MAX_ITEMS:,} items, if it ends at all: return a list of those that matter")
+        raise ValueError(f"it has more than {MAX_ITEMS:,} items, or never ends: return a list of those that matter")
     return items
 
 
@@ -181,7 +181,7 @@ def _checked(part: Image | Document) -> Image | Document:
         return part
     if not data:
         raise TypeError(
-            f"The tool returned {_kind(part)} whose data is no base64. Write "
+            f"The tool returned {_kind(part)} whose data is not base64. Write "
             f"{type(part).__name__}(data=base64.b64encode(...).decode(), media_type=...)."
         )
     return part.model_copy(update={"data": data})

@@ -25,11 +25,11 @@ def check_retry(name: str, retry: tuple[type[Exception], ...], *, effect: str, r
         )
     if retry and effect == "once":
         raise InvalidTool(
-            f"Tool {name!r} has retry={retry!r} and effect='once', which is never run again by itself.",
+            f"Tool {name!r} has retry={retry!r} and effect='once', which is never retried.",
             cure="Leave retry= out, or say effect='idempotent' if running it twice does no harm.",
         )
     if retry and runs_on == "client":
         raise InvalidTool(
-            f"Tool {name!r} has retry={retry!r}, and no worker runs it.",
-            cure="Leave retry= out: whoever answers its calls tries again.",
+            f"Tool {name!r} has retry={retry!r}, but no worker runs it.",
+            cure="Leave retry= out: your own code answers its calls and can try again.",
         )

@@ -231,7 +231,9 @@ def _parameters(function: Callable[..., Any], *, label: str) -> Iterable[inspect
                 "Name the parameters.",
             )
         if parameter.kind is parameter.POSITIONAL_ONLY:
-            _refuse(label, parameter.name, "it is positional-only, and a model sends named ones", "Take out the '/'.")
+            _refuse(
+                label, parameter.name, "it is positional-only, but a model sends named arguments", "Take out the '/'."
+            )
         if index == 0 and parameter.name == "self" and parameter.annotation is parameter.empty:
             _refuse(label, "self", "this is a method without its object", "Pass a bound one: Shop().refund.")
         yield parameter
@@ -276,7 +278,7 @@ def _is_filled(cell: Any) -> bool:
 
 
 def _warn_untyped(parameter: inspect.Parameter, *, target: Any, label: str) -> None:
-    said = f"Tool {label}: the parameter {parameter.name!r} has no type, and a model can only guess what to send."
+    said = f"Tool {label}: the parameter {parameter.name!r} has no type, so a model can only guess what to send."
     likely = type(parameter.default).__name__ if isinstance(parameter.default, str | int | float) else "str"
     cure = f"Write `{parameter.name}: {likely}`, or `{parameter.name}: Any` if it may be anything."
     # The warning points to the function, whoever makes a tool of it.
@@ -293,7 +295,7 @@ def _resolve(parameter: inspect.Parameter, *, target: Any, namespace: dict[str, 
     try:
         return get_type_hints(holder, globalns=namespace, include_extras=True)[parameter.name]
     except Exception as error:
-        cure = "Define or import what it names at the top of the module, and not only under TYPE_CHECKING."
+        cure = "Define or import the type at the top of the module, not only under TYPE_CHECKING."
         why = f"its annotation {parameter.annotation!r} can't be resolved ({error})"
         raise InvalidTool(f"Tool {label} can't take the parameter {parameter.name!r}: {why}.", cure=cure) from error
 

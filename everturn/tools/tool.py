@@ -122,7 +122,8 @@ class Tool(Generic[P, R]):
         check_duration(self, "patience")
         if self.patience < self.timeout:
             raise InvalidTool(
-                f"Tool {self.name!r} has patience={self.patience}, less than its timeout={self.timeout} for one try.",
+                f"Tool {self.name!r} has patience={self.patience}, which is less than its "
+                f"timeout={self.timeout} for one try.",
                 cure="Raise patience or lower timeout.",
             )
         check_local(self, longest=LONGEST_LOCAL)
@@ -363,10 +364,10 @@ def _with_keywords(function: Callable[..., Any], keywords: Callable[[], dict[str
 def _check_function(function: Any) -> None:
     if isinstance(function, Tool):
         raise InvalidTool(
-            f"{function.name!r} is a tool already.", cure="To change it, write dataclasses.replace(it, effect='once')."
+            f"{function.name!r} is already a tool.", cure="To change it, write dataclasses.replace(it, effect='once')."
         )
     if isinstance(function, type):
-        raise InvalidTool(f"{function.__name__} is a class.", cure="Make a tool of a function.")
+        raise InvalidTool(f"{function.__name__} is a class.", cure="Use tool() on a function.")
     if not callable(function):
         raise InvalidTool(f"{function!r} can't be called.", cure="Make a tool of a function.")
     target = unwrap(function)

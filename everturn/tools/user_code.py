@@ -234,7 +234,7 @@ async def _ended(task: asyncio.Task[Any]) -> bool:
             if not task.done():
                 asyncio.tasks._unregister_task(task)
                 task._log_destroy_pending = False  # type: ignore[attr-defined]
-                _log.warning("user_code.left_behind", reason="it does not end though it is cancelled")
+                _log.warning("user_code.left_behind", reason="it goes on although it was cancelled")
     return task.done() and not task.cancelled()
 
 

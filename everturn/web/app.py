@@ -111,10 +111,10 @@ class Inbox:
         # What the browser saw last, when it comes back by itself, goes before where its page began.
         since = request.headers.get("last-event-id") or request.query_params.get("since", "")
         if since and not CURSOR.fullmatch(since):
-            raise HTTPException(400, "since is no cursor: it is the id of an event of this stream.")
+            raise HTTPException(400, "since= is not a cursor: use the id of an event of this stream.")
         name = self._proxied_name(request)
         if len(self._streams) >= MAX_STREAMS:
-            raise HTTPException(503, f"{MAX_STREAMS} pages are open already. Close some, or start another inbox.")
+            raise HTTPException(503, f"{MAX_STREAMS} pages are already open. Close some, or start another inbox.")
         stream = Stream(
             self._client,
             self._lists,
@@ -213,7 +213,7 @@ def _invalid(_: Request, error: Exception) -> Response:
 
 def _refused(_: Request, error: Exception) -> Response:
     # The cure is one for programs; a page has the box for it.
-    text = f"{error.message} What you say takes it up again." if isinstance(error, Ended) else str(error)
+    text = f"{error.message} Your next message continues it." if isinstance(error, Ended) else str(error)
     return JSONResponse({"error": text}, status_code=_STATUS.get(type(error), 400))
 
 

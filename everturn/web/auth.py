@@ -52,14 +52,14 @@ def check_token(token: str | None, *, host: str, what: str = "inbox", variable: 
     """Raises InvalidSetting for a token that is too short, and for none if others can reach `host`."""
     if token is None and not is_loopback(host):
         raise InvalidSetting(
-            f"Others can reach this {what} at {host!r}, and it has no token to know them by.",
+            f"Other machines can reach this {what} at {host!r}, so it needs a token.",
             cure=f"Set {variable} to a secret of at least {MIN_TOKEN_CHARS} characters, such as "
             "`openssl rand -hex 24` prints; or leave --host at 127.0.0.1.",
         )
     if token is not None and (len(token) < MIN_TOKEN_CHARS or not token.isascii() or not token.isprintable()):
         raise InvalidSetting(
-            f"The {what}'s token has {len(token)} characters, or some that are not plain ASCII.",
-            cure=f"Take at least {MIN_TOKEN_CHARS} letters and digits, such as `openssl rand -hex 24` prints.",
+            f"The {what}'s token has {len(token)} characters, or some that are not printable ASCII.",
+            cure=f"Use at least {MIN_TOKEN_CHARS} letters and digits, such as `openssl rand -hex 24` prints.",
         )
 
 
@@ -96,14 +96,14 @@ class Auth:
         """The answer to a request that another site's page made; None for all others."""
         host = request.headers.get("host", "")
         if self._token is None and not is_loopback(host_name(host)):
-            return _refused(400, f"This inbox is at localhost, and not at {host[:100]!r}.")
+            return _refused(400, f"This inbox is at localhost, not at {host[:100]!r}.")
         if not request.url.path.startswith("/api/"):
             return None
         origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site")
         if (origin is not None and _place_of(origin) != host) or site not in (None, "same-origin", "none"):
-            return _refused(403, "Only the inbox's own page may ask this: the request comes from another site's.")
+            return _refused(403, "Only the inbox's own page may send this request, but it comes from another site.")
         if request.method == "POST" and request.headers.get("content-type", "").partition(";")[0] != "application/json":
-            return _refused(415, "The body is to be application/json.")
+            return _refused(415, "The body has to be application/json.")
         return None
 
     def _unknown(self, request: Request) -> Response | None:

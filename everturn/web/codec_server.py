@@ -50,9 +50,9 @@ class CodecServer:
     def __init__(self, converter: DataConverter, *, origins: Sequence[str] = ORIGINS, token: str | None = None) -> None:
         if converter.payload_codec is None:
             raise InvalidSetting(
-                "There is nothing to decode with: no codec is set.",
-                cure="Set EVERTURN_ENCRYPTION_KEYS, EVERTURN_ENCRYPTION_COMMAND or EVERTURN_DATA_CONVERTER, as it is "
-                "set on the workers.",
+                "The codec server has no codec.",
+                cure="Set EVERTURN_ENCRYPTION_KEYS, EVERTURN_ENCRYPTION_COMMAND or "
+                "EVERTURN_DATA_CONVERTER, to the same value as on the workers.",
             )
         self._converter = converter
         self._codec = converter.payload_codec
@@ -85,9 +85,11 @@ class CodecServer:
 
     async def _answer(self, request: Request, origin: str) -> Response:
         if self._token is None and not is_loopback(host_name(request.headers.get("host", ""))):
-            return _refused(400, "This codec server is at localhost, and not at another name.")
+            return _refused(400, "This codec server is at localhost, not at another name.")
         if origin and origin not in self._origins:
-            return _refused(403, f"The page at {origin[:200]!r} may not ask: `everturn codec --origin` lets it.")
+            return _refused(
+                403, f"The page at {origin[:200]!r} is not allowed. To allow it: `everturn codec --origin`."
+            )
         if request.method == "OPTIONS":
             return Response(status_code=204)
         if request.method == "GET" and request.url.path == "/":
@@ -100,7 +102,7 @@ class CodecServer:
         try:
             payloads = await _payloads_of(request)
         except ValueError as error:
-            return _refused(400, f"The body is no JSON of Payloads: {str(error)[:200]}")
+            return _refused(400, f"The body is not JSON of Payloads: {str(error)[:200]}")
         try:
             if endpoint == "encode":
                 return _answered(await self._codec.encode(payloads))
@@ -151,7 +153,9 @@ class CodecServer:
         if not is_same(request.query_params.get("token", ""), self._token):
             return PlainTextResponse("This codec server asks for a token. Open it with /?token=...\n", status_code=401)
         secure = request.url.scheme == "https"
-        welcome = HTMLResponse("<!doctype html><title>everturn codec</title>Signed in: the Web UI may ask now.")
+        welcome = HTMLResponse(
+            "<!doctype html><title>everturn codec</title>Signed in: the Web UI can now decode payloads."
+        )
         welcome.set_cookie(
             self._cookie,
             self._pass,

@@ -81,5 +81,5 @@ async def _start_of(client: Client, conversation_id: str, run_id: str) -> Start:
             return started.start
     raise NotFound(
         f"The history of conversation {conversation_id!r} has no beginning.",
-        cure=f"`everturn show {conversation_id}` has what is left of it.",
+        cure=f"`everturn show {conversation_id}` shows the rest of it.",
     )

@@ -37,7 +37,7 @@ def listen(host: str, port: int, *, what: str = "inbox") -> socket.socket:
     except OSError as error:
         raise InvalidSetting(
             f"The {what} can't listen at {host}:{port}: {error.strerror or error}.",
-            cure="Take another --port (0: any that is free), or another --host.",
+            cure="Use another --port (0 takes any free port), or another --host.",
         ) from None
     with contextlib.suppress(AttributeError, OSError):  # Linux has it
         # A browser that stops reading would hold its connection, and what is to be sent, for as long as it lives.

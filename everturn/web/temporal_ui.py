@@ -21,8 +21,8 @@ def check_address(address: str) -> str:
         good = False
     if not good:
         raise InvalidSetting(
-            f"{address!r} is no address of a page.",
-            cure="Take one such as http://localhost:8233 or https://cloud.temporal.io.",
+            f"{address!r} is not the address of a page.",
+            cure="Use one such as http://localhost:8233 or https://cloud.temporal.io.",
         )
     return address
 

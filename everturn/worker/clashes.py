@@ -29,8 +29,9 @@ def checked_prefix(prefix: str) -> str:
         )
     if prefix and (own := sorted(name for name in names.RESERVED_TOOL_NAMES if name.startswith(prefix))):
         raise InvalidSetting(
-            f"EverturnPlugin was given prefix={prefix!r}, and an activity of everturn's own begins so: {own[0]}.",
-            cure="Write another one, such as 'agent_'.",
+            f"EverturnPlugin was given prefix={prefix!r}, but the name of one of everturn's "
+            f"own activities begins with it: {own[0]}.",
+            cure="Use another one, such as 'agent_'.",
         )
     return prefix
 
@@ -40,32 +41,32 @@ def refuse(config: Mapping[str, Any], added: Sequence[Callable[..., Any]]) -> No
     if any(isinstance(one, Hosting) for one in config.get("interceptors", ())):
         raise InvalidSetting(
             "Two EverturnPlugins host agents on one worker.",
-            cure="Give one of them all agents. A client's plugins go to its workers by themselves.",
+            cure="Give one of them all agents. A worker takes over its client's plugins.",
         )
     workflows = [WorkflowDefinition.from_class(one) for one in config.get("workflows", ())]
     called = {one.name for one in workflows if one is not None}
     for name in (names.CONVERSATION, names.TENANT_BUDGET):
         if name in called:
             raise InvalidSetting(
-                f"The worker has a workflow called {name!r}, as everturn's is.",
+                f"The worker has a workflow called {name!r}, which is the name of one of everturn's workflows.",
                 cure=f"Give yours another name, @workflow.defn(name='My{name}'); or {ELSEWHERE}",
             )
     activities = config.get("activities", ())
     if any(not ActivityDefinition.must_from_callable(one).name for one in activities):
         raise InvalidSetting(
-            "The worker has an activity for whatever has no other (dynamic=True), and everturn needs that place: "
-            "a tool that this worker lacks is handed back to one that has it.",
+            "The worker has a dynamic activity (dynamic=True), but everturn needs its own: "
+            "it hands tools that this worker lacks to one that has them.",
             cure=f"To keep yours, {ELSEWHERE}",
         )
     for name in sorted(names_of(activities) & names_of(added)):
         if name in names.RESERVED_TOOL_NAMES:
             raise InvalidSetting(
-                f"The worker has an activity called {name!r}, as one of everturn's is.",
+                f"The worker has an activity called {name!r}, which is the name of one of everturn's activities.",
                 cure=f"Give yours another name, @activity.defn(name='my_{name}'); or {ELSEWHERE}",
             )
         raise InvalidSetting(
-            f"The worker has an activity called {name!r}, and one of its agents has a tool of that name, which would "
-            "be an activity, too.",
-            cure="Put something before the names of all tools' activities, EverturnPlugin(prefix='agent_'); give the "
+            f"The worker has an activity called {name!r}, but one of its agents has a tool "
+            "of the same name, and tools run as activities.",
+            cure="Give all tools' activities a prefix, EverturnPlugin(prefix='agent_'); give the "
             f"tool another name, @tool(name='agent_{name}'); or {ELSEWHERE}",
         )

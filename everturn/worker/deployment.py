@@ -34,7 +34,7 @@ class Deployment:
         # Temporal writes a version as `name.build_id`, and reads the name up to the first dot.
         if not self.name or "." in self.name or ":" in self.name or not self.build_id:
             raise InvalidSetting(
-                f"Deployment {self.name!r} with build ID {self.build_id!r} won't do.",
+                f"Deployment {self.name!r} with build ID {self.build_id!r} is invalid.",
                 cure="Both are needed, and the name has no dot and no colon: 'clerks' and '2026-03-01'.",
             )
 

@@ -26,8 +26,10 @@ class LimitMetrics:
     """everturn_rate_limit_*, by provider and by the variable that holds the key."""
 
     def __init__(self, meter: MetricMeter) -> None:
-        self._waiting = meter.create_gauge("everturn_rate_limit_waiting", "Model turns that wait for a limit.")
-        self._rate = meter.create_gauge_float("everturn_rate_limit_rate", "Calls a second that the limit leaves here.")
+        self._waiting = meter.create_gauge("everturn_rate_limit_waiting", "Model turns that wait for a rate limit.")
+        self._rate = meter.create_gauge_float(
+            "everturn_rate_limit_rate", "Calls a second that the rate limit allows this worker."
+        )
         self._refusals = meter.create_counter("everturn_rate_limit_refusals", "Answers of 429.")
         self._counted: dict[Limit, int] = {}
 

@@ -74,9 +74,9 @@ class Metrics(Interceptor):
     def __init__(self, meter: MetricMeter, *, prefixes: Prefixes, tenants: int = 0) -> None:
         """`tenants`: so many of them have a label of their own; with none, nothing has such a label."""
         self._turns = meter.create_counter("everturn_turns", "Model turns that were asked for.")
-        self._tokens = meter.create_counter("everturn_tokens", "Tokens, as the providers count them.")
-        self._tool_calls = meter.create_counter("everturn_tool_calls", "Tool calls that ran here.")
-        self._retries = meter.create_counter("everturn_retries", "Activities that ran for another time.")
+        self._tokens = meter.create_counter("everturn_tokens", "Tokens, as counted by the providers.")
+        self._tool_calls = meter.create_counter("everturn_tool_calls", "Tool calls that ran on this worker.")
+        self._retries = meter.create_counter("everturn_retries", "Retries of activities.")
         self._hits = meter.create_counter("everturn_prefix_cache_hits", "Turns whose prefix was in memory.")
         self._misses = meter.create_counter("everturn_prefix_cache_misses", "Turns that had to read the history.")
         self._bytes = meter.create_gauge("everturn_prefix_cache_bytes", "Memory for prefixes and results.")

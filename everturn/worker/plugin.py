@@ -324,7 +324,7 @@ def _let_take_its_time(worker: temporalio.worker.Worker) -> None:
     the wrong moment can keep the worker from ever letting go of the conversation. The server's timeout of the task
     stays. `debug_mode` would run it on the event loop. Beside an application's workflows, the SDK's timeout stays."""
     workflows: Any = worker._workflow_worker
-    assert hasattr(workflows, "_deadlock_timeout_seconds"), "temporalio has another name for it now: look it up"
+    assert hasattr(workflows, "_deadlock_timeout_seconds"), "temporalio has renamed it"
     workflows._deadlock_timeout_seconds = None
 
 
@@ -341,7 +341,7 @@ def _unset(config: WorkerConfig, name: str) -> bool:
 
 def _profile(name: ProfileName | None) -> HeartbeatProfile | None:
     if name is not None and name not in PROFILES:
-        raise InvalidSetting(f"The worker has heartbeats={name!r}.", cure=f"There are {' and '.join(PROFILES)}.")
+        raise InvalidSetting(f"The worker has heartbeats={name!r}.", cure=f"The profiles are {' and '.join(PROFILES)}.")
     return PROFILES[name] if name else None
 
 

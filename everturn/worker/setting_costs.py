@@ -40,31 +40,35 @@ def costs(config: Mapping[str, Any]) -> Iterator[Cost]:
     def cost(name: str, what: str, cure: str) -> Cost:
         return Cost(f"{name}={config[name]}", what, cure)
 
-    leave = "Leave it out, and everturn sets it."
+    leave = "Leave it out: everturn then sets it."
     cached = given("max_cached_workflows")
     if cached is not None and cached < FEW_CACHED:
-        what = "a conversation that is pushed out of memory is replayed from its start at each step"
-        yield cost("max_cached_workflows", what, "It should exceed the workflows that run at the same time.")
+        what = "a conversation that is evicted from the cache is replayed from its start at each step"
+        yield cost(
+            "max_cached_workflows", what, "It should be larger than the number of workflows that run at the same time."
+        )
     sticky = given("sticky_queue_schedule_to_start_timeout")
     if sticky is not None and sticky > LONG_STICKY:
         what = f"after a worker is lost, a conversation's next step waits {sticky.total_seconds():g} s for it"
         yield cost("sticky_queue_schedule_to_start_timeout", what, leave)
     throttle = given("max_heartbeat_throttle_interval")
     if throttle is not None and throttle > OPEN_THROTTLE:
-        what = "text that is followed as it is written, and a cancellation, take up to 4 s"
-        yield cost("max_heartbeat_throttle_interval", what, f"{leave} Your own activities beat as often as before.")
+        what = "streamed text and cancellations take up to 4 s"
+        yield cost(
+            "max_heartbeat_throttle_interval", what, f"{leave} Your own activities' heartbeats stay as they are."
+        )
     drain = given("graceful_shutdown_timeout")
     if drain is not None and drain < SHORT_DRAIN:
-        what = "a model turn that takes longer when the worker stops is asked, and paid for, once more"
+        what = "a model turn that takes longer than this when the worker stops is asked and paid again"
         yield cost("graceful_shutdown_timeout", what, leave)
     activities = given("max_concurrent_activities")
     if activities is not None and activities < FEW_ACTIVITIES:
-        what = "so many model turns and tool calls, and your own activities, run at the same time; others wait"
+        what = "this is how many model turns, tool calls and activities of yours run at the same time; the others wait"
         yield cost("max_concurrent_activities", what, leave)
     for name in ("max_activities_per_second", "max_task_queue_activities_per_second"):
         if given(name) is not None:
-            what = "model turns and tool calls count, and wait for each other and for your own activities"
-            yield cost(name, what, "A turn has one, and each of its tool calls one more.")
+            what = "model turns and tool calls count, too, so they wait for each other and for your own activities"
+            yield cost(name, what, "A turn uses one, and each of its tool calls one more.")
     yield from _switches(config)
 
 
@@ -85,6 +89,6 @@ def _switches(config: Mapping[str, Any]) -> Iterator[Cost]:
     if any(issubclass(NondeterminismError, one) for one in failures):
         yield Cost(
             f"workflow_failure_exception_types={[one.__name__ for one in failures]}",
-            "a deploy that a conversation can't be replayed with ends it, and does not wait for a mended one",
-            "Name it in @workflow.defn(failure_exception_types=...) of your own workflows.",
+            "code that a conversation can't be replayed with ends it, instead of waiting for fixed code",
+            "Set it in @workflow.defn(failure_exception_types=...) of your own workflows.",
         )

@@ -69,7 +69,7 @@ class _End:
         ends = time.monotonic() + self._seconds
         try:
             while (left := ends - time.monotonic()) > 0:
-                effect = "What runs may finish; a second Ctrl-C or SIGTERM ends it at once."
+                effect = "Running calls may finish. A second Ctrl-C or SIGTERM ends them at once."
                 self._log.info("worker.draining", seconds=round(left, 1), effect=effect)
                 with suppress(Empty):
                     return self._end_at_once(self._news.get(timeout=min(left, _DRAINING_SECONDS)))
@@ -81,7 +81,7 @@ class _End:
 
     def _end_at_once(self, second: signal.Signals | None) -> None:
         if second is not None:
-            effect = "Other workers take over what it had in hand."
+            effect = "Other workers take over its running calls."
             self._log.warning("worker.ended_at_once", signal=second.name, effect=effect)
             end_process(128 + second)
 

@@ -286,7 +286,7 @@ def _exporter() -> Any:
     protocol = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL") or os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL")
     if protocol not in (None, "", "http/protobuf"):
         raise InvalidSetting(
-            f"OTEL_EXPORTER_OTLP_PROTOCOL is {protocol!r}, and everturn's own exporter speaks http/protobuf.",
+            f"OTEL_EXPORTER_OTLP_PROTOCOL is {protocol!r}, but everturn's exporter speaks only http/protobuf.",
             cure="Unset it, or give a provider with your own exporter: Worker(..., traces=Traces(provider=...)).",
         )
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter

@@ -110,12 +110,14 @@ class Worker:
     ) -> None:
         if not isinstance(client, Client):
             raise InvalidSetting(
-                f"Worker was given {client!r}, which is no everturn.Client.",
-                cure="Write Worker(await Client.connect(), ...), or Worker(Client(it), ...) if it is temporalio's.",
+                f"Worker was given {client!r}, which is not an everturn.Client.",
+                cure="Write Worker(await Client.connect(), ...), or "
+                "Worker(Client(client), ...) for a client of temporalio.",
             )
         if tuner is not None and max_concurrent_activities is not None:
             raise InvalidSetting(
-                "Worker was given a tuner and max_concurrent_activities.", cure="Leave it out: the tuner says how many."
+                "Worker was given both a tuner and max_concurrent_activities.",
+                cure="Leave max_concurrent_activities out: the tuner decides.",
             )
         self._client = client
         self._plugin = EverturnPlugin(
@@ -170,7 +172,7 @@ class Worker:
     async def start(self) -> None:
         """Starts the worker; it works until `stop`. Raises Unreachable if Temporal does not accept it."""
         if self._running is not None:
-            raise InvalidSetting("The worker was started already.", cure="Make one Worker for each.")
+            raise InvalidSetting("The worker was already started.", cure="Make a new Worker for each start.")
         worker = temporalio.worker.Worker(self._client.temporal, plugins=[self._plugin], **self._options)
         self._worker, self._running = worker, asyncio.create_task(worker.run(), name="everturn worker")
         try:
@@ -206,7 +208,7 @@ class Worker:
             raise error
         if error:
             raise Unreachable(
-                f"Temporal does not take this worker: {error}.", cure="`everturn doctor` looks at the connection."
+                f"Temporal rejects this worker: {error}.", cure="`everturn doctor` checks the connection."
             ) from error
 
     async def __aenter__(self) -> Self:

@@ -198,7 +198,7 @@ async def test_a_worker_that_is_told_to_stop_twice_ends_at_once_and_another_take
     await eventually(lambda: "worker.draining" in worker.log.read_text())
     log = worker.log.read_text()
     assert "seconds=100.0" in log, "how much time is left"
-    assert "a second Ctrl-C or SIGTERM ends it at once" in log
+    assert "A second Ctrl-C or SIGTERM ends them at once" in log
     worker.process.send_signal(second)
     await asyncio.to_thread(worker.process.wait, 30)  # the tool does not end, and the drain takes 100 s
     assert worker.process.returncode == 128 + second

@@ -231,12 +231,12 @@ def test_an_output_schema_is_closed_and_what_it_does_not_know_is_told_in_words()
 @pytest.mark.parametrize(
     ("schema", "model", "why"),
     [
-        ({"type": "object", "additionalProperties": {"type": "integer"}}, "claude-opus-5", "any keys"),
-        ({"type": "object"}, "claude-opus-5", "any keys"),
-        ({"type": "object", "properties": {"x": {}}}, "claude-opus-5", "type open"),
-        ({"type": "array", "items": True}, "claude-opus-5", "where a schema is due"),
+        ({"type": "object", "additionalProperties": {"type": "integer"}}, "claude-opus-5", "keys are not listed"),
+        ({"type": "object"}, "claude-opus-5", "keys are not listed"),
+        ({"type": "object", "properties": {"x": {}}}, "claude-opus-5", "without a type"),
+        ({"type": "array", "items": True}, "claude-opus-5", "in the place of a schema"),
         ({"$ref": "#/$defs/A", "$defs": {"A": {"anyOf": [{"$ref": "#/$defs/A"}]}}}, "claude-opus-5", "recursive"),
-        ({"type": "object", "properties": {}}, "claude-sonnet-4-0", "can't be held"),
+        ({"type": "object", "properties": {}}, "claude-sonnet-4-0", "has no output schemas"),
     ],
 )
 def test_a_schema_that_it_can_not_hold_a_model_to_is_left_out(schema: dict[str, Any], model: str, why: str) -> None:

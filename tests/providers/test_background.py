@@ -166,7 +166,7 @@ async def test_one_that_ran_out_of_tokens_is_a_reply_that_says_so() -> None:
 async def test_one_that_is_gone_is_an_error_and_the_next_try_begins_another() -> None:
     with BackgroundServer(says(*STORY)) as server:
         kept = Kept("resp_of_yesterday")
-        with pytest.raises(Unavailable, match=r"'resp_of_yesterday'.*is gone") as gone:
+        with pytest.raises(Unavailable, match=r"'resp_of_yesterday'.*no longer exists") as gone:
             await told(server, kept)
         assert gone.value.retry
         assert gone.value.status == 404
@@ -205,7 +205,7 @@ async def test_a_server_that_is_away_is_an_error_and_the_id_stays() -> None:
 async def test_a_response_without_an_id_that_can_be_asked_for_is_an_error(named: object) -> None:
     with (
         ProviderServer(lambda _: {**response(), "id": named, "status": "queued"}) as server,
-        pytest.raises(InvalidReply, match="names no response"),
+        pytest.raises(InvalidReply, match="has no response id"),
     ):
         await ask(request(server, stream=False), kept=Kept())
     assert len(server.asked) == 1

@@ -75,7 +75,7 @@ def test_a_model_without_efforts_is_asked_without_one_and_says_so(model: str) ->
 
 
 def test_thinking_that_can_not_be_turned_off_is_said() -> None:
-    with pytest.warns(UnsupportedParameter, match="as little as it can"):
+    with pytest.warns(UnsupportedParameter, match="lowest effort"):
         assert nearest_effort(Model("openai:o4-mini"), "none") == "low"
 
 

@@ -229,7 +229,7 @@ def test_a_message_says_who_what_and_what_to_do() -> None:
     found = answered(401, openai("Incorrect API key provided."), x_request_id="req_1")
     assert str(found) == (
         "openai-chat:gpt-x answered 401 (request req_1): Incorrect API key provided. "
-        "Check OPENAI_API_KEY in the worker's environment, and that the key may use this model."
+        "Check OPENAI_API_KEY in the worker's environment, and whether the key may use this model."
     )
     assert found.request_id == "req_1"
 

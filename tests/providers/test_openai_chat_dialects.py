@@ -312,7 +312,7 @@ def test_a_custom_tools_call_is_kept_and_never_dispatched() -> None:
     assert answered.message.parts[1] == Opaque(data=custom)
     assert back("openai-chat:m", answered) == [
         {"role": "assistant", "content": "a", "tool_calls": [custom]},
-        {"role": "tool", "tool_call_id": "c9", "content": "Error: nobody here runs this tool."},
+        {"role": "tool", "tool_call_id": "c9", "content": "Error: this tool is not run here."},
     ]
     assert back("groq:m", answered) == [{"role": "assistant", "content": "a"}]
 

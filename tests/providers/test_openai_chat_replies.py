@@ -206,7 +206,7 @@ def test_an_error_in_place_of_a_reply_is_handed_on() -> None:
     [
         (None, "no message"),
         ({}, "no message"),
-        ("Hello", "its message is no JSON object"),
+        ("Hello", "its message is not a JSON object"),
         ({"content": 7}, "its content can't be of type int"),
         ({"content": {"text": "a"}}, "its content can't be of type dict"),
         ({"tool_calls": {"no": "list"}}, "its tool_calls can't be of type dict"),

@@ -123,7 +123,7 @@ def nothing_is_gone(one: Evidence) -> Iterator[str]:
     """No turn fails since what was said before it can't be read any more: it was brought along in time."""
     for step in one.steps:
         if isinstance(step, steps.TurnFailed) and re.search(
-            r" is gone from run |can't be read from the history", step.cause
+            r" is deleted up to run |can't be read from the history", step.cause
         ):
             yield f"turn {step.request.turn} failed: {step.cause}"
 

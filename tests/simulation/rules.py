@@ -118,7 +118,7 @@ def calls_are_answered(one: Evidence) -> Iterator[str]:
 
 
 _CUT = r"This call was (cut short|denied)|^The outcome of this call is unknown"
-_LOST = r"has no result: its worker was lost|is not run again, for its workers were lost"
+_LOST = r"has no result: its worker was lost|is not run again because workers were lost"
 _NEVER = rf"{_CUT}|{_LOST}|^No more tool calls|^Not run: the conversation's limit|timed out: no answer came"
 _OWN = {
     "slow": r"slow did not finish within",

@@ -155,7 +155,7 @@ def test_who_waits_for_an_answer_is_not_given_an_earlier_one() -> None:
         assert await first.reply() == "said"
         await first.outcome()
         again = await world.client.send("abrupt", "And?", id="talk")
-        with pytest.raises(Ended, match="before all was answered: the limit of 1 turns"):
+        with pytest.raises(Ended, match="before it answered every message: the limit of 1 turns"):
             await again.reply()
 
     in_a_quiet_world(talk)

@@ -299,7 +299,7 @@ async def test_a_page_that_is_refused_says_why_and_comes_in_once_there_is_room(
 ) -> None:
     bounds(pages=0)
     async with served(client) as address, looking(tab, address) as page:
-        await expect(page.locator("#trouble")).to_contain_text("0 pages are open already. Close some")
+        await expect(page.locator("#trouble")).to_contain_text("0 pages are already open. Close some")
         await expect(page.locator("#link")).to_have_text("reconnecting")
         bounds(pages=2)
         await expect(page.locator("#link")).to_have_text("live")

@@ -321,5 +321,5 @@ def test_only_a_dev_servers_web_ui_is_guessed(target: str, address: str | None) 
     "address", ["javascript:alert(1)", "localhost:8233", "http://", "http://[", "file:///etc/passwd"]
 )
 def test_what_is_no_pages_address_becomes_no_link(address: str) -> None:
-    with pytest.raises(InvalidSetting, match="is no address of a page"):
+    with pytest.raises(InvalidSetting, match="is not the address of a page"):
         check_address(address)

@@ -175,7 +175,7 @@ async def test_the_login_link_sets_a_cookie_that_opens_the_inbox_and_does_not_te
         ("inbox.example", None, "Set EVERTURN_WEB_TOKEN"),
         ("0.0.0.0", "short", "has 5 characters"),
         ("127.0.0.1", "", "has 0 characters"),
-        ("127.0.0.1", "passwörter-mit-umlaut", "plain ASCII"),
+        ("127.0.0.1", "passwörter-mit-umlaut", "printable ASCII"),
     ],
 )
 def test_beyond_this_machine_it_needs_a_token(host: str, token: str | None, why: str) -> None:
@@ -189,7 +189,7 @@ def test_beyond_this_machine_it_needs_a_token(host: str, token: str | None, why:
 def test_a_port_that_is_taken_is_named() -> None:
     with listen("127.0.0.1", 0) as first:
         first.listen()
-        with pytest.raises(InvalidSetting, match="Take another --port"):
+        with pytest.raises(InvalidSetting, match="Use another --port"):
             listen("127.0.0.1", first.getsockname()[1])
 
 
@@ -273,7 +273,7 @@ async def test_a_proxys_header_says_who_decides_whatever_the_page_says(client: C
             await conversation.close()
             await conversation.outcome()
             late = await web.post("/api/approve", json=body, headers={"x-user": "bob@example.org"})
-            told = f"Conversation '{conversation.id}' is over. What you say takes it up again."
+            told = f"Conversation '{conversation.id}' is over. Your next message continues it."
             assert (late.status_code, late.json()) == (409, {"error": told})
 
 
@@ -303,7 +303,7 @@ async def test_pages_beyond_the_bound_are_refused_until_one_is_closed(web: httpx
     async with web.stream("GET", "/api/stream") as first, web.stream("GET", "/api/stream") as second:
         assert [await anext(page.aiter_lines()) for page in (first, second)] == ["retry: 1000"] * 2
         refused = await web.get("/api/stream")
-        assert (refused.status_code, "2 pages are open already" in refused.json()["error"]) == (503, True)
+        assert (refused.status_code, "2 pages are already open" in refused.json()["error"]) == (503, True)
     await eventually(lambda: _opens(web), what="there is room again")
 
 
@@ -397,7 +397,7 @@ def test_the_command_refuses_to_open_to_others_without_a_token(server: DevServer
     with everturn_web(server, "--host", "0.0.0.0") as web:
         _, err = web.communicate(timeout=60)
     assert web.returncode == 1
-    assert err.startswith("everturn: Others can reach this inbox at '0.0.0.0'")
+    assert err.startswith("everturn: Other machines can reach this inbox at '0.0.0.0'")
     assert len(err.splitlines()) == 1
 
 

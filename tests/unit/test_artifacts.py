@@ -117,7 +117,7 @@ async def test_pages_put_together_are_the_whole(artifacts: Artifacts) -> None:
         assert f"characters {offset} to {offset + len(text)} of {len(whole)}" in head
         read_on, offset = read_on + text, offset + len(text)
     assert read_on == whole
-    assert "that is the end" in head
+    assert "this is the end" in head
 
 
 async def test_a_page_always_fits_the_agents_own_bound(artifacts: Artifacts) -> None:
@@ -223,4 +223,4 @@ def test_an_image_that_is_too_large_is_described() -> None:
     image = Image(data="A" * 2_000_000, media_type="image/png")
     (notice,) = bounded((image,), max_chars=1000, notice=Notice(other="It is kept as c/call_1."))
     described = "image (image/png, 2,000,000 base64 characters)"
-    assert notice == Text(text=f"\n[Left out, for it is too large: {described}. It is kept as c/call_1.]")
+    assert notice == Text(text=f"\n[Left out because it is too large: {described}. It is kept as c/call_1.]")

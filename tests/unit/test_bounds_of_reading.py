@@ -87,7 +87,7 @@ def test_packed_messages_are_bounded(bounds: Bounds) -> None:
     with pytest.raises(ValueError, match="larger than any transcript"):
         unpack(b64encode(bomb).decode())
     bounds(packed_objects=60)
-    with pytest.raises(ValueError, match="more than any transcript has"):
+    with pytest.raises(ValueError, match="than any transcript has"):
         unpack(pack(messages))
 
 
@@ -109,7 +109,7 @@ async def test_a_stored_payload_is_a_file_of_a_payloads_size(tmp_path: Path) -> 
         await driver.retrieve(None, [StorageDriverClaim({"sha256": digest})])  # type: ignore[arg-type]
     (tmp_path / "ab" / digest).unlink()
     pipe(tmp_path / "ab" / digest)
-    with pytest.raises(OSError, match="no file"):
+    with pytest.raises(OSError, match="not a regular file"):
         await driver.retrieve(None, [StorageDriverClaim({"sha256": digest})])  # type: ignore[arg-type]
 
 
@@ -122,7 +122,7 @@ def test_an_artifact_is_a_file_of_bounded_size(tmp_path: Path, bounds: Bounds) -
     with pytest.raises(OSError, match="the limit is 500"):
         store.read("c", "a")
     pipe(tmp_path / name_of("c", "b"))
-    with pytest.raises(OSError, match="no file"):
+    with pytest.raises(OSError, match="not a regular file"):
         store.read("c", "b")
 
 

@@ -154,12 +154,12 @@ SECRET = b64encode(b"hush" * 8).decode()
     ("text", "said"),
     [
         ("", "it holds no key"),
-        (SECRET, "Item 1 of it is no id with a key"),
+        (SECRET, "Item 1 of it is not id:key"),
         (f"a b:{SECRET}", "Item 1 of it"),
         (f"{'k' * 41}:{SECRET}", "Item 1 of it"),
         (f"k:{SECRET},k:{SECRET}", "two keys with the id 'k'"),
         (f"k:{SECRET[:-4]}", "'k' in it has 30 bytes"),
-        (f"k:{SECRET}!", "'k' in it is no base64"),
+        (f"k:{SECRET}!", "'k' in it is not base64"),
     ],
 )
 def test_keys_that_are_none_are_refused_and_never_shown(text: str, said: str) -> None:
@@ -170,7 +170,7 @@ def test_keys_that_are_none_are_refused_and_never_shown(text: str, said: str) ->
 
 @pytest.mark.parametrize(
     ("keys", "said"),
-    [({}, "no key"), ({"a b": NEW}, "no id of a key"), ({"k": b"short"}, "has 5 bytes"), ({"k": "x" * 32}, "bytes")],
+    [({}, "no key"), ({"a b": NEW}, "not a key id"), ({"k": b"short"}, "has 5 bytes"), ({"k": "x" * 32}, "bytes")],
 )
 def test_keys_given_in_code_are_checked(keys: dict[str, bytes], said: str) -> None:
     with pytest.raises(InvalidSetting, match=said):
@@ -239,7 +239,7 @@ async def test_an_outage_of_the_command_is_no_key_that_nobody_has(bounds: Bounds
     asked: list[bool] = []
     bounds(ask_again_seconds=0.0)
     encryption = Encryption(away)
-    with pytest.raises(InvalidSetting, match="could not be asked for: It is away") as refused:
+    with pytest.raises(InvalidSetting, match="asking for it failed: It is away") as refused:
         await decoded(encryption, await encoded(Encryption({"new": NEW}), plain()))
     assert isinstance(refused.value.__cause__, OSError)
 

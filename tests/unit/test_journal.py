@@ -255,7 +255,7 @@ def test_a_link_of_somebody_else_is_refused(folder: Path, tmp_path: Path, monkey
 
     monkeypatch.setattr(Path, "lstat", foreign)
     for path in (link, link / "deeper"):
-        with pytest.raises(NotPrivate, match="somebody else's link"):
+        with pytest.raises(NotPrivate, match="a link that another user made"):
             PrivateFolder(path)
 
 

@@ -107,7 +107,7 @@ def test_a_file_is_run_once() -> None:
         ("x = 1\ny = 1 / 0\n", "shop.py, line 2: ZeroDivisionError: division by zero."),
         ("def g():\n    raise ValueError('a\\nb')\n\ng()\n", "shop.py, line 2: ValueError: a b."),
         ("import not_there_at_all\n", "line 1: ModuleNotFoundError: No module named 'not_there_at_all'. Install what"),
-        ("import sys\nsys.exit(3)\n", "line 2: SystemExit: 3. Put what runs a program under `if __name__"),
+        ("import sys\nsys.exit(3)\n", "line 2: SystemExit: 3. Put the code that runs the program under `if __name__"),
         ("x = 1\n", "shop.py has no public function. Define one with `def`"),
         ("def _f(): ...\n", "has no public function"),
         ("\n\ndef f(*args): ...\n", "shop.py, line 3: Tool 'f'"),
@@ -138,7 +138,7 @@ def test_a_syntax_error_in_an_imported_file_is_told_there() -> None:
 @pytest.mark.parametrize(
     ("path", "said"),
     [
-        ("missing.py", "There is no file missing.py. Check the path: /"),
+        ("missing.py", "There is no file missing.py. Check the path: everturn looked for /"),
         ("notes.txt", "notes.txt is not a Python file. Give the path of a file that ends in .py."),
         ("folder", "folder is not a Python file."),
     ],
@@ -177,9 +177,9 @@ def test_agents_are_found_by_module_or_by_path(spec: str, expected: list[str]) -
 @pytest.mark.parametrize(
     ("spec", "said"),
     [
-        ("", "No agents are named. Write module:agent"),
-        ("kitchen", "'kitchen' names no agent. Write module:agent, path.py or path.py:agent."),
-        ("kitchen:", "names no agent"),
+        ("", "No agents are given. Write module:agent"),
+        ("kitchen", "'kitchen' does not name an agent. Write module:agent, path.py or path.py:agent."),
+        ("kitchen:", "does not name an agent"),
         ("kitchen:clark", "kitchen has no 'clark'. Did you mean 'clerk'?"),
         ("kitchen.py:zzz", "kitchen.py has no 'zzz'. It has clerk, cook."),
         ("kitchen:number", "'number' in kitchen is of type int, not an Agent. It has clerk, cook."),

@@ -97,7 +97,7 @@ def test_what_can_be_no_tool_is_left_out_and_said(caplog: pytest.LogCaptureFixtu
     assert len(said) == 3
     assert "mcp.no_such_tool" in said[0]
     assert "names=['nonsense']" in said[0]
-    assert "two are called 'a_b'" in said[1]
+    assert "two tools are called 'a_b'" in said[1]
     assert "tool='c'" in said[2]
 
 
@@ -171,7 +171,7 @@ def test_a_question_is_put_in_words() -> None:
     choice = form(paper={"type": "string", "enum": ["red", "blue"]}, gift={"type": "boolean"})
     assert choice.in_words == "Which? (answer with JSON: paper: red or blue; gift: true or false, may be left out)"
     asked = types.ElicitRequestURLParams(message="Sign in.", url="https://x/y")
-    assert Elicitation.of(asked).in_words == "Sign in. (at https://x/y: answer when that is done)"
+    assert Elicitation.of(asked).in_words == "Sign in. (at https://x/y: answer when you have done that)"
     assert len(Elicitation("x" * 10_000).in_words) == 4_000
 
 
@@ -191,7 +191,7 @@ def test_a_server_that_asks_without_end_or_at_any_length_is_no_longer_asked_for(
     with pytest.raises(AsksTooMuch, match="bytes"):
         answers.asks()
     answers.open, answers.given = {"1": Elicitation("x")}, {str(n): {} for n in range(MAX_QUESTIONS)}
-    with pytest.raises(AsksTooMuch, match="one more"):
+    with pytest.raises(AsksTooMuch, match="can't ask more"):
         answers.asks()
 
 

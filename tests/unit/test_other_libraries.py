@@ -212,7 +212,7 @@ class TestPydanticAi:
 
         with pytest.raises(ToolFailed, match=r"^Ask for another\.$"):
             await ran(tool(Theirs(retry)))
-        with pytest.raises(ToolFailed, match="works in agents of pydantic-ai alone"):
+        with pytest.raises(ToolFailed, match="works only in agents of pydantic-ai"):
             await ran(tool(Theirs(later)))
         assert await ran(tool(Theirs(told))) == '{"a":1}'
 
@@ -273,8 +273,8 @@ async def test_a_pydantic_model_in_place_of_a_schema_is_validated() -> None:
     [
         (lambda a: a, {"type": "string"}, "has parameters="),
         (lambda a: a, ["a"], "has parameters="),
-        (lambda a: a, {"properties": {"b": {}}}, "has no parameter 'b', which its schema has"),
-        (lambda a, b: a, {"properties": {"a": {}}, "required": ["a"]}, "needs 'b', which its schema does not require"),
+        (lambda a: a, {"properties": {"b": {}}}, "has no parameter 'b', but its schema has one"),
+        (lambda a, b: a, {"properties": {"a": {}}, "required": ["a"]}, "needs 'b', but its schema does not require it"),
     ],
 )
 def test_a_schema_that_does_not_fit_its_function_is_refused(function: Any, parameters: Any, problem: str) -> None:

@@ -202,7 +202,7 @@ def test_a_picture_whose_data_is_no_base64_is_the_tools_fault_and_stays_out_of_t
 ) -> None:
     part = kind(data=data, media_type="image/png")
     for value in (part, ["See:", part]):
-        with pytest.raises(TypeError, match=rf"an? {kind.__name__} whose data is no base64") as caught:
+        with pytest.raises(TypeError, match=rf"an? {kind.__name__} whose data is not base64") as caught:
             to_parts(value)
         assert data not in str(caught.value)
 

@@ -128,7 +128,7 @@ def test_a_key_is_passed_on_and_not_shown(monkeypatch: pytest.MonkeyPatch) -> No
     [
         ({"TEMPORAL_PROFILE": "nope"}, None, "Profile 'nope' not found"),
         ({"TEMPORAL_CONFIG_FILE": "/no/such.toml"}, None, "TEMPORAL_CONFIG_FILE='/no/such.toml' is not a file"),
-        ({"TEMPORAL_TLS_CLIENT_CERT_PATH": "/no/such.pem"}, None, "'/no/such.pem', which can't be read"),
+        ({"TEMPORAL_TLS_CLIENT_CERT_PATH": "/no/such.pem"}, None, "'/no/such.pem', but it can't be read"),
         ({}, '[profile.default]\napi_key = "tk-very-secret\n', "line 2"),
         ({}, '[profile.default]\napi_key = ["tk-very-secret"]\n', "line 2"),
     ],

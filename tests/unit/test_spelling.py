@@ -145,12 +145,12 @@ def test_every_public_class_refuses_what_it_does_not_know_or_is_none_that_users_
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: Limits(max_turns=0), "Limits won't do: max_turns: Input should be greater than or equal to 1."),
-        (cast("Any", Compaction), "Compaction won't do: window_tokens: Field required."),
-        (lambda: ModelSettings(temperature=cast("Any", KEY)), "ModelSettings won't do: temperature: "),
-        (lambda: Patience(model=timedelta()), "Patience won't do: model: "),
+        (lambda: Limits(max_turns=0), "Limits(...) is invalid: max_turns: Input should be greater than or equal to 1."),
+        (cast("Any", Compaction), "Compaction(...) is invalid: window_tokens: Field required."),
+        (lambda: ModelSettings(temperature=cast("Any", KEY)), "ModelSettings(...) is invalid: temperature: "),
+        (lambda: Patience(model=timedelta()), "Patience(...) is invalid: model: "),
         (lambda: Model(cast("Any", 5)), "5 is not a model."),
-        (lambda: Model("openai:m", base_url=5), "Model won't do: base_url: "),
+        (lambda: Model("openai:m", base_url=5), "Model(...) is invalid: base_url: "),
         (lambda: cast("Any", Model)("openai:m", KEY), "Model was given a value after name without a name. Write"),
         (lambda: cast("Any", Limits)(50), "Limits was given a value without a name. Write the name before it"),
         (cast("Any", Model), "'' is not a model."),
@@ -167,7 +167,7 @@ def test_a_value_that_does_not_fit_is_said_by_its_option_alone(make: Callable[[]
 
 @pytest.mark.parametrize("key", [KEY, "hf_abcdefgh", "gsk_abcdefgh", "AIzaSyAbcdefgh"])
 def test_a_key_in_the_place_of_its_variables_name_is_refused_unseen(key: str) -> None:
-    with pytest.raises(InvalidModel, match="no name of an environment variable") as caught:
+    with pytest.raises(InvalidModel, match="not the name of an environment variable") as caught:
         Model("openai:m", key_env=key)
     assert key not in str(caught.value)
 
@@ -200,15 +200,15 @@ async def test_a_conversation_on_a_model_of_an_unknown_provider_is_refused_befor
 
 WRONG_THINGS: list[tuple[Callable[[], Any], str, type[Exception]]] = [
     (lambda: Client(cast("Any", "localhost:7233")), "await Client.connect", InvalidSetting),
-    (lambda: Worker(cast("Any", "localhost:7233"), agents=[CLERK]), "no everturn.Client", InvalidSetting),
-    (lambda: Worker(cast("Any", object()), agents=[CLERK]), "no everturn.Client", InvalidSetting),
+    (lambda: Worker(cast("Any", "localhost:7233"), agents=[CLERK]), "not an everturn.Client", InvalidSetting),
+    (lambda: Worker(cast("Any", object()), agents=[CLERK]), "not an everturn.Client", InvalidSetting),
     (lambda: Worker(NOWHERE, agents=cast("Any", CLERK)), r"Write agents=\[", InvalidAgent),
     (lambda: Worker(NOWHERE, agents="clerk"), r"Write agents=\[", InvalidAgent),  # type: ignore[arg-type]
     (lambda: Worker(NOWHERE, agents=[CLERK, cast("Any", "clerk")]), r"agents\[1\] of a worker", InvalidAgent),
     (lambda: Worker(NOWHERE, agents=[]), "at least one agent", InvalidAgent),
-    (lambda: NOWHERE.start(cast("Any", 5), "Hi"), "5 is no agent", InvalidAgent),
-    (lambda: NOWHERE.run(cast("Any", None), "Hi"), "None is no agent", InvalidAgent),
-    (lambda: NOWHERE.send(cast("Any", 5), "Hi", id="order-81"), "5 is no agent", InvalidAgent),
+    (lambda: NOWHERE.start(cast("Any", 5), "Hi"), "5 is not an agent", InvalidAgent),
+    (lambda: NOWHERE.run(cast("Any", None), "Hi"), "None is not an agent", InvalidAgent),
+    (lambda: NOWHERE.send(cast("Any", 5), "Hi", id="order-81"), "5 is not an agent", InvalidAgent),
     (lambda: NOWHERE.start("clerk", "Hi", id=cast("Any", 81)), "The id is 81, of type int", Refused),
     (lambda: NOWHERE.send("clerk", "Hi", id=cast("Any", 81)), "The id is 81, of type int", Refused),
     (lambda: NOWHERE.conversation(cast("Any", 81)), "The id is 81, of type int", Refused),

@@ -109,7 +109,7 @@ def test_a_result_is_folded_to_its_first_line(text: str, line: str) -> None:
     assert first_line(text, 60) == line
 
 
-@pytest.mark.parametrize(("written", "why"), [("", "Nothing was left"), ("{", "not JSON"), ("[1]", "JSON object")])
+@pytest.mark.parametrize(("written", "why"), [("", "empty file"), ("{", "not JSON"), ("[1]", "JSON object")])
 def test_an_edit_that_is_none_says_why(written: str, why: str) -> None:
     with pytest.raises(NotEdited, match=why):
         arguments_of(written)

@@ -107,7 +107,7 @@ def test_a_reply_that_is_none_says_so(reply: Any) -> None:
     with asking(lambda _: reply) as ask:
         response = ask(USER)
     assert response.status_code == 500
-    assert "the script's reply is none" in response.json()["error"]["message"]
+    assert "the script's reply is invalid" in response.json()["error"]["message"]
 
 
 def test_a_reply_may_be_text_and_calls_together() -> None:

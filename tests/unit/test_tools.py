@@ -298,7 +298,7 @@ def test_options_that_mean_nothing_are_refused(options: dict[str, Any], cure: st
 @pytest.mark.parametrize(
     ("function", "cure"),
     [
-        (refund, "is a tool already"),
+        (refund, "is already a tool"),
         (dict, "is a class"),
         ("refund", "can't be called"),
         (lambda order: order, r"tool\(name='...'\)"),

@@ -214,9 +214,10 @@ async def test_the_activity_of_a_method_is_hosted_with_its_object_or_where_that_
         ([], "[]"),
         (float("nan"), "NaN"),
         ({"content": [{"type": "text", "text": "it broke"}], "isError": True}, "it broke"),
-        ([{"type": "image", "data": "no base64!", "mimeType": "image/png"}], "[Left out, for it is no base64: image.]"),
+        ([{"type": "image", "data": "no base64!", "mimeType": "image/png"}],
+            "[Left out because it is not base64: image.]"),
         (RawValue(Payload(metadata={"encoding": b"json/plain"}, data=b"{no json")), "{no json"),
-        (b"\x00\x01", "[Left out, for it is no text: 2 bytes.]"),
+        (b"\x00\x01", "[Left out because it is not text: 2 bytes.]"),
         (RawValue(Payload(metadata={"encoding": b"json/protobuf"}, data=b'{"a": 1}')), '{"a":1}'),
         (RawValue(Payload(metadata={"encoding": b"json/plain"}, data=b'"\\ud83d"')), "\ufffd"),
         (RawValue(Payload(metadata={"encoding": b"json/plain"}, data=b"[" * 100_000)), None),
@@ -392,7 +393,7 @@ async def test_a_once_activity_that_ran_before_a_reset_waits_for_a_person(
             await reset_to(client, conversation, task=task)
             assert await waiting(conversation) == ("a",)
             (waits,) = (await conversation.status()).waiting
-            assert "the conversation was reset, and pay had run in what was undone" in waits.why
+            assert "the conversation was reset, and pay ran in the part that was undone" in waits.why
             await conversation.answer("a", "paid before")
             assert await conversation.reply() == "Paid."
         # Behind its end, nothing is looked for again.
@@ -627,6 +628,6 @@ async def test_names_that_clash_are_refused_when_the_worker_is_made(client: Clie
 
     model = scripted(["Done."])
     first, second = agent_on(model, tools=[activity_tool(greet)]), agent_on(model, tools=[hello], name="other")
-    with pytest.raises(InvalidAgent, match="has the activity 'greet', and a tool of the same worker has that name"):
+    with pytest.raises(InvalidAgent, match="has the activity 'greet', and a tool on the same worker has the same name"):
         async with hosting(client, first, second):
             pass

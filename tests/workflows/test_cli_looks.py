@@ -34,7 +34,7 @@ def test_a_finished_conversation_from_all_sides(shell: Shell, model: Callable[[A
     )
     nowhere = shell.run("watch", name, "--since", "yesterday")
     assert (nowhere.returncode, nowhere.stdout) == (1, "")
-    assert "'yesterday' is no cursor" in nowhere.stderr
+    assert "'yesterday' is not a cursor" in nowhere.stderr
 
     shown = shell.run("show", name).stdout
     assert "✓ refund [approved by" in shown
@@ -86,7 +86,7 @@ def test_a_watch_that_is_left_says_how_to_go_on(shell: Shell, model: Callable[[A
             _, err = watch.communicate(timeout=60)
         process.kill()
     assert watch.returncode == 130
-    assert f"To go on: everturn watch {name} --since " in err
+    assert f"To continue: everturn watch {name} --since " in err
 
 
 def test_the_shell_completes_ids_and_calls_and_is_told_nothing_else(

@@ -62,14 +62,14 @@ def test_run_as_json_with_yes(shell: Shell, model: Callable[[Any], None], name: 
 
     over = shell.run("run", "Refund order 81", *AD_HOC, "--yes", "--id", name)
     assert over.returncode == 1
-    assert f"Conversation '{name}' is over. `everturn send {name} TEXT` goes on with it, --again" in over.stderr
+    assert f"Conversation '{name}' is over. `everturn send {name} TEXT` continues it; --again" in over.stderr
     assert shell.json("run", "Refund order 81", *AD_HOC, "--yes", "--id", name, "--again")["text"] == "It is done."
 
 
 def test_an_export_says_its_format_by_its_name(shell: Shell) -> None:
     done = shell.run("export", "order-81", "-o", "order.x")
     assert (done.returncode, (shell.folder / "order.x").exists()) == (2, False)
-    assert "order.x says no format: end it with .jsonl, .md, .db, .sqlite, .sqlite3, or add --format" in done.stderr
+    assert "order.x has no known ending: use .jsonl, .md, .db, .sqlite, .sqlite3, or add --format" in done.stderr
 
 
 def test_without_a_terminal_it_says_how_to_approve_and_waits(
@@ -212,7 +212,9 @@ def test_steering_a_conversation(shell: Shell, model: Callable[[Any], None], nam
     assert shell.json("show", name)["status"]["state"] == "done"
     assert [one["status"] for one in shell.json("list")["conversations"] if one["id"] == name] == ["done"]
     over = shell.run("chat", "-m", "scripted:x", "--id", name, says="/resume\n/quit\n")
-    assert over.stderr.count("■ It is over. What you say takes it up again.") == 2  # as it begins, and for the /resume
+    assert (
+        over.stderr.count("■ The conversation is over. Your next message continues it.") == 2
+    )  # as it begins, and for the /resume
 
 
 def test_a_chat_outlives_its_server(alone: Shell, model: Callable[[Any], None], name: str) -> None:

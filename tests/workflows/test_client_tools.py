@@ -105,7 +105,7 @@ async def test_somebody_else_may_answer_first(client: Client, scripted: Scripted
 
 
 async def test_a_call_without_a_function_is_refused_before_anything_runs(client: Client) -> None:
-    with pytest.raises(InvalidTool, match="'ask_user' has no function that could be run here"):
+    with pytest.raises(InvalidTool, match="'ask_user' has no function to run here"):
         await client.conversation("c").call_tool(ToolCall(call_id="l", name="ask_user"), ask_user)
 
 
@@ -306,4 +306,4 @@ async def test_a_result_that_the_conversation_never_takes_is_told_and_not_offere
         assert await conversation.reply() == "Done."
         taken, refused = results_of(await conversation.transcript())
     assert (len(taken.text), taken.is_error, refused.is_error) == (30_000, False, True)
-    assert "The tool has run, and its result could not be handed over: It has 30," in refused.text
+    assert "The tool ran, but its result could not be sent: It has 30," in refused.text

@@ -164,7 +164,7 @@ async def test_a_token_is_asked_for_in_the_header_or_by_the_cookie_of_who_signed
 
 
 def test_a_converter_without_a_codec_is_refused() -> None:
-    with pytest.raises(InvalidSetting, match=r"no codec is set.*EVERTURN_ENCRYPTION_KEYS"):
+    with pytest.raises(InvalidSetting, match=r"has no codec.*EVERTURN_ENCRYPTION_KEYS"):
         CodecServer(data_converter)
 
 
@@ -235,8 +235,8 @@ def _decoded(shown: str) -> str:
 
 def test_the_command_refuses_to_open_to_others_without_a_token_and_to_start_without_keys() -> None:
     for arguments, keys, said in (
-        (["--host", "0.0.0.0"], KEYS, "Others can reach this codec server at '0.0.0.0'"),
-        ([], "", "There is nothing to decode with"),
+        (["--host", "0.0.0.0"], KEYS, "Other machines can reach this codec server at '0.0.0.0'"),
+        ([], "", "The codec server has no codec"),
     ):
         environment = {**os.environ} | ({"EVERTURN_ENCRYPTION_KEYS": keys} if keys else {})
         ran = subprocess.run(

@@ -113,7 +113,7 @@ async def test_whoever_would_not_answer_is_an_error_that_the_tool_or_the_model_m
         for words in ("Which?", "Which day"):
             await conversation.deny(await question(conversation, words), "not today")
         await conversation.outcome()
-    assert await told(conversation) == ["any of them", "Who was asked 'Which day for 4?' would not answer."]
+    assert await told(conversation) == ["any of them", "The person who was asked 'Which day for 4?' would not answer."]
 
 
 def test_a_test_of_a_tool_answers_itself_and_sees_what_is_asked() -> None:
@@ -128,7 +128,7 @@ def test_questions_have_an_end() -> None:
         with pytest.raises(AsksPerson) as asked:
             _all(Questions(answer), number + 1)
         answer = PersonsAnswer(action="accept", text=str(number), left=asked.value.left)
-    with pytest.raises(ToolFailed, match="has one more"):
+    with pytest.raises(ToolFailed, match="can't ask more"):
         _all(Questions(answer), MAX_QUESTIONS + 1)
     with pytest.raises(ToolFailed, match="more than"):
         Questions(PersonsAnswer(action="accept", text="x" * 60_000, left={"question": "a", "answers": {}})).ask("b")

@@ -174,7 +174,7 @@ async def test_an_id_that_runs_is_not_started_again(client: Client, scripted: Sc
     agent = agent_on(scripted(["One."]))
     async with hosting(client, agent):
         conversation = await client.start(agent, "Hello", keep_open=timedelta(minutes=1))
-        with pytest.raises(AlreadyStarted, match="runs already"):
+        with pytest.raises(AlreadyStarted, match="is already running"):
             await client.start(agent, "Hello", id=conversation.id)
         await conversation.close()
         await conversation.outcome()
@@ -307,7 +307,7 @@ async def test_pause_holds_the_next_turn(client: Client, scripted: Scripted, cac
         conversation = await client.start(agent, "Go")
         await running.wait()
         await conversation.pause("lunch")
-        with pytest.raises(Refused, match="paused already"):
+        with pytest.raises(Refused, match="already paused"):
             await conversation.pause()
         may_end.set()
         await eventually(lambda: _has_result(conversation))

@@ -100,7 +100,7 @@ async def test_a_recorded_history_replays_with_the_converter(hidden: Client, nam
     [
         ("nowhere:codec", InvalidFile, "There is no module 'nowhere'"),
         ("hiding:codec", InvalidFile, "There is no 'codec' in hiding"),
-        ("hiding", InvalidFile, "names nothing in a module"),
+        ("hiding", InvalidFile, "does not name an object in a module"),
         ("hiding:nothing", InvalidSetting, "is a int"),
     ],
 )

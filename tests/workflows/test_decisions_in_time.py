@@ -303,7 +303,7 @@ async def test_what_can_not_be_withdrawn_may_still_be_carried_out_and_the_error_
         await waiting(conversation)
     with monkeypatch.context() as patched:
         patched.setattr(WorkflowHandle, "signal", away)
-        with impatient(), pytest.raises(Unreachable, match="may still be under way, and be carried out later"):
+        with impatient(), pytest.raises(Unreachable, match="may still be carried out later"):
             await conversation.approve("a")
     async with hosting(client, agent):
         assert await conversation.reply() == "Done."

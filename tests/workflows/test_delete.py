@@ -254,7 +254,7 @@ async def test_the_command_asks_first_and_says_what_it_deleted(
     asked = shell.run("delete", conversation.id)
     assert asked.returncode == 1
     assert f"{conversation.id}: 1 run, 1 payload in external storage" in asked.stdout
-    assert "Say --yes to delete it all the same." in asked.stderr
+    assert "To delete without a question, use --yes." in asked.stderr
     await conversation.transcript()  # it is still there
     done = shell.run("delete", conversation.id, "--yes")
     assert done.stdout.startswith(f"deleted: {conversation.id}: 1 run, 1 artifact, 1 stored payload, "), done

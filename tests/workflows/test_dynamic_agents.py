@@ -120,7 +120,7 @@ async def test_nothing_is_recorded_for_an_agent_that_is_fixed(client: Client, sc
     async with hosting(client, agent):
         conversation = await client.start(agent, "Hi")
         assert await conversation.reply() == "Hello."
-    with pytest.raises(NotFound, match="Nothing was decided for turn 1"):
+    with pytest.raises(NotFound, match="No function chose the instructions or tools of turn 1"):
         await conversation.prompt()
 
 

@@ -301,7 +301,7 @@ async def test_a_run_whose_server_goes_away_says_which_conversation_goes_on(
         with monkeypatch.context() as patched:
             patched.setattr(WorkflowHandle, "describe", away)
             with pytest.raises(
-                Unreachable, match=f"Conversation '{client.task_queue}' has begun, and goes on by itself"
+                Unreachable, match=f"Conversation '{client.task_queue}' has started and goes on by itself"
             ):
                 await client.run(agent, "Hi", id=client.task_queue)
         assert (await client.conversation(client.task_queue).outcome()).text == "Hello."
@@ -384,7 +384,7 @@ async def test_a_signal_that_was_refused_is_not_believed(client: Client, scripte
 
 
 async def test_what_is_no_cursor_is_refused(client: Client) -> None:
-    with pytest.raises(ConversationError, match="'7' is no cursor"):
+    with pytest.raises(ConversationError, match="'7' is not a cursor"):
         await anext(client.conversation("whichever").events(since="7"))
 
 

@@ -284,7 +284,7 @@ async def test_a_fork_is_shown_what_its_conversation_was_shown(client: Client, s
         await conversation.outcome()
         summaries = [one.turn async for one in conversation.events() if one.kind == "compacted" and one.summary]
         asked = model.requests[-1]["messages"]
-        with pytest.raises(Refused, match="in that turn the model only wrote a summary"):
+        with pytest.raises(Refused, match="in that turn, the model only wrote a summary"):
             await conversation.fork(at_turn=summaries[0])
         for turn in (summaries[0] - 1, summaries[0] + 1, summaries[-1] - 1):
             _, told = await forked_at(conversation, turn)

@@ -210,14 +210,14 @@ async def test_of_several_handoffs_in_a_reply_the_first_counts(client: Client, s
         _, refused = results_of(await conversation.transcript())
         status = await conversation.status()
     assert (refused.is_error, status.agent) == (True, "billing")
-    assert "only the first handoff counts" in refused.text
+    assert "only the first handoff of a reply counts" in refused.text
 
 
 async def test_agents_that_hand_on_to_each_other_for_ever_are_told_to_answer(
     client: Client, scripted: Scripted, cached_conversations: int
 ) -> None:
     def passing(to: str) -> Callable[[list[dict[str, Any]]], Any]:
-        return lambda messages: "I answer." if "Not handed on" in str(messages[-1]) else call(f"transfer_to_{to}", {})
+        return lambda messages: "I answer." if "Not handed over" in str(messages[-1]) else call(f"transfer_to_{to}", {})
 
     one = agent_on(scripted(passing("two")), name="one", handoff_to=["two"], limits=Limits(max_handoffs=3))
     two = agent_on(scripted(passing("one")), name="two", handoff_to=["one"])
@@ -460,7 +460,7 @@ async def test_the_search_attributes_name_the_agent_in_charge(client: Client, sc
         ({"handoff_to": ["triage"]}, "to itself"),
         ({"handoff_to": ["billing", "billing"]}, "more than once"),
         ({"handoff_to": [7]}, "was given 7"),
-        ({"handoff_to": ["no such name"]}, "no agent's name"),
+        ({"handoff_to": ["no such name"]}, "not an agent's name"),
         ({"handoff_to": ["billing"], "loop": "manual"}, "loop='manual'"),
     ],
 )

@@ -59,7 +59,7 @@ async def test_forty_pictures_do_not_end_a_conversation(
     assert await size_of_run(client, conversation.id) < history_budget.RUN_BYTES * 1.25
     assert len(results) == 40
     assert 1 <= whole(results) < 16
-    assert "Left out, for it is too large: image (image/png, 140,000 base64 characters)" in results[-1].text
+    assert "Left out because it is too large: image (image/png, 140,000 base64 characters)" in results[-1].text
 
 
 async def test_what_agents_answer_has_to_fit_too(client: Client, scripted: Scripted) -> None:

@@ -305,7 +305,7 @@ async def test_a_hook_of_a_tool_that_fails_leaves_it_to_a_person_or_withholds_th
         await conversation.approve()
         await conversation.outcome()
     assert await told(conversation) == [
-        "The result of refund is withheld, for the hook 'Failing' failed. The tool has run."
+        "The tool refund ran. Its result is withheld because the hook 'Failing' failed."
     ]
     assert paid == [50]
 

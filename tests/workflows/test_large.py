@@ -39,7 +39,7 @@ def failing() -> str:
         (lambda: "語" * 3_000_000, r"\[Cut: 200,000 of 3,000,000 "),
         (lambda: "\x00" * 3_000_000, r"\[Cut: 200,000 of 3,000,000 "),
         (lambda: {"rows": ["row"] * 500_000}, r"\[Cut: 200,000 of "),
-        (pictures, r"Three\..*Left out, for it is too large: image \(image/png, 900,000 base64 characters\)"),
+        (pictures, r"Three\..*Left out because it is too large: image \(image/png, 900,000 base64 characters\)"),
         (failing, r"no no no.*\[Cut: 200,000 of 3,000,000"),
     ],
     ids=["ascii", "three bytes a character", "six bytes a character", "json", "images", "error"],
@@ -81,7 +81,7 @@ async def test_a_large_result_is_kept_and_can_be_read_on(client: Client, scripte
     assert cut.text.startswith(whole[:10_000])
     assert cut.text[10_000:] == (
         "\n[Cut: 10,000 of 40,000 characters are shown. All of it is kept as order%2081/call_0_0: "
-        'read_result(call_id="call_0_0", offset=10000) reads on, and search= finds.]'
+        'read_result(call_id="call_0_0", offset=10000) reads on, and search= finds a text in it.]'
     )
     assert page.text.partition("\n")[2] == whole[10_000:11_000]
     assert "offset 32000: …" in found.text
@@ -130,7 +130,7 @@ async def test_where_nothing_can_be_kept_the_model_learns_that_the_rest_is_lost(
         conversation = await client.start(agent, "Go")
         assert await conversation.reply() == "Done."
     (result,) = results_of(await conversation.transcript())
-    assert "1,000 of 5,000 characters are shown. The rest is lost, for it could not be kept." in result.text
+    assert "1,000 of 5,000 characters are shown. The rest is lost: it could not be stored." in result.text
     assert not result.is_error
 
 

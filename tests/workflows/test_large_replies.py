@@ -86,7 +86,7 @@ async def test_a_picture_that_is_too_large_is_named_and_its_turn_is_not_paid_aga
         await client.send(agent, "What was it?", id=conversation.id)
         assert (await conversation.outcome()).text == "A cat, as I said."
     assert text.startswith("A cat:")
-    assert "[Left out, for it is too large: image (image/png, 3,000,000 base64 characters). It is lost. Set " in text
+    assert "[Left out because it is too large: image (image/png, 3,000,000 base64 characters). It is lost. Set " in text
     assert "EVERTURN_STORAGE or EVERTURN_ARTIFACTS" in text
     assert len(model.requests) == 2
     assert await largest_payload(client, conversation) < TWO_MIB
@@ -120,7 +120,7 @@ async def test_what_many_small_parts_are_cut_to_says_where_the_whole_is(
         text = (await conversation.outcome()).text
     assert await largest_payload(client, conversation) < TWO_MIB
     if not kept:
-        assert text.endswith(f"[The reply was too large, and much of it was cut. It is lost. {CURE}]")
+        assert text.endswith(f"[The reply was too large and was cut. It is lost. {CURE}]")
         return
     assert text.endswith(f" It is kept as {conversation.id}/turn%201.]")
     whole = Artifacts.at(tmp_path).read(conversation.id, "turn 1")

@@ -104,7 +104,7 @@ async def test_from_the_command_line(client: Client, scripted: Scripted, shell: 
         refunds = ["--all", "--agent", agent.name, "--tool", "refund", "--where", '{"cents": {"below": 6}}']
         done = await run("approve", *refunds)
         assert (done.returncode, done.stdout) == (0, f'approved: {first.id} c5 refund(order_id="81", cents=5)\n')
-        assert (await run("approve", *refunds)).stdout == "There are no such calls.\n"
+        assert (await run("approve", *refunds)).stdout == "No waiting call matches.\n"
         done = await run("deny", first.id, "c3000", "s", "--reason", "no", "--within", "60")
         assert (done.returncode, done.stdout) == (0, "denied: c3000, s\n")
         done = await run("approve", second.id, "c7", "--always", "--where", '{"cents": {"at_most": 2000}}')
@@ -140,7 +140,7 @@ async def test_a_policy_that_a_conversation_starts_with_decides_from_its_first_t
             assert (await conversation.outcome()).text == "Done."
         [rule, _] = (await plain.by_history()).state.policy
         assert (rule.by, rule.tool) == ("tester", "refund")
-        with pytest.raises(Refused, match="That is no policy"):
+        with pytest.raises(Refused, match="This is not a policy"):
             await client.start(agent, "Hi", policy=[{"tool": "ship"}])
         with pytest.raises(Refused, match="101 rules"):
             await client.start(agent, "Hi", policy=[{"tool": f"t{one}", "then": "ask"} for one in range(101)])

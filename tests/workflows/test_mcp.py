@@ -414,11 +414,11 @@ async def test_a_server_that_speaks_nonsense_is_not_believed(client: Client, scr
     ("options", "words"),
     [
         ({}, "command"),
-        ({"command": ["x"], "url": "http://x"}, "one of both"),
+        ({"command": ["x"], "url": "http://x"}, "write either"),
         ({"command": "npx server"}, "write a list"),
         ({"url": "ftp://x"}, "https://"),
-        ({"url": "http://x", "env": {"A": "b"}}, "of a command"),
-        ({"command": ["x"], "headers": {"A": "b"}}, "of a url"),
+        ({"url": "http://x", "env": {"A": "b"}}, "belong to a command"),
+        ({"command": ["x"], "headers": {"A": "b"}}, "belong to a url"),
         ({"command": ["x"], "prefix": "9 "}, "prefix"),
         ({"command": ["x"], "overrides": {"a": {"effect": "twice"}}}, "effect"),
         ({"command": ["x"], "timeout": 5}, "no unit"),
@@ -435,5 +435,5 @@ def test_secrets_come_from_the_workers_environment_and_are_not_shown(monkeypatch
     assert server.all_headers() == {"Authorization": "Bearer s3cret", "X-Key": "s3cret"}
     assert "s3cret" not in repr(server)
     monkeypatch.delenv("SHOP_TOKEN")
-    with pytest.raises(InvalidTool, match="SHOP_TOKEN, which this worker lacks"):
+    with pytest.raises(InvalidTool, match="SHOP_TOKEN, which is not set on this worker"):
         server.all_headers()

@@ -98,7 +98,7 @@ async def test_a_function_of_the_users_makes_the_tokens(client: Client, scripted
 
 def test_a_server_takes_one_kind_of_token_and_a_program_none() -> None:
     oauth = McpOAuth(client_id="a", client_secret_env="B", issuer="https://c")
-    with pytest.raises(InvalidTool, match="one of both"):
+    with pytest.raises(InvalidTool, match="write either"):
         McpServer(url="https://x", oauth=oauth, auth=Fixed)
-    with pytest.raises(InvalidTool, match="of a url"):
+    with pytest.raises(InvalidTool, match="belong to a url"):
         McpServer(command=["x"], oauth=oauth)

@@ -106,7 +106,7 @@ async def test_a_transcript_that_is_too_long_to_travel_needs_a_storage(
         conversation = await client.start(agent, "Hello")
         await conversation.outcome()
     there = await Client.connect(server.address, namespace=agents, task_queue=client.task_queue)
-    with pytest.raises(Refused, match=r"can't be brought along.*EVERTURN_STORAGE"):
+    with pytest.raises(Refused, match=r"can't be copied into the fork.*EVERTURN_STORAGE"):
         await conversation.fork(1, to=there)
     stores = await Client.connect(server.address, namespace=agents, task_queue=client.task_queue, storage=str(tmp_path))
     moved = await conversation.fork(1, to=stores)

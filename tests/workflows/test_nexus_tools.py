@@ -216,7 +216,7 @@ async def test_an_endpoint_that_nobody_serves_is_named_in_the_status_until_someb
 
         async def said() -> bool:
             status = await conversation.status()
-            start = f"Nobody behind the Nexus endpoint {endpoint!r} began 'Shop/greet' within 0.5 s."
+            start = f"No handler at the Nexus endpoint {endpoint!r} began 'Shop/greet' within 0.5 s."
             return status.state == "running" and (status.cause or "").startswith(start)
 
         await eventually(said)

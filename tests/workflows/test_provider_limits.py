@@ -44,7 +44,7 @@ async def test_a_429_holds_every_call_which_says_what_it_waits_for_and_can_be_ca
         await eventually(lambda: _limited(second))
         status = await second.status()
         assert status.state == "running"
-        assert status.cause == "Turn 1 waits for scripted's limit."
+        assert status.cause == "Turn 1 waits for the rate limit of scripted."
         assert status.as_json()["limited_by"] == "scripted"
         assert len(model.requests) == 1
         async for event in second.events():
@@ -82,7 +82,7 @@ async def test_a_provider_that_takes_nobody_for_longer_than_patience_stalls_the_
     agent = agent_on(model, patience=Patience(model=timedelta(seconds=1)))
     async with hosting(client, agent):
         conversation = await client.start(agent, "Go")
-        with pytest.raises(Stalled, match=r"429: too many\. \(it has taken no call for "):
+        with pytest.raises(Stalled, match=r"429: too many\. \(it has accepted no call for "):
             await conversation.reply()
         status = await conversation.status()
         assert status.cure is not None
@@ -119,9 +119,9 @@ async def test_a_limit_that_is_known_holds_calls_back_before_any_429(client: Cli
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ("openai", "is no limit"),
-        ("openai:rpm=", "is no limit"),
-        ("openai:rpm=500+spm=3", "is no limit"),
+        ("openai", "is not a rate limit"),
+        ("openai:rpm=", "is not a rate limit"),
+        ("openai:rpm=500+spm=3", "is not a rate limit"),
         ("openai:rpm=0", "rpm"),
         ("openia:rpm=5", "Did you mean 'openai'"),
     ],

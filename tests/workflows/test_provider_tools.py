@@ -278,7 +278,7 @@ def test_a_handler_that_no_tool_calls_is_refused_with_the_nearest_name() -> None
     bash = {"type": "bash_20250124", "name": "bash"}
     with pytest.raises(InvalidAgent, match=r"a handler for 'bsh'.*Did you mean 'bash'"):
         Agent("clerk", model="anthropic:claude-sonnet-5", tools=[bash], handlers={"bsh": print})
-    with pytest.raises(InvalidAgent, match="None of its tools takes one"):
+    with pytest.raises(InvalidAgent, match="None of its tools takes a handler"):
         Agent("clerk", model="anthropic:claude-sonnet-5", handlers={"bash": print})
     with pytest.raises(InvalidAgent, match="Write handlers="):
         Agent("clerk", model="anthropic:claude-sonnet-5", tools=[bash], handlers=[print])  # type: ignore[arg-type]

@@ -77,7 +77,7 @@ async def test_a_once_call_that_ran_before_a_reset_waits_for_a_person(
             assert await waiting(conversation) == ("a",)
             (waits,) = (await conversation.status()).waiting
             assert waits.why.startswith(
-                "outcome unknown: the conversation was reset, and pay had run in what was undone"
+                "outcome unknown: the conversation was reset, and pay ran in the part that was undone"
             )
             assert paid == ["81"], resets
         await conversation.approve("a")

@@ -37,7 +37,7 @@ async def test_what_is_said_to_its_handle_takes_it_up_again_as_it_was(client: Cl
         assert await conversation.reply() == "Two."
         await conversation.close()
         await conversation.outcome()
-        with pytest.raises(Ended, match=r"send\(\.\.\., revive=True\) takes it up again"):
+        with pytest.raises(Ended, match=r"send\(\.\.\., revive=True\) continues it"):
             await conversation.send("3")
         assert await conversation.send("2", message_id="two", revive=True) is False
         assert (await conversation.status()).state == "done"
@@ -100,7 +100,7 @@ async def test_a_fork_takes_nobodys_id(client: Client, scripted: Scripted) -> No
         other = await client.start(agent, "Mine")
         for conversation in (mine, other):
             await conversation.outcome()
-        with pytest.raises(AlreadyStarted, match=f"There is a conversation '{other.id}' already"):
+        with pytest.raises(AlreadyStarted, match=f"Conversation '{other.id}' exists already"):
             await mine.fork(at_turn=1, id=other.id)
         assert (await other.transcript())[0].text == "Mine"
         with pytest.raises(Refused, match="has no turn 'x'"):
@@ -124,5 +124,5 @@ async def test_nothing_is_said_with_an_empty_message(client: Client, scripted: S
             await client.conversation("never").status()
         with pytest.raises(Refused, match="UTF-8"):
             await client.start(agent, "caf\udce9")
-        with pytest.raises(ConversationError, match="Look at the id"):
+        with pytest.raises(ConversationError, match="Check the id"):
             await client.conversation("").status()

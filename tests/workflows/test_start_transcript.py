@@ -72,10 +72,10 @@ async def test_it_goes_on_after_its_end_with_all_that_was_said(client: Client, s
     ("transcript", "match"),
     [
         ([{"role": "system", "content": "Be brief."}, *PLAIN], r"system message.*Agent\(instructions=\)"),
-        ([SAID[2]], r"'call_81abc' of look_up.*no message before it"),
-        ([{"said": "hello"}], r"item 0 is \{'said': 'hello'\}, which is a message of no format"),
+        ([SAID[2]], r"'call_81abc' of look_up.*no earlier message"),
+        ([{"said": "hello"}], r"item 0 is \{'said': 'hello'\}, which is not a message in any known format"),
         ([{"role": "poet", "content": "hello"}], "can't be read"),
-        ([SAID[0], {"role": "user", "content": "hello"}], "item 1 is no Message"),
+        ([SAID[0], {"role": "user", "content": "hello"}], "item 1 is not a Message"),
         ([Message.user(os.urandom(600_000).hex())], "the limit is"),
     ],
     ids=["system", "lone result", "no format", "no role", "a mixture", "too large"],

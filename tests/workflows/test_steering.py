@@ -54,7 +54,7 @@ async def test_a_cancelled_turn_leaves_the_conversation_ready_and_every_call_wit
         await conversation.cancel_turn("wrong order")
         with pytest.raises(Ended, match="was cancelled"):
             await conversation.reply()
-        with pytest.raises(Refused, match="No turn runs now"):
+        with pytest.raises(Refused, match="No turn is running"):
             await conversation.cancel_turn()
         await asyncio.wait_for(cancelled.wait(), WAIT_SECONDS)
         await eventually(lambda: looked == [True])

@@ -175,7 +175,7 @@ async def test_the_same_payload_is_stored_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("claimed", ["../../etc/passwd", "", "f" * 63, "F" * 64, "/" + "f" * 63])
 async def test_a_claim_names_nothing_but_payloads(tmp_path: Path, claimed: str) -> None:
-    with pytest.raises(ValueError, match="is no claim"):
+    with pytest.raises(ValueError, match="is not a reference"):
         await retrieved(DirectoryDriver(tmp_path), StorageDriverClaim({"sha256": claimed}))
 
 

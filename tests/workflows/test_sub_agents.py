@@ -344,10 +344,10 @@ def test_agents_that_can_not_be_told_apart_are_refused_at_construction() -> None
     with pytest.raises(InvalidAgent, match="Two agents are called 'leaf'"):
         _agent("top", leaf, _agent("middle", _agent("leaf")))
     with pytest.raises(
-        InvalidTool, match=r"tools\[0\] of Agent 'top': 'v1\.leaf' is no name for a tool.*Give the agent"
+        InvalidTool, match=r"tools\[0\] of Agent 'top': 'v1\.leaf' is not a valid name for a tool.*Give the agent"
     ):
         _agent("top", _agent("v1.leaf"))
-    with pytest.raises(InvalidTool, match="is called 'leaf', as is one before it"):
+    with pytest.raises(InvalidTool, match="is called 'leaf', like an earlier one"):
         _agent("top", leaf, leaf)
 
 

@@ -87,7 +87,7 @@ async def test_a_run_once_call_is_never_tried_again_and_says_so(client: Client, 
         raise Retry("The books are locked.")
 
     text, is_error = await _told(client, scripted, book)
-    assert text == "The books are locked. It is not tried again: book has effect='once', and so runs once."
+    assert text == "The books are locked. It is not tried again: book has effect='once', so it runs only once."
     assert is_error
     assert tries == [1]
 
@@ -95,7 +95,7 @@ async def test_a_run_once_call_is_never_tried_again_and_says_so(client: Client, 
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({"retry": ConnectionError, "effect": "once"}, "effect='once', which is never run again by itself"),
+        ({"retry": ConnectionError, "effect": "once"}, "effect='once', which is never retried"),
         ({"retry": "ConnectionError"}, "Write exception types"),
         ({"retry": (KeyboardInterrupt,)}, "Write exception types"),
         ({"retry": ConnectionError, "runs_on": "client"}, "no worker runs it"),

@@ -423,7 +423,7 @@ async def test_a_model_that_calls_a_given_up_tool_again_is_refused_until_a_user_
     client: Client, scripted: Scripted, tmp_path: Path
 ) -> None:
     def script(messages: list[dict[str, Any]]) -> Any:
-        return "I stop." if "Go on without it." in str(messages[-1]["content"]) else call("kill")
+        return "I stop." if "Continue without it." in str(messages[-1]["content"]) else call("kill")
 
     async with Supervisor(tmp_path, client, scripted(script)) as supervised:
         conversation = await client.start("clerk", "Go", keep_open=timedelta(minutes=5))
@@ -434,7 +434,7 @@ async def test_a_model_that_calls_a_given_up_tool_again_is_refused_until_a_user_
         assert supervised.killed == 4
         await conversation.close()
     told = [result.text for result in results_of(await conversation.transcript())]
-    assert ["Go on without it." in text for text in told] == [False, False, True] * 2
+    assert ["Continue without it." in text for text in told] == [False, False, True] * 2
 
 
 async def test_a_local_tool_that_kills_its_workers_is_given_up(

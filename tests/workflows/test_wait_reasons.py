@@ -163,8 +163,8 @@ async def test_a_policy_that_can_not_be_asked_is_told_of_as_in_the_status(client
         third = await next_asked(conversation, second)
         await conversation.close()
         await conversation.outcome()
-    assert "What the policy said can't be read: " in second.why
-    assert third.why.endswith("(tester may not decide: the policy could not be asked: gone)")
+    assert "The policy's decision can't be read: " in second.why
+    assert third.why.endswith("(tester may not decide: the policy could not be checked: gone)")
     assert await told(conversation) == [(one.reason, one.why) for one in (first, second, third)]
 
 

@@ -102,8 +102,9 @@ def tools(request: Request) -> list[dict[str, Any]]:
     names = Counter(str(tool["name"]) for tool in found if tool.get("name"))
     if twice := [name for name, count in names.items() if count > 1]:
         raise InvalidTool(
-            f"{request.model.name!r} is given two tools named {twice[0]!r}.",
-            cure="Give one another name; server-side tools have names of Anthropic's: web_search, code_execution.",
+            f"{request.model.name!r} has two tools named {twice[0]!r}.",
+            cure="Give one of them another name. Anthropic's server-side tools are "
+            "named web_search and code_execution.",
         )
     return found
 
@@ -216,7 +217,7 @@ def _format(request: Request, model: _Model) -> dict[str, Any] | None:
             schema = _strict(request.output_schema or {})
             _check_recursion(schema)
             return schema
-        why = "it can't be held to a schema"
+        why = "this model has no output schemas"
     except _Unfit as error:
         why = str(error)
     warn_unsupported(request.model, f"an output schema ({why})")
@@ -242,7 +243,7 @@ def _strict(schema: Any) -> dict[str, Any]:
     There the model still reads it; who asked for the schema checks the reply anyway.
     """
     if not isinstance(schema, Mapping):
-        raise _Unfit(f"it holds {schema!r} where a schema is due")
+        raise _Unfit(f"it has {schema!r} in the place of a schema")
     found: dict[str, Any] = {}
     if "$defs" in schema:
         found["$defs"] = {name: _strict(inner) for name, inner in schema["$defs"].items()}
@@ -252,7 +253,7 @@ def _strict(schema: Any) -> dict[str, Any]:
         if name in schema:
             found["anyOf" if name == "oneOf" else name] = [_strict(inner) for inner in schema[name]]
     if not (found.keys() - {"$defs"} or schema.keys() & {"type", "enum", "const"}):
-        raise _Unfit("it leaves a type open")
+        raise _Unfit("it has a value without a type")
     if schema.get("type") == "object":
         found |= _closed(schema)
     if "items" in schema:
@@ -271,10 +272,10 @@ def _strict(schema: Any) -> dict[str, Any]:
 
 def _closed(schema: Mapping[str, Any]) -> dict[str, Any]:
     if schema.get("additionalProperties") or schema.keys() & {"patternProperties"}:
-        raise _Unfit("it has an object of any keys")
+        raise _Unfit("it has an object whose keys are not listed")
     properties: Mapping[str, Any] = schema.get("properties", {})
     if not properties and schema.get("additionalProperties") is not False and "properties" not in schema:
-        raise _Unfit("it has an object of any keys")
+        raise _Unfit("it has an object whose keys are not listed")
     return {
         "properties": {name: _strict(inner) for name, inner in properties.items()},
         "additionalProperties": False,

@@ -142,7 +142,7 @@ class Assembler:
         if not self._started:
             raise self.invalid("it holds no message")
         if not self.done:
-            raise self.invalid("the stream broke off in the middle")
+            raise self.invalid("the stream ended in the middle")
         reason = a_str(self._message.get("stop_reason"))
         if reason == _WINDOW_FULL:
             # Half a reply, and no room for what follows: to go on would only meet the same wall.
@@ -186,7 +186,7 @@ class Assembler:
 
     def _start_block(self, index: object, start: dict[str, Any]) -> list[Delta]:
         if not self._started or not isinstance(index, int) or not start:
-            raise self.invalid("a block starts that is none, or in no message")
+            raise self.invalid("a block starts that is invalid or outside of a message")
         if len(self._blocks) >= MAX_BLOCKS:
             raise self.invalid(f"it holds more than {MAX_BLOCKS} blocks")
         self._blocks[index] = block = _Block(dict(start))
@@ -196,7 +196,7 @@ class Assembler:
     def _extend(self, index: object, delta: dict[str, Any]) -> list[Delta]:
         block = self._blocks.get(index) if isinstance(index, int) else None
         if block is None:
-            raise self.invalid("it goes on with a block that never started")
+            raise self.invalid("it continues a block that never started")
         match delta.get("type"):
             case "text_delta":
                 return self._add(block, "text", delta)

@@ -46,7 +46,7 @@ class PartialArguments:
         if isinstance(text := argument.get("stringValue"), str):
             pieces = self._values.setdefault(path, [])
             if not isinstance(pieces, list):
-                raise ValueError(f"{path!r:.100} is a text and something else")
+                raise ValueError(f"{path!r:.100} is both a text and something else")
             pieces.append(text)
         elif "nullValue" in argument:
             self._values[path] = None
@@ -61,7 +61,7 @@ class PartialArguments:
         for path, value in self._values.items():
             root = _put(root, _steps(path), "".join(value) if isinstance(value, list) else value)
         if not isinstance(root, dict):
-            raise ValueError("they are no JSON object")
+            raise ValueError("they are not a JSON object")
         return root
 
 
@@ -72,7 +72,7 @@ def _steps(path: str) -> list[str | int]:
         steps.append(int(index) if index else name if name else _ESCAPE.sub(r"\1", single or double or ""))
         place = match.end()
     if not path.startswith("$") or place < len(path):
-        raise ValueError(f"{path!r:.100} is not understood as a JSON path")
+        raise ValueError(f"{path!r:.100} is not a JSON path that everturn can read")
     return steps
 
 

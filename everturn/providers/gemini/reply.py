@@ -166,7 +166,7 @@ class Assembler:
         value = value_of(event, self.request.model)
         chunks = value if isinstance(value, list) else [value]
         if not all(isinstance(chunk, dict) for chunk in chunks):
-            raise self._invalid("an event of the stream is no JSON object")
+            raise self._invalid("an event of the stream is not a JSON object")
         return [delta for chunk in chunks for delta in self.take(chunk)]
 
     def take(self, chunk: dict[str, Any]) -> list[Delta]:
@@ -188,11 +188,11 @@ class Assembler:
     def finish(self) -> Reply:
         """The reply. Raises InvalidReply if the stream stopped in the middle, or held no reply that can be used."""
         if not (self._answered or self._blocked):
-            raise self._invalid("it holds no candidate")
+            raise self._invalid("it has no candidate")
         if not self._over or self._awaits_code:
-            raise self._invalid("the stream broke off in the middle")
+            raise self._invalid("the stream ended in the middle")
         if self._finish in _SLIPS and not self._can_be_told:
-            raise self._invalid(f"the model went wrong ({self._finish})")
+            raise self._invalid(f"the model stopped with an error ({self._finish})")
         parts = self._finished_parts()
         parts += [ServerToolUse(name=BESIDE[key], data={key: value}) for key, value in mended(self._beside).items()]
         return Reply(

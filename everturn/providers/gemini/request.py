@@ -110,7 +110,7 @@ def _tools(request: Request) -> list[Json]:
     if own and request.tools and not _is_3(request):
         raise InvalidTool(
             f"{request.model.name} can't have functions and server-side tools in one request.",
-            cure="Use a model from Gemini 3 on, or only one of the two kinds.",
+            cure="Use Gemini 3 or later, or only one of the two kinds of tools.",
         )
     declared = {"functionDeclarations": [_declaration(tool, request.model) for tool in request.tools]}
     return [*([declared] if request.tools else []), *own, *map(dict, request.raw_tools)]
@@ -191,7 +191,7 @@ def _thinking(request: Request, settings: ModelSettings) -> Json:
         return {}
     budget = _BUDGETS[effort]
     if not budget and "pro" in model:
-        warn_unsupported(request.model, "reasoning_effort='none'", "It is asked to think as little as it can.")
+        warn_unsupported(request.model, "reasoning_effort='none'", "It is asked for its lowest effort instead.")
         budget = _LEAST_BUDGET_OF_PRO
     return {"thinkingBudget": budget, **shown}
 

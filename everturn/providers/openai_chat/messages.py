@@ -17,7 +17,7 @@ from everturn.providers.openai_chat.media import IMAGES, is_sound, named, pictur
 from everturn.providers.pairing import Pairing
 from everturn.records import Document, Image, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 
-NOT_OURS = "Error: nobody here runs this tool."
+NOT_OURS = "Error: this tool is not run here."
 """What it reads for a call of a custom tool, which nobody declared."""
 
 CAME_IN = "came_in"

@@ -128,7 +128,7 @@ class Assembler:
         if delta is None:
             return []
         if not isinstance(delta, dict):
-            raise self._invalid(f"its {'message' if whole else 'delta'} is no JSON object")
+            raise self._invalid(f"its {'message' if whole else 'delta'} is not a JSON object")
         return self._take_delta(delta, whole=whole)
 
     def _choice(self, choices: list[Any]) -> dict[str, Any]:
@@ -179,13 +179,13 @@ class Assembler:
         if not self._answered:
             raise self._invalid("it holds no choice")
         if not self.complete:
-            raise self._invalid("the stream broke off in the middle")
+            raise self._invalid("the stream ended in the middle")
         if not self._said_something and self._finish not in _STOPS:
             raise self._invalid("it holds no message")
         if self._calls.bare:
             raise self._invalid("it holds a tool call without a function")
         if self._finish in _GIVEN_UP:
-            raise self._invalid(f"the server gave it up ({self._finish})")
+            raise self._invalid(f"the server stopped it ({self._finish})")
         return Reply(
             message=assistant_message([*self._said(), *self._called()], request=self.request),
             stop=self._stop(),

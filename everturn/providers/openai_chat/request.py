@@ -76,7 +76,11 @@ def _tools(request: Request, dialect: Dialect) -> dict[str, Any]:
     body: dict[str, Any] = {"tools": tools}
     choice = "none" if request.conclude else request.settings.tool_choice
     if choice not in {None, "auto", "none"} and dialect.required == "auto":
-        warn_unsupported(request.model, f"tool_choice={choice!r}", "It is asked with 'auto', and may call no tool.")
+        warn_unsupported(
+            request.model,
+            f"tool_choice={choice!r}",
+            "It is asked with 'auto' instead, so it may answer without a call.",
+        )
         choice = "auto"
     if choice == "required":
         body["tool_choice"] = dialect.required

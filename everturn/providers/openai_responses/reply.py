@@ -106,7 +106,7 @@ class Assembler:
         if failed or error or status in {"failed", "cancelled"}:
             raise ErrorInReply({"error": error or {"code": "server_error", "message": f"the response {status}"}})
         if status in UNFINISHED:
-            raise self._invalid(f"the response is still {status!r}, and was not asked for in the background")
+            raise self._invalid(f"the response is still {status!r}, but it was not asked for in the background")
         if not streamed and not isinstance(response.get("output"), list):
             raise self._invalid("it holds no output")
         self._response = response
@@ -115,7 +115,7 @@ class Assembler:
     def finish(self) -> Reply:
         """The reply. Raises InvalidReply if the stream stopped in the middle."""
         if not self.done:
-            raise self._invalid("the stream broke off in the middle")
+            raise self._invalid("the stream ended in the middle")
         items = self._items()
         parts = self._parts(items)
         return Reply(

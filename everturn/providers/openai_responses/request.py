@@ -53,8 +53,9 @@ def encode(request: Request) -> tuple[str, dict[str, Any]]:
         warn_unsupported(request.model, f"stop={settings.stop!r}")
     if settings.extra.get("background"):
         raise RequestRefused(
-            f"{request.model.name} is asked with background=True, whose reply comes to those who ask for it later.",
-            cure="Write ModelSettings(background=True) in place of extra={'background': True}: it is waited for then.",
+            f"{request.model.name} has extra={{'background': True}}: its reply would never "
+            "arrive, because it has to be fetched later.",
+            cure="Write ModelSettings(background=True) instead: everturn then waits for the reply.",
             provider=provider,
         )
     if in_background(request):

@@ -75,7 +75,7 @@ class ServerCall:
                 try:
                     return parts_of(await self._followed(known, answers))
                 except tasks.TaskGone as error:
-                    self._check_not_sent(f"it knows nothing of the task {known[:100]!r}: {error}")
+                    self._check_not_sent(f"it does not know the task {known[:100]!r}: {error}")
                 answers.task = None
             elif self._memory.sent:
                 self._check_not_sent("the worker was lost before it made a task")
@@ -90,7 +90,7 @@ class ServerCall:
                     raise answers.asks()
         except AsksTooMuch as error:
             raise ToolFailed(f"{self._server.label} can't be answered: {error}.") from None
-        raise ToolFailed(f"{self._server.label} asks the same again and again.")
+        raise ToolFailed(f"{self._server.label} asks the same question again and again.")
 
     async def _sent(self, arguments: dict[str, Any], answers: Answers) -> Any:
         """The server's answer to one request, once there is one."""
@@ -110,7 +110,7 @@ class ServerCall:
             except ConnectionLost as error:
                 raise self._lost(str(error)) from None
             except ValidationError as error:
-                raise ToolFailed(f"{self._server.label} answered what MCP does not know: {error}"[:2000]) from None
+                raise ToolFailed(f"{self._server.label} gave an answer that is not MCP: {error}"[:2000]) from None
             if why is None:
                 continue
             failed += 1
@@ -226,7 +226,7 @@ class ServerCall:
         raise ToolFailed(f"{self._server.label} refused the call: {error.message}")
 
     def _lost(self, why: str) -> Exception:
-        text = f"{self._server.label} was lost in the middle of the call: {why}."
+        text = f"{self._server.label} lost its connection in the middle of the call: {why}."
         return OutcomeUnknown(text) if self._tool.effect == "once" else Retry(text)
 
     def _check_not_sent(self, why: str) -> None:
@@ -241,7 +241,7 @@ class ServerCall:
             await self._memory.keep(task=task)
         except Exception as error:  # noqa: BLE001 - Temporal's, whatever it is
             if task is None:
-                raise Retry(f"The call was not made, for Temporal could not be told of it: {error}") from None
+                raise Retry(f"The call was not made because it could not be recorded in Temporal: {error}") from None
             _log.warning("mcp.task_not_kept", server=self._server.label, error=str(error))
 
     async def _begun(self, task: tasks.Task, answers: Answers) -> types.CallToolResult:
@@ -251,7 +251,7 @@ class ServerCall:
         try:
             return await self._followed(task.task_id, answers)
         except tasks.TaskGone as error:
-            raise self._lost(f"it made a task of it, and knows nothing of that: {error}") from None
+            raise self._lost(f"it made the call a task, but does not know that task: {error}") from None
 
     async def _followed(self, task_id: str, answers: Answers) -> types.CallToolResult:
         """The task's result, once it has one. Raises TaskGone, AsksPerson and ToolFailed."""
@@ -339,7 +339,7 @@ def _questions(result: types.InputRequiredResult) -> dict[str, Elicitation]:
     questions = {}
     for name, request in (result.input_requests or {}).items():
         if not isinstance(request, types.ElicitRequest):
-            raise ToolFailed(f"The server asks for {request.method}, which is not to be had here.")
+            raise ToolFailed(f"The server asks for {request.method}, which this client does not offer.")
         questions[name] = Elicitation.of(request.params)
     return questions
 

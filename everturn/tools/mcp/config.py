@@ -133,15 +133,15 @@ class McpServer(Setting):
     @model_validator(mode="after")
     def _one_place(self) -> McpServer:
         if bool(self.command) == bool(self.url):
-            raise ValueError("write command=[...] or url='https://...', one of both")
+            raise ValueError("write either command=[...] or url='https://...'")
         if self.url and urlsplit(self.url).scheme not in ("http", "https"):
             raise ValueError("url has to begin with https:// or http://")
         if self.url and (self.env or self.pass_env or self.cwd):
-            raise ValueError("env, pass_env and cwd are of a command, and this has a url")
+            raise ValueError("env, pass_env and cwd belong to a command, but this server has a url")
         if self.command and (self.headers or self.headers_env or self.oauth or self.auth):
-            raise ValueError("headers, headers_env, oauth and auth are of a url, and this has a command")
+            raise ValueError("headers, headers_env, oauth and auth belong to a url, but this server has a command")
         if self.oauth and self.auth:
-            raise ValueError("write oauth or auth, one of both")
+            raise ValueError("write either oauth or auth")
         if self.prefix and not _PREFIX.fullmatch(self.prefix):
             raise ValueError("prefix takes 1 to 32 letters, digits, _ and -, and begins with a letter or _")
         if self.patience < self.timeout:
@@ -210,8 +210,8 @@ class McpServer(Setting):
         if name in os.environ:
             return os.environ[name]
         raise InvalidTool(
-            f"MCP server {self.label!r} needs the environment variable {name}, which this worker lacks.",
-            cure=f"Set {name} where the worker runs, and start it again.",
+            f"MCP server {self.label!r} needs the environment variable {name}, which is not set on this worker.",
+            cure=f"Set {name} where the worker runs, and restart it.",
         )
 
 

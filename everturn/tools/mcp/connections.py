@@ -175,7 +175,9 @@ class ServerConnection:
         call = _this_call.get() or await self._only_one()
         if call is None or call.elicits is None:
             return types.ErrorData(
-                code=types.INVALID_REQUEST, message="Two calls ask at the same time: it is not known which is which."
+                code=types.INVALID_REQUEST,
+                message="Two calls ask a question at the same time, and the server doesn't say "
+                "which question belongs to which call.",
             )
         return call.elicits(params)
 

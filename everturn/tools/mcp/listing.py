@@ -74,7 +74,9 @@ def tools_of(server: McpServer, found: Sequence[types.Tool], run: Run, makes: ta
             _log.warning("mcp.tool_left_out", server=server.label, tool=one.name, why=str(error))
             continue
         if tool.name in made:
-            _log.warning("mcp.tool_left_out", server=server.label, tool=one.name, why=f"two are called {tool.name!r}")
+            _log.warning(
+                "mcp.tool_left_out", server=server.label, tool=one.name, why=f"two tools are called {tool.name!r}"
+            )
             continue
         made[tool.name] = tool
     return tuple(made.values())
@@ -109,7 +111,7 @@ def _tool(server: McpServer, one: types.Tool, run: Run, made: tasks.Made) -> Too
     timeout = said.timeout or server.timeout
     schema = one.input_schema
     if not isinstance(schema, dict) or schema.get("type", "object") != "object":
-        raise InvalidTool("Its arguments are no JSON object.", cure="Tell the server's authors.")
+        raise InvalidTool("Its arguments are not a JSON object.", cure="Tell the server's authors.")
 
     async def call(**arguments: Any) -> Any:
         context: ToolContext = arguments.pop(CONTEXT)

@@ -57,7 +57,7 @@ class Elicitation:
     @property
     def in_words(self) -> str:
         if self.url:
-            told = f"{self.message} (at {self.url}: answer when that is done)"
+            told = f"{self.message} (at {self.url}: answer when you have done that)"
         elif not self.fields:
             told = self.message
         elif len(self.fields) == 1:
@@ -155,7 +155,7 @@ class Answers:
         if self.task:
             left["task"] = self.task
         if len(self.given) >= MAX_QUESTIONS:
-            raise AsksTooMuch(f"it asked {MAX_QUESTIONS} questions, and had one more")
+            raise AsksTooMuch(f"it asked {MAX_QUESTIONS} questions and can't ask more")
         if len(json.dumps(left, ensure_ascii=False).encode("utf-8", "replace")) > MAX_LEFT_BYTES:
             raise AsksTooMuch(f"its question has more than {MAX_LEFT_BYTES:,} bytes")
         return AsksPerson(question.in_words + refused, left=left)
