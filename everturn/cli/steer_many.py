@@ -47,7 +47,7 @@ async def _steer(query: str, command: Command, verb: str, *, yes: bool, as_json:
         if not yes:
             found = [listed(one) async for one in matching(client.temporal, query, also=RUNNING)]
             if not found:
-                tell("There are no such conversations that run.")
+                tell("No running conversation matches.")
                 return None
             if not as_json:
                 for one in found[:SHOWN]:
@@ -55,7 +55,7 @@ async def _steer(query: str, command: Command, verb: str, *, yes: bool, as_json:
                 if len(found) > SHOWN:
                     tell(f"and {len(found) - SHOWN:,} more")
             if not _agreed(f"{verb.capitalize()} {len(found):,} of them?"):
-                tell("Nobody was told.")
+                tell("Nothing was changed.")
                 return None
         return await command(client)
 
@@ -64,5 +64,5 @@ def _agreed(question: str) -> bool:
     if not sys.stdin.isatty():
         from everturn.errors import Refused
 
-        raise Refused("Nobody is there to be asked.", cure="Say --yes to do it all the same.")
+        raise Refused("Nobody can be asked: this is not a terminal.", cure="To do it without a question, use --yes.")
     return typer.confirm(question, default=False)

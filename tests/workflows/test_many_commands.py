@@ -73,7 +73,7 @@ async def test_the_command_shows_whom_it_is_about_and_asks(client: Client, shell
     asked = shell.run("pause", "--query", of(client))
     assert asked.returncode == 1
     assert {line.split()[0] for line in asked.stdout.splitlines()} == {one.id for one in conversations}
-    assert "Say --yes to do it all the same." in asked.stderr
+    assert "To do it without a question, use --yes." in asked.stderr
     done = shell.run("pause", "--query", of(client), "--yes", "--reason", "a restore")
     assert done.stdout == "told to pause: 2 of 2; each does so at its next step on a worker\n"
     assert {*shell.json("resume", "--query", of(client), "--yes")["told"]} == {one.id for one in conversations}
