@@ -50,7 +50,7 @@ def cause_of(error: BaseException) -> FailureCause:
         error = error.__cause__
     if isinstance(error, TimeoutError):
         kind = error.type.name.lower().replace("_", " ") if error.type else "unknown"
-        return FailureCause(cause=f"its worker was lost or took too long ({kind} time-out)")
+        return FailureCause(cause=f"its worker was lost or took too long ({kind} timeout)")
     if not isinstance(error, ApplicationError):
         return FailureCause(cause=str(error))
     details = error.details[0] if error.details and isinstance(error.details[0], dict) else {}

@@ -11,24 +11,24 @@ EverturnError
  │   └─ NotAnswered             raised by `ToolContext.ask`: nobody has answered the tool's question
  ├─ NeedsApproval               raised by a tool: the call waits for a person's approval, and is run again
  ├─ Retry                       raised by a tool: its call is tried again, while the tool's patience lasts
- ├─ ProviderError               a model API said no, or nothing; `retry` says whether asking again can help
+ ├─ ProviderError               a model API failed; `retry` says whether trying again can help
  │   ├─ RateLimited             429
- │   ├─ Unavailable             503, 529, other 5xx: theirs, and passing
- │   ├─ ConnectionFailed        no connection, or it broke, or it took too long
- │   ├─ InvalidReply            what came back is not the protocol, or stopped in the middle
+ │   ├─ Unavailable             503, 529, other 5xx: a temporary failure of the provider
+ │   ├─ ConnectionFailed        no connection, a broken one, or a timeout
+ │   ├─ InvalidReply            the reply is not valid, or it stopped in the middle
  │   ├─ KeyMissing              no key in the worker's environment
  │   ├─ KeyRefused              401, 403
  │   ├─ ModelNotFound           404
- │   ├─ RequestRefused          400 and its like
- │   ├─ QuotaExhausted          429 or 402 that waiting does not cure
+ │   ├─ RequestRefused          400 and similar: the request itself is wrong
+ │   ├─ QuotaExhausted          429 or 402 that no waiting cures: the account has run out
  │   └─ ContextTooLong          the transcript no longer fits the model
  ├─ ConversationError           a conversation can't do what you ask
- │   ├─ AlreadyStarted          its id runs already
+ │   ├─ AlreadyStarted          a conversation with this id is already running
  │   ├─ NotFound                no conversation has this id
- │   ├─ Refused                 it said no, and why: an update that was not taken
+ │   ├─ Refused                 it refused an update; the message says why
  │   ├─ Stalled                 it waits for a person; cause and cure are in the message
- │   └─ Ended                   it is over, and not in the way you asked for
- └─ Unreachable                 no Temporal server at the address, or no worker that answers
+ │   └─ Ended                   it is over, and can't do what you asked for
+ └─ Unreachable                 no Temporal server answers at the address, or no worker answers
 """
 
 from __future__ import annotations

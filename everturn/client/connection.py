@@ -99,7 +99,7 @@ class ClientConnection:
             )
         if unknown := [key for key in start.searchable if key not in (TENANT, *start.metadata)]:
             has = ", ".join(start.metadata) or "nothing"
-            raise Refused(f"searchable= names {unknown[0]!r:.100}, but the metadata has only {has}.", cure="Add it.")
+            raise Refused(f"searchable= names {unknown[0]!r:.100}, but the metadata has {has}.", cure="Add it.")
         if not (await self.indexed() and await self.namespace.searchable()):
             raise Refused(
                 f"The namespace {self.temporal.namespace!r} lacks the search attribute "

@@ -62,7 +62,7 @@ class ActivityResults:
             return value
         if replaying:
             # Another worker could. This fails the workflow task, which one that can read it takes over.
-            raise RuntimeError(f"{what} was read before, and can't be read by this worker: {why}. {READ_ELSEWHERE}")
+            raise RuntimeError(f"{what} was read before, but this worker can't read it: {why}. {READ_ELSEWHERE}")
         workflow.patched(marker)
         workflow_log("result.unreadable", level="error", what=what, why=why)
         raise Unreadable(f"{what} can't be read: {why}", raw)

@@ -165,17 +165,15 @@ class PendingApprovals:
             if earlier := self._decisions.get(call_id):
                 by = f" by {earlier.by}" if earlier.by else ""
                 if call_id in self._checked:
-                    return (
-                        f"Call {call_id!r}: whether the decision{by} counts is being checked. Decide again in a moment."
-                    )
-                return f"Call {call_id!r} was decided already: {earlier.verdict}{by} at {earlier.at}."
+                    return f"Call {call_id!r}: the decision{by} is being checked. Decide again in a moment."
+                return f"Call {call_id!r} was already decided: {earlier.verdict}{by} at {earlier.at}."
             return f"No call {call_id!r} waits{self._who_waits()}"
         if approving and pending.needs == "answer":
             why = "asks a question" if pending.tool_asks else "runs outside"
             return f"Call {call_id!r} ({pending.call.name}) {why}: answer or deny it."
         if expected is not None and expected != pending.call.arguments:
             arguments = shortened(str(pending.call.arguments), max_bytes=MAX_REASON_BYTES)
-            return f"Call {call_id!r} has other arguments now: {arguments}. Look again, then decide."
+            return f"Call {call_id!r} has different arguments now: {arguments}. Check them, then decide."
         return None
 
     def decide(self, call_id: str, taken: AppliedDecision) -> tuple[str, ...]:
@@ -203,7 +201,7 @@ class PendingApprovals:
     def _none_waits(self) -> str:
         if waiting := self.undecided:
             return f"No call waits for an approval. These wait for an answer: {', '.join(map(repr, waiting))}."
-        return f"No call waits for a decision now. `everturn show {workflow.info().workflow_id}` says what goes on."
+        return f"No call waits for a decision now. `everturn show {workflow.info().workflow_id}` shows the state."
 
     def _who_waits(self) -> str:
         waiting = self.undecided

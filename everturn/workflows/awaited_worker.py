@@ -100,4 +100,4 @@ class AwaitedWorker:
 
 
 def _since(cause: str) -> str:
-    return f"{cause} One is looked for since {iso(workflow.now())}."
+    return f"{cause} Waiting for one since {iso(workflow.now())}."

@@ -90,7 +90,10 @@ class Commands:
         """Waits for a person if a signal can't be read: it may have mattered, and only a person can send it again."""
         while (lost := self.handlers.lost) and not self.state.closing:
             self.handlers.lost = ""
-            cure = "Set EVERTURN_STORAGE alike on all workers and clients, send it again if it matters, then resume."
+            cure = (
+                "Set EVERTURN_STORAGE to the same value on all workers and clients, send "
+                "it again if it matters, then resume."
+            )
             await self.stalled(lost, cure)
 
     async def stalled(self, cause: str, cure: str | None) -> None:
@@ -125,7 +128,7 @@ class Commands:
 
     def _message_objection(self, said: MessageIn) -> str | None:
         if self.state.closing:
-            return "The conversation is closing and takes no more messages; start another."
+            return "The conversation is closing and takes no more messages. Start another one."
         size = size_of(said)
         return self.state.message_problem(said, size) or too_full_for(size) or None
 
@@ -147,14 +150,12 @@ class Commands:
 
     def _approve_objection(self, approval: Approve) -> str | None:
         if approval.call_id == names.EVERY_CALL and approval.arguments is not None:
-            return "Edited arguments go with one call: name its call_id."
+            return "Edited arguments are for one call: name its call_id."
         if approval.call_id == names.EVERY_CALL and approval.expected is not None:
-            return "Expected arguments go with one call: name its call_id."
+            return "Expected arguments are for one call: name its call_id."
         if approval.arguments is not None and self.approvals.refused_edits >= MOST_REFUSED_EDITS:
-            return (
-                f"{self.approvals.refused_edits} edits did not fit in this turn, and no more are tried: approve "
-                "the call as it is, deny it, or answer it."
-            )
+            refused = self.approvals.refused_edits
+            return f"{refused} edits did not fit in this turn. Approve the call as it is, deny it, or answer it."
         # They go into the tool's payload twice, and beside the model's own into the policy's.
         if (size := size_of(approval)) > MAX_INPUT_BYTES:
             return f"It has {size:,} bytes of JSON; the limit is {MAX_INPUT_BYTES:,}."
@@ -162,7 +163,7 @@ class Commands:
         if size * calls > max(MAX_INPUT_BYTES, SMALL_BYTES * calls):  # it goes along with each of them
             return (
                 f"It has {size:,} bytes of JSON, and goes along with each of {calls} calls; the limit is "
-                f"{max(MAX_INPUT_BYTES // calls, SMALL_BYTES):,} then. Approve with less, or each call by itself."
+                f"{max(MAX_INPUT_BYTES // calls, SMALL_BYTES):,} then. Send less, or decide on each call by itself."
             )
         if approval.arguments is not None and (full := too_full_for(3 * size)):  # the tool's input has them twice
             return full

@@ -86,7 +86,7 @@ class ConversationWorkflow:
     @workflow.run
     async def run(self, *_: Any) -> Outcome:
         if self._start_input.handed:
-            await self._commands.stalled(self._start_input.problem, "Deploy the code that wrote it. Then resume.")
+            await self._commands.stalled(self._start_input.problem, "Deploy the code that wrote it, then resume.")
             if self._state.closing:
                 return self._outcome("cancelled", reason="the conversation was closed before it was answered")
             continue_as_new.go_on(self._start_input.handed_on(self._state.inbox))
@@ -372,7 +372,7 @@ class ConversationWorkflow:
         self.visibility.show()
         self._notices.look()
 
-    @workflow.query(name=names.STATUS, description="What goes on, what waits for whom, tokens and cost.")
+    @workflow.query(name=names.STATUS, description="The state, the waiting calls, tokens and cost.")
     def status(self, *_: Any) -> dict[str, Any]:
         return short_status(self._status()).as_json()
 

@@ -60,4 +60,4 @@ class EarlyDecisions:
         lost = [one for one in self._early if not keeps(one)]
         self._early = [one for one in self._early if keeps(one)]
         for one in lost:
-            one.later(f"Call {one.call_id!r} did not wait for it.")
+            one.later(f"Call {one.call_id!r} was not waiting for it.")

@@ -30,16 +30,16 @@ gives the task two seconds."""
 P = TypeVar("P", bound=Record)
 
 TOLD = {
-    names.MESSAGE: 'Says something: {"text": "..."} or {"parts": [...]}.',
-    names.APPROVE: 'Lets a call run that waits: {"call_id": "..."}; "*" is every call.',
-    names.DENY: 'A call does not run: {"call_id": "...", "reason": "..."}.',
-    names.ANSWER: 'The result, in the tool\'s place: {"call_id": "...", "content": ...}.',
-    names.PAUSE: "No further turn begins.",
-    names.RESUME: "A paused or stalled conversation goes on.",
-    names.CANCEL_TURN: "Cuts short the turn that runs; the conversation goes on.",
-    names.CLOSE: "The conversation ends once what runs has ended.",
-    names.SET_POLICY: 'Rules for calls, in place of those there are: {"rules": [{"tool": "...", "then": "approve"}]}.',
-    names.WITHDRAW: "Takes back an update that no worker has taken yet.",
+    names.MESSAGE: 'Sends a message: {"text": "..."} or {"parts": [...]}.',
+    names.APPROVE: 'Approves a waiting call, which then runs: {"call_id": "..."}; "*" is every call.',
+    names.DENY: 'Denies a waiting call, which then does not run: {"call_id": "...", "reason": "..."}.',
+    names.ANSWER: 'Gives a call\'s result instead of the tool: {"call_id": "...", "content": ...}.',
+    names.PAUSE: "Pauses the conversation before its next turn.",
+    names.RESUME: "Continues a paused or stalled conversation.",
+    names.CANCEL_TURN: "Cancels the running turn. The conversation goes on.",
+    names.CLOSE: "Ends the conversation once its running calls have finished.",
+    names.SET_POLICY: 'Replaces the rules that decide on calls: {"rules": [{"tool": "...", "then": "approve"}]}.',
+    names.WITHDRAW: "Withdraws an update that no worker has taken yet.",
 }
 """What the Web UI says of each signal."""
 
@@ -119,7 +119,7 @@ class Handlers:
             return "it could not be read when it came"
         lost = next((value.why for value in inputs if isinstance(value, NoValue) and value.elsewhere), "")
         if lost and replaying:
-            raise RuntimeError(f"A signal was read before, and can't be read by this worker: {lost}")
+            raise RuntimeError(f"A signal was read before, but this worker can't read it: {lost}")
         if lost:
             workflow.patched(marker)
         return lost

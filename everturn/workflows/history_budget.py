@@ -33,8 +33,8 @@ def too_full_for(size: int) -> str:
     if size <= max(SMALL_BYTES, left_in_run()) or workflow.current_update_info() is None:
         return ""
     return (
-        f"It has {size:,} bytes as it is written into the history, and this run has {left_in_run():,} left until the "
-        "next model turn. Say it in less, or send a link."
+        f"It has {size:,} bytes as it is written into the history, but this run has only "
+        f"{left_in_run():,} left until the next model turn. Send less, or a link."
     )
 
 

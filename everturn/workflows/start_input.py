@@ -40,20 +40,22 @@ def read(inputs: tuple[Any, ...]) -> StartInput:
     given = inputs[0] if inputs else None
     if isinstance(given, NoValue) and given.elsewhere:
         # This fails the workflow task, which a worker with the right storage takes over.
-        raise RuntimeError(f"What this conversation was started with can't be had: {given.why}")
+        raise RuntimeError(f"This conversation's input can't be fetched: {given.why}")
     start, why = _read(inputs)
     handed = given if isinstance(given, dict) and isinstance(given.get("carry"), dict) else {}
     replaying = workflow.unsafe.is_replaying()
     if handed and replaying and workflow.patched(MARKER):
         why = why or "it could not, when the run began"
     elif handed and why and replaying:
-        raise RuntimeError(f"What the run before handed over was read before, by another version of the code: {why}")
+        raise RuntimeError(
+            f"Another version of the code has read the carry-over of the earlier run, but this one can't: {why}"
+        )
     elif handed and why:
         workflow.patched(MARKER)
     if start and not why:
         return StartInput(start)
     problem = (
-        f"What the run before handed over can't be read: {why}"
+        f"The carry-over of the earlier run can't be read: {why}"
         if handed
         else f"This conversation can't start: {why}. "
         'Its input is {"agent": "NAME", "message": "…"}; see docs/reference/wire.md.'
@@ -68,5 +70,5 @@ def _read(inputs: tuple[Any, ...]) -> tuple[Start | None, str]:
     except ValueError as error:
         return None, explain(error)
     if not start.message and start.keep_open is None and not start.carry:
-        return None, "message: a conversation that is not kept open needs one"
+        return None, "message: it is required, unless the conversation is kept open"
     return start, ""

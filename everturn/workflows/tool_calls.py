@@ -282,7 +282,7 @@ class OpenCalls:
             handle = workflow.start_activity(
                 names.CHECK_DECISION, asked, result_type=RawValue, summary=summary, **check_options()
             )
-            said = await self._activity_results.result(handle, str, "What the policy said")
+            said = await self._activity_results.result(handle, str, "The policy's decision")
             stop_if_cancelled()  # it came in together with that: nothing is to run now
             return said
 
@@ -381,7 +381,7 @@ class OpenCalls:
         try:
             result = await self._activity_results.result(handle, ToolResult, f"The result of {call.name}")
             if result.call_id != call.call_id:
-                raise Unreadable(f"The result of {call.name} is that of another call, {result.call_id!r:.150}")
+                raise Unreadable(f"The result of {call.name} belongs to another call, {result.call_id!r:.150}")
         except Unreadable:
             self._running.discard(call.call_id)
             raise

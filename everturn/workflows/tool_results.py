@@ -23,7 +23,7 @@ from everturn.workflows.approvals import AppliedDecision
 _ENDS: dict[type[BaseException | None], str] = {
     exceptions.TerminatedError: "its conversation was terminated",
     exceptions.CancelledError: "its conversation was cancelled",
-    exceptions.TimeoutError: "its conversation ran into its workflow time-out",
+    exceptions.TimeoutError: "its conversation reached its workflow timeout",
 }
 
 
@@ -50,7 +50,7 @@ def outcome_unknown(call: ToolCall, taken: AppliedDecision) -> ToolResult:
     if taken.decision.verdict == "answer":
         return of(call, taken)
     text = (
-        "The outcome of this call is unknown: it was started, and no result of it came back. It may or may not have "
+        "The outcome of this call is unknown: it was started, but no result came back. It may or may not have "
         f"taken effect, and it will not be run again.{_reason(taken.decision)}"
     )
     return answered(call, text, decision=taken.decision)
@@ -98,7 +98,7 @@ def could_not_run(call: ToolCall, error: ActivityError | Unreadable) -> ToolResu
 def no_answer(call: ToolCall, error: ChildWorkflowError | WorkflowAlreadyStartedError) -> ToolResult:
     """What the model is told if an agent's conversation has no outcome."""
     if isinstance(error, WorkflowAlreadyStartedError):
-        why = f"a conversation {error.workflow_id!r} runs already"
+        why = f"a conversation {error.workflow_id!r} is already running"
     else:
         why = _ENDS.get(type(error.cause)) or str(getattr(error.cause, "message", error.cause))
     return answered(call, f"{call.name} could not answer: {why}.")

@@ -135,7 +135,7 @@ def current_details(
             f"{len(status.waiting)} calls wait. {code(_json({'call_id': names.EVERY_CALL}))} decides on all of them."
         ]
     for asked in status.agents[:SHOWN_CALLS]:
-        blocks += [f"### {code(asked.agent)} is at work: look into conversation {code(asked.conversation_id)}"]
+        blocks += [f"### {code(asked.agent)} is at work: see conversation {code(asked.conversation_id)}"]
     if more := status.agents[SHOWN_CALLS:]:
         blocks += [f"{len(more)} more agents are at work."]
     if latest:
@@ -200,7 +200,7 @@ def _in_a_terminal(conversation_id: str, name: str, payload: Mapping[str, str]) 
     options = {"workflow-id": conversation_id, "name": name, "input": _json(payload)}
     lines = (f"  --{option} {shlex.quote(value)}" for option, value in options.items())
     yield block("sh", " \\\n".join(["temporal workflow update execute", *lines]))
-    yield f"A signal `{name}` does the same, and does not say whether it was taken."
+    yield f"A signal `{name}` does the same, but does not say whether it was accepted."
 
 
 def lines(messages: Iterable[Message]) -> Iterator[str]:

@@ -124,7 +124,7 @@ class People:
             except Refused as error:
                 status = await self._status(conversation)
                 waits = status is not None and any(call_id == waiting.call_id for waiting in status.waiting)
-                if "was decided already" in str(error) and not waits:
+                if "was already decided" in str(error) and not waits:
                     return
                 if status is None or status.turn > event.turn or status.state in ("idle", "done"):
                     return

@@ -42,11 +42,11 @@ def not_hosted() -> FailureError:
     [
         (no_key(), "No key for 'openai:x'.", "KeyMissing", "Set one."),
         (not_hosted(), "No worker has the agent.", names.NOT_HOSTED, ""),
-        (timed_out(TimeoutType.HEARTBEAT), "its worker was lost or took too long (heartbeat time-out)", "", ""),
+        (timed_out(TimeoutType.HEARTBEAT), "its worker was lost or took too long (heartbeat timeout)", "", ""),
         (
             # A worker had it after the one that handed it back: whether the tool ran is not known.
             timed_out(TimeoutType.SCHEDULE_TO_CLOSE, not_hosted()),
-            "its worker was lost or took too long (schedule to close time-out)",
+            "its worker was lost or took too long (schedule to close timeout)",
             "",
             "",
         ),

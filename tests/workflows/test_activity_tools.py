@@ -350,7 +350,7 @@ async def test_one_that_is_lost_again_and_again_is_given_up_and_the_model_told(
         drain_timeout=timedelta(seconds=0.1),
     )
     assert result.is_error
-    assert "took too long (start to close time-out). It may or may not have taken effect." in result.text
+    assert "took too long (start to close timeout). It may or may not have taken effect." in result.text
     assert len(tries) == 2
 
 
@@ -481,7 +481,7 @@ async def test_a_task_queue_without_a_worker_is_named_in_the_status_until_one_co
 
         async def said() -> bool:
             status = await conversation.status()
-            start = f"No worker on task queue {queue!r} took the activity 'transcribe' within 0.5 s. One is looked for"
+            start = f"No worker on task queue {queue!r} took the activity 'transcribe' within 0.5 s. Waiting for one"
             return status.state == "running" and (status.cause or "").startswith(start)
 
         await eventually(said)

@@ -142,7 +142,7 @@ async def test_of_two_people_the_first_decides_and_the_second_is_told_who_did(
         first, second = await asyncio.gather(*both, return_exceptions=True)
         assert (isinstance(first, Refused), isinstance(second, Refused)) in ((True, False), (False, True))
         refusal = first if isinstance(first, Refused) else second
-        assert "was decided already" in str(refusal)
+        assert "was already decided" in str(refusal)
         assert ("by tester" in str(refusal)) or ("by somebody else" in str(refusal))
         await conversation.approve("b")
         await conversation.outcome()

@@ -90,7 +90,7 @@ async def test_an_answer_that_no_longer_fits_is_refused_and_a_shorter_one_taken(
         conversation = await client.start(agent, "Go")
         await waiting(conversation, calls=3)
         await conversation.answer("c0", "x" * 150_000)
-        with pytest.raises(Refused, match=r"bytes as it is written into the history, and this run has .* left"):
+        with pytest.raises(Refused, match=r"bytes as it is written into the history, but this run has only .* left"):
             await conversation.answer("c1", "x" * 150_000)
         await conversation.answer("c1", "short")
         await conversation.answer("c2", "short")

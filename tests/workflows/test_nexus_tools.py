@@ -216,7 +216,7 @@ async def test_an_endpoint_that_nobody_serves_is_named_in_the_status_until_someb
 
         async def said() -> bool:
             status = await conversation.status()
-            start = f"No handler at the Nexus endpoint {endpoint!r} began 'Shop/greet' within 0.5 s."
+            start = f"No handler at the Nexus endpoint {endpoint!r} started 'Shop/greet' within 0.5 s."
             return status.state == "running" and (status.cause or "").startswith(start)
 
         await eventually(said)
@@ -408,7 +408,7 @@ async def test_a_conversation_outlives_more_time_outs_than_temporal_lets_a_run_h
         conversation = await client.start(agent, "Go")
         assert (await conversation.outcome()).text == "Done."
     results = results_of(await conversation.transcript())
-    doubt = "its worker was lost or took too long (start to close time-out). It may or may not have taken effect."
+    doubt = "its worker was lost or took too long (start to close timeout). It may or may not have taken effect."
     assert [one.text for one in results] == [f"The tool could not be run: {doubt}"] * 40
     assert len(await runs_of(client, conversation)) > 1, "a new run has no open operations"
 

@@ -72,8 +72,8 @@ async def _two(look: Callable[[], object]) -> bool:
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"searchable": ["ordr"], "metadata": {"order": "81"}}, "has no 'ordr'"),
-        ({"searchable": ["a"]}, "it has nothing"),
+        ({"searchable": ["ordr"], "metadata": {"order": "81"}}, "searchable= names 'ordr'"),
+        ({"searchable": ["a"]}, "the metadata has nothing"),
         ({"searchable": [str(one) for one in range(11)]}, "searchable"),
     ],
 )

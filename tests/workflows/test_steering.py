@@ -164,7 +164,7 @@ async def test_a_decision_on_other_arguments_than_the_calls_is_refused(client: C
     async with hosting(client, agent):
         conversation = await client.start(agent, "Go")
         await waiting(conversation)
-        with pytest.raises(Refused, match="has other arguments now"):
+        with pytest.raises(Refused, match="has different arguments now"):
             await conversation.approve("a", expected={"order_id": "81", "cents": 500})
         await conversation.approve("a", expected={"order_id": "81", "cents": 5})
         await conversation.outcome()

@@ -124,7 +124,7 @@ def test_the_current_details_say_where_to_look() -> None:
     details = web_ui.current_details(
         Status(state="running", agents=(asked,)), conversation_id="order-81", agent="editor"
     )
-    assert "`researcher` is at work: look into conversation `order-81.c1`" in details
+    assert "`researcher` is at work: see conversation `order-81.c1`" in details
 
 
 async def _exists(conversation: Conversation) -> bool:

@@ -304,7 +304,7 @@ async def test_a_run_that_cannot_read_what_it_was_handed_waits_for_code_that_can
         await temporal.start_workflow("Conversation", handed, id=name, task_queue=client.task_queue)
         conversation = client.conversation(name)
         cause, _ = await stalls(conversation)
-        assert cause.startswith("What the run before handed over can't be read: carry.")
+        assert cause.startswith("The carry-over of the earlier run can't be read: carry.")
         first = await conversation.latest_run()
         await conversation.resume()
 

@@ -259,7 +259,7 @@ async def test_a_question_and_a_tool_that_runs_outside_are_told_apart(client: Cl
         assert (await conversation.outcome()).text == "Done."
     assert [(one.reason, one.why) for one in shown] == [
         ("asks_user", "Which?"),
-        ("runs_outside", "look runs outside: send its result as the answer"),
+        ("runs_outside", "look runs outside of everturn: send its result as the answer"),
     ]
     assert await told(conversation) == [(one.reason, one.why) for one in shown]
 

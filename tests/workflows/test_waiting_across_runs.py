@@ -189,7 +189,7 @@ async def test_what_a_reply_has_come_to_goes_along_to_the_next_run(
             one.call_id: one for one in before
         }
         assert (await conversation.status()).state == "awaiting_approval"
-        with pytest.raises(Refused, match="'denied' was decided already: deny by tester"):
+        with pytest.raises(Refused, match="'denied' was already decided: deny by tester"):
             await conversation.approve("denied")
         worker.prefixes.clear()
         hang.set()

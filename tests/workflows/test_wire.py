@@ -102,7 +102,7 @@ async def test_the_transcript_query_gives_pages(server: DevServer, client: Clien
         (({},), "agent: Field required"),
         (("clerk",), "its input is a JSON object, got 'clerk'"),
         (([1],), "its input is a JSON object, got [1]"),
-        (({"agent": "clerk"},), "message: a conversation that is not kept open needs one"),
+        (({"agent": "clerk"},), "message: it is required, unless the conversation is kept open"),
         (({"agent": "", "message": "Hi"},), "agent: String should have at least 1 character"),
         (({"agent": 7, "message": "Hi"},), "agent: Input should be a valid string"),
         (({"agent": "clerk", "message": {"text": "Hi"}},), "message"),
