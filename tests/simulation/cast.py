@@ -15,7 +15,7 @@ from everturn.models import Approvals, Compaction
 from everturn.records import Decision, ToolCall
 from everturn.tools.asking import OutcomeUnknown
 from everturn.tools.context import TurnContext
-from tests.simulation import newer_tools
+from tests.simulation import newer_agents, newer_tools
 from tests.simulation.ledger import leave, take, worker_at_hand
 
 
@@ -129,7 +129,7 @@ OUTSIDE = {
 }
 
 TOOLS = (look, peek, note, refund, pay, gift, flaky, slow, fails, long, OUTSIDE, wire, ship, peep)
-ONCE = {"refund", "pay", "wire", "ship", "borrow", "inquire"}
+ONCE = {"refund", "pay", "wire", "ship", "borrow", "inquire", "extra"}
 LOCAL = {"peek", "peep"}
 APPROVED = {"refund", "ship", "peep"}
 """These always need a person's word."""
@@ -202,6 +202,9 @@ AGENTS: dict[str, Agent] = {
         _handing("triage", "expert", HandOff("guard", needs_approval=True), tools=(look, note, refund)),
         _handing("expert", HandOff("triage", filter=Shown(last=1)), HandOff("guard", filter=Shown(tools=False))),
         _handing("guard", HandOff("triage", needs_approval=True), approvers=may_decide),
+        _agent("told", **newer_agents.NEWER_AGENTS["told"]),
+        _agent("forced", **newer_agents.NEWER_AGENTS["forced"]),
+        _agent("shell", tools=(*TOOLS, *newer_agents.PROVIDERS_TOOLS), **newer_agents.NEWER_AGENTS["shell"]),
     )
 }
 
@@ -209,7 +212,7 @@ HANDING = ("triage", "expert", "guard")
 """These hand their conversations on to each other."""
 
 WEIGHTS = {"clerk": 8, "guarded": 2, "boss": 1} | dict.fromkeys(
-    ("watched", "hooked", "asking", "prepared", *HANDING), 0
+    ("watched", "hooked", "asking", "prepared", *HANDING, *newer_agents.NEWER_AGENTS), 0
 )
 
 

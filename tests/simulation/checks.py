@@ -39,6 +39,7 @@ from tests.simulation.sealing import converter
 from tests.simulation.server import Server
 from tests.simulation.steering_rules import STEERING_RULES
 from tests.simulation.task_rules import TASK_RULES, Moment
+from tests.simulation.turn_rules import TURN_RULES
 from tests.support.agreement import _Told as ToldByEvents
 from tests.support.agreement import facts
 
@@ -56,7 +57,7 @@ REPLAYED = 3
 LAST_MESSAGES = 3
 """Of a transcript, after each task: more must not follow them."""
 
-ALL_RULES = (*RULES, *STEERING_RULES, *CHAIN_RULES, *EVENT_RULES, *HOOK_RULES)
+ALL_RULES = (*RULES, *STEERING_RULES, *CHAIN_RULES, *EVENT_RULES, *HOOK_RULES, *TURN_RULES)
 AFTER_A_TERMINATION = (*AFTER_TERMINATION, what_a_terminated_life_had_is_kept, what_activities_brought_is_told)
 AFTER_A_RESET = (*AFTER_RESETS, commands_are_told_by_name, once_is_once, keys_are_new_after_a_reset)
 

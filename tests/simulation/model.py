@@ -38,6 +38,8 @@ class Asked:
     messages: tuple[Message, ...]
     worker: str
     instructions: str = ""
+    tools: tuple[str, ...] = ()
+    tool_choice: str | None = None
 
 
 @dataclass
@@ -53,19 +55,22 @@ class SimulatedModel:
     """The ways in which it fails."""
     asked: list[Asked] = field(default_factory=list)
     _count: int = 0
+    _responses: dict[str, Reply] = field(default_factory=dict)
+    """What the provider works on, or has worked on, by itself."""
 
-    async def __call__(self, request: Request, on_delta: Any = None, on_start: Any = None) -> Reply:
+    async def __call__(self, request: Request, on_delta: Any = None, on_start: Any = None, kept: Any = None) -> Reply:
         worker = activity.client().service_client._worker  # type: ignore[attr-defined]
         if worker.alive:
             told = tuple(request.messages), worker.name, request.instructions
-            self.asked.append(Asked(request.conversation_id or "", *told))
+            with_tools = tuple(tool.name for tool in request.tools), request.settings.tool_choice
+            self.asked.append(Asked(request.conversation_id or "", *told, *with_tools))
         chance = self.chance
         await asyncio.sleep(chance.choice((0.0, 0.05, 0.2, 1.0, 4.0)))
         if chance.random() < self.trouble:
             if chance.random() < 0.1:
                 await asyncio.sleep(200.0)  # it hangs
             raise FAILURES[chance.choice(self.failures)]()
-        reply = self._reply(request)
+        reply = await self._in_background(request, kept, worker) if kept else self._reply(request)
         if on_start:
             on_start(lambda: Usage(input_tokens=reply.usage.input_tokens))
         if on_delta:
@@ -75,11 +80,26 @@ class SimulatedModel:
                     await asyncio.sleep(0.3)
         return reply
 
+    async def _in_background(self, request: Request, kept: Any, worker: Any) -> Reply:
+        """The provider works on it by itself: whoever knows its id waits for it."""
+        if not (known := kept.response_id):
+            _check_unpaid(worker.server)
+            self._count += 1
+            known = f"resp_{self._count}"
+            self._responses[known] = self._reply(request)
+            await kept.keep(known)
+        await asyncio.sleep(self.chance.choice((0.0, 2.0, 8.0, 20.0)))
+        return self._responses[known]
+
+    async def cancel(self, _: Any, response_id: str) -> None:
+        """Nobody waits for it any more."""
+        self._responses.pop(response_id, None)
+
     def _reply(self, request: Request) -> Reply:
         self._count += 1
         chance, number = self.chance, self._count
         turns = sum(message.role == "assistant" for message in request.messages)
-        wants = chance.random() < self.calls / (1 + turns / 6)
+        wants = chance.random() < self.calls / (1 + turns / 6) or request.settings.tool_choice == "required"
         usage = Usage(input_tokens=10 * len(request.messages), output_tokens=5)
         if request.conclude or not wants:
             text = chance.choice((f"said {number}", f"{number}", "", "long " * 300))
@@ -115,7 +135,19 @@ class SimulatedModel:
         if self.tools:
             more = ("wire", {"cents": number}), ("ship", {"cents": number}), ("peep", {"number": number})
             more += ("borrow", {"cents": 5 + number % 2 * 50}), ("inquire", {"number": number})
+            more += ("extra", {"number": number}), ("shell", {"commands": [f"echo {number}"]}), ("computer", {})
             more += tuple((f"transfer_to_{name}", {"message": f"take over {number}"}) for name in HANDING)
             possible = tuple(one for one in (*possible, *more) if one[0] in self.tools)
         name, arguments = chance.choice(possible)
-        return ToolCall(call_id=f"c{number}-{place}", name=name, arguments=arguments)
+        checks = [{"message": "odd"}] if name == "shell" and number % 3 == 0 else []
+        extra: dict[str, Any] = {"extra": {"type": f"{name}_call", "pending_safety_checks": checks}} if checks else {}
+        return ToolCall(call_id=f"c{number}-{place}", name=name, arguments=arguments, **extra)
+
+
+def _check_unpaid(server: Any) -> None:
+    """A response that the server knows of is waited for, and not paid once more."""
+    info = activity.info()
+    run = server.runs[info.workflow_run_id]
+    for one in run.activities.values():
+        if one.asked.activity_id == info.activity_id and b"resp_" in one.details.SerializeToString():
+            server.wrong(f"turn {info.activity_id} of {run.workflow_id} is paid twice: its response was known")

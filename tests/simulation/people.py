@@ -40,6 +40,9 @@ JUNK: tuple[tuple[str, Any], ...] = (
 )
 
 
+EARLIER = ({"role": "user", "content": "said before"}, {"role": "assistant", "content": "answered before"})
+"""What conversations begin with, if they begin with a transcript."""
+
 MOST_RESETS = 6
 """Of one conversation: each copies its history."""
 
@@ -71,6 +74,8 @@ class Told:
     """Each of one decision."""
     not_taken: list[str] = field(default_factory=list)
     """Those of decisions that somebody was told were not taken."""
+    began_with: bool = False
+    """It was started with the transcript EARLIER."""
     rough: list[str] = field(default_factory=list)
     """Errors that nobody should see."""
 
@@ -107,6 +112,8 @@ class Person:
         self.told: dict[str, Told] = {}
         self.started: set[str] = set()
         self.waiting: list[asyncio.Task[None]] = []
+        self.earlier = False
+        """They start conversations with a transcript."""
         self.labelled = False
         """They start conversations for a tenant, and with metadata."""
         self.expects_answers = False
@@ -141,6 +148,10 @@ class Person:
 
     async def _send(self, agent: str, text: str, *, first: bool, **options: Any) -> Conversation:
         limits = self.character.limits
+        if self.earlier and first and options["id"] not in self.started:
+            self.started.add(options["id"])
+            self.of(options["id"]).began_with = True
+            return await self.client.start(agent, text, transcript=EARLIER, **options)
         if self.labelled:
             options |= labels(options["id"])
         if first and limits and options["id"] not in self.started:

@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 
-from everturn import waiting
+from everturn import Agent, waiting
+from everturn.activities import planning, question, turn_agent
 from everturn.activities.contexts import Contexts
 from everturn.activities.hook_runs import CallVerdict, HookRuns
-from everturn.client import listing
+from everturn.activities.kept_responses import KeptResponse
+from everturn.client import earlier_transcript, listing
+from everturn.formats.any_format import read_any
 from everturn.payloads import Start
 from everturn.state import State
 from everturn.storage.encryption import Encryption
@@ -56,6 +59,29 @@ def _whoever_began_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(State, "follow_handoffs", lambda *_: None)
 
 
+def _tools_are_those_of_the_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def prepared(agent: Agent, _: Any) -> Agent:
+        return agent
+
+    monkeypatch.setattr(turn_agent, "with_its_tools", prepared)
+
+
+def _calls_are_forced_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(question, "settings_for", lambda settings, _: settings)
+
+
+def _nobody_doubts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "_doubts", lambda _: "")
+
+
+def _no_response_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(KeptResponse, "response_id", "")
+
+
+def _half_of_it_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(earlier_transcript, "read_any", lambda transcript: read_any([*transcript][1:]))
+
+
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(
     ("situation", "mistake"),
@@ -67,6 +93,11 @@ def _whoever_began_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
         ("sealed", _nothing_is_encrypted),
         ("lists", _lists_say_that_it_runs),
         ("handoffs", _whoever_began_goes_on),
+        ("decided at run time", _tools_are_those_of_the_agent),
+        ("forced calls", _calls_are_forced_for_ever),
+        ("a provider's own tools", _nobody_doubts),
+        ("in the background", _no_response_is_known),
+        ("a transcript to begin with", _half_of_it_is_forgotten),
     ],
     ids=lambda given: given if isinstance(given, str) else "",
 )

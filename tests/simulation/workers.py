@@ -6,7 +6,7 @@ It can be killed, which it does not notice; cut off from the server for a while;
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,8 +21,10 @@ from temporalio.bridge.proto.activity_task import ActivityCancellationDetails, C
 from temporalio.worker._activity import _ActivityWorker, _RunningActivity
 
 from everturn import Agent, Client
+from everturn.activities.agent_store import AgentStore, FindAgent, HostedAgents
 from everturn.activities.approvers import Approvers
 from everturn.activities.attempts import Attempts
+from everturn.activities.contexts import Contexts
 from everturn.activities.heartbeat import Heartbeats
 from everturn.activities.journal import Journal
 from everturn.activities.keep_transcript import KeepTranscript
@@ -60,6 +62,7 @@ class SimulatedWorker:
         cached: int,
         prefix_bytes: int,
         sealed: bool = False,
+        stored: bool = False,
     ) -> None:
         self.server = server
         self.name = name
@@ -77,7 +80,11 @@ class SimulatedWorker:
         temporal = temporalio.client.Client(service, data_converter=converter(sealed=sealed))
         self._client = for_worker(temporal)
         client = Client(temporal, task_queue=QUEUE)
-        hosted = {agent.name: agent for agent in agents}
+        hosted: Mapping[str, Agent] = {agent.name: agent for agent in agents}
+        if stored:
+            hosted = HostedAgents({}, AgentStore(self._finding(hosted)), complete=lambda agent: agent)
+        contexts = Contexts()
+        contexts.deps = name
         self.prefixes = Prefixes(prefix_bytes)
         heartbeats = Heartbeats(temporal, Journal(Path("nowhere"), scope={}))
         turns = ModelTurns(
@@ -86,15 +93,17 @@ class SimulatedWorker:
             heartbeats=heartbeats,
             namespace=client.namespace,
             streaming=Streaming(0.2),
+            contexts=contexts,
         )
-        calls = ToolCalls(hosted, prefixes=self.prefixes, heartbeats=heartbeats, threads=user_code._threads)
+        options: dict[str, Any] = {"prefixes": self.prefixes, "heartbeats": heartbeats, "contexts": contexts}
+        calls = ToolCalls(hosted, threads=user_code._threads, **options)
         self._activities = _ActivityWorker(
             bridge_worker=lambda: self,  # type: ignore[arg-type, return-value]
             task_queue=QUEUE,
             activities=[
                 turns.call_model,
                 turns.extend_prefix,
-                Approvers(hosted, heartbeats=heartbeats).check_decision,
+                Approvers(hosted, heartbeats=heartbeats, contexts=contexts).check_decision,
                 KeepTranscript(heartbeats).keep_transcript,
                 *calls.activities(),
             ],
@@ -107,6 +116,16 @@ class SimulatedWorker:
             encode_headers=False,
         )
         self._activities._running_activities = self._running
+
+    def _finding(self, known: Mapping[str, Agent]) -> FindAgent:
+        async def find(name: str, version: str | None) -> Agent | None:
+            chance = self.server.chance
+            await asyncio.sleep(chance.choice((0.0, 0.3, 3.0)))
+            if chance.random() < 0.2:
+                raise RuntimeError("the store is away")
+            return known.get(name)
+
+        return find
 
     @property
     def polls(self) -> bool:

@@ -19,7 +19,8 @@ import temporalio.client
 from everturn import Client
 from everturn.activities import before_reset, model_turns
 from everturn.client.conversation import Conversation
-from tests.simulation import cast, clock, more_situations, situations
+from everturn.providers import background
+from tests.simulation import cast, clock, more_situations, newest_situations, situations
 from tests.simulation.checks import Checks
 from tests.simulation.coincidences import Coincidences
 from tests.simulation.dispatch import QUEUE
@@ -57,7 +58,13 @@ WILD = 1_000_000
 NEWER = 2_000_000
 """Those of this seed and above are about what stands in more_situations.py."""
 
-GROUPS = (situations.SITUATIONS, more_situations.MORE, more_situations.LATEST, more_situations.HANDOFFS)
+GROUPS = (
+    situations.SITUATIONS,
+    more_situations.MORE,
+    more_situations.LATEST,
+    more_situations.HANDOFFS,
+    newest_situations.TURNS,
+)
 """Of situations, each for a million seeds from WILD on."""
 
 ALL_SITUATIONS = {name: situation for group in GROUPS for name, situation in group.items()}
@@ -131,6 +138,10 @@ class Draw:
     """What is in histories is encrypted."""
     lists: bool = False
     """There is an index of conversations, which lags."""
+    stored: bool = False
+    """Workers find their agents by asking a store, which is slow and fails now and then."""
+    earlier: bool = False
+    """Conversations are started with a transcript."""
     outages: float = 0.0
     """How often the server can't be reached by anybody: so many times in a minute."""
 
@@ -266,12 +277,16 @@ class World:
         if draw.lists:
             Index(self.server, random.Random(f"{draw.seed}/index"))
         self.server.may_leave = bool(draw.outages)
+        self.people.earlier = draw.earlier
         self.people.labelled, self.people.expects_answers = draw.labelled, draw.seed >= NEWER
         self.outcomes: dict[str, str] = {}
         self._names = 0
 
     async def live(self) -> None:
-        with patch.object(model_turns, "ask", self.model):
+        with (
+            patch.object(model_turns, "ask", self.model),
+            patch.object(background, "cancel", self.model.cancel),
+        ):
             for _ in range(self.draw.workers):
                 self._new_worker()
             faults = self.loop.create_task(self._faults()) if self.draw.kills else None
@@ -349,6 +364,7 @@ class World:
             cached=self.draw.cached,
             prefix_bytes=self.draw.prefix_bytes,
             sealed=self.draw.sealed,
+            stored=self.draw.stored,
         ).start()
 
     async def _faults(self) -> None:
