@@ -125,12 +125,14 @@ def _all(said: list[bool | None]) -> bool | None:
 
 
 def _argument(arguments: Mapping[str, JsonValue], name: str) -> JsonValue:
-    """None for one that is not there, and for null."""
-    if name in arguments:
-        return arguments[name]
+    """None for one that is not there, for null, and if there are two: a model may make up an argument `customer.tier`
+    beside the one that is meant."""
     first, _, rest = name.partition(".")
     inside = arguments.get(first)
-    return _argument(inside, rest) if rest and isinstance(inside, dict) else None
+    nested = _argument(inside, rest) if rest and isinstance(inside, dict) else None
+    if name not in arguments:
+        return nested
+    return arguments[name] if nested is None else None
 
 
 def _compared(name: str, wanted: Any, value: JsonValue) -> bool | None:
@@ -154,5 +156,10 @@ def _compared(name: str, wanted: Any, value: JsonValue) -> bool | None:
 def _same(wanted: JsonValue, value: JsonValue) -> bool | None:
     """As JSON has it: true is not 1. None if they are of different kinds."""
     number = (int, float)
-    alike = type(wanted) is type(value) or (type(wanted) in number and type(value) in number)
-    return bool(wanted == value) if alike else None
+    if not (type(wanted) is type(value) or (type(wanted) in number and type(value) in number)):
+        return None
+    if isinstance(wanted, list) and isinstance(value, list):
+        return len(wanted) == len(value) and all(_same(*both) is True for both in zip(wanted, value, strict=True))
+    if isinstance(wanted, dict) and isinstance(value, dict):
+        return wanted.keys() == value.keys() and all(_same(wanted[name], value[name]) is True for name in wanted)
+    return bool(wanted == value)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
-from typing import Any, Self, get_args
+from typing import Any, NoReturn, Self, get_args
 
 from temporalio import activity
 
@@ -22,6 +23,9 @@ from everturn.tools.schema import mentioned
 
 MakeDeps = Callable[[], AbstractAsyncContextManager[Any]]
 """Makes what `async with` opens when the worker starts, and closes when it has drained."""
+
+SAY_SECONDS = 10.0
+CLOSE_SECONDS = 30.0
 
 _log = get_logger("everturn.worker")
 
@@ -68,7 +72,7 @@ class Contexts:
                     "which is not an async context manager.",
                     cure="Write @asynccontextmanager above an async function that yields the deps.",
                 )
-            self.deps = await opened.__aenter__()
+            self.deps = await _patiently(opened.__aenter__())
         except InvalidSetting:
             raise
         except Exception as error:
@@ -84,9 +88,11 @@ class Contexts:
         if opened is None:
             return
         try:
-            await opened.__aexit__(None, None, None)
+            async with asyncio.timeout(CLOSE_SECONDS) as limit:
+                await opened.__aexit__(None, None, None)
         except Exception as error:  # noqa: BLE001 - the user's own, and all work is done
-            _log.error("deps.not_closed", error=f"{type(error).__name__}: {error}")
+            late = f"they took longer than {CLOSE_SECONDS:g} s"
+            _log.error("deps.not_closed", error=late if limit.expired() else f"{type(error).__name__}: {error}")
 
     def of_turn(self, request: ModelRequest | ToolRequest) -> TurnContext[Any]:
         info = activity.info()
@@ -116,6 +122,22 @@ class Contexts:
             turn=request.turn,
             **more,
         )
+
+
+async def _patiently(opening: Awaitable[Any]) -> Any:
+    """What comes of it, with a line in the log for as long as it does not: nothing else says why a worker that was
+    started does nothing."""
+
+    async def say() -> NoReturn:
+        while True:
+            await asyncio.sleep(SAY_SECONDS)
+            _log.warning("deps.still_opening", cure="The worker takes no work until its deps are open.")
+
+    saying = asyncio.create_task(say())
+    try:
+        return await opening
+    finally:
+        saying.cancel()
 
 
 def check_deps(agents: Iterable[Agent], make_deps: object) -> None:

@@ -43,6 +43,7 @@ from everturn.tools.results import safe_error_text
 from everturn.tools.schema import InvalidArguments
 from everturn.tools.tool import Tool
 from everturn.tools.user_code import NoThread, TookTooLong
+from everturn.utf8 import mend
 
 _log = get_logger("everturn.tool")
 
@@ -289,10 +290,10 @@ def _asking(tool: Tool, request: ToolRequest, error: AsksPerson) -> ApplicationE
 
 
 def _needs_approval(tool: Tool, request: ToolRequest, error: NeedsApproval) -> ApplicationError:
-    details, why = {"call_id": request.call_id, "tool": tool.name}, error.message or f"{tool.name} needs approval"
+    why = mend(str(error.message)) if error.message else f"{tool.name} needs approval"
     return ApplicationError(
         shortened(why, max_bytes=MAX_CAUSE_BYTES),
-        details,
+        {"call_id": request.call_id, "tool": tool.name},
         type=names.NEEDS_APPROVAL,
         non_retryable=True,
         category=ApplicationErrorCategory.BENIGN,

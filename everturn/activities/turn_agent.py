@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -44,6 +44,8 @@ async def with_its_tools(agent: Agent, context: TurnContext[Any]) -> Agent:
         return agent
     prepare = partial(agent.prepare_tools, context, list(agent.tools))
     items = await _called(agent, "prepare_tools", prepare, finish=_listed)
+    if not isinstance(items, list):
+        raise _unusable(agent, "prepare_tools", f"it returned {type(items).__name__}", "Return the list of tools.")
     try:
         for item in items:
             _check(item)
@@ -52,9 +54,9 @@ async def with_its_tools(agent: Agent, context: TurnContext[Any]) -> Agent:
         raise _unusable(agent, "prepare_tools", error.message.rstrip("."), error.cure) from None
 
 
-def _listed(items: Any) -> list[Any]:
-    """What it returned, which may be a generator of the user's."""
-    return list(items)
+def _listed(items: Any) -> Any:
+    """What it returned, as a list: it may be a generator of the user's. As it is, if it is no series of tools."""
+    return items if isinstance(items, str | Mapping) or not isinstance(items, Iterable) else list(items)
 
 
 def _check(item: Any) -> None:

@@ -11,6 +11,7 @@ from pydantic import JsonValue
 
 from everturn.errors import NotAnswered, ToolFailed
 from everturn.sizes import size_of
+from everturn.utf8 import mend
 
 if TYPE_CHECKING:
     from everturn.payloads import PersonsAnswer
@@ -82,7 +83,7 @@ class Questions:
 
     def ask(self, question: str) -> AnswerText:
         """Raises AsksPerson for a question that nobody has answered yet, and NotAnswered."""
-        question = str(question)[:MAX_QUESTION_CHARS]
+        question = mend(str(question))[:MAX_QUESTION_CHARS]
         answers, place = self._answers.get(question, []), self._asked[question]
         self._asked[question] += 1
         if place < len(answers):

@@ -16,6 +16,7 @@ from everturn.tools.context import ToolContext
 from everturn.tools.schema import ModelArguments
 from everturn.tools.tool import Predicate, Tool
 from everturn.tools.with_context import check_takes
+from everturn.utf8 import mend
 
 MAX_NOTE_CHARS = 8_000
 
@@ -56,6 +57,7 @@ class Shown:
                 f"Shown has a note of type {type(self.note).__name__}, or one that is too long.",
                 cure=f"Write a text of up to {MAX_NOTE_CHARS:,} characters.",
             )
+        object.__setattr__(self, "note", mend(self.note))
 
 
 EVERYTHING = Shown()

@@ -14,7 +14,16 @@ from typing import Any
 import pytest
 
 from everturn import packing, state, temporal_errors
-from everturn.activities import heartbeat, hosted_agents, live_text, lost_tries, mcp_tools, reply_output, tool_times
+from everturn.activities import (
+    contexts,
+    heartbeat,
+    hosted_agents,
+    live_text,
+    lost_tries,
+    mcp_tools,
+    reply_output,
+    tool_times,
+)
 from everturn.cli import follow
 from everturn.client import connection, deletion, messages, silence
 from everturn.history import fork, next_life
@@ -51,6 +60,9 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     # What a fork or a revived conversation begins with.
     "begun_with_bytes": (next_life, "MAX_PACKED_AT_START_BYTES"),
     "moved_bytes": (fork, "MAX_PACKED_AT_START_BYTES"),
+    # When a worker says that its deps are not open yet, and how long it lets them close.
+    "deps_say_seconds": (contexts, "SAY_SECONDS"),
+    "deps_close_seconds": (contexts, "CLOSE_SECONDS"),
     # When somebody who waits is told that no worker is there.
     "retry_glance_seconds": (follow, "RETRY_GLANCE_SECONDS"),
     "silence": (silence, "FIRST_LOOK_SECONDS"),

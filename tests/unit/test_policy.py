@@ -29,6 +29,11 @@ def rule(then: Any, tool: str = "refund", **where: Any) -> Rule:
         ({"above": 2000}, float("inf"), None),
         ({"equals": "EUR"}, "EUR", True),
         ({"equals": 1}, True, None),
+        ({"equals": [1, {"a": 2}]}, [1, {"a": 2.0}], True),
+        ({"equals": [1]}, [True], False),
+        ({"equals": {"a": True}}, {"a": 1}, False),
+        ({"equals": {"a": 1}}, {"a": 1, "b": 2}, False),
+        ({"one_of": [[1], [2]]}, [True], False),
         ({"equals": True}, 1, None),
         ({"one_of": ["a", 1]}, "c", None),
         ({"above": 20}, 10**400, True),
@@ -72,6 +77,18 @@ def test_a_rule_may_be_for_every_tool_and_look_inside_of_an_argument() -> None:
     assert decided(policy, "anything", {"customer": {"tier": "blocked"}}) is not None
     assert decided(policy, "anything", {"customer": {"tier": "gold"}}) is None
     assert decided(policy, "anything", {"customer.tier": "blocked"}) is not None
+
+
+def test_an_argument_that_a_model_made_up_beside_the_one_that_is_meant_decides_nothing() -> None:
+    tier = {"customer.tier": {"equals": "gold"}}
+    approve, deny = rule("approve", **tier), rule("deny", **tier)
+    both = {"customer": {"tier": "none"}, "customer.tier": "gold"}
+    assert decided((approve,), "refund", both) is None
+    found = decided((deny,), "refund", both)
+    assert found is not None
+    assert found.then == "ask"
+    assert decided((approve,), "refund", {"customer.tier": "gold"}) == approve
+    assert decided((approve,), "refund", {"customer": {"tier": "gold"}}) == approve
 
 
 @pytest.mark.parametrize("where", [{"cents": one} for one in ({"atmost": 5}, {}, 5, {"equals": None}, {"one_of": []})])

@@ -122,6 +122,12 @@ def test_a_test_of_a_tool_answers_itself_and_sees_what_is_asked() -> None:
     assert guess(context=ToolContext(ask=lambda _: "7")) == "It is 7."  # type: ignore[arg-type, return-value]
 
 
+def test_a_question_that_can_not_be_written_is_mended() -> None:
+    with pytest.raises(AsksPerson, match="Which\ufffd") as asked:
+        Questions().ask("Which\ud800")
+    assert asked.value.left["question"] == "Which\ufffd"
+
+
 def test_questions_have_an_end() -> None:
     answer = None
     for number in range(MAX_QUESTIONS):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -16,7 +17,8 @@ from everturn.errors import InvalidAgent, InvalidSetting
 from everturn.hooks import Hooks
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
-from tests.support.waiting import waiting
+from tests.support.bounds import Bounds
+from tests.support.waiting import eventually, waiting
 
 Scripted = Callable[..., ScriptedModel]
 
@@ -108,6 +110,27 @@ async def test_deps_that_can_not_be_opened_keep_the_worker_from_starting(client:
     wrong: Any = no_manager
     with pytest.raises(InvalidSetting, match="@asynccontextmanager"):
         await hosting(client, agent, deps=wrong).start()
+
+
+async def test_deps_that_do_not_open_or_close_are_named_and_hold_nobody_up_for_ever(
+    client: Client, scripted: Scripted, bounds: Bounds, caplog: pytest.LogCaptureFixture
+) -> None:
+    def said(event: str) -> str:
+        """The first line of the log about it; empty if there is none yet."""
+        return next((line for line in caplog.text.splitlines() if event in line), "")
+
+    bounds(deps_say_seconds=0.01, deps_close_seconds=0.01)
+
+    @asynccontextmanager
+    async def slow() -> AsyncIterator[Shop]:
+        await eventually(lambda: said("deps.still_opening"))
+        yield Shop()
+        await asyncio.Event().wait()
+
+    agent = agent_on(scripted(["Hello."]))
+    async with hosting(client, agent, deps=slow):
+        assert await (await client.start(agent, "Hi")).reply() == "Hello."
+    assert "longer than" in said("deps.not_closed")
 
 
 def test_an_agent_that_wants_deps_is_refused_by_a_worker_without(client: Client, scripted: Scripted) -> None:

@@ -167,9 +167,10 @@ async def test_what_a_function_raises_is_tried_again_and_then_stalls(client: Cli
     [
         ({"instructions": lambda: 5}, "returned int"),
         ({"prepare_tools": lambda context, tools: [5]}, "tools\\[0\\] of Agent 'clerk'"),
+        ({"prepare_tools": lambda context, tools: tools.clear()}, "returned NoneType"),
         ({"prepare_tools": lambda context, tools: [McpServer(url="http://localhost:1")]}, "McpServer"),
     ],
-    ids=["no text", "no tool", "a server"],
+    ids=["no text", "no tool", "no list", "a server"],
 )
 async def test_what_can_not_be_used_stalls_at_once(
     client: Client, scripted: Scripted, options: dict[str, Any], cause: str

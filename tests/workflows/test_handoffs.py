@@ -475,6 +475,10 @@ def test_what_can_be_no_shown_is_refused(options: dict[str, Any]) -> None:
         Shown(**options)
 
 
+def test_a_note_that_can_not_be_written_is_mended() -> None:
+    assert Shown(note="half an emoji: \ud800").note == "half an emoji: \ufffd"
+
+
 @pytest.mark.parametrize("wrong", [7, lambda: None, lambda one, two, three: Shown()])
 def test_what_can_be_no_filter_is_refused(wrong: Any) -> None:
     with pytest.raises(InvalidAgent, match="HandOff has filter"):

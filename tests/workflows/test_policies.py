@@ -223,6 +223,24 @@ async def test_a_tool_may_find_that_a_person_has_to_approve(
 
 
 @tool
+def unclear(number: bool) -> str:
+    """Says why in no words that can be written."""
+    raise NeedsApproval(5 if number else "half an emoji: \ud800")  # type: ignore[arg-type]
+
+
+async def test_whatever_a_tool_says_of_why_it_waits(client: Client, scripted: Scripted) -> None:
+    calls = [call("unclear", {"number": number}, id=str(number)) for number in (True, False)]
+    agent = agent_on(scripted([calls, "Done."]), tools=[unclear])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Go")
+        await waiting(conversation, calls=2)
+        why = {one.call_id: one.why for one in (await conversation.status()).waiting}
+        await conversation.deny("*")
+        await conversation.outcome()
+    assert why == {"True": "5", "False": "half an emoji: \ufffd"}
+
+
+@tool
 def never_enough() -> str:
     """Asks for ever."""
     raise NeedsApproval("again")
