@@ -157,7 +157,11 @@ RAN_BEFORE_RESET: Final = "RanBeforeReset"
 """Error type of a tool's activity: it had run in what a reset undid."""
 
 NOT_CHECKED: Final = "NotChecked"
-"""Error type of a tool's activity: it was not begun, for nobody can see whether it ran before a reset."""
+"""Error type of a tool's activity: it was not begun, for nobody can see whether it ran before a reset, or in what a
+restored database has lost."""
+
+MAY_HAVE_RUN: Final = "MayHaveRun"
+"""Error type of a tool's activity: it may have run in what a restored database has lost."""
 
 REMINDER: Final = "reminder of "
 EXPIRY: Final = "expiry of "

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic import AwareDatetime, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from everturn import names
@@ -74,6 +74,9 @@ class Settings(BaseSettings):
     rate_limits: str = ""
     """Providers' limits that are known, such as `openai:rpm=500+tpm=200000,anthropic:rpm=50`: requests and tokens a
     minute, of all workers of the task queue together."""
+    restored_at: AwareDatetime | None = None
+    """After the server's database was restored from a backup: a moment between the backup and the start of the restored
+    server, in ISO 8601 with its time zone. `once` calls that may have run in what was lost then wait for a person."""
     metrics: Annotated[str | None, Field(pattern=r"^[^\s/]+:\d{1,5}$")] = None
     """host:port of a worker's Prometheus endpoint."""
     traces: Literal["on", "content"] | None = None

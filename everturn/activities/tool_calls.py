@@ -22,6 +22,7 @@ from everturn.activities.hosted_agents import NoLongerAvailable, agent_of, not_r
 from everturn.activities.mcp_tools import NeverListed, for_call
 from everturn.activities.mcp_toolsets import Toolsets
 from everturn.activities.prefixes import Prefixes
+from everturn.activities.quarantine import Quarantine
 from everturn.activities.retries import told_in_the_end
 from everturn.activities.takeover import take_over
 from everturn.activities.tool_times import ToolTimes
@@ -66,7 +67,9 @@ class ToolCalls:
         toolsets: Toolsets | None = None,
         contexts: Contexts | None = None,
         times: ToolTimes | None = None,
+        quarantine: Quarantine | None = None,
     ) -> None:
+        self._quarantine = quarantine or Quarantine()
         self._agents = agents
         self._contexts = contexts or Contexts()
         self._toolsets = toolsets or Toolsets(agents.values())
@@ -97,9 +100,12 @@ class ToolCalls:
         agent = await agent_of(self._agents, request, heartbeats=self._heartbeats)
         tool = agent.tool(request.tool)
         with self._heartbeats.beating() as beat:
+            once = tool is None or tool.effect == "once"
+            if once:
+                await self._quarantine.check(request.tool, request)
             if request.endpoint:
                 await nexus_endpoints.check(request)
-            elif tool is None or tool.effect == "once":
+            elif once:
                 await before_reset.check(request.tool, request)
             checked = CheckedCall(run_id=activity.info().workflow_run_id or "")
             if request.decision is None or request.decision.arguments is None:
@@ -151,6 +157,8 @@ class ToolCalls:
                 return told.model_copy(update={"extra": {names.WORKERS_LOST: lost}})
             if tool.effect == "once":
                 await before_reset.check(name, request)
+                await self._quarantine.check(name, request)
+                self._quarantine.begins()
             async with self._alone.if_lost_before():
                 started, whole = time.monotonic(), None
                 hooks, questions = HookRuns(agent), Questions(request.answer)

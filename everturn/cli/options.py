@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -46,7 +48,15 @@ AgentsOption = Annotated[
 ]
 
 
-def settings_with(agents: str | None, task_queue: str | None) -> Settings:
+def moment(option: str, text: str) -> datetime:
+    """A time as it is typed. Raises BadParameter."""
+    with suppress(ValueError):
+        if (found := datetime.fromisoformat(text)).tzinfo:
+            return found
+    raise typer.BadParameter("write it with its time zone, as in 2026-11-22T18:00:00Z", param_hint=option)
+
+
+def settings_with(agents: str | None, task_queue: str | None, *, restored_at: str | None = None) -> Settings:
     """The environment's settings, with what the options say in their place."""
     from everturn.settings import Settings
 
@@ -55,4 +65,6 @@ def settings_with(agents: str | None, task_queue: str | None) -> Settings:
         given["agents"] = tuple(one.strip() for one in agents.split(",") if one.strip())
     if task_queue is not None:
         given["task_queue"] = task_queue
+    if restored_at is not None:
+        given["restored_at"] = moment("--restored-at", restored_at)
     return Settings.load().model_copy(update=given)

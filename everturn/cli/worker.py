@@ -14,8 +14,16 @@ def worker(
     task_queue: Annotated[
         str | None, typer.Option("--task-queue", metavar="NAME", help="Instead of EVERTURN_TASK_QUEUE.")
     ] = None,
+    restored_at: Annotated[
+        str | None,
+        typer.Option(
+            "--restored-at",
+            metavar="TIME",
+            help="The server's database was restored at this time: once calls that may have run in what was lost wait.",
+        ),
+    ] = None,
 ) -> None:
     """Host agents until Ctrl-C or SIGTERM, then finish the running calls."""
     from everturn.worker.process import run, serve
 
-    run(serve(settings_with(agents, task_queue)))
+    run(serve(settings_with(agents, task_queue, restored_at=restored_at)))

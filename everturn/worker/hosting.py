@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -30,6 +31,7 @@ from everturn.activities.lost_tries import LostTries
 from everturn.activities.mcp_toolsets import Toolsets, check_installed
 from everturn.activities.model_turns import ModelTurns
 from everturn.activities.prefixes import Prefixes
+from everturn.activities.quarantine import Quarantine
 from everturn.activities.streaming import Streaming
 from everturn.activities.tenant_budgets import TenantBudgets
 from everturn.activities.tool_calls import ToolCalls
@@ -85,6 +87,8 @@ class Hosted:
     """Those that are known, by provider."""
     budgets: Mapping[str, Terms] = field(default_factory=dict)
     """What the settings let tenants use."""
+    restored_at: datetime | None = None
+    """When the server's database was restored, if it was."""
     namespace: Namespace | None = None
     """What a client knows of it already; None: it is asked."""
 
@@ -122,7 +126,7 @@ class Hosting(Interceptor):
         self._traces = traces
         meter = meter_of(client, task_queue=task_queue)
         sinks = [*([TemporalMeter(meter)] if meter else []), *([traces.meter] if traces else [])]
-        self._known_limits = hosted.rate_limits
+        self._known_limits, self._restored_at = hosted.rate_limits, hosted.restored_at
         self._limit_metrics = LimitMetrics(meter) if meter else None
         self._budgets = TenantBudgets(client, task_queue=task_queue, declared=hosted.budgets)
         self._interceptors: Sequence[Interceptor] = (
@@ -158,6 +162,7 @@ class Hosting(Interceptor):
             toolsets=self._toolsets,
             contexts=self._contexts,
             times=times,
+            quarantine=Quarantine(hosted.restored_at),
         )
         return [
             turns.call_model,
@@ -222,6 +227,12 @@ class Hosting(Interceptor):
                 _warn_of_unknown_cost(agent)
             agents, beats = sorted(self._agents), self._profile.name
             _log.info("worker.started", agents=agents, task_queue=self._task_queue, heartbeats=beats)
+            if self._restored_at:
+                at = self._restored_at.isoformat(timespec="seconds")
+                effect = "once calls for messages of before wait for a person"
+                _log.warning(
+                    "worker.quarantine", restored_at=at, effect=effect, cure="Once they are decided: unset it."
+                )
             await _with_its_loop(work)
         _log.info("worker.stopped")
 

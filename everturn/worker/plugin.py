@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -114,7 +114,9 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
       has an activity that is called as a tool. Models and people see the tool's name, Temporal sees the activity's.
     - `rate_limits`: providers' limits that are known, such as {"openai": RateLimit(rpm=500)}: all workers of the task
       queue share them; None: EVERTURN_RATE_LIMITS. Limits that are not known are found out.
-
+    - `restored_at`: after the server's database was restored from a backup, a moment between the backup and the start
+      of the restored server: `once` calls that may have run in what was lost wait for a person. None:
+      EVERTURN_RESTORED_AT, if set.
     - `budgets`: what tenants may use, by tenant, such as {"acme": Budget(usd_per_day=50)}; "*" is for those that are
       not named. It holds until somebody sets another one. None: EVERTURN_TENANT_BUDGETS.
 
@@ -139,6 +141,7 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         prefix: str = "",
         rate_limits: Mapping[str, RateLimit] | None = None,
         budgets: Mapping[str, Budget] | None = None,
+        restored_at: datetime | None = None,
     ) -> None:
         settings = Settings.load()
         _check_duration("drain_timeout", drain_timeout, may_be_zero=True)
@@ -162,6 +165,7 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
             heartbeats=_profile(heartbeats or settings.heartbeats),
             local_tools="auto" if settings.local_tools == "auto" else False,
             make_deps=deps,
+            restored_at=_moment(restored_at) or settings.restored_at,
             rate_limits=read_limits(settings.rate_limits) if rate_limits is None else checked_limits(rate_limits),
             budgets=declared_budgets(settings.tenant_budgets if budgets is None else budgets),
         )
@@ -343,6 +347,14 @@ def _profile(name: ProfileName | None) -> HeartbeatProfile | None:
     if name is not None and name not in PROFILES:
         raise InvalidSetting(f"The worker has heartbeats={name!r}.", cure=f"The profiles are {' and '.join(PROFILES)}.")
     return PROFILES[name] if name else None
+
+
+def _moment(restored_at: datetime | None) -> datetime | None:
+    if restored_at is not None and (not isinstance(restored_at, datetime) or restored_at.tzinfo is None):
+        raise InvalidSetting(
+            f"The worker has restored_at={restored_at!r}.", cure="Give a datetime with its time zone, such as UTC."
+        )
+    return restored_at
 
 
 def _check_duration(option: str, value: object, *, may_be_zero: bool = False) -> None:

@@ -56,7 +56,7 @@ async def serve(settings: Settings) -> None:
     agents = [agent for spec in settings.agents for agent in load_agents(spec)]
     client = await _reached(Client.connect)
     gc.freeze()  # what is imported by now stays: looking through it again and again costs 3 % of a turn's CPU
-    await Worker(client, agents=agents, task_queue=settings.task_queue).run()
+    await Worker(client, agents=agents, task_queue=settings.task_queue, restored_at=settings.restored_at).run()
 
 
 async def _reached(connect: Callable[[], Awaitable[Client]]) -> Client:

@@ -6,7 +6,7 @@ import asyncio
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Self
@@ -72,6 +72,9 @@ class Worker:
       queue share them; None: EVERTURN_RATE_LIMITS. Limits that are not known are found out.
     - `budgets`: what tenants may use, by tenant, such as {"acme": Budget(usd_per_day=50)}; "*" is for those that are
       not named. It holds until somebody sets another one. None: EVERTURN_TENANT_BUDGETS.
+    - `restored_at`: after the server's database was restored from a backup, a moment between the backup and the start
+      of the restored server: `once` calls that may have run in what was lost wait for a person. None:
+      EVERTURN_RESTORED_AT, if set.
     - `interceptors`, `tuner`, `workflow_task_poller_behavior`, `activity_task_poller_behavior`,
       `max_activities_per_second` (of this worker), `max_task_queue_activities_per_second` (of all): as temporalio's
       Worker takes them.
@@ -101,6 +104,7 @@ class Worker:
         hooks: Sequence[Hooks] = (),
         rate_limits: Mapping[str, RateLimit] | None = None,
         budgets: Mapping[str, Budget] | None = None,
+        restored_at: datetime | None = None,
         interceptors: Sequence[Interceptor] = (),
         tuner: WorkerTuner | None = None,
         workflow_task_poller_behavior: PollerBehavior | None = None,
@@ -134,6 +138,7 @@ class Worker:
             hooks=hooks,
             rate_limits=rate_limits,
             budgets=budgets,
+            restored_at=restored_at,
         )
         self._plugin.hosted = replace(self._plugin.hosted, namespace=client.namespace)
         if not self._plugin.hosted.agents:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from typer import BadParameter
 
-from everturn import Agent, Client, Deployment, Worker
+from everturn import Agent, Client, Deployment, EverturnPlugin, Worker
+from everturn.cli.options import settings_with
 from everturn.errors import InvalidSetting
 from everturn.settings import Settings, connect_options, temporal_is_configured
 from everturn.worker.deployment import of_settings
@@ -147,3 +150,16 @@ def test_temporal_settings_that_cannot_be_read_are_named_without_keys(
     assert said in str(refusal.value)
     assert "secret" not in str(refusal.value)
     assert "\n" not in str(refusal.value)
+
+
+def test_the_time_of_a_restore_has_its_time_zone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EVERTURN_RESTORED_AT", "2026-11-22T18:00:00Z")
+    assert Settings.load().restored_at == datetime(2026, 11, 22, 18, tzinfo=UTC)
+    monkeypatch.setenv("EVERTURN_RESTORED_AT", "2026-11-22T18:00:00")
+    with pytest.raises(InvalidSetting, match=r"EVERTURN_RESTORED_AT.*timezone"):
+        Settings.load()
+    monkeypatch.delenv("EVERTURN_RESTORED_AT")
+    with pytest.raises(InvalidSetting, match="with its time zone"):
+        EverturnPlugin(restored_at=datetime(2026, 11, 22))  # noqa: DTZ001
+    with pytest.raises(BadParameter, match="with its time zone"):
+        settings_with(None, None, restored_at="yesterday")

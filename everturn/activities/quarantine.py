@@ -1,0 +1,150 @@
+"""After the server's database was restored from a backup: `once` calls that may have run in what was lost wait.
+
+What happened after the backup is in no history any more, though its effects stay: a payment was made. The conversation
+does it again, often with other call ids, since the model is asked again. So what can be known is this: whatever answers
+a message of before the restore may have been done before; whatever answers a later message was not. Histories say when
+messages came, by the server's clock (decision 0043).
+
+A worker notices one thing by itself, whether or not it was told of a restore: that it is given the very try of a call
+that it had begun before. No server does that, unless it has forgotten.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from datetime import UTC, datetime
+from typing import Final
+
+from temporalio import activity
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.client import Client
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
+from temporalio.service import RPCError, RPCStatusCode
+
+from everturn import names
+from everturn.history.reader import HistoryReader
+from everturn.history.state_by_history import StateByHistory
+from everturn.history.steps import MessageSent, RunStarted
+from everturn.logs import get_logger
+from everturn.payloads import ToolRequest
+
+MOST_BEGUN: Final = 10_000
+"""Tries of `once` calls that a worker remembers."""
+
+LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
+"""When a message came of which no history is left."""
+
+_log = get_logger("everturn.tool")
+
+
+class Quarantine:
+    """`restored_at`: a moment between the backup and the start of the restored server; None if nothing was restored."""
+
+    def __init__(self, restored_at: datetime | None = None) -> None:
+        self._restored_at = restored_at
+        self._begun: OrderedDict[tuple[str, str, int], None] = OrderedDict()
+
+    async def check(self, tool: str, request: ToolRequest) -> None:
+        """Raises ApplicationError if this call may have run in what was lost. A person who says to run it all the same
+        has the last word."""
+        if request.again:
+            return
+        if why := self._begun_before() or await self._from_before(tool):
+            _log.warning("tool.quarantined", tool=tool, why=why)
+            # Temporal's own line on it would be a traceback.
+            raise ApplicationError(
+                why, type=names.MAY_HAVE_RUN, non_retryable=True, category=ApplicationErrorCategory.BENIGN
+            )
+
+    def begins(self) -> None:
+        """The call is run now."""
+        self._begun[_this_try()] = None
+        while len(self._begun) > MOST_BEGUN:
+            self._begun.popitem(last=False)
+
+    def _begun_before(self) -> str:
+        if _this_try() not in self._begun:
+            return ""
+        return (
+            "this worker has run this very call before, and the server has forgotten it: "
+            "its database must have been restored from a backup"
+        )
+
+    async def _from_before(self, tool: str) -> str:
+        if self._restored_at is None:
+            return ""
+        info, when = activity.info(), self._restored_at.isoformat(timespec="seconds")
+        try:
+            asked = await asked_at(activity.client(), info.workflow_id or "", info.workflow_run_id or "")
+        except RPCError as error:
+            why = f"the database was restored at {when}, and whether {tool} ran before can't be seen: "
+            raise ApplicationError(
+                why + error.message.rstrip("."), type=names.NOT_CHECKED, non_retryable=True
+            ) from error
+        if asked > self._restored_at:
+            return ""
+        return (
+            f"the database was restored at {when}, and {tool} may have run in what was lost: it is for a message of "
+            f"{'before' if asked == LONG_AGO else asked.isoformat(timespec='seconds')}"
+        )
+
+
+async def asked_at(client: Client, conversation: str, run: str) -> datetime:
+    """When the message came that the conversation answers now, or answered last; if several were answered together, the
+    first of them. LONG_AGO if that can't be known any more. Raises RPCError."""
+    by_history, reader = StateByHistory(run_id=run), HistoryReader(client.data_converter)
+    asked = LONG_AGO
+    try:
+        async for event in client.get_workflow_handle(conversation, run_id=run).fetch_history_events():
+            step, at_rest = await reader.read(event), _at_rest(by_history)
+            by_history.take(step)
+            match step:
+                case RunStarted(at=at):
+                    asked = await _started_for(client, conversation, event, by_history, at)
+                case MessageSent(at=at) if at_rest:
+                    asked = at
+                case _:
+                    pass
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            raise
+        return LONG_AGO
+    return asked
+
+
+def _at_rest(by_history: StateByHistory) -> bool:
+    """Nothing that was said waits for an answer."""
+    return not (by_history.state.answering or by_history.state.inbox or by_history.overlooks)
+
+
+async def _started_for(
+    client: Client, conversation: str, event: HistoryEvent, by_history: StateByHistory, at: datetime
+) -> datetime:
+    """When the message came that the run began with: a run that goes on with an answer has it from the run before, and
+    an agent that was asked, from who asked it."""
+    began = event.workflow_execution_started_event_attributes
+    if began.continued_execution_run_id:
+        earlier = await asked_at(client, conversation, began.continued_execution_run_id)
+        return at if _at_rest(by_history) else min(at, earlier)
+    parent = began.parent_workflow_execution
+    if not parent.workflow_id:
+        return at
+    return min(at, await _asked_of(client, parent.workflow_id, parent.run_id))
+
+
+async def _asked_of(client: Client, workflow_id: str, run: str) -> datetime:
+    """Of a workflow that asks an agent. What a user's own was asked for, nobody knows but its start."""
+    async for event in client.get_workflow_handle(workflow_id, run_id=run).fetch_history_events(page_size=1):
+        began = event.workflow_execution_started_event_attributes
+        if began.workflow_type.name == names.CONVERSATION:
+            return await asked_at(client, workflow_id, run)
+        first = began.first_execution_run_id
+        if first and first != run:
+            return await _asked_of(client, workflow_id, first)
+        return event.event_time.ToDatetime(tzinfo=UTC)
+    return LONG_AGO
+
+
+def _this_try() -> tuple[str, str, int]:
+    info = activity.info()
+    return info.workflow_run_id or "", info.activity_id, info.attempt
