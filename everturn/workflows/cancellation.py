@@ -26,8 +26,7 @@ async def or_cancelled(handle: asyncio.Task[R]) -> R:
     try:
         return await asyncio.shield(handle)
     except asyncio.CancelledError:
-        for _ in range(SETTLING_STEPS):
-            await _whatever_comes(asyncio.sleep(0))
+        await what_came_together()
         handle.cancel()
         # Temporal answers within this workflow task: with the result if it is there, else with the cancellation.
         await _to_the_end([handle])
@@ -54,6 +53,12 @@ def stop_if_cancelled() -> None:
     task = asyncio.current_task()
     if task and task.cancelling():
         raise asyncio.CancelledError
+
+
+async def what_came_together() -> None:
+    """Returns once all that came in with a cancellation has reached its handles."""
+    for _ in range(SETTLING_STEPS):
+        await _whatever_comes(asyncio.sleep(0))
 
 
 async def _to_the_end(tasks: Sequence[asyncio.Task[Any]]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
@@ -19,9 +19,11 @@ from everturn.records import Outcome, ToolCall
 from everturn.sizes import MAX_OUTCOME_BYTES, child_id
 from everturn.state import State
 from everturn.workflows.activity_results import ActivityResults
-from everturn.workflows.cancellation import stop_if_cancelled
+from everturn.workflows.cancellation import what_came_together
 from everturn.workflows.timeouts import sub_agent_options
 from everturn.workflows.tracing import Tracing
+
+Child = workflow.ChildWorkflowHandle[Any, RawValue]
 
 
 class SubAgents:
@@ -47,30 +49,31 @@ class SubAgents:
         self.running[call.call_id] = child
         self._on_change()
         try:
-            handle = await workflow.start_child_workflow(
-                names.CONVERSATION,
-                Start(
-                    agent=plan.agent,
-                    message=message,
-                    **self._state.start.labels,
-                    notify=self._state.start.notify,
-                    visibility=self._state.start.visibility,
-                    stream=self._state.start.stream,
-                    caller=Caller(
-                        conversation_id=parent,
-                        call_id=call.call_id,
-                        turn=self._state.turn,
-                        room=room if room < MAX_OUTCOME_BYTES else None,
+            handle = await _begun(
+                workflow.start_child_workflow(
+                    names.CONVERSATION,
+                    Start(
+                        agent=plan.agent,
+                        message=message,
+                        **self._state.start.labels,
+                        notify=self._state.start.notify,
+                        visibility=self._state.start.visibility,
+                        stream=self._state.start.stream,
+                        caller=Caller(
+                            conversation_id=parent,
+                            call_id=call.call_id,
+                            turn=self._state.turn,
+                            room=room if room < MAX_OUTCOME_BYTES else None,
+                        ),
+                        trace=self._tracing.of_child(),
                     ),
-                    trace=self._tracing.of_child(),
-                ),
-                id=child.conversation_id,
-                result_type=RawValue,
-                memo=self._state.start.labels or None,
-                **self._shown(plan.agent, message, parent),
-                **sub_agent_options(),
+                    id=child.conversation_id,
+                    result_type=RawValue,
+                    memo=self._state.start.labels or None,
+                    **self._shown(plan.agent, message, parent),
+                    **sub_agent_options(),
+                )
             )
-            stop_if_cancelled()
             closing = asyncio.create_task(self._pass_on_close(handle))
             try:
                 return await self._activity_results.result(
@@ -89,7 +92,39 @@ class SubAgents:
             "static_details": f"Agent **{inline(agent)}**, asked by {code(parent)}",
         }
 
-    async def _pass_on_close(self, handle: workflow.ChildWorkflowHandle[object, RawValue]) -> None:
+    async def _pass_on_close(self, handle: Child) -> None:
         await workflow.wait_condition(lambda: self._state.closing)
         with suppress(TemporalError):  # it may be over by now
             await handle.signal(names.CLOSE, Control(reason="the conversation that asked was closed"))
+
+
+async def _begun(start: Coroutine[Any, Any, Child]) -> Child:
+    """The child, once Temporal has begun it. A cancelled turn does not wait for that: its child is cancelled then.
+
+    Before that, Temporal takes a cancellation for a mistake and fails the workflow task, unless it comes in the one
+    that asks for the child."""
+    asked_in = workflow.info().get_current_history_length()
+    starting = asyncio.create_task(start)
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        await what_came_together()
+        if _has_begun(starting):
+            if task := asyncio.current_task():
+                task.cancel()  # whoever waits for its result is told: that may have come, too
+            return starting.result()
+        if workflow.info().get_current_history_length() == asked_in:
+            starting.cancel()
+        starting.add_done_callback(_cancel_child)
+        raise
+
+
+def _has_begun(starting: asyncio.Task[Child]) -> bool:
+    return starting.done() and not starting.cancelled() and not starting.exception()
+
+
+def _cancel_child(starting: asyncio.Task[Child]) -> None:
+    if _has_begun(starting):
+        child = starting.result()
+        child.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # nobody asks for it any more
+        child.cancel()

@@ -34,6 +34,10 @@ CLOSING = {
 }
 
 
+class TaskFailure(Exception):
+    """The workflow's code failed, or asked for what can't be, and its task failed with it."""
+
+
 class Nondeterminism(Exception):
     """A replay did something else than the history says."""
 
@@ -189,8 +193,7 @@ class Commands:
             job.resolve_child_workflow_execution.seq = seq
             job.resolve_child_workflow_execution.result.cancelled.failure.CopyFrom(failed)
         else:
-            self._children[seq] = child  # between its start and the server's word on it, nothing can be cancelled
-            return
+            raise TaskFailure(f"it cancels {asked.workflow_id}, which it has asked for and which has not begun")
         self._jobs.append(job)
 
     def _run_local(self, seq: int, lang: WorkflowCommand) -> None:

@@ -21,15 +21,20 @@ from temporalio.bridge.proto.workflow_activation import WorkflowActivation, Work
 from tests.simulation.history import attributes, kind, now
 from tests.simulation.instances import activated, create, unsealed
 from tests.simulation.runs import Update
-from tests.simulation.sdk_commands import CANCELLED, CLOSING, LOCAL, PATCH, Command, Commands, resolved
+from tests.simulation.sdk_commands import (
+    CANCELLED,
+    CLOSING,
+    LOCAL,
+    PATCH,
+    Command,
+    Commands,
+    TaskFailure,
+    resolved,
+)
 from tests.simulation.sequences import TaskEvents, is_command, tasks
 
 RESET = WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_RESET_WORKFLOW
 RUNS_ALREADY = StartFailed.START_CHILD_WORKFLOW_EXECUTION_FAILED_CAUSE_WORKFLOW_ALREADY_EXISTS
-
-
-class TaskFailure(Exception):
-    """The workflow's code failed, and its task with it."""
 
 
 class CachedRun(Commands):

@@ -40,8 +40,8 @@ from tests.simulation.activities import Activity
 from tests.simulation.dispatch import QUEUE
 from tests.simulation.history import now
 from tests.simulation.runs import Run, Task
-from tests.simulation.sdk_commands import Nondeterminism
-from tests.simulation.sdk_core import CachedRun, TaskFailure
+from tests.simulation.sdk_commands import Nondeterminism, TaskFailure
+from tests.simulation.sdk_core import CachedRun
 from tests.simulation.sealing import converter
 from tests.simulation.server import Server
 from tests.simulation.service import SimulatedService, find_activity
