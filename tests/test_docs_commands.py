@@ -111,12 +111,12 @@ def test_a_command_in_the_text_exists_with_its_options(page: Path, span: str) ->
     check_command(_words(re.sub(r"\[.*?\]|\.\.\.", "", span)))
 
 
-def _check_typescript(text: str) -> None:
+def _check_typescript(text: str, loader: str = "ts") -> None:
     """With the compiler of the tests' own worker, if that is built."""
     compiler = ROOT / "tests" / "typescript" / "node_modules" / ".bin" / "esbuild"
     if compiler.exists():
         subprocess.run(
-            [compiler, "--loader=ts", "--format=esm"], input=text, text=True, check=True, capture_output=True
+            [compiler, f"--loader={loader}", "--format=esm"], input=text, text=True, check=True, capture_output=True
         )
 
 
@@ -129,6 +129,7 @@ def test_other_blocks_are_what_they_say(tmp_path: Path) -> None:
             "yaml": yaml.safe_load,
             "sql": exported.execute,
             "typescript": _check_typescript,
+            "tsx": functools.partial(_check_typescript, loader="tsx"),
         }
         for block in BLOCKS:
             if block.language not in {"python", "sh", "text", "py"}:

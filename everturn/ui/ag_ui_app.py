@@ -78,7 +78,7 @@ class _AgUi:
         run = RunInput.model_validate_json(await self._chats.body_of(request))
         chat = await self._chats.visited(request, run.threadId)
         asked = read(run)
-        refused = await chat.decide(asked.choices, asked.outputs) if asked.choices or asked.outputs else []
+        decided, refused = await chat.decide(asked.choices, asked.outputs) if asked.decides else (False, [])
         for said in asked.said:
             await chat.say(said)
         answer = chat.answer(message_id=asked.said[-1].message_id if asked.said else None)
@@ -91,7 +91,8 @@ class _AgUi:
         told = AgUiRun(run.threadId, run.runId, narrates, snapshot=messages, show_causes=show_causes)
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(answer)
-            events = _told(told, answer, asked.nothing_new, refused, stack.pop_all())
+            # A decision that is no longer asked for was taken before: the client comes back, and may lack any part.
+            events = _told(told, answer, not (decided or asked.said), refused, stack.pop_all())
             return event_stream(events, headers={})
 
     async def stop(self, request: Request) -> Response:

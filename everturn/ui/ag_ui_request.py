@@ -49,9 +49,8 @@ class RunAsked:
     seen: SeenByPage = field(default_factory=SeenByPage)
 
     @property
-    def nothing_new(self) -> bool:
-        """The client comes back: it may lack any part of what happened."""
-        return not (self.said or self.choices or self.outputs)
+    def decides(self) -> bool:
+        return bool(self.choices or self.outputs)
 
 
 def read(run: RunInput) -> RunAsked:

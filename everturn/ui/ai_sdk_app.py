@@ -84,7 +84,7 @@ class _AiSdk:
         chat = await self._chats.visited(request, posted.id)
         what = read(posted)
         if isinstance(what, DecidedOnPage):
-            refused = await chat.decide(what.choices, what.outputs)
+            _, refused = await chat.decide(what.choices, what.outputs)
             return await self._stream(chat, chat.answer(), seen=what.seen, message_id=what.message_id, refused=refused)
         if what.message_id.startswith(OWN_ID):
             return await self._stream(chat, chat.answer())

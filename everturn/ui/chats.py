@@ -145,8 +145,9 @@ class Chat:
     def answer(self, *, message_id: str | None = None) -> GivenAnswer:
         return GivenAnswer(self.conversation, message_id=message_id, decides=self.visitor.decides)
 
-    async def decide(self, choices: Iterable[PageDecision], outputs: Iterable[PageResult]) -> list[str]:
-        """Carries out what the page's person decided, as far as it is still asked; returns why what was refused was.
+    async def decide(self, choices: Iterable[PageDecision], outputs: Iterable[PageResult]) -> tuple[bool, list[str]]:
+        """Carries out what the page's person decided, as far as it is still asked. Returns whether anything was, and
+        why what was refused was.
 
         What was decided meanwhile, by this person's first try or by somebody else, stays as it is: the answer tells
         what came of it. Raises NotFound and Unreachable.
@@ -160,7 +161,7 @@ class Chat:
             if (asked := waiting.get(one.call_id)) is not None and asked.needs == "answer"
         ]
         refused = await asyncio.gather(*todo)
-        return [why for why in refused if why]
+        return bool(todo), [why for why in refused if why]
 
     async def _choose(self, choice: PageDecision) -> str:
         if not self.visitor.decides:

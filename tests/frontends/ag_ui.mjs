@@ -5,6 +5,8 @@ import { HttpAgent } from "@ag-ui/client";
 
 const [url, threadId, headers] = process.argv.slice(2);
 const agent = new HttpAgent({ url, threadId, headers: JSON.parse(headers) });
+// Its reader rejects once more where nobody listens, if the connection breaks: a browser only logs that.
+process.on("unhandledRejection", () => {});
 let events = [], error = "", running = false, runs = 0;
 
 const show = () => {

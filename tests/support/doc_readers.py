@@ -30,7 +30,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from everturn import Agent, Client, Conversation, Worker, tool
-from tests.support.doc_pages import BLOCKS
+from tests.support.doc_pages import BLOCKS, ROOT
 
 Page = dict[str, Any]
 
@@ -206,6 +206,24 @@ async def use_fastapi(page: Page) -> None:
         await page["app"].state.client.conversation(chat.removeprefix("/chats/")).close()
 
 
+async def front_ends(page: Page) -> None:
+    for name in ("chat_app.py", "chat.tsx"):
+        written = (ROOT / "examples" / "front_ends" / name).read_text()
+        assert any(block.text.endswith(written) for block in BLOCKS if block.page.stem == "front-ends"), name
+    [shown] = [block.text for block in BLOCKS if block.page.stem == "front-ends" and block.language == "text"]
+    said = {"id": "m1", "role": "user", "parts": [{"type": "text", "text": "Order 81 arrived broken."}]}
+    body = {"id": f"chat-{time.time_ns()}", "messages": [said]}
+    async with (
+        clerk_at_work("clerk"),
+        serving(page["app"]) as address,
+        httpx.AsyncClient(base_url=address, timeout=60, headers={"x-user": "ann"}) as browser,
+    ):
+        told = (await browser.post("/api/chat/", json=body)).text
+    told = re.sub(r"call_0_0\.[0-9a-f]{16}", "call_0_0.5e1b7a9f42c30d86", told)
+    passing = ('data: {"type":"data-status"', ": beat")  # on a machine that is busy
+    assert [line for line in told.split("\n") if line and not line.startswith(passing)] == shown.strip().split("\n\n")
+
+
 async def use_pytest(page: Page) -> None:
     [settings] = [block.text for block in BLOCKS if block.page.stem == "use-pytest" and block.language == "toml"]
     Path("pyproject.toml").write_text(settings)
@@ -264,6 +282,7 @@ READERS: dict[str, Callable[[Page], Awaitable[None]]] = {
     "approve-from-slack": approve_from_slack,
     "approve-from-a-web-app": approve_from_a_web_app,
     "encrypt-conversations": encrypt_conversations,
+    "front-ends": front_ends,
     "stream-to-a-web-page": stream_to_a_web_page,
     "use-fastapi": use_fastapi,
     "use-pytest": use_pytest,
