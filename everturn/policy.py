@@ -66,8 +66,8 @@ class Rule(Record):
     then: Literal["approve", "deny", "ask"]
     """Let the call run, deny it, or ask a person."""
     where: dict[str, Condition] = Field(default_factory=dict)
-    """By argument, as the model gives it; `customer.tier` is one inside of another. If a model gives both that one and an argument
-    of that very name, neither counts. Empty: of whatever arguments."""
+    """By argument, as the model gives it; `customer.tier` is one inside of another. If a model gives both that one and
+    an argument of that very name, neither counts. Empty: of whatever arguments."""
     reason: str = Field(default="", max_length=MAX_RULE_CHARS)
     """What the model is told, or the person who is asked."""
     by: str = Field(default="", max_length=MAX_NAME_CHARS)
