@@ -22,7 +22,7 @@ from typing import Final, Literal, get_args
 
 from pydantic import BaseModel
 
-from everturn.errors import InvalidAgent, InvalidReply, ProviderError
+from everturn.errors import InvalidAgent, InvalidReply, ProviderError, RateLimited
 from everturn.hooks import AfterModel, AfterTool, BeforeModel, Hooks, ModelInput, StopWith
 from everturn.models import Model, ModelSettings, check_provider
 from everturn.prices import cost_usd
@@ -232,6 +232,8 @@ class Judge(_Guardrail):
                 if not error.retry:
                     raise
                 wait = min(LONGEST_WAIT_SECONDS, error.retry_after or 0.5 * 2 ** min(tried, 5))
+                if isinstance(error, RateLimited):  # the next call waits for the limit, together with all others
+                    wait = 0.0
             await asyncio.sleep(wait * (1 + random.random() / 2))
         raise AssertionError("the hook's timeout comes first")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from everturn.errors import InvalidSetting, InvalidTool
@@ -39,11 +40,13 @@ async def generate(
     what an Agent takes; of `output`, the provider is given the schema, and the reply's text is left as it is.
     `on_delta` is called with each piece of the reply as it comes: its `kind` is "text" or "thinking".
     Raises InvalidModel, InvalidSetting (also for a result whose call no message before it has), InvalidTool and every
-    kind of ProviderError; sends once, retries nothing.
+    kind of ProviderError; sends once, retries nothing. After a 429, later calls of the same event loop wait until the
+    provider's limit allows them, with a worker's model turns, if that runs there.
     """
     # On demand: the module of this function comes with the package, whose Requests need neither.
     from everturn.agent import Agent
     from everturn.providers.asking import ask
+    from everturn.providers.rate_limits import asked_within
 
     agent = Agent(
         "generate",
@@ -68,7 +71,7 @@ async def generate(
         settings=agent.settings,
         output_schema=agent.output_schema,
     )
-    return await ask(request, on_delta=on_delta)
+    return await asked_within(agent.model, partial(ask, request, on_delta=on_delta))
 
 
 @known_options("generate_sync", InvalidSetting)

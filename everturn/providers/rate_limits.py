@@ -10,7 +10,7 @@ import heapq
 import itertools
 import os
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -23,6 +23,7 @@ from everturn.providers.catalog import ModelEndpoint, resolve
 from everturn.providers.event_loops import of_this_loop
 from everturn.providers.rate_headers import allowances
 from everturn.providers.rate_limiter import Permit, RateLimiter
+from everturn.records import Reply
 from everturn.spelling import nearest
 
 PRESUMED_SECONDS: Final = 1.0
@@ -76,6 +77,14 @@ class Limit:
         """None if the call has to wait."""
         at = None if self._waiting else self.limiter.when(_now())
         return None if at is None or at > _now() else self.limiter.send(_now())
+
+    async def permit_if_felt(self) -> Permit:
+        """As `permit`, but while no limit is known or felt, nobody waits: calls of a program's own, and those of
+        hooks, are few."""
+        unlimited = self.limiter.phase == "open" and self.limiter.rate is None and self.hold_seconds() == 0
+        if unlimited and not self._waiting:
+            return self.limiter.send(_now())
+        return self.permit_at_once() or await self.permit(_now())
 
     async def permit(self, came: float) -> Permit:
         """Waits until a call may go out. Who `came` first goes first."""
@@ -212,6 +221,16 @@ async def going(limit: Limit, permit: Permit, *, longest_hold: float = LONGEST_H
         presumed.cancel()
         limit.over(permit)
         _going.reset(token)
+
+
+async def asked_within(model: Model, ask: Callable[[], Awaitable[Reply]]) -> Reply:
+    """The reply of `ask`, which is called once the limit that this event loop feels allows it. Raises what `ask`
+    raises, a RateLimited too: the next call then waits."""
+    limit = limit_of(model)
+    async with going(limit, await limit.permit_if_felt()):
+        reply = await ask()
+    limit.limiter.used(reply.usage.total_tokens)
+    return reply
 
 
 def heard(endpoint: ModelEndpoint, headers: Mapping[str, str], *, success: bool) -> None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from everturn import Client, Patience, RateLimit
+from everturn import Client, Model, Patience, RateLimit, generate
 from everturn.activities import attempts
 from everturn.client.conversation import Conversation
-from everturn.errors import InvalidSetting, Stalled
+from everturn.errors import InvalidSetting, RateLimited, Stalled
 from everturn.events import TurnLimited
+from everturn.guardrails import Judge
 from everturn.providers import rate_limits
 from everturn.testing import ScriptedModel, fail
 from everturn.worker.plugin import EverturnPlugin
@@ -146,3 +148,37 @@ async def _attempts(client: Client, conversation: Conversation) -> list[Any]:
     history = await client.temporal.get_workflow_handle(conversation.id).fetch_history()
     started = [event.activity_task_started_event_attributes for event in history.events]
     return [one.attempt for one in started if one.attempt]
+
+
+async def test_generate_waits_for_the_limit_that_a_429_has_shown_and_can_be_cancelled(scripted: Scripted) -> None:
+    server = scripted([*["Hello."] * 3, fail(429, headers={"retry-after": "100"}), "Never."], order="arrival")
+    model = Model("scripted:demo", base_url=server.base_url)
+    # Without a limit, none waits for another's answer.
+    assert [reply.text for reply in await asyncio.gather(*(generate(model, "Hi") for _ in range(3)))] == ["Hello."] * 3
+    with pytest.raises(RateLimited):
+        await generate(model, "Hi")
+    waits = asyncio.create_task(generate(model, "Hi"))
+    (limit,) = rate_limits.limits()
+    await eventually(lambda: limit.waiting == 1)
+    waits.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waits
+    assert limit.waiting == 0
+    assert len(server.requests) == 4
+
+
+async def test_a_judge_and_the_turns_of_its_key_wait_for_one_limit(client: Client, scripted: Scripted) -> None:
+    allowed = '{"allowed": true}'
+    server = scripted([fail(429, headers={"retry-after": "100"}), allowed, "Hello."], order="arrival")
+    guard = Judge(Model("scripted:judge", base_url=server.base_url), "It is polite.", refuse="No.")
+    agent = agent_on(server, hooks=[guard])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Go")
+        await eventually(lambda: len(server.requests) == 1 and any(one.waiting for one in rate_limits.limits()))
+        (limit,) = rate_limits.limits()
+        limit.limiter.hold = 0.0  # its hundred seconds are over
+        limit.limiter._next = 0.0
+        limit.wake()
+        assert (await conversation.outcome()).text == "Hello."
+    assert limit.limiter.refused_calls == 1
+    assert len(server.requests) == 3
