@@ -7,7 +7,7 @@ JOBS ?= $(shell $(PYTHON) -c 'import os; print(min(os.cpu_count() or 1, 7) + 1)'
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo setup test long check bench crash sim mutants exits up stack stack-down stack-check docs release lock lock-agents
+.PHONY: demo setup test long check bench crash sim mutants exits up stack stack-down stack-check image docs release lock lock-agents
 
 demo: setup ## the main job, in under a minute
 	@.venv/bin/everturn demo
@@ -77,6 +77,9 @@ stack-down: .venv/ready ## ends `make stack`, and removes what is left of one th
 
 stack-check: .venv/ready ## starts the stack, has conversations, asks what the dashboard asks, stops it
 	@.venv/bin/python -m tests.stack check
+
+image: .venv/ready ## the Dockerfile's steps in an empty root, and its worker. Linux, root, debootstrap
+	@EMPTY_ROOT=1 .venv/bin/pytest -n0 tests/stack/test_empty_root.py
 
 docs: export NO_MKDOCS_2_WARNING = 1
 docs: .venv/ready ## the documentation as a site, in site/: `python -m http.server -d site` shows it

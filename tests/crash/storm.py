@@ -122,6 +122,7 @@ class Storm:
         self.stories = make(self.prefix) if make else list(made)
         self.author = Author(self.stories)
         self.ledger = Ledger(folder / LEDGER).create()
+        self.workers: list[WorkerProcess] = []
         self.kills: list[Kill] = []
         self.restarts: list[Restart] = []
         self.refused = 0
@@ -145,7 +146,8 @@ class Storm:
             self.people = People(self.client, self.plan.seed)
             model = await stack.enter_async_context(ScriptedModel(self.author, keep=0))
             self.proxy = await stack.enter_async_context(Proxy(model.base_url, host=self.here))
-            self.workers = [self._start_worker() for _ in range(self.plan.workers)]
+            for _ in range(self.plan.workers):
+                self.workers.append(self._start_worker())
             stack.callback(self._kill_all)
             self.clients = [await self._start_client() for _ in range(self.plan.clients)]
             stack.push_async_callback(self._end_clients)
