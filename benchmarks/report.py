@@ -98,14 +98,14 @@ def save(kind: str, facts: dict[str, str], every: dict[str, Any]) -> Path:
     return path
 
 
-def record(kind: str, facts: dict[str, str], *sections: str) -> None:
-    """Puts a run into RESULTS.md, in the place of the last one of its kind."""
+def record(kind: str, facts: dict[str, str], *sections: str, path: Path = RECORD) -> None:
+    """Puts a run into RESULTS.md, or another page, in the place of the last one of its kind."""
     begin, end = f"<!-- {kind}: begin -->", f"<!-- {kind}: end -->"
-    before, _, rest = RECORD.read_text().partition(begin)
+    before, _, rest = path.read_text().partition(begin)
     after = rest.partition(end)[2]
     about = "\n".join(_line(cells) for cells in (["", ""], ["---", "---"], *([*fact] for fact in facts.items())))
     body = "\n\n".join([begin, about, *sections, end])
-    RECORD.write_text(f"{before.rstrip()}\n\n{body}\n{after.rstrip()}".rstrip() + "\n")
+    path.write_text(f"{before.rstrip()}\n\n{body}\n{after.rstrip()}".rstrip() + "\n")
 
 
 def _head(column: Column) -> str:

@@ -44,6 +44,7 @@ AT_A_TIME = 50
 SAMPLE = 40
 """Conversations whose histories are read."""
 PORT, SLOW_PORT = 8010, 8011
+PAGE = ROOT / "docs" / "scale.md"
 EACH_DAY = 1_000_000
 TURNS_EACH = 20
 """Of a conversation, in what is worked out for a million of them."""
@@ -98,7 +99,8 @@ async def main(*, seconds: float, at_once: int, record: bool) -> None:
     print("\n\n".join(sections))
     if record:
         report.record("scale", facts, "## A real cluster: PostgreSQL, two of each of Temporal's services", *sections)
-        print(f"Recorded in {report.RECORD}")
+        report.record("scale", facts, *sections, path=PAGE)
+        print(f"Recorded in {report.RECORD} and {PAGE}")
 
 
 # ---------------------------------------------------------------- load
@@ -130,7 +132,7 @@ async def _point(stack: Stack, workers: int, *, seconds: float, at_once: int) ->
     # One that lies partly in the window counts with that part: long ones would be missed at both ends.
     share = [_overlap(start, end, began, ended) / (end - start) for _, start, end in held]
     turns = sum(share) * (TURNS + 1)
-    inside = [one[0] for one in held if began <= one[1] and one[2] <= ended]
+    inside = [one[0] for one, part in zip(held, share, strict=True) if part]
     client = await Client.connect(stack.address)
     times = [ms for name in inside[:: max(1, len(inside) // SAMPLE)] for ms in await _turn_times(client, name)]
     cuts = quantiles(times, n=100)

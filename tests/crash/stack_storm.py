@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from temporalio.api.workflowservice.v1 import ListOpenWorkflowExecutionsRequest
 from temporalio.service import RPCError
@@ -18,9 +19,6 @@ from tests.stack.cluster import SERVICES
 from tests.stack.hosts import HERE
 from tests.stack.stack import Stack
 
-if TYPE_CHECKING:
-    from tests.stack.unit import Unit
-
 DISK_MB = 1_500
 """Of the database: it holds a run of the test several times over, until it is filled on purpose."""
 DYNAMIC = {"history.workflowIdReuseMinimalInterval": "0s"}
@@ -31,7 +29,7 @@ CUT_SECONDS = 15.0
 FULL_SECONDS = 8.0
 SETTLE_SECONDS = 2.0
 
-PLAN = {
+PLAN: dict[str, Any] = {
     "conversations": 120,
     "kills": 40,
     "workers": 3,
@@ -45,7 +43,7 @@ PLAN = {
 
 
 class StackStorm(Storm):
-    """Where Storm restarts its server, the next of `accidents` happens."""
+    """Where Storm restarts its server, the next of ACCIDENTS happens, in the order of the seed."""
 
     here = HERE
 
@@ -55,23 +53,15 @@ class StackStorm(Storm):
         self.version = 1
         self.happened: list[tuple[str, float]] = []
         """And how many seconds it took until the cluster answered again."""
-        self.accidents: list[tuple[str, Callable[[], Awaitable[None]]]] = [
-            *((f"{unit.name} killed", self._killing(unit)) for unit in self._one_of_each()),
-            ("PostgreSQL killed", self._kill_database),
-            ("history-2 cut off", self._cut_a_history_host),
-            ("a worker's host cut off", self._cut_a_worker),
-            ("the cluster restarted, one by one", self._roll_the_cluster),
-            ("the workers restarted with a new version", self._roll_the_workers),
-            ("the database's disk full", self._fill_the_disk),
-        ]
+        self.accidents = [*ACCIDENTS]
         self.rng.shuffle(self.accidents)
 
     async def _restart_server(self, before: asyncio.Task[None] | None = None) -> None:
         if before:
             await before
-        what, happen = self.accidents[len(self.happened) % len(self.accidents)]
+        what = self.accidents[len(self.happened) % len(self.accidents)]
         began = time.time()
-        await happen()
+        await ACCIDENTS[what](self)
         await self._until_it_answers()
         self.restarts.append(Restart(began, time.time()))
         self.happened.append((what, time.time() - began))
@@ -94,17 +84,12 @@ class StackStorm(Storm):
 
     # ------------------------------------------------------------ what happens
 
-    def _one_of_each(self) -> list[Unit]:
-        return [self.stack.cluster.services[f"{service}-1"] for service in SERVICES]
-
-    def _killing(self, unit: Unit) -> Callable[[], Awaitable[None]]:
-        async def kill() -> None:
-            await asyncio.to_thread(unit.kill)
-            await asyncio.sleep(AWAY_SECONDS)
-            unit.start()
-            await asyncio.to_thread(self.stack.cluster.wait_for, unit.name)
-
-        return kill
+    async def _kill_service(self, name: str) -> None:
+        unit = self.stack.cluster.services[name]
+        await asyncio.to_thread(unit.kill)
+        await asyncio.sleep(AWAY_SECONDS)
+        unit.start()
+        await asyncio.to_thread(self.stack.cluster.wait_for, name)
 
     async def _kill_database(self) -> None:
         await asyncio.to_thread(self.stack.database.kill)
@@ -154,6 +139,17 @@ class StackStorm(Storm):
         taken = [worker.host for worker in self.workers if worker.process.poll() is None]
         host = min(self.stack.worker_hosts, key=taken.count)
         return self._worker(host=host, **{VERSION: str(self.version)})
+
+
+ACCIDENTS: dict[str, Callable[[StackStorm], Awaitable[None]]] = {
+    **{f"{name}-1 killed": partial(StackStorm._kill_service, name=f"{name}-1") for name in SERVICES},
+    "PostgreSQL killed": StackStorm._kill_database,
+    "history-2 cut off": StackStorm._cut_a_history_host,
+    "a worker's host cut off": StackStorm._cut_a_worker,
+    "the cluster restarted, one by one": StackStorm._roll_the_cluster,
+    "the workers restarted with a new version": StackStorm._roll_the_workers,
+    "the database's disk full": StackStorm._fill_the_disk,
+}
 
 
 def report(storm: StackStorm) -> str:

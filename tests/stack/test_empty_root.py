@@ -1,6 +1,7 @@
 """The Dockerfile's steps in an empty root, in which is nothing but Debian and its Python.
 
-`make image`. The root is made of Debian's packages, by debootstrap; the image's Python is another build of the same version of the language.
+`make image`. The root is made of Debian's packages, by debootstrap; the image's Python is another build of the same
+version of the language.
 """
 
 from __future__ import annotations
