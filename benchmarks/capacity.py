@@ -25,7 +25,9 @@ class Turn:
     events: float
     history_bytes: float
     database_bytes: float
-    """What the database's files have grown by: rows, indexes, and its log."""
+    """By which tables and indexes grow."""
+    log_bytes: float
+    """Written to the database's log, of which only the end is kept: what its disk has to write before each commit."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class Need:
     events_a_second: float
     history_gb_a_day: float
     database_gb_a_day: float
+    log_mb_a_second: float
     shards: int
 
 
@@ -48,6 +51,7 @@ def need(turn: Turn, *, turns_a_second: float, busy: float = BUSY) -> Need:
         events,
         turns_a_second * turn.history_bytes * DAY / 1e9,
         turns_a_second * turn.database_bytes * DAY / 1e9,
+        turns_a_second * turn.log_bytes / 1e6,
         shards(events),
     )
 
@@ -65,6 +69,6 @@ def shards(events_a_second: float) -> int:
     return found
 
 
-def most(turn: Turn, *, cores: float) -> float:
-    """Turns a second at which so many cores are busy that do everything: the model of the measured points."""
-    return cores * 1000 / sum(turn.cpu_ms.values())
+def most(cpu_ms: float, *, cores: float) -> float:
+    """Turns a second of so many cores that do nothing else: the model of the measured points."""
+    return cores * 1000 / cpu_ms

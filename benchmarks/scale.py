@@ -19,9 +19,10 @@ from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
 from statistics import mean, quantiles
+from typing import Any
 
 from temporalio.api.enums.v1 import EventType, PendingActivityState
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowHandle
 
 from benchmarks import capacity, report, work
 from benchmarks.contestants import everturn_client
@@ -71,10 +72,14 @@ class Point:
     def turns_a_second(self) -> float:
         return self.turns / self.seconds
 
+    @property
+    def all_cpu_ms(self) -> float:
+        return sum(self.cpu_ms.values())
+
     def row(self) -> str:
         cells = [str(self.workers), str(self.at_once), f"{self.conversations / self.seconds:.1f}"]
         cells += [f"{self.turns_a_second:.1f}", f"{self.turn_p50_ms:.0f}", f"{self.turn_p99_ms:.0f}"]
-        cells += [f"{sum(self.cpu_ms.values()):.1f}", f"{self.busy:.0%}"]
+        cells += [f"{self.all_cpu_ms:.1f}", f"{self.busy:.0%}"]
         return f"| {' | '.join(cells)} |"
 
 
@@ -88,13 +93,13 @@ async def main(*, seconds: float, at_once: int, record: bool) -> None:
     with Stack(workers=0, hosts_for_workers=max(FLEETS), say=lambda what: print(what, flush=True)) as stack:
         print(f"{stack.table()}\n", flush=True)
         with _model(PORT):
-            before = stack.database.bytes_used()
+            before = stack.database.sizes()
             points = []
             for workers in FLEETS:
                 points.append(await _point(stack, workers, seconds=seconds, at_once=at_once))
                 print(f"{workers} workers: {points[-1].turns_a_second:.1f} turns a second", flush=True)
             turn = await _turn(stack, points, before)
-            sections = [_loads(points), _parts(points), _turns(turn), _checked(points, turn), _worked_out(turn)]
+            sections = [_loads(points), _parts(points), _turns(turn), _checked(points), _worked_out(turn)]
             print("\n\n".join(sections), flush=True)
             idle = await _idle_memory(stack)
         with _model(SLOW_PORT, MODEL_TAKES=str(TAKES_SECONDS)):
@@ -235,7 +240,7 @@ def _model(port: int, **environment: str) -> Iterator[None]:
 # ---------------------------------------------------------------- what a turn is, and what a conversation holds
 
 
-async def _turn(stack: Stack, points: list[Point], before: int) -> capacity.Turn:
+async def _turn(stack: Stack, points: list[Point], before: tuple[int, int]) -> capacity.Turn:
     client = await Client.connect(stack.address)
     sizes, events = [], []
     async for one in client.list_workflows("ExecutionStatus = 'Completed'", limit=SAMPLE):
@@ -243,9 +248,10 @@ async def _turn(stack: Stack, points: list[Point], before: int) -> capacity.Turn
         sizes.append(described.history_size_bytes / (TURNS + 1))
         events.append(described.history_length / (TURNS + 1))
     count = (await client.count_workflows("WorkflowType = 'Conversation'")).count
-    grown = (stack.database.bytes_used() - before) / (count * (TURNS + 1))
+    now = stack.database.sizes()
+    tables, log = ((then - first) / (count * (TURNS + 1)) for then, first in zip(now, before, strict=True))
     parts = {part: mean(point.cpu_ms[part] for point in points) for part in points[0].cpu_ms}
-    return capacity.Turn(parts, mean(events), mean(sizes), grown)
+    return capacity.Turn(parts, mean(events), mean(sizes), tables, log)
 
 
 async def _idle_memory(stack: Stack) -> list[tuple[str, str]]:
@@ -275,7 +281,7 @@ async def _running_memory(stack: Stack) -> tuple[str, str]:
         conversation = await client.start("clerk", work.opening(1), id=f"running-{number}")
         handle = client.temporal.get_workflow_handle(conversation.id)
         async with asyncio.timeout(LONGEST_SECONDS):
-            while not any(one.state == STARTED for one in (await handle.describe()).raw_description.pending_activities):
+            while not await _is_at_work(handle):  # noqa: ASYNC110 - another process
                 await asyncio.sleep(0.5)
 
     with _worker(stack, stack.worker_hosts[0], SLOW_PORT) as worker:
@@ -285,6 +291,11 @@ async def _running_memory(stack: Stack) -> tuple[str, str]:
         await asyncio.gather(*map(run, range(10, 10 + RUNNING)))
         each = (status_mb(worker.process.pid, "VmRSS") - few) / RUNNING
     return f"one whose model turn is under way (of {RUNNING})", f"{each * 1000:.0f} KB"
+
+
+async def _is_at_work(handle: WorkflowHandle[Any, Any]) -> bool:
+    pending = (await handle.describe()).raw_description.pending_activities
+    return any(one.state == STARTED for one in pending)
 
 
 def _memories(rows: list[tuple[str, str]]) -> str:
@@ -313,20 +324,21 @@ def _turns(turn: capacity.Turn) -> str:
     rows = [
         f"| events | {turn.events:.1f} |",
         f"| bytes of history | {turn.history_bytes:,.0f} |",
-        f"| bytes by which PostgreSQL's files grew, log included | {turn.database_bytes:,.0f} |",
+        f"| bytes by which PostgreSQL's tables and indexes grow | {turn.database_bytes:,.0f} |",
+        f"| bytes that it writes to its log | {turn.log_bytes:,.0f} |",
     ]
     return "\n".join(["### A turn", "", "| | |", "| --- | ---: |", *rows])
 
 
-def _checked(points: list[Point], turn: capacity.Turn) -> str:
-    """The model beside what was measured: it takes the mean of all points, and should give each one."""
-    lines = ["| workers | measured turns/s | by the model, at the machine's own business | off by |"]
-    lines.append("| ---: | ---: | ---: | ---: |")
+def _checked(points: list[Point]) -> str:
+    """Each point, worked out from the other ones: what a turn took there, and the cores that all parts had here."""
+    lines = ["| workers | cores that all parts had | turns/s | by the model, from the other points | off by |"]
+    lines.append("| ---: | ---: | ---: | ---: | ---: |")
     for point in points:
-        model = capacity.most(turn, cores=(os.cpu_count() or 1) * point.busy)
-        lines.append(
-            f"| {point.workers} | {point.turns_a_second:.1f} | {model:.1f} | {model / point.turns_a_second - 1:+.0%} |"
-        )
+        cores = point.turns_a_second * point.all_cpu_ms / 1000
+        model = capacity.most(mean(one.all_cpu_ms for one in points if one is not point), cores=cores)
+        off = model / point.turns_a_second - 1
+        lines.append(f"| {point.workers} | {cores:.2f} | {point.turns_a_second:.1f} | {model:.1f} | {off:+.0%} |")
     return "\n".join(["### The model and the points", "", *lines])
 
 
@@ -335,6 +347,7 @@ def _worked_out(turn: capacity.Turn) -> str:
     rows = [f"| turns a second | {found.turns_a_second:.0f} |", f"| events a second | {found.events_a_second:,.0f} |"]
     rows += [f"| cores, {part} | {cores:.1f} |" for part, cores in found.cores.items() if part != "clients"]
     rows += [f"| GB of histories a day | {found.history_gb_a_day:.0f} |"]
-    rows += [f"| GB in the database a day | {found.database_gb_a_day:.0f} |", f"| shards | {found.shards} |"]
+    rows += [f"| GB in the database a day | {found.database_gb_a_day:.0f} |"]
+    rows += [f"| MB a second to its log | {found.log_mb_a_second:.1f} |", f"| shards | {found.shards} |"]
     title = f"### A million conversations a day, of {TURNS_EACH} turns; cores {capacity.BUSY:.0%} busy"
     return "\n".join([title, "", "| | |", "| --- | ---: |", *rows])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from contextlib import suppress
@@ -79,10 +80,19 @@ class Postgres:
         unmount(self._folder)
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def bytes_used(self) -> int:
-        """By the tables and indexes of Temporal's database, and by the log that comes before them."""
-        done = subprocess.run(["du", "-sb", str(self._data)], capture_output=True, text=True, check=True)
-        return int(done.stdout.split()[0])
+    def sizes(self) -> tuple[int, int]:
+        """Bytes of all tables and indexes; and of the log so far, of which PostgreSQL keeps only the end."""
+        asked = "SELECT sum(pg_database_size(datname))::bigint, (pg_current_wal_lsn() - '0/0')::bigint FROM pg_database"
+        command = ["psql", "--host", self.address, "--username", self._service.environment["POSTGRES_USER"]]
+        done = subprocess.run(
+            [*command, "--no-align", "--tuples-only", "--command", asked, "postgres"],
+            env={"PATH": os.environ["PATH"], "PGPASSWORD": self._service.environment["POSTGRES_PASSWORD"]},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        tables, log = map(int, done.stdout.split("|"))
+        return tables, log
 
     @property
     def _ballast(self) -> Path:
