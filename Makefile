@@ -59,7 +59,7 @@ sim: .venv/ready ## conversations on a simulated Temporal, all checked: make sim
 SIMULATED = $(if $(MINUTES),--minutes $(MINUTES),$(if $(SEED),$(if $(COUNT),,--show $(SEED)),--count $(or $(COUNT),10000)))
 SIMULATED += $(if $(COUNT),$(if $(SEED),--seed $(SEED) --count $(COUNT)))
 
-mutants: .venv/ready ## bugs that everturn had, put back one by one: which does the simulation find? COUNT=5000; DRAWN=60: a tool's
+mutants: .venv/ready ## bugs that everturn had, put back one by one: which does the simulation find? COUNT=5000; MINUTES=30, and again: it goes on; DRAWN=60: a tool's
 	@[ -z "$(DRAWN)" ] || .venv/bin/pip install --quiet --require-hashes -r requirements-mutants.lock
 	@.venv/bin/python -m tests.simulation.mutants
 

@@ -5,6 +5,7 @@ python -m tests.simulation.mutants --anew            # without those
 python -m tests.simulation.mutants --by tests        # the same, by the workflow test that each names
 python -m tests.simulation.mutants --drawn 60        # drawn ones, by replays, the simulation and the workflow tests
 python -m tests.simulation.mutants NAME NAME         # some of the bugs of before
+python -m tests.simulation.mutants --minutes 30      # no hunt begins after that; begun again, it goes on from there
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ import importlib.util
 import os
 import sys
 from collections.abc import Iterable
+from pathlib import Path
 
 from tests.simulation.mutants import drawn
 from tests.simulation.mutants.finders import REPLAYS, WORKFLOW_TESTS, Finder, Simulation, Sound, Tests, sound
 from tests.simulation.mutants.hunt import Hunted, Mutant, hunted, score
 from tests.simulation.mutants.known import keep_seeds, known_seeds
 from tests.simulation.mutants.patch import Patch, all_patches
+from tests.simulation.mutants.results import FILE, Results
 from tests.simulation.world import ALL_SITUATIONS
 
 WANTED, WANTED_OF_DRAWN = 0.95, 0.90
@@ -46,10 +49,21 @@ def _hunt_bugs(wish: argparse.Namespace, everturn: Sound) -> int:
             return [Simulation(wish.count, everturn, known.get(mutant.name), situations)]
         return [Tests([test])] if (test := mutant.heads["Test"]) != "none" else []
 
-    found = hunted(mutants, finders, at_once=wish.at_once)
-    told, enough = _told(_kept(found) if wish.by == "simulation" else found, len(mutants), wanted=WANTED)
-    print(told)
+    results = _results(wish, f"bugs by {wish.by}, {wish.count} worlds of {wish.situation or 'all'}, {wish.anew}")
+    before = results.known(mutants)
+    left = [one for one in mutants if one not in [known.mutant for known in before]]
+    found = results.kept(hunted(left, finders, at_once=wish.at_once, minutes=wish.minutes))
+    print(f"{len(mutants)} mutants, {len(before)} of them were run before", flush=True)
+    done = [*_printed([*before]), *_printed(_kept(found) if wish.by == "simulation" else found)]
+    told, enough = score(done, of=len(mutants), wanted=WANTED)
+    print("\n".join(["", *sorted(f"missed: {one.mutant.name}" for one in done if not one.found), told]))
     return 0 if enough else 1
+
+
+def _results(wish: argparse.Namespace, asked: str) -> Results:
+    if wish.from_the_first:
+        wish.results.unlink(missing_ok=True)
+    return Results(wish.results, asked)
 
 
 def _hunt_drawn(wish: argparse.Namespace, everturn: Sound) -> int:
@@ -63,21 +77,17 @@ def _hunt_drawn(wish: argparse.Namespace, everturn: Sound) -> int:
         "tests": Tests(WORKFLOW_TESTS, seconds=2_400),
     }
     asked = [finders[name] for name in wish.finders.split(",")]
-    done = [*_printed(hunted(mutants, lambda _: asked, at_once=wish.at_once))]
+    results = _results(wish, f"drawn {wish.drawn} by {wish.seed}, {wish.finders}, {wish.count} worlds")
+    before = results.known(mutants)
+    left = [one for one in mutants if one not in [known.mutant for known in before]]
+    found = results.kept(hunted(left, lambda _: asked, at_once=wish.at_once, minutes=wish.minutes))
+    done = [*_printed([*before]), *_printed(found)]
     for one in done:
         if not one.found and isinstance(one.mutant, drawn.Drawn):
             print(f"\nsurvived: {one.mutant.name}\n- {one.mutant.before}\n+ {one.mutant.after}")
-    told, enough = score(done, wanted=WANTED_OF_DRAWN)
+    told, enough = score(done, of=len(mutants), wanted=WANTED_OF_DRAWN)
     print(f"\nseed {wish.seed}: {told}")
     return 0 if enough else 1
-
-
-def _told(all_hunted: Iterable[Hunted], count: int, *, wanted: float) -> tuple[str, bool]:
-    print(f"{count} mutants", flush=True)
-    done = [*_printed(all_hunted)]
-    missed = sorted(one.mutant.name for one in done if not one.found)
-    told, enough = score(done, wanted=wanted)
-    return "\n".join(["", *(f"missed: {name}" for name in missed), told]), enough
 
 
 def _kept(all_hunted: Iterable[Hunted]) -> Iterable[Hunted]:
@@ -103,6 +113,10 @@ def _wish() -> argparse.Namespace:
     parser.add_argument("--drawn", type=int, default=int(os.environ.get("DRAWN") or 0), help="so many, by a tool")
     parser.add_argument("--seed", type=int, default=int(os.environ.get("SEED") or 0), help="of what is drawn")
     parser.add_argument("--finders", default="replays,simulation,tests", help="of drawn ones, in this order")
+    minutes = float(os.environ.get("MINUTES") or 0) or None
+    parser.add_argument("--minutes", type=float, default=minutes, help="after so many, no other hunt begins")
+    parser.add_argument("--results", type=Path, default=FILE, help="what was found so far, to go on from there")
+    parser.add_argument("--from-the-first", action="store_true", help="without what was found so far")
     parser.add_argument("--at-once", type=int, default=os.cpu_count() or 1)
     return parser.parse_args()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -34,24 +35,35 @@ class Hunted:
 
 
 def hunted(
-    mutants: Sequence[Mutant], finders_of: Callable[[Mutant], Iterable[Finder]], *, at_once: int
+    mutants: Sequence[Mutant],
+    finders_of: Callable[[Mutant], Iterable[Finder]],
+    *,
+    at_once: int,
+    minutes: float | None = None,
 ) -> Iterator[Hunted]:
-    """As they come. The finders of a mutant are asked one after the other, until one finds it."""
+    """As they come. The finders of a mutant are asked one after the other, until one finds it. After so many minutes no
+    other hunt begins."""
+    until = time.monotonic() + minutes * 60 if minutes else math.inf
     with ThreadPoolExecutor(at_once) as pool:
-        for done in as_completed([pool.submit(_hunt, mutant, finders_of(mutant)) for mutant in mutants]):
-            yield done.result()
+        for done in as_completed([pool.submit(_hunt, mutant, finders_of(mutant), until) for mutant in mutants]):
+            if one := done.result():
+                yield one
 
 
-def _hunt(mutant: Mutant, finders: Iterable[Finder]) -> Hunted:
+def _hunt(mutant: Mutant, finders: Iterable[Finder], until: float) -> Hunted | None:
     began = time.monotonic()
+    if began > until:
+        return None
     with copied() as folder:
         mutant.apply(folder)
         found = next((found for finder in finders if (found := finder.find(folder))), None)
         return Hunted(mutant, found, time.monotonic() - began)
 
 
-def score(all_hunted: Sequence[Hunted], *, wanted: float) -> tuple[str, bool]:
-    """In words, and whether as many were found as are wanted."""
+def score(all_hunted: Sequence[Hunted], *, of: int, wanted: float) -> tuple[str, bool]:
+    """In words, and whether as many were found as are wanted. `of`: so many mutants there are."""
     found = sum(one.found is not None for one in all_hunted)
     share = found / len(all_hunted) if all_hunted else 0.0
-    return f"{found} of {len(all_hunted)} found, {share:.0%}; {wanted:.0%} are wanted", share >= wanted
+    left = f"; {of - len(all_hunted)} of {of} were not run" if len(all_hunted) < of else ""
+    told = f"{found} of {len(all_hunted)} found, {share:.0%}{left}; {wanted:.0%} are wanted"
+    return told, share >= wanted and not left
