@@ -16,4 +16,6 @@ def replayer(contestant: str) -> Replayer:
         return Replayer(
             workflows=[ConversationWorkflow], unsandboxed_workflow_runner=runner, data_converter=data_converter
         )
+    if contestant == "floor_bare":
+        return Replayer(workflows=[Floor], workflow_runner=UnsandboxedWorkflowRunner())
     return Replayer(workflows=[Floor])

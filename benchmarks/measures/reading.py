@@ -24,7 +24,7 @@ from everturn import Agent, Client, Limits, Model, Worker
 
 LONG_TURNS, AGAIN = 150, 10
 CALLS, CALL_TURNS = 6, 30
-COLD_CONVERSATIONS, COLD_TURNS = 20, 50
+COLD_CONVERSATIONS, COLD_TURNS = 60, 50
 MUCH_BYTES = 64_000
 OPEN = timedelta(hours=1)
 METHODS = ("get_workflow_execution_history", "get_workflow_execution_history_reverse")

@@ -196,16 +196,23 @@ async def test_it_sets_what_the_application_has_not_set(client: Client, clerk: A
     assert config["sticky_queue_schedule_to_start_timeout"] == timedelta(seconds=2)
     assert config["graceful_shutdown_timeout"] == timedelta(seconds=100)
     assert config["max_concurrent_activities"] == 200
+    assert config["max_concurrent_workflow_tasks"] == 20
     theirs: dict[str, Any] = {
         "sticky_queue_schedule_to_start_timeout": timedelta(seconds=20),
         "graceful_shutdown_timeout": timedelta(seconds=3),
         "max_concurrent_activities": 7,
+        "max_concurrent_workflow_tasks": 9,
         "max_cached_workflows": 5,
         "max_heartbeat_throttle_interval": timedelta(seconds=30),
         "build_id": "theirs",
     }
     config = config_of(client, EverturnPlugin(agents=[clerk]), **theirs)
     assert {name: config[name] for name in theirs} == theirs
+
+
+async def test_an_application_with_many_pollers_gets_as_many_workflow_tasks(client: Client, clerk: Agent) -> None:
+    config = config_of(client, EverturnPlugin(agents=[clerk]), max_concurrent_workflow_task_polls=30)
+    assert config["max_concurrent_workflow_tasks"] == 30
 
 
 async def test_what_a_setting_costs_conversations_is_logged(
