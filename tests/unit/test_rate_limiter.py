@@ -131,6 +131,19 @@ def test_a_limit_that_nobody_told_is_found_and_used(workers: int, used: float, r
         assert waits[594] <= 3 * median(waits)
 
 
+@pytest.mark.parametrize(("workers", "used", "refused"), [(1, 0.9, 0.03), (4, 0.85, 0.05), (8, 0.85, 0.07)])
+def test_with_few_slots_calls_wait_in_the_queue_and_no_worker_is_left_with_its_own(
+    workers: int, used: float, refused: float
+) -> None:
+    for seed in range(3):
+        fleet = Fleet(workers, seed, slots=32 // workers)
+        fleet.hold(200, turns=3)
+        assert fleet.used >= used
+        assert fleet.refused <= refused * 600
+        waits = sorted(fleet.waits)
+        assert waits[594] <= 2 * median(waits)
+
+
 @pytest.mark.parametrize("workers", [1, 4, 8])
 def test_once_found_nine_tenths_of_it_are_used_and_hardly_a_call_is_refused(workers: int) -> None:
     fleet = Fleet(workers, seed=7)
