@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any
 from uuid import uuid4
 
+import mcp.client.stdio  # noqa: F401 - what it takes for a server's errors is the sys.stderr of its import: not one test's
 import pytest
 
 from everturn.devserver import DevServer
