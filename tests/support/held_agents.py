@@ -10,11 +10,15 @@ import asyncio
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from everturn import Agent, Model, ModelSettings, NeedsApproval, Reply, ToolContext, TurnContext, tool
 from everturn.hooks import ModelInput, StopWith, after_model, before_model
+
+PATIENT = timedelta(minutes=5)
+"""Longer than a full machine takes to bring all the conversations to where they stay."""
 
 
 async def here(place: str, context: ToolContext | TurnContext) -> None:
@@ -27,13 +31,13 @@ async def here(place: str, context: ToolContext | TurnContext) -> None:
 # ------------------------------------------------------------ code that decides what a turn is asked with
 
 
-@before_model
+@before_model(timeout=PATIENT)
 async def polite(given: ModelInput, context: TurnContext) -> ModelInput:
     await here(f"before_model {context.turn}", context)
     return replace(given, instructions=f"{given.instructions} Be polite.".strip())
 
 
-@after_model
+@after_model(timeout=PATIENT)
 async def checked(reply: Reply, context: TurnContext) -> StopWith | None:
     await here("after_model", context)
     return StopWith("Let us stop here.") if reply.text == "secret" else None

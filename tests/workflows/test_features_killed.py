@@ -86,7 +86,7 @@ class Story:
         await eventually((self.folder / conversation_id).exists, what=f"{conversation_id} is where it is to be")
 
     def asked(self, says: str) -> list[dict[str, Any]]:
-        """The requests of a conversation, the first try of each turn and those after it."""
+        """The requests of a conversation: of a turn, there is one more for each try that asked and was lost."""
         return [one for one in self.model.requests if says in [message["content"] for message in one["messages"]]]
 
 
@@ -99,7 +99,7 @@ def instructions_of(request: dict[str, Any]) -> str:
 
 
 def first_letters(requests: list[dict[str, Any]]) -> str:
-    return "".join(str(one.get("tool_choice") or "-")[0] for one in requests)
+    return "".join(dict.fromkeys(str(one.get("tool_choice") or "-")[0] for one in requests))
 
 
 # ------------------------------------------------------------ each begins something, and returns how it ends
@@ -111,7 +111,7 @@ async def a_hook_before_the_model(story: Story) -> Ends:
 
     async def ends() -> None:
         assert await conversation.reply() == "Hello."
-        assert [instructions_of(one) for one in story.asked("hook before")] == ["Be polite."]
+        assert {instructions_of(one) for one in story.asked("hook before")} == {"Be polite."}
 
     return ends
 
@@ -123,7 +123,7 @@ async def a_hook_after_the_model(story: Story) -> Ends:
 
     async def ends() -> None:
         assert await conversation.reply() == "Let us stop here."
-        assert len(story.asked("hook after")) == 2
+        assert len(story.asked("hook after")) >= 2
         acted = [one async for one in conversation.events() if one.kind == "hook_acted"]
         assert [(one.point, one.did) for one in acted] == [("before_model", "changed"), ("after_model", "stopped")]
 
@@ -138,8 +138,8 @@ async def tools_of_a_turn(story: Story) -> Ends:
         assert await conversation.reply() == "Done."
         assert await results(conversation) == ["a, a"]
         asked = story.asked("tools")
-        assert [instructions_of(one) for one in asked] == ["Turn 1.", "Turn 2."]
-        assert [[tool["function"]["name"] for tool in one["tools"]] for one in asked] == [["echo"]] * 2
+        assert [*dict.fromkeys(map(instructions_of, asked))] == ["Turn 1.", "Turn 2."]
+        assert all([tool["function"]["name"] for tool in one["tools"]] == ["echo"] for one in asked)
 
     return ends
 
@@ -248,7 +248,7 @@ async def a_transcript_to_begin_with(story: Story) -> Ends:
 
     async def ends() -> None:
         assert await conversation.reply() == "As I said."
-        [asked] = story.asked("begins with a transcript")
+        asked = story.asked("begins with a transcript")[-1]
         shown = [one["content"] for one in asked["messages"] if one["role"] in ("user", "assistant")]
         assert shown == ["What is 2 + 2?", "4.", "begins with a transcript"]
         transcript = await conversation.transcript()
