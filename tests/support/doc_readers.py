@@ -65,19 +65,32 @@ async def clerk_at_work(name: str) -> AsyncIterator[tuple[Client, Agent]]:
 
 
 async def approve_from_slack(page: Page) -> None:
+    written = (ROOT / "examples" / "slack_approvals.py").read_text()
+    assert any(block.text.endswith(written) for block in BLOCKS if block.page.stem == "approve-from-slack")
     posted: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+    updated: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
     answered: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
 
     async def post_message(request: Request) -> JSONResponse:
         assert request.headers["authorization"] == "Bearer xoxb-test"
-        await posted.put(await request.json())
+        message = await request.json()
+        await posted.put(message)
+        return JSONResponse({"ok": True, "channel": "C0SHOP", "ts": message["blocks"][0]["text"]["text"]})
+
+    async def update(request: Request) -> JSONResponse:
+        assert request.headers["authorization"] == "Bearer xoxb-test"
+        await updated.put(await request.json())
         return JSONResponse({"ok": True})
 
     async def respond(request: Request) -> JSONResponse:
         await answered.put(await request.json())
         return JSONResponse({"ok": True})
 
-    routes = [Route("/chat.postMessage", post_message, methods=["POST"]), Route("/re", respond, methods=["POST"])]
+    routes = [
+        Route("/chat.postMessage", post_message, methods=["POST"]),
+        Route("/chat.update", update, methods=["POST"]),
+        Route("/re", respond, methods=["POST"]),
+    ]
     page |= {"TOKEN": "xoxb-test", "SECRET": "hush", "LOOK_EVERY_SECONDS": 0.1}
     async with serving(Starlette(routes=routes)) as page["API"], clerk_at_work("slack-clerk") as (client, clerk):
         conversation = await client.start(clerk, "Order 81 arrived broken.")
@@ -100,16 +113,30 @@ async def approve_from_slack(page: Page) -> None:
 
             assert await press(approve, secret="guessed") == 401
             assert await press(approve, at=time.time() - 3600) == 401
+            for hostile in ({"x-slack-request-timestamp": "soon"}, {"x-slack-signature": "v0=\xe9"}, {}):
+                assert (await slack.post("/slack", content="payload=", headers=_raw(hostile))).status_code == 401
             assert await press(approve) == 200
             assert (await answered.get())["text"] == "Approved by slack:U0ANN."
             assert await press(deny) == 200
             assert "slack:U0ANN" in (await answered.get())["text"] or (await conversation.outcome())
+            elsewhere = await client.start(clerk, "Order 81 arrived broken.")
+            message = await _of(elsewhere, posted)
+            await elsewhere.deny()
+            told = await updated.get()
+            while told["ts"] != message["blocks"][0]["text"]["text"]:
+                told = await updated.get()
+            assert (told["channel"], told["text"], told["blocks"]) == ("C0SHOP", "Decided elsewhere.", [])
         assert (await conversation.outcome()).status == "completed"
+        assert (await elsewhere.outcome()).status == "completed"
         transcript = await conversation.transcript()
     [result] = [result for message in transcript for result in message.tool_results]
     assert result.text == "Refunded 34.90 EUR for order 81."
     assert result.decision
     assert result.decision.by == "slack:U0ANN"
+
+
+def _raw(headers: dict[str, str]) -> list[tuple[bytes, bytes]]:
+    return [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
 
 
 async def _of(conversation: Conversation, posted: asyncio.Queue[dict[str, Any]]) -> dict[str, Any]:

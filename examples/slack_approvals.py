@@ -1,0 +1,124 @@
+"""Calls that wait for an approval, in a Slack channel: two buttons each, and the message says what was decided."""
+
+import asyncio
+import hashlib
+import hmac
+import json
+import os
+import re
+import time
+from contextlib import asynccontextmanager
+from urllib.parse import parse_qs
+
+import httpx
+from starlette.applications import Starlette
+from starlette.background import BackgroundTask
+from starlette.responses import Response
+from starlette.routing import Route
+
+from everturn import Client, EverturnError
+
+TOKEN = os.environ.get("SLACK_BOT_TOKEN", "")  # xoxb-...
+SECRET = os.environ.get("SLACK_SIGNING_SECRET", "")
+CHANNEL = os.environ.get("SLACK_CHANNEL", "#approvals")
+API = os.environ.get("SLACK_API", "https://slack.com/api")
+
+LOOK_EVERY_SECONDS = 5
+MAX_VALUE_CHARS = 2000  # of a button, says Slack
+
+
+async def ask_for_all(client, slack, asked):
+    """Posts each call that waits for an approval, once; takes the buttons away if it was decided elsewhere."""
+    while True:
+        try:
+            waits = set()
+            async for one in client.conversations(status="awaiting_approval"):
+                for call in (await client.conversation(one.id).status()).waiting:
+                    question = (one.id, call.call_id, call.since, call.reason)
+                    waits.add(question)
+                    if call.needs == "approval" and question not in asked:
+                        asked[question] = await ask(slack, one.id, call)
+            for question in asked.keys() - waits:
+                if place := asked.pop(question, None):  # a button may have been pressed meanwhile
+                    await post(slack, "chat.update", {**place, "text": "Decided elsewhere.", "blocks": []})
+        except (EverturnError, httpx.HTTPError) as error:
+            print(f"asks again: {error}")
+        await asyncio.sleep(LOOK_EVERY_SECONDS)
+
+
+async def ask(slack, conversation_id, call):
+    # The arguments travel with the button: a decision holds for what the person saw, and for nothing else.
+    value = json.dumps({"id": conversation_id, "call_id": call.call_id, "arguments": call.arguments})
+    again = call.reason == "outcome_unknown"  # it may have run already
+    text = f"*{call.why}* in `{conversation_id}`\n```{json.dumps(call.arguments, indent=2)[:2500]}```"
+    blocks = [{"type": "section", "text": {"type": "mrkdwn", "text": text}}]
+    if len(value) <= MAX_VALUE_CHARS:
+        blocks.append({"type": "actions", "elements": [button("approve", value, again), button("deny", value)]})
+    else:
+        text += f"\nToo large to decide here: `everturn show {conversation_id}`"
+        blocks[0]["text"]["text"] = text
+    posted = await post(slack, "chat.postMessage", {"channel": CHANNEL, "text": call.why, "blocks": blocks})
+    return {"channel": posted["channel"], "ts": posted["ts"]}  # by which Slack knows the message
+
+
+async def post(slack, method, message):
+    answer = (await slack.post(f"{API}/{method}", json=message)).raise_for_status().json()
+    if not answer["ok"]:
+        raise httpx.HTTPError(f"Slack refused {method}: {answer['error']}")
+    return answer
+
+
+def button(verdict, value, again=False):
+    style = "primary" if verdict == "approve" else "danger"
+    label = {"type": "plain_text", "text": "Run it again" if again else verdict.capitalize()}
+    return {"type": "button", "action_id": verdict, "text": label, "style": style, "value": value}
+
+
+async def on_button(request):
+    """Slack posts here. It wants its 200 within three seconds, so the decision is taken after that."""
+    body = await request.body()
+    if not from_slack(request.headers, body):
+        return Response(status_code=401)
+    clicked = json.loads(parse_qs(body.decode())["payload"][0])
+    return Response(background=BackgroundTask(decide, request.app.state, clicked))
+
+
+def from_slack(headers, body):
+    sent_at = headers.get("x-slack-request-timestamp", "")
+    if not re.fullmatch("[0-9]{1,12}", sent_at) or abs(time.time() - int(sent_at)) > 300:
+        return False  # an old request, which somebody has sent again
+    signed = b"v0:" + sent_at.encode() + b":" + body
+    expected = "v0=" + hmac.new(SECRET.encode(), signed, hashlib.sha256).hexdigest()
+    return hmac.compare_digest(expected.encode(), headers.get("x-slack-signature", "").encode())
+
+
+async def decide(state, clicked):
+    action = clicked["actions"][0]
+    asked = json.loads(action["value"])
+    person = f"slack:{clicked['user']['id']}"
+    conversation = Client(state.client.temporal, by=person).conversation(asked["id"])
+    try:
+        if action["action_id"] == "approve":
+            await conversation.approve(asked["call_id"], expected=asked["arguments"])
+            done = f"Approved by {person}."
+        else:
+            await conversation.deny(asked["call_id"], reason="denied in Slack")
+            done = f"Denied by {person}."
+    except EverturnError as error:
+        done = str(error)  # Call 'c1' was already decided: approve by ann at ...
+    for question in [one for one in state.asked if one[:2] == (asked["id"], asked["call_id"])]:
+        del state.asked[question]
+    await state.slack.post(clicked["response_url"], json={"replace_original": True, "text": done})
+
+
+@asynccontextmanager
+async def lifespan(app):
+    app.state.client = await Client.connect()
+    app.state.asked = {}  # the questions that have a message, and where it is
+    async with httpx.AsyncClient(headers={"Authorization": f"Bearer {TOKEN}"}) as app.state.slack:
+        asking = asyncio.create_task(ask_for_all(app.state.client, app.state.slack, app.state.asked))
+        yield
+        asking.cancel()
+
+
+app = Starlette(routes=[Route("/slack", on_button, methods=["POST"])], lifespan=lifespan)
