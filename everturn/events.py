@@ -13,15 +13,15 @@ from everturn.records import HookPoint, Message, Outcome, Record, ToolCall, Tool
 
 class _Event(Record):
     cursor: str = ""
-    """Its place: `events(since=cursor)` goes on after it."""
+    """The event's place: `events(since=cursor)` continues after it."""
     at: str = ""
     """The server's time: ISO 8601, UTC."""
     child: str = ""
-    """With `events(children=True)`: the conversation that it happened in, if that is one of an agent that was asked."""
+    """With `events(children=True)`: the conversation that it happened in, if that is a sub-agent's."""
 
 
 class MessageReceived(_Event):
-    """Somebody said something; the conversation takes it at its next turn boundary."""
+    """Somebody sent a message; the conversation takes it before its next turn."""
 
     kind: Literal["message_received"] = "message_received"
     message: Message
@@ -47,7 +47,7 @@ class TextDelta(_Event):
 
 
 class ThinkingDelta(_Event):
-    """More of the model's thoughts in a turn that runs."""
+    """More of the model's thoughts in a running turn."""
 
     kind: Literal["thinking_delta"] = "thinking_delta"
     turn: int
@@ -63,8 +63,8 @@ class TurnRetried(_Event):
 
 
 class TurnLimited(_Event):
-    """The turn waits for its provider's limit, and goes on by itself. Only while it does: no event of the history says
-    so."""
+    """The turn waits for its provider's rate limit, and goes on by itself. It is not in the history, and comes only
+    while the turn waits."""
 
     kind: Literal["turn_limited"] = "turn_limited"
     turn: int
@@ -82,11 +82,11 @@ class Replied(_Event):
     cost_usd: float | None = None
     """None if the price is not known."""
     agent: str = ""
-    """Who says it."""
+    """The agent that replied."""
     final: bool = False
     """No tool calls: this answers what was asked."""
     details: dict[str, JsonValue] = Field(default_factory=dict)
-    """What the provider says of the reply as a whole, as in Reply.details."""
+    """The provider's details of the reply as a whole, as in Reply.details."""
 
 
 class ToolCalled(_Event):
@@ -128,9 +128,9 @@ class Decided(_Event):
     by: str = ""
     note: str | None = None
     arguments: dict[str, JsonValue] | None = None
-    """Those that an approval put in place of the model's."""
+    """The edited arguments, if an approval replaced the model's."""
     by_policy: bool = False
-    """By a rule that `by` had made before."""
+    """Whether a rule that `by` made earlier decided."""
 
 
 class ToolStarted(_Event):
@@ -145,7 +145,7 @@ class ToolStarted(_Event):
 
 
 class ToolProgress(_Event):
-    """What a tool that runs last said of itself, with `ToolContext.heartbeat(progress)`."""
+    """What a running tool last reported with `ToolContext.heartbeat(progress)`."""
 
     kind: Literal["tool_progress"] = "tool_progress"
     turn: int
@@ -179,20 +179,20 @@ class HookActed(_Event):
     kind: Literal["hook_acted"] = "hook_acted"
     turn: int
     hook: str
-    """Its name."""
+    """The hook's name."""
     point: HookPoint
     did: Literal["changed", "denied", "asked", "stopped", "failed"]
     call_id: str = ""
-    """The call that it was about; empty if it was the turn."""
+    """The call; empty if it acted on the turn."""
     why: str = ""
 
 
 class HandedOff(_Event):
-    """Another agent goes on with the conversation: `agent`."""
+    """The conversation was handed over to another agent: `agent`."""
 
     kind: Literal["handed_off"] = "handed_off"
     turn: int
-    """The one whose reply handed it on."""
+    """The turn whose reply handed it over."""
     agent: str
     by: str
     """The agent that was in charge before."""
@@ -208,8 +208,9 @@ class Stalled(_Event):
 
 
 class WorkerAwaited(_Event):
-    """No worker of the queue hosts the conversation's agent, or has its tool: one is looked for while patience
-    lasts. Or none polls the queue at all: that is told to who follows it live, after 5 s, and is in no history."""
+    """No worker of the queue hosts the conversation's agent or has its tool: the conversation waits for one while
+    patience lasts. Or no worker polls the queue at all: live watchers get this after 5 s, and it is not in the
+    history."""
 
     kind: Literal["worker_awaited"] = "worker_awaited"
     turn: int
@@ -235,7 +236,7 @@ class FellBack(_Event):
 
 
 class ApprovalReminder(_Event):
-    """A call that waits is about to expire."""
+    """A waiting call is about to expire."""
 
     kind: Literal["approval_reminder"] = "approval_reminder"
     call_id: str
@@ -243,7 +244,7 @@ class ApprovalReminder(_Event):
 
 class Switched(_Event):
     """Somebody paused, resumed or closed the conversation, cancelled its turn, or reset it: `name` says which. After
-    a "reset" it goes on from an earlier point, and what came since then is told once more as it comes to it."""
+    a "reset", it goes on from an earlier point, and the events since then come again as they happen again."""
 
     kind: Literal["switched"] = "switched"
     name: str

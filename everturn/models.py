@@ -166,14 +166,14 @@ class Limits(Setting):
     max_cost_usd: float | None = Field(default=None, gt=0)
     """By the price list of the extra `prices`. Has no effect if a model's price is not known."""
     max_duration: timedelta | None = None
-    """Since the conversation's start, the time that it waited for people included."""
+    """Counted from the conversation's start, including the time that it waited for people."""
     max_handoffs: int | None = Field(default=10, ge=0)
-    """How often agents may hand the conversation on before a user says something again. Then the one that is in charge
-    is told to answer."""
+    """How often agents may hand the conversation over between two messages of the user. After that, the agent in
+    charge has to answer."""
     conclude: bool = True
     """At a limit, the model gets one last turn without tools. False: the conversation just ends."""
     max_result_chars: int = Field(default=MAX_RESULT_CHARS, ge=1_000)
-    """Of one tool result: what is longer is cut, with a notice that the model can read."""
+    """A longer tool result is cut, with a notice that the model reads."""
 
     _durations = field_validator("max_duration", mode="before")(durations.checked)
 

@@ -102,7 +102,7 @@ class WaitingCall(Record):
     arguments: dict[str, JsonValue] = Field(default_factory=dict)
     needs: Literal["approval", "answer"] = "approval"
     reason: WaitReason | None = None
-    """None if its worker is of a version that does not say."""
+    """None if the worker's version is too old to give one."""
     why: str = ""
     """The same in words, and in detail: 'refund needs approval', 'outcome unknown: its worker was lost ...'."""
     since: str = ""
@@ -134,13 +134,13 @@ class Status(Record):
 
     state: StateName
     agent: str = ""
-    """Who is in charge: the agent that it was started with, or the one that it was handed to last."""
+    """The agent in charge: the one that it was started with, or the one that it was handed over to last."""
     turn: int = 0
     """Turns begun so far."""
     waiting: tuple[WaitingCall, ...] = ()
     """The calls that wait for a person."""
     agents: tuple[AskedAgent, ...] = ()
-    """Those that work on calls now. What they wait for, their own conversations say."""
+    """The sub-agents that work on calls now. The status of their conversations says what they wait for."""
     usage: Usage = Usage()
     """So far."""
     cost_usd: float | None = None
@@ -150,12 +150,12 @@ class Status(Record):
     cure: str | None = None
     """What to do about the cause. A stalled conversation then needs `resume`; one that runs goes on by itself."""
     limited_by: str = ""
-    """The provider whose limit its turn waits for, such as 'openai'; empty if it waits for none. Clients read it off
-    the turn's heartbeats: the answer to the query never says it."""
+    """The provider whose limit its turn waits for, such as 'openai'; empty if it waits for none. Clients read it from
+    the turn's heartbeats; the query's answer never has it."""
     chain_id: str = ""
     """The conversation's first run, or the one that a reset made."""
     policy: tuple[Rule, ...] = ()
-    """What is decided on calls in advance, decisions that are remembered too."""
+    """The rules that decide on calls, including remembered decisions."""
 
     def as_json(self) -> dict[str, Any]:
         waiting = [{name: getattr(call, name) for name in WaitingCall.model_fields} for call in self.waiting]

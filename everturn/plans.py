@@ -18,17 +18,17 @@ WaitReason = Literal[
     "asks_user",
     "tool_asks",
 ]
-"""What a call waits for a person for:
+"""Why a call waits for a person:
 
 - `needs_approval`: its tool asks for one before it runs.
-- `outcome_unknown`: it may have run already, and an approval runs it again. For as long as that is so, this is the
-  reason, whatever else happens to the call.
-- `has_not_run`: it was approved, or needed no approval, and it is certain that its run did not begin.
-- `invalid_edit`: the arguments that a person put in do not fit.
-- `not_allowed`: the last person to decide may not.
-- `runs_outside`: somebody is to send its result.
+- `outcome_unknown`: it may already have run, and an approval runs it again. It keeps this reason as long as that is so,
+  whatever else happens to the call.
+- `has_not_run`: it was approved, or needed no approval, but it certainly did not start.
+- `invalid_edit`: the arguments that a person edited don't fit the schema.
+- `not_allowed`: the last person who decided is not allowed to.
+- `runs_outside`: your code has to send its result.
 - `asks_user`: the model has a question.
-- `tool_asks`: the tool has one, in the middle of its call, which is run again with the answer.
+- `tool_asks`: the tool has a question in the middle of its call. It runs again with the answer.
 """
 
 

@@ -1,4 +1,4 @@
-"""What a conversation has come to, as one value.
+"""The state of a conversation, as one value.
 
 The workflow holds it and moves it on while things happen; state_by_history.py moves one on by the steps of a history.
 Both do it by the same methods, so that what a message, a reply or a decision changes is said once. Pure: it is told
@@ -32,7 +32,7 @@ from everturn.streamed import SeenReply
 from everturn.waiting import PendingCall
 
 MAX_REPAIRS = 2
-"""Times that the model is asked to mend a final reply."""
+"""How often the model is asked to correct a final reply."""
 
 Observer = Callable[[Sequence[Message]], None]
 
@@ -43,7 +43,7 @@ class State:
 
     def __init__(self, start: Start, *, run_began: float, on_prefix: Observer | None = None) -> None:
         carry = start.carry or CarryOver()
-        # What is carried may be large, and this lives as long as the run.
+        # The carry-over may be large, and the state lives as long as the run.
         self.start = start.model_copy(update={"carry": None, "policy": ()})
         self.limits = start.limits or Limits()
         self.prompts = KnownPrompts()
@@ -51,78 +51,78 @@ class State:
         self.in_charge = InCharge(start.agent, start.model, carry)
 
         self.base = carry.length
-        """So many messages came before this run's."""
+        """The number of messages before this run."""
         self.earlier: Earlier | None = carry.earlier
-        """Where those are."""
+        """Where the messages before this run are."""
         self.keep_by = carry.keep_by
-        """When they have to be brought here, since the histories of earlier runs are deleted some day."""
+        """When they have to be copied into this run, because Temporal deletes the histories of earlier runs."""
         self.position = carry.length
-        """The length of the prefix, counted through all runs: what the model has seen, or said."""
+        """The length of the prefix (all that the model has seen or said), counted through all runs."""
         self.digest = carry.digest
-        """Of the prefix."""
+        """The digest of the prefix."""
         self.view = carry.view
-        """How the transcript is shown to the model."""
+        """How compaction shows the transcript to the model."""
         self.summary_due = carry.summary_due
 
         self.unseen: list[Message] = list(carry.unseen)
-        """The messages after the prefix, which the model is asked with next: results, and messages that were taken."""
+        """The messages after the prefix (results and taken messages), with which the model is asked next."""
         self.recorded: frozenset[str] = frozenset()
-        """Calls whose results are in their tool activities' own events."""
+        """Calls whose results are in the events of their tools' activities."""
         self._told: frozenset[str] = frozenset()
         """Calls whose results events of this run tell: those, and what users' own activities gave."""
         self._handed = frozenset(results_in(carry.unseen))
-        """Calls whose results the run before handed over."""
+        """Calls whose results are in the carry-over."""
         self.inbox: list[Message] = list(carry.inbox)
         """Messages that no turn has taken yet."""
         self.late: list[Message] = []
-        """What was said since the conversation was closed."""
+        """Messages that came after the conversation was closed."""
         self._message_ids = dict.fromkeys(map(known_id, carry.message_ids))
         self.ids_forgotten = len(carry.message_ids) >= REMEMBERED_IDS
-        """More messages came before this run than it remembers the ids of."""
+        """Earlier runs had more messages than this run remembers the ids of."""
 
         self.turn = carry.turn
-        """The last one that was begun."""
+        """The number of the last turn that was begun."""
         self._called_in = carry.called_in or carry.turn  # the last one whose reply is no summary
         self.reply_awaited = False
-        """That turn has no reply yet."""
+        """The last turn has no reply yet."""
         self.tool_calls = carry.tool_calls
         self.usage, self.cost_usd = carry.usage, carry.cost_usd
         self.last_text = carry.last_text
-        """What the model said last."""
+        """The text of the model's last reply."""
         self.output: JsonValue = None
-        """The same as the agent's output type, if it has one."""
+        """That text as the agent's output type, if it has one."""
         self.output_problem: str | None = None
         self.repairs = carry.repairs
-        """Final replies in a row that did not fit that type."""
+        """The number of final replies in a row that did not fit the output type."""
 
         self.model = carry.model or self.in_charge.model
-        """The one to ask in place of the agent's own; empty if nobody chose one."""
+        """The model that a person chose instead of the agent's; empty if nobody did."""
         self._first_model = self.model
-        """The one that the turn at hand was asked of first: a resumed stall begins the line of fallbacks anew."""
+        """The first model of the current turn. After a stall, `resume` starts the fallbacks again from it."""
         self.facts: WorkerFacts | None = None
-        """What a worker last said about itself, with the agent's limits."""
+        """The facts about the agent that a worker sent last, with its limits."""
 
         self.answering = carry.owed
-        """From a message to the final reply. A run may begin in the middle of an answer."""
+        """True from a message until its final reply. A run may begin in the middle of an answer."""
         self.final = carry.origin is not None and not carry.owed
-        """The model's last reply asks for nothing more."""
+        """The model's last reply has no calls."""
         left = carry.open or OpenReply()
         self.pending = {one.call_id: PendingCall(*left.planned[one.call_id], one) for one in left.waits}
-        """What people are asked, by call_id."""
+        """What people are asked about calls, by call_id."""
         self.stall: Stall | None = None
         self.paused = carry.paused
         self.policy: Policy = start.policy if start.carry is None else carry.policy
-        """What is decided on calls in advance."""
+        """The rules that decide on calls."""
         self.cancelled = ""
         """Why the last answer was cut short, in words; empty if it was not."""
         self._seen: SeenReply | None = None
-        """What people saw of the reply that was cut short with it."""
+        """The part of the cut reply that people saw."""
         self.closing = False
         self.abandoned = False
-        """It was closed while it was stalled or paused: what is unanswered stays so."""
+        """The conversation was closed while it was stalled or paused: messages without an answer stay without one."""
         self.ended = False
         self.started_at = run_began if carry.started_at is None else carry.started_at
-        """When the conversation began: seconds since 1970."""
+        """When the conversation began, in seconds since 1970."""
 
         if carry.facts:
             self.take_facts(carry.facts)
@@ -133,15 +133,15 @@ class State:
 
     @property
     def message_ids(self) -> tuple[str, ...]:
-        """Of the messages that were taken; as many as are remembered."""
+        """The ids of accepted messages, as many as are remembered."""
         return tuple(self._message_ids)
 
     def has_taken(self, message_ids: Iterable[str]) -> bool:
-        """Whether these were taken, as far as is remembered."""
+        """Whether all messages with these ids were accepted, as far as is remembered."""
         return self.ids_forgotten or all(known_id(one) in self._message_ids for one in message_ids)
 
     def message_problem(self, said: MessageIn, size: int) -> str | None:
-        """Why it can't be taken, with its `size` in bytes as JSON; None if it can."""
+        """Why a message of `size` bytes of JSON can't be accepted; None if it can."""
         if size > MAX_INPUT_BYTES:
             return f"The message has {size:,} bytes of JSON; the limit is {MAX_INPUT_BYTES:,}. Send a link instead."
         if self.closing and not fits([*self.inbox, *self.late, said.as_message()], MAX_INBOX_BYTES):
@@ -149,8 +149,8 @@ class State:
         return None if said.text or said.parts else "A message needs text or parts."
 
     def receive(self, message: Message, message_id: str | None = None) -> bool:
-        """Puts a message into the inbox; False if one with this id came before. While the conversation closes, it is
-        for the run that takes it up again."""
+        """Puts a message into the inbox; False if one with this id came before. While the conversation closes, the
+        message is for the run that continues it."""
         if message_id is not None:
             if (known := known_id(message_id)) in self._message_ids:
                 return False
@@ -163,7 +163,7 @@ class State:
     # ------------------------------------------------------------ turns
 
     def begin_answer(self) -> None:
-        if not self.answering:  # else the run before began it
+        if not self.answering:  # otherwise, the earlier run began this answer
             self.in_charge.handoffs = 0
         self.answering, self.final, self.cancelled = True, False, ""
 
@@ -176,8 +176,8 @@ class State:
         self.pending.clear()
 
     def begin_turn(self, *, messages: int = 0) -> None:
-        """The model is asked: with all that is unseen, and so many messages of the inbox. A turn without a reply is
-        asked again as it was."""
+        """The model is asked with all unseen messages and this many of the inbox. A turn without a reply is asked again
+        with the same messages."""
         if not self.reply_awaited:
             self.unseen += self.inbox[:messages]
             self.inbox = self.inbox[messages:]
@@ -203,14 +203,14 @@ class State:
     def take_results(
         self, results: tuple[ToolResult, ...], *, recorded: Iterable[str] = (), told: Iterable[str] = ()
     ) -> None:
-        """Those of all calls of a reply. `recorded`: the calls whose results are in events of this run as they are;
-        `told`: those of users' own activities, whose events have what the results are made of."""
+        """The results of all calls of a reply. `recorded`: calls whose results are in events of this run. `told`:
+        calls of users' own activities, whose events hold the output that the results are made from."""
         self.unseen.append(Message(role="tool", parts=results))
         self.recorded, self._told = frozenset(recorded), frozenset((*recorded, *told))
         self.follow_handoffs(results)
 
     def follow_handoffs(self, results: Iterable[ToolResult]) -> None:
-        """Puts the agent in charge that the results name: with its own model, and its own way to be shown things."""
+        """Puts the agent in charge that the results name, with its own model and its own view of the transcript."""
         for successor in filter(None, (result.successor for result in results)):
             self.view = self.in_charge.hand_over(successor, self.view)
             self.model, self.summary_due = self.in_charge.model, False
@@ -220,31 +220,31 @@ class State:
         self._told |= frozenset(results_in(self.unseen))
 
     def take_in_unseen(self, digest: str) -> None:
-        """What no model has seen is a part of the prefix now, which has this digest."""
+        """The unseen messages are a part of the prefix now, which has this digest."""
         self._extend_prefix(self.unseen, digest=digest)
         self.unseen = []
 
     def take_earlier(self, earlier: Earlier) -> None:
-        """The messages of earlier runs were brought into this one."""
+        """The messages of earlier runs were copied into this one."""
         self.earlier, self.keep_by = earlier, None
 
     def take_facts(self, facts: WorkerFacts) -> None:
-        if self.in_charge.handed_on and self.facts:  # the limits are the conversation's, whoever goes on with it
+        if self.in_charge.handed_on and self.facts:  # the limits belong to the conversation, not to the agent in charge
             facts = facts.model_copy(update={"limits": self.facts.limits})
         self.facts = facts
         agents = {name: value for name, value in facts.limits.items() if name in Limits.model_fields}
         own = self.start.limits.model_dump(exclude_unset=True) if self.start.limits else {}
-        self.limits = Limits(**{**agents, **own})  # what the start payload sets goes before the agent's
+        self.limits = Limits(**{**agents, **own})  # the start payload wins over the agent's limits
 
     def spend(self, usage: Usage, cost_usd: float | None) -> None:
         self.usage, self.cost_usd = self.usage + usage, cost_with(self.cost_usd, cost_usd)
 
     def fall_back(self, model: str) -> None:
-        """The model that was asked failed, and this one goes on in its place."""
+        """The model that was asked failed, and this one replaces it."""
         self.model = model
 
     def ask_for_repair(self) -> bool:
-        """Tells the model what is wrong with a reply that does not fit the agent's output type; bounded."""
+        """Tells the model why its reply does not fit the agent's output type, a limited number of times."""
         if self.output_problem is None or self.repairs >= MAX_REPAIRS:
             self.repairs = 0
             return False
@@ -271,7 +271,7 @@ class State:
         self.stall = Stall(cause, cure)
 
     def begin_fallbacks_anew(self) -> None:
-        """Who resumes a stalled turn has the whole line of fallbacks again."""
+        """After a stall, `resume` starts again with the first model and all fallbacks."""
         self.model = self._first_model
 
     def pause_problem(self) -> str | None:
@@ -289,14 +289,14 @@ class State:
 
     def resume(self, control: Control) -> None:
         self.paused, self.stall = self.paused and control.only_stalled, None
-        if control.model:  # and it stays the first to be asked, however often the turn is resumed
+        if control.model:  # it stays the first model, however often the turn is resumed
             self.model = self._first_model = control.model
 
     def cancel_problem(self) -> str | None:
         return None if self.answering else "No turn is running."
 
     def cancel(self, control: Control) -> None:
-        """Whoever runs the turn ends the answer."""
+        """The code that runs the turn ends the answer."""
         self._seen = control.seen if control.seen and control.seen.turn == self.turn else None
         by, reason = shortened_reason(control.by), shortened_reason(control.reason or "")
         self.cancelled = f"the turn was cancelled{by and f' by {by}'}{reason and f' ({reason})'}"
@@ -308,7 +308,7 @@ class State:
         self.paused, self.stall = False, None
 
     def take_up_again(self, now: float) -> None:
-        """What was said while it closed is answered by the next run, as if the conversation began then."""
+        """The next run answers the messages that came while it closed, as if the conversation began then."""
         self.end_answer()
         self.inbox, self.late = [*self.inbox, *self.late], []
         self.started_at = now
@@ -321,7 +321,7 @@ class State:
 
     @property
     def name(self) -> StateName:
-        """What goes on, in a word of the contract."""
+        """The state's name, as `status` shows it."""
         if self.ended:
             return "done"
         if self.stall:
@@ -335,17 +335,17 @@ class State:
 
     @property
     def idle(self) -> bool:
-        """It waits for somebody to say something."""
+        """The conversation waits for a message."""
         return not (self.ended or self.answering or self.inbox) and self.start.keep_open is not None
 
     @property
     def answered(self) -> bool:
-        """All that was said has its final reply."""
+        """Every message has its final reply."""
         return self.final and not (self.answering or self.cancelled or self.inbox or self.late)
 
     @property
     def told(self) -> tuple[str, ...]:
-        """The unseen calls whose results events tell, of this run or of one before."""
+        """The unseen calls whose results are in events, of this run or an earlier one."""
         return tuple(call_id for call_id in results_in(self.unseen) if call_id in self._told | self._handed)
 
     @property
@@ -355,7 +355,7 @@ class State:
 
     @property
     def asked_model(self) -> str:
-        """The agent's model, as its worker says."""
+        """The agent's model, as its worker reported it."""
         return self.facts.model if self.facts else ""
 
     def calls_left(self) -> int | None:

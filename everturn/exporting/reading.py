@@ -59,7 +59,7 @@ class CallTimes:
 
 @dataclass
 class Exported:
-    """A conversation, as far as it has come."""
+    """A conversation, up to now."""
 
     id: str
     agent: str = ""

@@ -82,43 +82,42 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
     """Hosts agents on the workers of an application: `Worker(client, plugins=[EverturnPlugin(agents=[clerk])], ...)`.
 
     Their workflows, activities, interceptors, data converter and codec stay as they are; conversations go through the
-    interceptors and the codec, too. Of the worker's settings it sets those that are at temporalio's defaults, and logs
-    what the others cost.
+    interceptors and the codec, too. It sets the worker's settings that have temporalio's defaults, and logs a
+    warning for given ones that slow conversations down.
 
-    On a client (`Client.connect(plugins=[...])`) it is on each worker that is made with that client, and the client can
-    start conversations as any workflow; without agents, it is for that alone. On a `Replayer`, conversations are
-    replayed with the application's workflows. `WorkflowEnvironment` takes it as a client does.
+    If you give it to a client (`Client.connect(plugins=[...])`), each worker of that client has it, and the client can
+    start conversations like any workflow; without agents, it does only that. On a `Replayer`, conversations are
+    replayed with the application's workflows. `WorkflowEnvironment` takes it like a client.
 
-    - `agents`: a list; or an AgentStore, or its function, which finds them by name and version as they are asked for.
-    - `deps`: a function that makes an async context manager: what that opens when a worker starts (pools, clients),
-      tools and the other functions find as `context.deps`. It is closed when the worker has drained; each worker opens
-      its own.
+    - `agents`: a list; or an AgentStore or its function, which finds agents by name and version when they are needed.
+    - `deps`: a function that makes an async context manager. Each worker opens it when it starts (pools, clients) and
+      closes it after its last call. Tools and the other functions find the opened value as `context.deps`.
     - `cached_conversations`: the worker's max_cached_workflows, which should exceed the workflows that run at the same
       time. None: EVERTURN_CACHED_CONVERSATIONS, 1,000.
     - `max_prefix_bytes`: the memory for transcripts; None: EVERTURN_MAX_PREFIX_MB, 256 MiB.
     - `drain_timeout`: the worker's graceful_shutdown_timeout; None: EVERTURN_DRAIN_SECONDS, 100 s.
-    - `journals`: a folder that outlives the process, where other workers of the machine find what it had in hand when
-      it dies.
-    - `artifacts`: where tool results are kept whole that are too large for a transcript: a directory or a URL for
-      fsspec; None: where EVERTURN_ARTIFACTS says, if it does.
-    - `stream_every`: how often a turn that somebody follows as it is written says more; None: EVERTURN_STREAM_SECONDS,
+    - `journals`: a folder that outlives the process. If the worker dies, other workers on the machine find its
+      running calls there.
+    - `artifacts`: where tool results that are too large for a transcript are kept whole: a directory or a URL for
+      fsspec. None: EVERTURN_ARTIFACTS, if set.
+    - `stream_every`: how often a turn that somebody follows sends its new text; None: EVERTURN_STREAM_SECONDS,
       or 0.2 s; if heartbeats are thrifty, with the ordinary ones.
-    - `heartbeats`: how often it says that it lives, "quick" or "thrifty"; None: EVERTURN_HEARTBEATS, or thrifty on
-      Temporal Cloud, which bills each time, and else quick.
+    - `heartbeats`: how often it sends heartbeats, "quick" or "thrifty". None: EVERTURN_HEARTBEATS, or thrifty on
+      Temporal Cloud, which bills each one, and quick elsewhere.
     - `traces`: True, or Traces(...): answers, model turns, tool calls and approvals are spans of OpenTelemetry. None:
-      as EVERTURN_TRACES says.
+      EVERTURN_TRACES.
     - `hooks`: for all its agents, before their own.
-    - `prefix`: what comes before a tool's name in the name of its activity, as in `agent_look_up`, if the application
-      has an activity that is called as a tool. Models and people see the tool's name, Temporal sees the activity's.
-    - `rate_limits`: providers' limits that are known, such as {"openai": RateLimit(rpm=500)}: all workers of the task
-      queue share them; None: EVERTURN_RATE_LIMITS. Limits that are not known are found out.
-    - `restored_at`: after the server's database was restored from a backup, a moment between the backup and the start
-      of the restored server: `once` calls that may have run in what was lost wait for a person. None:
+    - `prefix`: put before a tool's name in its activity's name, as in `agent_look_up`. Use it if the application has an
+      activity with the name of a tool. Models and people see the tool's name, Temporal the activity's.
+    - `rate_limits`: the rate limits of providers that you know, such as {"openai": RateLimit(rpm=500)}: all workers
+      of the task queue share them; None: EVERTURN_RATE_LIMITS. everturn learns unknown limits by itself.
+    - `restored_at`: if the server's database was restored from a backup, a moment between the backup and the start of
+      the restored server. `once` calls that may have run in the lost part then wait for a person. None:
       EVERTURN_RESTORED_AT, if set.
     - `budgets`: what tenants may use, by tenant, such as {"acme": Budget(usd_per_day=50)}; "*" is for those that are
       not named. It holds until somebody sets another one. None: EVERTURN_TENANT_BUDGETS.
 
-    Raises InvalidAgent and InvalidSetting; so does a worker that it can't be put on.
+    Raises InvalidAgent and InvalidSetting; so does making a worker that it doesn't fit.
     """
 
     @known_options("EverturnPlugin", InvalidSetting)

@@ -26,10 +26,10 @@ class Traces:
       OTEL_SERVICE_NAME, OTEL_TRACES_SAMPLER ...).
     - `meter_provider`: where the metrics gen_ai.client.token.usage and gen_ai.client.operation.duration go. None: the
       same as for `provider`.
-    - `content`: what is said, with which arguments tools are called and what they return are attributes, too. It leaves
-      Temporal then, past any codec.
+    - `content`: messages, and arguments and results of tools, are attributes, too. This text then leaves Temporal,
+      and no codec encrypts it.
     - `export_within`: how long the end of a turn or call waits until its spans are exported, so that a worker that is
-      killed right after it has said them. Zero: it does not wait.
+      killed right after it has exported them. Zero: it does not wait.
 
     Raises InvalidSetting.
     """

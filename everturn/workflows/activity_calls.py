@@ -1,4 +1,4 @@
-"""Calls that users' own activities and Nexus operations serve, in whatever language: each runs as it is."""
+"""Calls that users' own activities and Nexus operations serve, in any language. Each runs unchanged."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from everturn.workflows.nexus_operations import Closed, NexusOperations
 from everturn.workflows.timeouts import check_options, user_activity_options
 
 MOST_TRIES = 5
-"""Of an activity that is lost with its worker. Then the model is told."""
+"""How often an activity is scheduled again after its worker was lost. Then the model is told."""
 
 
 CLOSED = "the conversation was closed"
@@ -56,9 +56,9 @@ class ActivityCalls:
         hosted: Callable[..., Awaitable[Any]],
         running: set[str],
     ) -> None:
-        """`running` has the calls whose run was begun, for as long as it is not known how it ended."""
+        """`running` holds the calls that were started, as long as it is not known how they ended."""
         self.told: set[str] = set()
-        """The calls whose activities ended: events tell what they gave."""
+        """The calls whose activities ended: their results are in events."""
         self._state = state
         self._activity_results = activity_results
         self._budget = budget
@@ -67,7 +67,7 @@ class ActivityCalls:
         self._operations = operations
 
     async def settle(self, call: ToolCall, request: ToolRequest, plan: RunElsewhere, *, others: int) -> ToolResult:
-        """What the model is told. Raises ActivityError if there is no result, and Unreadable if it can't be read."""
+        """The call's result. Raises ActivityError if there is none, and Unreadable if it can't be read."""
         edited = request.decision is not None and request.decision.arguments is not None
         nexus = isinstance(plan, RunNexus)
         look = request.model_copy(update={"endpoint": plan.endpoint}) if isinstance(plan, RunNexus) else request
@@ -162,7 +162,7 @@ class ActivityCalls:
             if is_cancelled_exception(error):
                 if _was_closed(closing):
                     return ToolResult.cut_short(call, CLOSED, running=True)
-                if isinstance(plan, RunActivity) or _is_cancelled():  # else it was cancelled where it runs
+                if isinstance(plan, RunActivity) or _is_cancelled():  # otherwise, its own side cancelled it
                     raise
             self._running.discard(call.call_id)
             made = self._failed(call, plan, error, awaited=awaited)

@@ -1,4 +1,4 @@
-"""The tool calls that wait for a person: each decision is taken once."""
+"""The tool calls that wait for a person. Only the first decision on each counts."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from everturn.workflows.early_decisions import EarlyDecisions
 from everturn.workflows.handlers import Later
 
 MOST_DECISIONS_KEPT = 256
-"""Decisions kept to tell the second person who came first: more than any reply's calls, and bounded."""
+"""How many decisions are kept, to tell a second person who decided first: more than any reply has calls."""
 
 MOST_REFUSED_EDITS = 200
-"""In a turn. Each costs an update, of 2,000 that Temporal takes in a run, and a dozen events."""
+"""The limit for a turn. Each edit costs a dozen events and an update; Temporal takes 2,000 updates in a run."""
 
 SHORTEST_SECONDS = 0.001
 """One of nothing would be none."""
@@ -33,16 +33,16 @@ SHORTEST_SECONDS = 0.001
 
 @dataclass(frozen=True)
 class AppliedDecision:
-    """A decision as it is handed on to its call; `content` and `is_error` are an answer's."""
+    """A decision as it is passed to its call. Only an answer has `content` and `is_error`."""
 
     decision: Decision
     content: tuple[ResultPart, ...] = ()
     is_error: bool = False
     by_rule: bool = False
-    """The clock's, or that of a conversation that closes: no person's, whom a policy could turn down."""
+    """The decision comes from an expiry or a closing conversation, not from a person, so `approvers` are not asked."""
 
     def to(self, asked: Asked) -> PersonsAnswer:
-        """What its tool is told, which asked."""
+        """The answer for the tool that asked."""
         by, left = shortened_reason(self.decision.by), asked.left or {}
         if self.decision.verdict != "answer":
             return PersonsAnswer(action="decline", by=by, left=left)
@@ -51,25 +51,25 @@ class AppliedDecision:
 
 
 class PendingApprovals:
-    """The calls that wait are in the state; here are the decisions that they wait for, and the latest ones."""
+    """The state holds the waiting calls. This holds the decisions that they wait for, and the latest decisions."""
 
     def __init__(self, state: State, carried: OpenReply, *, on_change: Callable[[], None]) -> None:
         self._state = state
-        # From the first moment on: what people decide may come in before `ask` is called again.
+        # From the first moment on, because decisions may arrive before `ask` is called again.
         self._decided = {call_id: _future() for call_id in state.pending}
-        """By the calls that wait."""
+        """The decisions that are waited for, by call_id."""
         self._carried = dict(self._decided)
-        """Those that waited in the run before, until `ask` is called for them."""
+        """The calls that waited in the earlier run, until `ask` is called for them."""
         self.refused_edits = carried.refused_edits
-        """Of this turn: arguments that people put in, and that did not fit."""
+        """How many edited arguments did not fit in this turn."""
         self._decisions = {one.call_id: one.decision for one in carried.results if one.decision}
         self._checked: set[str] = set()
-        """Calls whose policy is being asked about a decision."""
+        """Calls with a decision that the approvers' function is checking."""
         self._closing = Decision(verdict="deny")
         self._on_change = on_change
         self._early = EarlyDecisions()
         self.expects: Callable[[str], bool] = lambda _: True
-        """Whether a call, by its id, may yet begin to wait for its first decision."""
+        """Whether a call (by its id) may start to wait for its first decision later."""
 
     async def ask(self, pending: PendingCall) -> AppliedDecision:
         """Waits until somebody decides on this call, or until it expires; which is counted from when it was asked for
@@ -91,7 +91,7 @@ class PendingApprovals:
             return await decided
         except asyncio.CancelledError:
             if pending.hands_over and decided.done() and not decided.cancelled():
-                return decided.result()  # it was decided before the turn was cancelled, if only by a moment
+                return decided.result()  # the decision came before the turn was cancelled, if only by a moment
             raise
         finally:
             if self._decided.get(call_id) is decided:
@@ -101,7 +101,7 @@ class PendingApprovals:
                 clock.cancel()
 
     def look_again(self) -> None:
-        """The policy has changed: it may decide on calls that wait."""
+        """The policy has changed: it may decide on waiting calls."""
         for pending in [*self.undecided.values()]:
             self._follow_policy(pending, again=True)
 
@@ -121,14 +121,14 @@ class PendingApprovals:
         self.decide(call_id, _expired(pending, expiry))
 
     def hold(self, call_id: str, later: Later) -> bool:
-        """Keeps a decision that comes early, until its call waits. False if it is not early, but wrong or late."""
+        """Keeps an early decision until its call waits. False if the decision is not early, but wrong or late."""
         checked = call_id in self._checked
         first = call_id != names.EVERY_CALL and call_id not in self._state.pending and call_id not in self._decisions
         return (checked or (first and self.expects(call_id))) and self._early.keep(call_id, later, waits=checked)
 
     @property
     def holds(self) -> bool:
-        """A decision that came early may yet be taken."""
+        """Whether an early decision may still be accepted."""
         return self._early.any_to_take
 
     def settle(self, call_id: str) -> None:
@@ -137,12 +137,12 @@ class PendingApprovals:
         self._early.settled(call_id)
 
     def take_back(self, call_id: str) -> None:
-        """Forgets a decision that turned out not to be that person's to take."""
+        """Forgets a decision of a person who turned out not to be allowed to decide."""
         self._checked.discard(call_id)
         self._decisions.pop(call_id, None)
 
     def settle_all(self) -> None:
-        """The turn is over: no call waits now."""
+        """The turn is over: no call waits any more."""
         self._checked.clear()
         self._early.settled()
         self.refused_edits = 0
@@ -152,12 +152,12 @@ class PendingApprovals:
             self._decided.pop(left, None)
 
     def close(self, closing: Decision) -> None:
-        """Denies what waits now and what would wait later."""
+        """Denies all calls that wait now, and all that would wait later."""
         self._closing = closing
         self.decide(names.EVERY_CALL, AppliedDecision(closing, by_rule=True))
 
     def objection(self, call_id: str, *, approving: bool = False, expected: object = None) -> str | None:
-        """Why a decision on this call can't be taken; None if it can."""
+        """Why a decision on this call can't be accepted; None if it can."""
         if call_id == names.EVERY_CALL:
             return None if any(self._addressed(call_id, approving)) else self._none_waits()
         pending = self.undecided.get(call_id)
@@ -177,7 +177,7 @@ class PendingApprovals:
         return None
 
     def decide(self, call_id: str, taken: AppliedDecision) -> tuple[str, ...]:
-        """Hands the decision to every call that it addresses, and returns their ids."""
+        """Passes the decision to every call that it names, and returns their ids."""
         addressed = tuple(self._addressed(call_id, taken.decision.verdict == "approve"))
         for one in addressed:
             pending = self._state.pending.pop(one)
@@ -195,7 +195,7 @@ class PendingApprovals:
 
     @property
     def undecided(self) -> dict[str, PendingCall]:
-        """Those that a decision can still reach: not a call whose turn was cancelled in this very step."""
+        """The calls that a decision can still reach: not a call whose turn was cancelled in this very step."""
         return {one: pending for one, pending in self._state.pending.items() if not self._decided[one].done()}
 
     def _none_waits(self) -> str:
@@ -209,7 +209,7 @@ class PendingApprovals:
 
 
 def _expired(pending: PendingCall, expiry: Expiry) -> AppliedDecision:
-    """What the clock says in people's place."""
+    """The decision that an expiry makes instead of a person."""
     after, at = timedelta(seconds=min(expiry.after, LONGEST_SECONDS)), iso(workflow.now())
     if pending.needs == "answer":
         text = f"{pending.call.name} timed out: no answer came within {after}."

@@ -1,4 +1,4 @@
-"""Waiting for a worker that hosts what is to run: silently for some seconds, then shown in the status."""
+"""Waits for a worker that hosts the agent or tool: silently for some seconds, then shown in the status."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def handed_back_for(seconds: float | None, request: Q) -> Q:
 class AwaitedWorker:
     def __init__(self, on_change: Callable[[], None]) -> None:
         self._awaited: dict[str, tuple[str, str | None]] = {}
-        """Cause and cure, by what is to run."""
+        """Cause and cure, by the activity that waits."""
         self._on_change = on_change
 
     @property
     def cause(self) -> str | None:
-        """What is waited for, in words; None if nothing is."""
+        """What the conversation waits for, in words; None if it does not."""
         return next((cause for cause, _ in self._awaited.values()), None)
 
     @property

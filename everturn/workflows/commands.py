@@ -28,7 +28,7 @@ from everturn.workflows.tracing import Tracing
 
 
 class Commands:
-    """Each command: why it can't be taken as things are, and what it does to the state."""
+    """Each command: why it is refused now, and what it does to the state."""
 
     def __init__(
         self, state: State, approvals: PendingApprovals, tracing: Tracing, *, on_change: Callable[[], None]
@@ -36,14 +36,14 @@ class Commands:
         self.state = state
         self.approvals = approvals
         self.stream = state.start.stream
-        """Somebody follows the text as it is written."""
+        """A client follows the text as it is written."""
         self._turn: asyncio.Task[str | None] | None = None
-        """The answer at hand, from a message to its final reply."""
+        """The current answer, from a message to its final reply."""
         self._tracing = tracing
         self._held: set[str] = set()
-        """Why it waits for somebody to resume it."""
+        """Why the conversation waits for `resume`."""
         self._freed = "", ""
-        """The last command that ended such a wait, and who sent it."""
+        """The last command that ended a stall or pause, and who sent it."""
         self._on_change = on_change
         self._early = EarlyDecisions()
         self.handlers = Handlers()
@@ -60,7 +60,7 @@ class Commands:
 
     @property
     def may_move(self) -> bool:
-        """Whether another run can go on with what is here."""
+        """Whether another run can continue from this state."""
         return not self.state.closing and not self.handlers.lost
 
     def answering(self, turn: asyncio.Task[str | None]) -> None:
@@ -97,12 +97,12 @@ class Commands:
             await self.stalled(lost, cure)
 
     async def stalled(self, cause: str, cure: str | None) -> None:
-        """Waits until a person has seen to it and sends `resume`."""
+        """Waits until a person sends `resume`."""
         state = self.state
         state.stalls(cause, cure)
         self._on_change()
         self._early.release(names.RESUME, until=lambda: state.stall is None)
-        self._early.settled(names.RESUME)  # one is enough: the others are not meant for a later stall
+        self._early.settled(names.RESUME)  # one is enough: further ones were not meant for a later stall
         await self._until("stalled", lambda: state.stall is None)
 
     async def unpaused(self) -> None:
@@ -111,7 +111,7 @@ class Commands:
             await self._until("paused", lambda: not self.state.paused)
 
     async def _until(self, reason: Literal["stalled", "paused"], over: Callable[[], bool]) -> None:
-        """Waits for somebody. Several calls may wait for the same word: that is one wait."""
+        """Waits for a person. If several calls wait for the same `resume`, this is one wait."""
         if reason in self._held:
             await workflow.wait_condition(over)
             return

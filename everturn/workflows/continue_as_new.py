@@ -1,4 +1,4 @@
-"""What one run hands to the next, and when: so that replay stays short however long the conversation gets."""
+"""When a conversation goes on as a new run, and what it hands over: so a replay stays short for any conversation."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from everturn.workflows.recent_messages import RecentMessages, whole_prefix
 from everturn.workflows.timeouts import TASK_TIMEOUT, model_options
 
 MAX_EVENTS = 2_000
-"""Of a run's history: about 160 turns of one call each."""
+"""The most events of a run: about 160 turns of one call each."""
 
 MAX_UPDATES = 1_000
-"""Temporal takes 2,000 in a run, those that were refused included."""
+"""Temporal takes 2,000 updates in a run, refused ones included."""
 
 MAX_HISTORY_BYTES = 8 * 1024 * 1024
 
 LEAST_SECONDS = 1.0
-"""A run that ends sooner is held back by the server until then (history.workflowIdReuseMinimalInterval)."""
+"""If a run ends sooner, the server delays the next one until then (history.workflowIdReuseMinimalInterval)."""
 
 LIKELY_TOO_LONG = 20 * MAX_PACKED_BYTES
-"""Text hardly ever packs to a twentieth: beyond this, it is not even tried."""
+"""Text hardly ever packs to a twentieth of its size. Above this, packing is not even tried."""
 
 
 async def keep_in_time(state: State, activity_results: ActivityResults) -> None:
-    """Brings what is in earlier runs into this one's history before Temporal deletes theirs."""
+    """Copies the messages of earlier runs into this run's history before Temporal deletes theirs."""
     if state.keep_by is None or not isinstance(state.earlier, InRun):
         return
     await workflow.sleep(max(0.0, state.keep_by - workflow.time()), summary="bring earlier runs' messages here")
@@ -54,7 +54,7 @@ async def keep_in_time(state: State, activity_results: ActivityResults) -> None:
 
 
 def go_on(handed: Start | dict[str, Any]) -> NoReturn:
-    """Ends the run here: the next one begins with what it is handed."""
+    """Ends the run here. The next one begins with the carry-over."""
     workflow.continue_as_new(handed, task_timeout=TASK_TIMEOUT)
 
 
@@ -84,7 +84,7 @@ def _has_run_for(seconds: float) -> bool:
 
 
 async def fit_unseen(state: State, activity_results: ActivityResults) -> None:
-    """What no model has seen is handed over, if it is little; else it becomes a part of the prefix."""
+    """Unseen messages are handed over if they are small. Otherwise, they become a part of the prefix."""
     if size_of(state.unseen) + size_of(state.told) > MAX_HANDED_BYTES:
         await extend_prefix(state, activity_results)
 
@@ -104,12 +104,12 @@ def fit_inbox(state: State, room: int) -> bool:
 
 
 def may_be_open(handed: Start) -> bool:
-    """Whether this can be handed over while calls wait for people."""
+    """Whether the state can be handed over while calls wait for people."""
     return size_of(handed) <= MAX_OPEN_BYTES
 
 
 async def extend_prefix(state: State, activity_results: ActivityResults) -> None:
-    """Makes what no model has seen a part of the prefix: that is handed over by pointing to it."""
+    """Makes the unseen messages a part of the prefix, which is handed over by pointing to it."""
     delta, named = sent_messages.delta(state)
     request = ModelRequest(
         agent=state.agent,
@@ -126,7 +126,7 @@ async def extend_prefix(state: State, activity_results: ActivityResults) -> None
     try:
         digest = await activity_results.result(handle, str, "The digest of the transcript")
     except Unreadable:
-        digest = ""  # whoever needs the prefix reads it from the history
+        digest = ""  # a worker that needs the prefix reads it from the history
     state.take_in_unseen(digest)
 
 

@@ -50,7 +50,7 @@ class ConversationWorkflow:
 
     @workflow.init
     def __init__(self, *inputs: Any) -> None:
-        # Here and not in run(): a signal can come in before run() begins, and belongs after what the start brings.
+        # Here and not in run(): a signal can arrive before run() begins, and belongs after the start's message.
         self._start_input = start_input.read(inputs)
         carry_over = self._start_input.start.carry or CarryOver()
         self._recent = RecentMessages(carry_over.last_text)
@@ -81,7 +81,7 @@ class ConversationWorkflow:
             stalled=self._commands.stalled,
         )
         self._open_reply = carry_over.open
-        """Left by the run before this one, until it is taken up."""
+        """The open reply of the earlier run, until this run continues it."""
 
     @workflow.run
     async def run(self, *_: Any) -> Outcome:
@@ -119,7 +119,7 @@ class ConversationWorkflow:
     # ------------------------------------------------------------ the loop
 
     async def _converse(self) -> str | None:
-        """Answers message after message; returns the limit that ended it, None if it came to its natural end."""
+        """Answers all messages. Returns the limit that ended the conversation; None if no limit did."""
         while await self._next_message():
             reply, self._open_reply = self._open_reply, None
             turn = asyncio.create_task(self._answer(reply))
@@ -129,27 +129,27 @@ class ConversationWorkflow:
                 if limit := await turn:
                     return limit
             except (asyncio.CancelledError, ActivityError) as error:
-                # Somebody cancelled the turn; or the workflow, which is not ours to survive.
+                # A person cancelled the turn; or somebody cancelled the workflow, and then we have to end.
                 if not (self._state.cancelled and is_cancelled_exception(error)):
                     raise
                 self._cut_short(self._state.cancelled)
-                stop_if_cancelled()  # both at once: the workflow's goes before the turn's
+                stop_if_cancelled()  # if both happen at once, the workflow's cancellation wins
             self._state.end_answer()
             self._tracing.end("cancelled" if self._state.cancelled or self._state.abandoned else "failed")
         return None
 
     async def _next_message(self) -> bool:
-        """Waits for something to answer; False once the conversation is over."""
+        """Waits for a message to answer; False once the conversation is over."""
         if self._state.answering:
             return True
         await self._commands.message_or_end()
-        # An update that was accepted is answered before the run ends, and it may have brought a message.
+        # An accepted update is answered before the run ends, and it may have brought a message.
         await workflow.wait_condition(workflow.all_handlers_finished)
         return bool(self._state.inbox) and not self._state.abandoned
 
     async def _answer(self, left: OpenReply | None) -> str | None:
-        """Takes turns until a reply asks for no tool, or a limit is used up; returns that limit. `left`: the reply to
-        begin with, which the run before this one left open."""
+        """Takes turns until a reply has no calls or a limit is used up; returns that limit. `left`: the open reply of
+        the earlier run, to begin with."""
         state = self._state
         if left:
             await self._settle(left.plan, limit=left.limit)
@@ -171,7 +171,7 @@ class ConversationWorkflow:
                 return limit
 
     async def _summarise(self) -> None:
-        """Lets the model write a summary of what is old, to be shown in its place."""
+        """Lets the model write a summary, which it is then shown instead of the old messages."""
         reply = await self._ask_model(summarise=True)
         if reply:
             self._state.take_summary(reply)
@@ -197,7 +197,7 @@ class ConversationWorkflow:
             await self._commands.unpaused()
             if state.abandoned:
                 return None
-            # Here, too: a stall can be resumed any number of times, and each costs an update and some events.
+            # Here, too: a stall can be resumed any number of times, and each time costs an update and some events.
             await self._continue_as_new_where_long()
             state.begin_turn(messages=0 if summarise else sent_messages.waiting_messages(state))
             if not summarise:
@@ -216,7 +216,7 @@ class ConversationWorkflow:
                 if is_cancelled_exception(error):
                     raise
                 if state.closing:
-                    state.abandoned = True  # nobody is going to resume it
+                    state.abandoned = True  # nobody will resume it
                     return None
                 if fallback := tool_results.detail(error, "fallback"):
                     state.fall_back(fallback)
@@ -249,19 +249,20 @@ class ConversationWorkflow:
         return await self._awaited_worker.find(names.CALL_MODEL, start)
 
     def _read_again(self, raw: RawValue | None) -> ModelReply | None:
-        """A reply that could not be read, now that a person has seen to it; None if it still can't be."""
+        """A reply that could not be read, read again after a person resumed; None if it is still unreadable."""
         with suppress(Unreadable):
             return self._results.read(raw, ModelReply, f"The reply of turn {self._state.turn}")
         return None
 
     async def _settle(self, plan: tuple[PlannedCall, ...], *, limit: str | None) -> None:
-        """Gets a result for every call of the reply, and puts them into the transcript in the order of the calls."""
+        """Gets a result for every call of the reply, and adds the results to the transcript in the order of the
+        calls."""
         with turn_group(self._state.turn).scope():
             results = await self._calls.settle(plan, meanwhile=self._continue_as_new_where_calls_wait(limit))
         self._state.take_results(results, recorded=self._calls.recorded, told=self._calls.told)
 
     def _take_outcome(self, outcome: Outcome) -> None:
-        """What another agent's conversation cost counts for this one, which asked."""
+        """Adds the cost of a sub-agent's conversation to this one, which asked."""
         self._state.spend(outcome.usage, outcome.cost_usd)
         self._show()
 
@@ -273,19 +274,19 @@ class ConversationWorkflow:
         return continue_as_new.due(updates=self._commands.handlers.updates, full=full)
 
     async def _continue_as_new_where_long(self) -> None:
-        """Goes on as a new run, between turns: replay takes time with every event, and runs in one piece."""
+        """Goes on as a new run between turns, since a replay takes time for each event and can't be interrupted."""
         if not self._is_due:
             return
-        self._show()  # that it is not idle any more
+        self._show()  # shows that it is not idle any more
         await continue_as_new.fit_unseen(self._state, self._results)
-        # A message that comes in now makes Temporal repeat this task, and so is in the inbox that is handed over.
+        # If a message arrives now, Temporal repeats this task, so the message is in the inbox that is handed over.
         await workflow.wait_condition(workflow.all_handlers_finished)
         stop_if_cancelled()
         if self._commands.may_move and continue_as_new.fit_inbox(self._state, MAX_INBOX_BYTES):
-            continue_as_new.go_on(self._handed())  # else the next boundary will do
+            continue_as_new.go_on(self._handed())  # otherwise, the next turn boundary will do
 
     async def _continue_as_new_where_calls_wait(self, limit: str | None) -> None:
-        """Goes on as a new run while nothing but people is waited for: they may take long, and try often."""
+        """Goes on as a new run while all calls wait for people: they may take long, and try often."""
 
         def due() -> bool:
             free = self._calls.only_wait and self._commands.may_move and workflow.all_handlers_finished()
@@ -300,14 +301,14 @@ class ConversationWorkflow:
                 continue_as_new.go_on(handed)
 
     def _handed(self, *, reply: OpenReply | None = None) -> Start:
-        """What the next run is started with."""
+        """The next run's input."""
         handed = continue_as_new.carry_over(self._state, self._recent, self._calls.chain, reply=reply)
         handed = handed.model_copy(update={"trace": self._tracing.carried()})
         again = {"message": (), "message_id": None, "provider": "", "stream": self._commands.stream, "carry": handed}
         return self._state.start.model_copy(update=again)
 
     async def _take_up_again(self) -> None:
-        """What was said while it closed takes it up again as a new run, as it would have right after its end."""
+        """Messages that came while it closed continue it as a new run, as they would right after its end."""
         self._cut_short("the conversation was closed")
         await continue_as_new.fit_unseen(self._state, self._results)
         await workflow.wait_condition(workflow.all_handlers_finished)
@@ -318,7 +319,7 @@ class ConversationWorkflow:
     # ------------------------------------------------------------ the end
 
     def _cut_short(self, why: str) -> None:
-        """Gives every call that is open a result that says so."""
+        """Gives every open call a result that says that the conversation ended."""
         if cut := self._calls.close(why):
             self._state.take_results(cut, recorded=self._calls.recorded, told=self._calls.told)
 
@@ -349,7 +350,7 @@ class ConversationWorkflow:
 
     @property
     def turn(self) -> int:
-        """For its log lines."""
+        """Fields of its log lines."""
         return self._state.turn
 
     def _status(self) -> Status:

@@ -21,7 +21,7 @@ from everturn.records import Record
 from everturn.storage.data_converter import NoValue
 
 MAX_WITHDRAWN = 1000
-"""Ids of withdrawn updates. Such an update comes in the next workflow task, or never."""
+"""How many ids of withdrawn updates are kept. Such an update arrives in the next workflow task, or never."""
 
 MOST_LOGGED = 20
 """Signals of one workflow task that are passed over and have a log line each: thousands can come at once, and Temporal
@@ -41,26 +41,26 @@ TOLD = {
     names.SET_POLICY: 'Replaces the rules that decide on calls: {"rules": [{"tool": "...", "then": "approve"}]}.',
     names.WITHDRAW: "Withdraws an update that no worker has taken yet.",
 }
-"""What the Web UI says of each signal."""
+"""The descriptions that the Web UI shows for each signal."""
 
 Later = Callable[[str], None]
 """Takes a signal that was held; if it is given a reason, or finds one, logs why the signal can't be taken."""
 
 
 class Handlers:
-    """What a conversation takes, and which of it was withdrawn."""
+    """The signals and updates that a conversation takes, and those that were withdrawn."""
 
     def __init__(self) -> None:
         self.updates = 0
-        """So many were taken in this run."""
+        """How many updates were taken in this run."""
         self.lost = ""
         """Why a signal can't be read here, though another worker may; the conversation waits for a person."""
         self._signals = 0
         self._ignored = 0
-        """Signals of this workflow task that were passed over."""
+        """How many signals of this workflow task were ignored."""
         self._withdrawn: dict[str, None] = {}
         self._by_name: dict[str, Callable[..., None]] = {names.WITHDRAW: self._withdraw}
-        """What takes each signal."""
+        """The handler of each signal."""
 
     def accept(
         self,

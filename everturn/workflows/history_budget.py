@@ -15,13 +15,13 @@ from everturn.sizes import LOCAL_BYTES, MAX_RESULT_BYTES, MOST_LOCAL, RUN_BYTES,
 from everturn.workflows.own_loop import OwnLoop
 
 SMALL_BYTES = 10_000
-"""A decision of up to this size is taken even if the run is full."""
+"""A decision of up to this size is accepted even if the run is full."""
 
 FAIR_BYTES = 250_000
-"""A call that would get less than this waits for the calls that run: they may use less than they were promised."""
+"""A call that would get less than this waits for the running calls, which may use less than they were promised."""
 
 LEAST_BYTES = 4_000
-"""Each call gets this, so that it can say something."""
+"""Each call gets at least this, so that its result can say something."""
 
 
 def left_in_run() -> int:
@@ -29,7 +29,7 @@ def left_in_run() -> int:
 
 
 def too_full_for(size: int) -> str:
-    """Why an update of so many bytes can't be taken; empty if it can. A signal's are in the history already."""
+    """Why an update of this size can't be accepted; empty if it can. A signal's bytes are already in the history."""
     if size <= max(SMALL_BYTES, left_in_run()) or workflow.current_update_info() is None:
         return ""
     return (
@@ -61,7 +61,7 @@ class HistoryBudget:
                 self._landed = (self._run.get_current_history_length(), self._just_landed + size)
 
     async def share(self, *, request: int, others: int, most: int = MAX_RESULT_BYTES, local: bool = False) -> int:
-        """How many bytes a call's result may have; `others` will want some too. Waits if there are too few now."""
+        """How many bytes a call's result may have, if `others` want some too. Waits if there are too few now."""
         await self.carry(request)
         if local:
             left = TASK_BYTES - self._in_task - others * (LOCAL_BYTES if others < MOST_LOCAL else LEAST_BYTES)

@@ -1,4 +1,4 @@
-"""The last messages of a conversation, for those who look at it. All of them are in the history."""
+"""The last messages of a conversation, for people who look at it. The history has all of them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class RecentMessages:
         """Of what came before the written messages, if those are few."""
 
     def add(self, messages: Sequence[Message]) -> None:
-        """From now on, these are the end of the prefix."""
+        """Adds these messages at the end of the prefix."""
         written = [message.model_dump_json() for message in messages]
         self.written.extend(written)
         self._chars += sum(map(len, written))
@@ -61,7 +61,7 @@ class RecentMessages:
 
 
 class HeldMessages:
-    """What a conversation has in memory of its messages, for its worker."""
+    """The messages that a conversation has in memory, for its worker."""
 
     def __init__(self, state: State, recent: RecentMessages) -> None:
         self._state = state
@@ -69,7 +69,7 @@ class HeldMessages:
 
     @property
     def prefix(self) -> tuple[Message, ...] | None:
-        """All that the model has seen and said; None if not all of it is here."""
+        """Everything that the model has seen and said; None if a part of it is not in memory."""
         return whole_prefix(self._state, self._recent)
 
     def results(self, call_ids: Sequence[str]) -> list[ToolResult]:
@@ -86,5 +86,5 @@ def whole_prefix(state: State, recent: RecentMessages) -> tuple[Message, ...] | 
     try:
         earlier = unpack(before.data) if before else ()
     except ValueError:
-        return None  # other code wrote it, and other code may read it
+        return None  # another version of the code wrote it, and that version may read it
     return (*earlier, *map(Message.model_validate_json, recent.written))

@@ -1,4 +1,4 @@
-"""The messages in what is sent, a model turn's delta and an outcome's tail: as many as fit, and nothing twice."""
+"""The messages in a model turn's delta and in an outcome's tail: as many as fit, and none twice."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def delta(state: State) -> tuple[tuple[Message, ...], tuple[str, ...]]:
 
 
 def request(state: State, *, conclude: str | None, summarise: bool) -> ModelRequest:
-    """What the agent in charge is asked next."""
+    """The next request to the agent in charge."""
     new, named = ((), ()) if summarise else delta(state)
     return ModelRequest(
         agent=state.agent,
@@ -41,15 +41,15 @@ def request(state: State, *, conclude: str | None, summarise: bool) -> ModelRequ
 
 
 def waiting_messages(state: State) -> int:
-    """How many messages of the inbox go into one model turn's payload: at least one, if there is any."""
+    """How many messages of the inbox fit into one model turn's payload: at least one, if there is any."""
     return max(1, how_many_fit(state.inbox, MAX_INBOX_BYTES))
 
 
 def said(state: State, room: int) -> tuple[str, JsonValue]:
-    """The last reply's text and output, as an outcome of so many bytes can carry them."""
+    """The last reply's text and output, cut to fit an outcome of this size."""
     if size_of(state.last_text) + size_of(state.output) <= room:
         return state.last_text, state.output
-    # An output that is cut is none, and its text is the same.
+    # A cut output is useless, and the text says the same.
     return shortened(state.last_text, max_bytes=room), None
 
 

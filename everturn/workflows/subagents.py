@@ -1,4 +1,4 @@
-"""Calls that another agent answers: each is a conversation of its own, a child of this one."""
+"""Calls of sub-agents. Each is a separate conversation, a child of this one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class SubAgents:
         self, state: State, activity_results: ActivityResults, tracing: Tracing, *, on_change: Callable[[], None]
     ) -> None:
         self.running: dict[str, AskedAgent] = {}
-        """By call_id: where to look for what goes on there."""
+        """The sub-agents' conversations, by call_id."""
         self._state = state
         self._activity_results = activity_results
         self._tracing = tracing
@@ -94,7 +94,7 @@ class SubAgents:
 
     async def _pass_on_close(self, handle: Child) -> None:
         await workflow.wait_condition(lambda: self._state.closing)
-        with suppress(TemporalError):  # it may be over by now
+        with suppress(TemporalError):  # the child may have ended by now
             await handle.signal(names.CLOSE, Control(reason="the conversation that asked was closed"))
 
 

@@ -1,4 +1,4 @@
-"""One reply's tool calls: each is approved if need be, runs as an activity, and ends as a ToolResult in any case."""
+"""The tool calls of one reply: each is approved if necessary, runs as an activity, and always ends as a ToolResult."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ from everturn.workflows.tracing import Tracing
 R = TypeVar("R")
 
 OnStall = Callable[[str, str | None], Awaitable[None]]
-"""Given a cause and a cure: waits until somebody has seen to it."""
+"""Gets a cause and a cure, and waits until a person has resumed."""
 
 
 class OpenCalls:
-    """The calls of the reply at hand. They run at the same time; their results come in the order of the calls."""
+    """The calls of the current reply. They run at the same time; their results are in the order of the calls."""
 
     def __init__(
         self,
@@ -75,9 +75,9 @@ class OpenCalls:
         self._open = carried.calls
         self._results = {result.call_id: result for result in carried.results}
         self._carried = dict(state.pending)
-        """What people were asked in the run before, until they are asked again."""
+        """What people were asked in the earlier run, until they are asked again."""
         self._running: set[str] = set()
-        """Those whose run was begun. One that is cut short may have taken effect."""
+        """The calls that were started. If one of them is cut short, it may have taken effect."""
         self.operations = NexusOperations(state, awaited_worker)
         self._activities = ActivityCalls(
             state,
@@ -99,8 +99,8 @@ class OpenCalls:
         planned: tuple[PlannedCall, ...],
         meanwhile: Coroutine[Any, Any, None],
     ) -> tuple[ToolResult, ...]:
-        """A result for every open call, so many tools running at a time as the limits allow. `meanwhile` ends once
-        they have."""
+        """Gets a result for every open call. As many tools run at the same time as the limits allow. `meanwhile` ends
+        when all calls have."""
         self._slots = asyncio.Semaphore(self._state.limits.max_parallel_calls)
         plans = {plan.call_id: plan for plan in planned}
         unplanned = "This call has no plan, so it did not run. Call again."
@@ -115,7 +115,7 @@ class OpenCalls:
         return self.close("")
 
     def open(self, reply: ModelReply) -> None:
-        """Takes the reply's calls in hand: from here on, each will have a result."""
+        """Takes over the reply's calls: from here on, each of them will get a result."""
         self._open = reply.message.tool_calls
         self._results, self.recorded, self._chain_ids = {}, set(), {}
         self._running.clear()
@@ -123,7 +123,7 @@ class OpenCalls:
 
     @property
     def told(self) -> set[str]:
-        """Those whose result is made of what an activity of the user's own gave, in the event of that."""
+        """The calls whose results are made from the output of a user's own activity, in that activity's event."""
         return self._activities.told
 
     @property
@@ -132,13 +132,14 @@ class OpenCalls:
 
     @property
     def only_wait(self) -> bool:
-        """Nothing of the reply runs, and no decision is on its way: what has no result waits for a person."""
+        """No call of the reply is running, and no decision is being checked: every call without a result waits for a
+        person."""
         undecided = self._approvals.undecided
         known = self._results.keys() | undecided.keys()
         return bool(undecided) and not self._approvals.holds and all(call.call_id in known for call in self._open)
 
     def handed_on(self, *, limit: str | None) -> OpenReply:
-        """The reply as another run can take it up, while its calls only wait."""
+        """The reply, in the form in which another run can continue it while its calls wait."""
         waiting = self._approvals.undecided
         ids = self._chain_ids
         return OpenReply(
@@ -152,14 +153,15 @@ class OpenCalls:
         )
 
     def close(self, why: str) -> tuple[ToolResult, ...]:
-        """The results, in order; a call that has none is told that it was cut short, and why."""
+        """The results, in order. A call without one gets a result that says that it was cut short, and why."""
         results = tuple(self._results.get(call.call_id) or self._cut_short(call, why) for call in self._open)
         self._open = ()
         self._approvals.settle_all()
         return results
 
     def _expects(self, call_id: str) -> bool:
-        """Whether a call may yet begin to wait: one of the reply at hand that was not begun, or of one to come."""
+        """Whether a call may start to wait later: a call of this reply that was not started, or one of a later
+        reply."""
         known = any(call.call_id == call_id for call in self._open)
         return not self._open or (known and call_id not in self._results.keys() | self._running)
 
@@ -186,7 +188,7 @@ class OpenCalls:
                 assert_never(other)
 
     async def _run_when_allowed(self, call: ToolCall, plan: RunTool | RunElsewhere | HandOver) -> ToolResult:
-        """Runs the tool, asking a human first if the plan says so, and again wherever a run leaves a doubt."""
+        """Runs the tool. Asks a person first if the plan says so, and again if the outcome of a run is not known."""
         pending = self._pending(call, plan)
         decision: Decision | None = None
         answer: PersonsAnswer | None = None
@@ -238,7 +240,7 @@ class OpenCalls:
                 pending = waiting.after_run(call, plan, pending, kind=names.UNREADABLE_RESULT, cause=error.why)
 
     async def _asked(self, pending: PendingCall) -> AppliedDecision:
-        """What is decided on the call, however long that takes."""
+        """Waits for the decision on the call, however long it takes."""
         try:
             taken = await self._approvals.ask(pending)
         except asyncio.CancelledError:
@@ -248,7 +250,7 @@ class OpenCalls:
         return taken
 
     def _pending(self, call: ToolCall, plan: PlannedCall) -> PendingCall | None:
-        """What a person is asked about the call, as the run before left it or the plan has it; None if nobody is."""
+        """What a person is asked about the call, by the earlier run or by the plan; None if nobody is asked."""
         return self._carried.pop(call.call_id, None) or waiting.before_run(call, plan, self._state.policy)
 
     async def _agents_answer(self, call: ToolCall, plan: RunAgent) -> ToolResult:
@@ -270,7 +272,7 @@ class OpenCalls:
         return result_of(call.call_id, call.name, outcome)
 
     async def _refusal(self, call: ToolCall, decision: Decision) -> str:
-        """Why this person may not decide, as the agent's own policy says; empty if they may."""
+        """Why the agent's `approvers` don't allow this person to decide; empty if they do."""
         state = self._state
         check = DecisionCheck(agent=state.agent, turn=state.turn, call=call, decision=decision, **state.start.labels)
         by = "they" if self._state.start.visibility == "minimal" else web_ui.shortened(decision.by, 40)
@@ -283,7 +285,7 @@ class OpenCalls:
                 names.CHECK_DECISION, asked, result_type=RawValue, summary=summary, **check_options()
             )
             said = await self._activity_results.result(handle, str, "The policy's decision")
-            stop_if_cancelled()  # it came in together with that: nothing is to run now
+            stop_if_cancelled()  # the cancellation came together with the answer: nothing may run now
             return said
 
         try:
@@ -307,7 +309,7 @@ class OpenCalls:
     ) -> ToolResult:
         edited = decision.arguments if decision else None
         arguments = call.arguments if edited is None else edited
-        if decision and answer:  # beside an answer there is no room for a long note
+        if decision and answer:  # an answer leaves no room for a long note
             decision = with_short_words(decision)
         request = ToolRequest(
             agent=self._state.agent,
@@ -342,11 +344,11 @@ class OpenCalls:
 
     @property
     def _to_come(self) -> int:
-        """How many of the reply's calls have not begun."""
+        """How many of the reply's calls have not started."""
         return len(self._open) - len(self._running | self._results.keys())
 
     async def _hosted(self, what: str, start: Schedule[R], *, patience: float | None = None, retried: bool = True) -> R:
-        """What `start` brings, however long that takes: while no worker hosts it, the conversation is stalled."""
+        """The result of `start`, however long it takes. While no worker hosts the tool, the conversation is stalled."""
         while True:
             try:
                 return await self._awaited_worker.find(what, start, patience=patience, retried=retried)
@@ -364,7 +366,7 @@ class OpenCalls:
             except ActivityError as error:
                 after = tool_results.again_after(error) if plan.hurried else None
                 if after is None and not tool_results.not_hosted(error):
-                    raise  # else it is for another worker, which only the queue finds
+                    raise  # otherwise, another worker has to run it, and only the queue finds that one
             if after:
                 await workflow.sleep(after, summary=web_ui.summary(f"{call.name} asked for it"))
         return await self._begun(call, request, plan, local=False)

@@ -1,4 +1,4 @@
-"""What the model is told of a call that did not simply run: pure functions from decisions and failures to results."""
+"""Results of calls that did not simply run: pure functions from decisions and failures to results."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def answered(call: ToolCall, text: str, *, decision: Decision | None = None) -> 
 
 
 def of(call: ToolCall, taken: AppliedDecision) -> ToolResult:
-    """A denial, or an answer in the tool's place."""
+    """The result of a denial, or of an answer instead of the tool's."""
     decision = taken.decision
     if decision.verdict == "answer":
         return ToolResult(
@@ -46,7 +46,7 @@ def of(call: ToolCall, taken: AppliedDecision) -> ToolResult:
 
 
 def outcome_unknown(call: ToolCall, taken: AppliedDecision) -> ToolResult:
-    """What a human said of a call whose run ended without a report."""
+    """The result that follows from a person's decision on a call whose run ended without a report."""
     if taken.decision.verdict == "answer":
         return of(call, taken)
     text = (
@@ -57,7 +57,7 @@ def outcome_unknown(call: ToolCall, taken: AppliedDecision) -> ToolResult:
 
 
 def not_hosted(error: ActivityError) -> bool:
-    """Whether it was handed back by workers that do not host what it is for."""
+    """Whether workers handed it back because they don't host its agent or tool."""
     return causes.cause_of(error).not_hosted
 
 
@@ -84,7 +84,7 @@ def not_checked(error: Unreadable, name: str) -> ActivityError:
 
 
 def kind_of(error: ActivityError | Unreadable) -> str:
-    """The error's type, such as InvalidEdit; empty for a time-out."""
+    """The error's type, such as InvalidEdit; empty for a timeout."""
     if isinstance(error, Unreadable):
         return names.UNREADABLE_RESULT
     return causes.cause_of(error).kind
@@ -96,7 +96,7 @@ def could_not_run(call: ToolCall, error: ActivityError | Unreadable) -> ToolResu
 
 
 def no_answer(call: ToolCall, error: ChildWorkflowError | WorkflowAlreadyStartedError) -> ToolResult:
-    """What the model is told if an agent's conversation has no outcome."""
+    """The result of a call if the sub-agent's conversation has no outcome."""
     if isinstance(error, WorkflowAlreadyStartedError):
         why = f"a conversation {error.workflow_id!r} is already running"
     else:
@@ -114,7 +114,7 @@ def cause_of(error: ActivityError | Unreadable) -> str:
 
 
 def left_by(error: ActivityError | Unreadable) -> dict[str, JsonValue] | None:
-    """What a tool left that asks a person."""
+    """The details that a tool left when it asked a person."""
     return None if isinstance(error, Unreadable) else causes.cause_of(error).left
 
 

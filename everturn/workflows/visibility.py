@@ -27,7 +27,7 @@ COST_USD = SearchAttributeKey.for_float(names.EVERTURN_COST_USD)
 
 
 class Visibility:
-    """`status` says what goes on, in full; it is asked for when somebody looks."""
+    """`status` returns the full status. It is called only when somebody looks."""
 
     def __init__(self, state: State, recent: RecentMessages, *, status: Callable[[], Status]) -> None:
         self._state = state
@@ -38,22 +38,22 @@ class Visibility:
         self._indexed_state = first.get(STATUS) or ""
         self._indexed_agent = first.get(AGENT) or keyword(self._state.agent)
         self._expected_model = first.get(MODEL) or ""
-        """The one that the client expects to be asked, if it knows."""
+        """The model that the client expects, if it knows one."""
         self._own_loop = OwnLoop()
 
     @property
     def model(self) -> str:
-        """The agent's, as far as anybody has said."""
+        """The agent's model, if it is known."""
         return self._state.asked_model or self._expected_model
 
     @property
     def turn_model(self) -> str:
-        """The one that the next turn asks, as far as that is known and to be shown."""
+        """The model that the next turn asks, if it is known and may be shown."""
         return "" if self._minimal else self._state.model or self.model
 
     @property
     def turn_agent(self) -> str:
-        """The one that the next turn asks, if the conversation was handed to it, and if that is to be shown."""
+        """The agent that the next turn asks, if the conversation was handed over to it and this may be shown."""
         return self._state.agent if self._state.in_charge.handed_on and not self._minimal else ""
 
     @property
@@ -106,7 +106,7 @@ class CurrentDetails(WorkflowInboundInterceptor):
 
 def _attributes(state: State, model: str) -> list[SearchAttributeUpdate[Any]]:
     attributes: list[SearchAttributeUpdate[Any]] = [
-        # What the server does not take as an attribute fails the workflow task, again and again.
+        # If the server rejects an attribute, the workflow task fails again and again.
         AGENT.value_set(keyword(state.agent)),
         MODEL.value_set(keyword(model)),
         TOKENS.value_set(min(state.usage.total_tokens, MAX_KEYWORD_INT)),

@@ -23,7 +23,7 @@ _PREFIX = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,31}")
 
 
 class McpTool(Setting):
-    """What is said of one tool in place of what its server says: `overrides={"search": McpTool(effect="read")}`."""
+    """Settings of one tool, which replace those of its server: `overrides={"search": McpTool(effect="read")}`."""
 
     _error = InvalidTool
 
@@ -31,7 +31,7 @@ class McpTool(Setting):
     needs_approval: Any = None
     """True, False, or a predicate of the arguments, as `@tool` takes it."""
     name: str | None = None
-    """As the model is to know it, without the prefix."""
+    """The tool's name for the model, without the prefix."""
     description: str | None = None
     timeout: timedelta | None = None
     patience: timedelta | None = None
@@ -60,18 +60,18 @@ class McpOAuth(Setting):
     client_secret_env: str
     """The name of the worker's variable that holds the secret."""
     issuer: str
-    """The authorization server's, as its metadata say it."""
+    """The authorization server's issuer, as in its metadata."""
     scope: str | None = None
-    """Scopes, with spaces between; None: those that the server asks for."""
+    """Scopes, separated by spaces. None: those that the server asks for."""
 
 
 class McpServer(Setting):
-    """An MCP server whose tools an agent has: `Agent(tools=[McpServer(command=["npx", "-y", "..."])])`.
+    """An MCP server. The agent has its tools: `Agent(tools=[McpServer(command=["npx", "-y", "..."])])`.
 
-    Workers list the tools: when they start, and again once the server says that they changed, or `refresh` is over.
-    Each call is an activity under the tool's name. A tool that its server calls `readOnlyHint` has the effect `read`,
+    Workers list the tools when they start, and again if the server says that they changed or `refresh` is over.
+    Each call is an activity with the tool's name. A tool with `readOnlyHint` has the effect `read`,
     one with `idempotentHint` is `idempotent`, and any other runs `once`; one with `destructiveHint` needs approval.
-    `overrides` says otherwise, by the server's own names. Needs the extra `mcp`. Raises InvalidTool.
+    `overrides` changes this, by the server's names. Needs the extra `mcp`. Raises InvalidTool.
     """
 
     _error = InvalidTool
@@ -79,11 +79,12 @@ class McpServer(Setting):
     command: tuple[str, ...] = ()
     """A program that the worker starts and speaks to over its standard input and output."""
     url: str = ""
-    """Or the address of one that runs, over streamable HTTP."""
+    """Or the address of a running server, over streamable HTTP."""
     name: str = ""
-    """In logs and errors; else made of the command or the address."""
+    """The name in logs and errors. Default: made from the command or the address."""
     env: Mapping[str, str] = Field(default_factory=dict, repr=False)
-    """Of the program, beside PATH, HOME and their like. It sees nothing else of the worker's environment."""
+    """Environment variables of the program, besides PATH, HOME and similar ones. It sees nothing else of the worker's
+    environment."""
     pass_env: tuple[str, ...] = ()
     """Names of the worker's variables that the program gets, such as a key's."""
     cwd: str | None = None
@@ -93,30 +94,30 @@ class McpServer(Setting):
     """Headers with secrets: each by the name of the worker's variable that holds it, or as a text with variables:
     {"Authorization": "Bearer $GITHUB_TOKEN"}."""
     oauth: McpOAuth | None = None
-    """A token from an authorization server, got by the worker itself."""
+    """The worker gets a token from an authorization server."""
     auth: Callable[[], Any] | None = None
     """A function that makes an `httpx2.Auth` for a connection, such as the SDK's `OAuthClientProvider` with a
     `TokenStorage` of yours: it refreshes what a person once allowed."""
     prefix: str = ""
-    """Put before each tool's name, with a _ between."""
+    """Put before each tool's name, followed by _."""
     allow: tuple[str, ...] | None = None
-    """Only these, by the server's names; None: all of them."""
+    """Only these tools, by the server's names. None: all of them."""
     deny: tuple[str, ...] = ()
-    """All but these."""
+    """All tools except these."""
     overrides: Mapping[str, McpTool] = Field(default_factory=dict)
     meta: Callable[[ToolContext], Mapping[str, Any]] | None = None
-    """What goes along with each call beside its arguments, in `_meta`: a quick function of the call's ToolContext, such
+    """Data for the server in the `_meta` of each call: a quick function of the call's ToolContext, such
     as `lambda context: {"tenant": context.tenant}`."""
     timeout: timedelta = DEFAULT_TIMEOUT
     """Of one try of a call."""
     patience: timedelta = DEFAULT_PATIENCE
-    """How long a call is tried again, and the tools are waited for before a turn, while the server is away."""
+    """While the server is away, how long a call is retried and a turn waits for its tools."""
     start_timeout: timedelta = timedelta(seconds=30)
-    """How long the server may take to start and to greet."""
+    """How long the server may take to start and to answer the first request."""
     refresh: timedelta = timedelta(minutes=5)
     """How long a list of tools is trusted, if the server does not say that it changed."""
     optional: bool = False
-    """A turn does not wait for it: the model is asked without its tools."""
+    """If the server is away, turns don't wait for it: the model is asked without its tools."""
     protocol: Literal["auto", "legacy"] = "auto"
     """`legacy`: the protocol with a handshake, of before 2026. Servers that speak both may ask questions in this one
     only."""
