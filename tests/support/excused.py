@@ -22,7 +22,7 @@ HARMLESS = {
     "everturn:_sandboxed": "asks who imports everturn",
     "everturn.logs:workflow_log": "is silent in a replay, and nothing depends on it",
     "everturn.workflows.activity_results:ActivityResults.read": "patched() records the answer, and a replay goes by it",
-    "everturn.workflows.cancellation:or_cancelled": "sleep(0) waits for no clock: the loop's next round",
+    "everturn.workflows.cancellation:what_came_together": "sleep(0) waits for no clock: the loop's next round",
     "everturn.workflows.handlers:Handlers._lost": "patched() records the answer, and a replay goes by it",
     "everturn.workflows.start_input:read": "patched() records the answer, and a replay goes by it",
 }
