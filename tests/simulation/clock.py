@@ -14,6 +14,7 @@ import selectors
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 from unittest.mock import patch
 
@@ -25,6 +26,9 @@ EPOCH = 1_767_225_600.0
 LOGICAL_STEPS = 400_000
 """Of the loop, for one conversation: one that goes round in circles takes more."""
 
+
+wrong_by = ContextVar("wrong_by", default=0.0)
+"""Seconds by which the clock of the machine is wrong on which something runs. The server's is right."""
 
 MANY_TIMERS = 100
 """Of more, those that were cancelled are cleared away now and then."""
@@ -145,7 +149,7 @@ def world(seed: int) -> Iterator[VirtualLoop]:
     """A loop with its own clock and its own chance, which all code in this process has until the block ends."""
     loop, chance = VirtualLoop(), random.Random(seed)
     before = time.time, time.monotonic, os.urandom, random.getstate(), LiveActivities.__init__.__defaults__
-    time.time, time.monotonic = lambda: EPOCH + loop.now, lambda: loop.now
+    time.time, time.monotonic = lambda: EPOCH + loop.now + wrong_by.get(), lambda: loop.now
     os.urandom = chance.randbytes  # where uuid4() has its bytes from
     random.seed(seed)
     LiveActivities.__init__.__defaults__ = tuple(  # type: ignore[misc]

@@ -10,6 +10,8 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.api.failure.v1 import Failure
 from temporalio.api.history.v1 import HistoryEvent
 
+from tests.simulation.clock import wrong_by
+
 _FIELDS = HistoryEvent.DESCRIPTOR.fields_by_name
 
 _KINDS: dict[str, tuple[int, str, type[Any]]] = {
@@ -46,8 +48,9 @@ def attributes(event: HistoryEvent) -> Any:
 
 
 def now() -> Timestamp:
+    """By the server's clock."""
     stamp = Timestamp()
-    stamp.FromMicroseconds(round(time.time() * 1e6))
+    stamp.FromMicroseconds(round((time.time() - wrong_by.get()) * 1e6))
     return stamp
 
 

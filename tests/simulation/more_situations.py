@@ -183,3 +183,21 @@ HANDOFFS: dict[str, Situation] = {
     ),
 }
 """Agents hand their conversations on to each other."""
+
+CLOCKS: dict[str, Situation] = {
+    "wrong clocks": Situation(
+        {
+            **CALM,
+            "clocks": (60.0, 600.0, 90_000.0),
+            "workers": (2, 3),
+            "agent": ("clerk", "guarded", "hurried"),
+            "kills": (0.0, 2.0),
+            "cached": (0, 1, 1_000),
+            "bounds": ((), *SHORT),
+            "trouble": (0.0, 0.3),
+        },
+        tools=("look", "note", "refund", "pay", "peek", "slow"),
+        failures=("unavailable", "key"),
+    ),
+}
+"""Workers are on machines whose clocks are minutes or a day off, each in its own way."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 
 import pytest
+from temporalio import workflow
 
 from everturn import Agent, waiting
 from everturn.activities import planning, question, turn_agent
@@ -82,6 +85,10 @@ def _half_of_it_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(earlier_transcript, "read_any", lambda transcript: read_any([*transcript][1:]))
 
 
+def _the_machines_clock_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workflow, "now", lambda: datetime.fromtimestamp(time.time(), UTC))
+
+
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(
     ("situation", "mistake"),
@@ -98,6 +105,7 @@ def _half_of_it_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
         ("a provider's own tools", _nobody_doubts),
         ("in the background", _no_response_is_known),
         ("a transcript to begin with", _half_of_it_is_forgotten),
+        ("wrong clocks", _the_machines_clock_is_asked),
     ],
     ids=lambda given: given if isinstance(given, str) else "",
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from contextvars import Context, copy_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
@@ -37,6 +38,7 @@ from everturn.storage.unreadable import for_worker
 from everturn.tools import user_code
 from tests.simulation import workflow_tasks
 from tests.simulation.activities import Activity
+from tests.simulation.clock import wrong_by
 from tests.simulation.dispatch import QUEUE
 from tests.simulation.history import now
 from tests.simulation.runs import Run, Task
@@ -63,7 +65,9 @@ class SimulatedWorker:
         prefix_bytes: int,
         sealed: bool = False,
         stored: bool = False,
+        wrong_by: float = 0.0,
     ) -> None:
+        self._wrong_by = wrong_by
         self.server = server
         self.name = name
         self.alive = True
@@ -201,10 +205,16 @@ class SimulatedWorker:
         self._spawn(self._workflow_task(run, task, events))
 
     def _spawn(self, work: Any) -> asyncio.Task[Any]:
-        task = asyncio.get_running_loop().create_task(work)
+        task = asyncio.get_running_loop().create_task(work, context=self._context())
         self._tasks[task] = None
         task.add_done_callback(lambda ended: self._tasks.pop(ended, None))
         return task
+
+    def _context(self) -> Context:
+        """In which it is as late as this machine's clock says."""
+        context = copy_context()
+        context.run(wrong_by.set, self._wrong_by)
+        return context
 
     async def _workflow_task(self, run: Run, task: Task, events: list[HistoryEvent]) -> None:
         cached = self._cached(run)

@@ -64,6 +64,7 @@ GROUPS = (
     more_situations.LATEST,
     more_situations.HANDOFFS,
     newest_situations.TURNS,
+    more_situations.CLOCKS,
 )
 """Of situations, each for a million seeds from WILD on."""
 
@@ -142,6 +143,8 @@ class Draw:
     """Workers find their agents by asking a store, which is slow and fails now and then."""
     earlier: bool = False
     """Conversations are started with a transcript."""
+    clocks: float = 0.0
+    """Seconds by which clocks of workers are wrong, at the most: each by another amount."""
     outages: float = 0.0
     """How often the server can't be reached by anybody: so many times in a minute."""
 
@@ -365,6 +368,7 @@ class World:
             prefix_bytes=self.draw.prefix_bytes,
             sealed=self.draw.sealed,
             stored=self.draw.stored,
+            wrong_by=self.chance.uniform(-self.draw.clocks, self.draw.clocks) if self.draw.clocks else 0.0,
         ).start()
 
     async def _faults(self) -> None:
