@@ -7,16 +7,27 @@ from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, Self, Union, get_args
 
-from pydantic import BaseModel, Field, JsonValue, TypeAdapter
+from pydantic import JsonValue, TypeAdapter
 from typing_extensions import TypeForm
 
 from everturn import hooks as hook_points
 from everturn.errors import InvalidAgent, InvalidTool
 from everturn.hooks import Hooks
 from everturn.models import Approvals, Compaction, Limits, Model, ModelSettings, Patience
+from everturn.names import versioned
 from everturn.records import Decision, ToolCall
 from everturn.spelling import known_options
-from everturn.tools.agent_options import check_name, check_type, handoffs_of, kind, model_of, output_of
+from everturn.tools.agent_options import (
+    ASK,
+    check_name,
+    check_type,
+    check_version,
+    handoffs_of,
+    is_raw,
+    kind,
+    model_of,
+    output_of,
+)
 from everturn.tools.builtin import ServerTool
 from everturn.tools.context import ToolContext, TurnContext
 from everturn.tools.given_schema import given_arguments
@@ -26,7 +37,6 @@ from everturn.tools.options import ToolOptions
 from everturn.tools.other_libraries import adopted
 from everturn.tools.output import Output, OutputT_co
 from everturn.tools.provider_tools import Handler, check_handlers, handled, handler_keys, tools_of
-from everturn.tools.schema import ModelArguments
 from everturn.tools.tool import NO_TIMEOUT, Tool, tool
 from everturn.tools.with_context import check_turn_function
 
@@ -44,14 +54,6 @@ Instructions = Callable[[TurnContext], str | Awaitable[str]] | Callable[[], str 
 PrepareTools = Callable[[TurnContext, list[Tool]], Iterable[ToolItem] | Awaitable[Iterable[ToolItem]]]
 """The tools of a turn, of those that the agent has. Runs on a worker, in the activity of the turn."""
 
-
-class _Ask(BaseModel):
-    message: str = Field(
-        min_length=1, description="Everything that it has to know. It sees nothing of this conversation."
-    )
-
-
-_ASK = ModelArguments(_Ask)
 
 Verdict = bool | str | Awaitable[bool | str]
 Approvers = Callable[[ToolCall, Decision], Verdict] | Callable[[ToolCall, Decision, ToolContext], Verdict]
@@ -74,6 +76,9 @@ class Agent(Generic[OutputT_co]):
 
     name: str
     """1 to 64 letters, digits, dots, - and _. Clients ask for the agent by this name."""
+    version: str | None
+    """Which version of it this is; None if it has none. A conversation stays with the version that its first turn had:
+    see docs/howto/pin-versions.md."""
     model: Model
     instructions: str | Instructions
     """The system prompt; or a function, sync or async, that returns it before each turn. It may take the
@@ -127,6 +132,7 @@ class Agent(Generic[OutputT_co]):
         name: str,
         *,
         model: str | Model,
+        version: str | None = None,
         instructions: str | Instructions = "",
         description: str = "",
         tools: Sequence[ToolItem] = (),
@@ -146,6 +152,7 @@ class Agent(Generic[OutputT_co]):
         handoff_to: Sequence[Agent | str | HandOff] = (),
     ) -> None:
         check_name(name)
+        check_version(name, version)
         if not callable(instructions):
             check_type(name, "instructions", instructions, str)
         check_turn_function(name, "instructions", instructions)
@@ -170,7 +177,7 @@ class Agent(Generic[OutputT_co]):
         handoffs = handoffs_of(name, handoff_to, loop=loop)
         made, served, raw = _sort_tools(name, tools, handlers, handoffs)
         agents = tuple(item for item in (*tools, *(one.agent for one in handoffs)) if isinstance(item, Agent))
-        with_sub_agents(agents, of=name)
+        with_sub_agents(agents, of=versioned(name, version))
         wanted = output_of(name, output)
         line = [model_of(name, "model", model), *(model_of(name, "fallback_models", item) for item in fallback_models)]
         known_as = [one.name for one in line]
@@ -181,6 +188,7 @@ class Agent(Generic[OutputT_co]):
             )
         vars(self).update(
             name=name,
+            version=version,
             model=line[0],
             instructions=instructions,
             tools=made,
@@ -235,10 +243,15 @@ class Agent(Generic[OutputT_co]):
         vars(made).update(tools=tools, _by_name={item.name: item for item in tools})
         return made
 
+    @property
+    def full_name(self) -> str:
+        """With its version, as in `clerk@7`: conversations that stay with that version ask for it so."""
+        return versioned(self.name, self.version)
+
     def named(self, name: str) -> Self:
         """The same agent under another name, such as one with its version."""
         made = copy(self)
-        vars(made).update(name=name)
+        vars(made).update(name=name, version=None)
         return made
 
     def for_turn(self, *, instructions: str | None = None, tools: Sequence[ToolItem] | None = None) -> Self:
@@ -273,20 +286,25 @@ class Agent(Generic[OutputT_co]):
 
 
 def with_sub_agents(agents: Iterable[Agent], *, of: str = "") -> dict[str, Agent]:
-    """The agents and all that are their tools, by name. Raises InvalidAgent if two share one: conversations find
-    their agent by it. `of`: the name of the agent whose tools they are to be."""
+    """The agents and all that are their tools, by full name; and the first version of each by its plain name, too, if
+    nothing else has that. Raises InvalidAgent if two share one: conversations find their agent by it. `of`: the full
+    name of the agent whose tools they are to be."""
     by_name: dict[str, Agent] = {}
+    first: dict[str, Agent] = {}
     todo = list(agents)
     while todo:
         agent = todo.pop(0)
-        if agent.name == of:
+        if agent.full_name == of:
             raise InvalidAgent(
                 f"Agent {of!r} has an agent of its own name among its tools or handoffs.", cure="Rename one of them."
             )
-        if by_name.setdefault(agent.name, agent) is not agent:
-            raise InvalidAgent(f"Two agents are called {agent.name!r}.", cure="Give one of them another name.")
+        if by_name.setdefault(agent.full_name, agent) is not agent:
+            raise InvalidAgent(
+                f"Two agents are called {agent.full_name!r}.", cure="Give one of them another name, or another version."
+            )
+        first.setdefault(agent.name, agent)
         todo += agent.agents
-    return by_name
+    return first | by_name
 
 
 def _sort_tools(
@@ -298,8 +316,8 @@ def _sort_tools(
     items = list(items)
     made: dict[str, Tool] = {}
     served: dict[type[ServerTool], ServerTool] = {}
-    raw = [item for item in items if isinstance(item, Mapping) and _is_raw(item)]
-    own = [str(item.get("name")) for item in items if isinstance(item, Mapping) and not _is_raw(item)]
+    raw = [item for item in items if isinstance(item, Mapping) and is_raw(item)]
+    own = [str(item.get("name")) for item in items if isinstance(item, Mapping) and not is_raw(item)]
     handlers = check_handlers(agent, handlers, [*own, *(key for item in raw for key in handler_keys(item))])
     for index, item in enumerate(items):
         place = f"tools[{index}] of Agent {agent!r}"
@@ -331,17 +349,6 @@ def _add(made: dict[str, Tool], one: Tool, *, place: str) -> None:
     made[one.name] = one
 
 
-def _is_raw(item: Mapping[str, Any]) -> bool:
-    # Some providers name their own tools: {"type": "web_search_20250305", "name": "web_search"} is not for us to run.
-    match item.get("type", "function"):
-        case "function":
-            return "function" not in item and "name" not in item
-        case "custom":  # with a schema of ours, it is as good as a function
-            return "parameters" not in item or "name" not in item
-        case _:
-            return True
-
-
 def _function_tool(item: Any, *, place: str) -> Tool:
     if isinstance(item, Tool):
         return item
@@ -364,7 +371,7 @@ def _function_tool(item: Any, *, place: str) -> Tool:
 def _agent_tool(item: Agent, *, place: str) -> Tool:
     description = item.description or f"Ask the agent {item.name} and get its answer."
     try:
-        return Tool(name=item.name, description=description, arguments=_ASK, agent=item.name)
+        return Tool(name=item.name, description=description, arguments=ASK, agent=item.full_name)
     except InvalidTool as error:
         raise InvalidTool(f"{place}: {error.message}", cure="Give the agent a name that a tool may have.") from error
 

@@ -21,6 +21,8 @@ REMEMBERED_IDS = 1000
 class WorkerFacts(Record):
     """What a workflow can't know by itself, and what changes only with a deploy."""
 
+    agent: str = ""
+    """The full name of the agent, if it has a version: the conversation stays with that."""
     model: str = ""
     """`provider:name`, as the agent has it."""
     limits: dict[str, JsonValue] = Field(default_factory=dict)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from everturn import names
 from everturn.carryover import CarryOver, View
 from everturn.cutting import shortened
 from everturn.plans import HandOver
@@ -56,6 +57,14 @@ class InCharge:
         """How often it may yet be handed on before a user says something; None if nothing limits that."""
         return None if most is None else max(0, most - self.handoffs)
 
+    def pin(self, agent: str) -> None:
+        """It stays with this version of the agent in charge. `agent`: its full name."""
+        if names.unversioned(agent) != self.agent:
+            return  # it is of another agent, or of another version than the one that was asked for
+        if not self.handed_on:
+            self.first = agent
+        self.agent = agent
+
     def hand_over(self, to: Successor, view: View | None) -> View | None:
         """Puts another agent in charge; returns how that one is shown the transcript. `view`: how the one before was.
 
@@ -63,8 +72,10 @@ class InCharge:
         before did. Both see less, if the handoff says so.
         """
         self.views[self.agent] = view or View()
-        begins = self.views.pop(to.agent, None) or view or View()
-        self.agent, self.handoffs = to.agent, self.handoffs + 1
+        known = (name for name in (self.first, *self.views) if names.unversioned(name) == to.agent)
+        agent = next(known, to.agent)  # who was in charge before is so in the version that it was in
+        begins = self.views.pop(agent, None) or view or View()
+        self.agent, self.handoffs = agent, self.handoffs + 1
         while len(self.views) > MAX_VIEWS:
             self.views.pop(next(iter(self.views)))
         changes: dict[str, int | None] = {"tools_from": max(begins.tools_from, to.tools_from)}

@@ -220,6 +220,17 @@ RESERVED_TOOL_NAMES: Final = frozenset(
     {CALL_MODEL, CHECK_CALL, CHECK_DECISION, KEEP_TRANSCRIPT, EXTEND_PREFIX, EXPORT_SPANS}
 )
 
+
+def versioned(name: str, version: str | None) -> str:
+    """How conversations ask for a version of an agent."""
+    return f"{name}@{version}" if version else name
+
+
+def unversioned(agent: str) -> str:
+    """The name alone."""
+    return agent.partition("@")[0]
+
+
 NEVER_BEGUN: Final = frozenset(
     {
         *(NO_ACTIVITY, NO_AGENT, NOT_HOSTED, NOT_TAKEN, TOO_LATE, NO_THREAD, NOT_CHECKED, NOT_LISTED, NOT_PREPARED),

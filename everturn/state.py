@@ -117,9 +117,8 @@ class State:
         """Why the last answer was cut short, in words; empty if it was not."""
         self._seen: SeenReply | None = None
         """The part of the cut reply that people saw."""
-        self.closing = False
-        self.abandoned = False
-        """The conversation was closed while it was stalled or paused: messages without an answer stay without one."""
+        self.closing = self.abandoned = False
+        """Abandoned: it was closed while it was stalled or paused, and messages without an answer stay without one."""
         self.ended = False
         self.started_at = run_began if carry.started_at is None else carry.started_at
         """When the conversation began, in seconds since 1970."""
@@ -232,6 +231,7 @@ class State:
         if self.in_charge.handed_on and self.facts:  # the limits belong to the conversation, not to the agent in charge
             facts = facts.model_copy(update={"limits": self.facts.limits})
         self.facts = facts
+        self.in_charge.pin(facts.agent)
         agents = {name: value for name, value in facts.limits.items() if name in Limits.model_fields}
         own = self.start.limits.model_dump(exclude_unset=True) if self.start.limits else {}
         self.limits = Limits(**{**agents, **own})  # the start payload wins over the agent's limits

@@ -223,7 +223,7 @@ async def start(
 
 def _name(agent: Agent | str) -> str:
     if isinstance(agent, Agent):
-        return agent.name
+        return agent.full_name
     if isinstance(agent, str):
         return agent
     raise InvalidAgent(f"{agent!r} is not an agent.", cure="Give an Agent, or the name of one that a worker hosts.")

@@ -10,7 +10,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from everturn import durations
+from everturn import durations, names
 from everturn.agent import Agent
 from everturn.errors import InvalidAgent, InvalidSetting
 from everturn.logs import get_logger
@@ -157,6 +157,7 @@ class HostedAgents(Mapping[str, Agent]):
                     cure="Give activity_tool() the activity's name and its schema, and host "
                     "the activity on your own worker.",
                 )
-        made = self._complete(found).named(name)
+        # One that has a version is asked for by that from now on.
+        made = self._complete(found).named(name if "@" in name else names.versioned(name, found.version))
         vars(made)["_found_as"] = found  # the same again is the same agent, with what is kept for it
         return made

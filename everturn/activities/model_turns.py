@@ -131,7 +131,7 @@ class ModelTurns:
             view=view,
             summary_due=summary_due,
             hooks=tuple(hooks.actions),
-            facts=await self._facts(agent, met=met or takes_over(delta)),
+            facts=await self._facts(agent, request, met=met or takes_over(delta)),
         )
         _log.info("turn.finished", **_line(reply), seconds=round(time.monotonic() - started, 3))
         return turn
@@ -187,8 +187,11 @@ class ModelTurns:
         self._prefixes.forget_results(activity.info().workflow_run_id or "", request.named)
         return self._prefixes.remember(request.digest, prefix, delta)
 
-    async def _facts(self, agent: Agent, *, met: bool) -> WorkerFacts | None:
-        """For a conversation that this worker meets, and for one that was not told all of them yet."""
+    async def _facts(self, agent: Agent, request: ModelRequest, *, met: bool) -> WorkerFacts | None:
+        """For a conversation that this worker meets, for one that was not told all of them yet, and for one that is to
+        stay with a version."""
+        version = agent.full_name if "@" in agent.full_name else ""
+        met = met or bool(version and version != request.agent)
         conversation = activity.info().workflow_id or ""
         if not met and conversation not in self._half_told:
             return None
@@ -199,7 +202,7 @@ class ModelTurns:
             while len(self._half_told) > MAX_HALF_TOLD:
                 self._half_told.pop(next(iter(self._half_told)))
         limits = agent.limits.model_dump(mode="json", exclude_defaults=True)
-        return WorkerFacts(model=agent.model.name, limits=limits, indexed=indexed, retention=retention)
+        return WorkerFacts(agent=version, model=agent.model.name, limits=limits, indexed=indexed, retention=retention)
 
     def _reply_stream(self, beat: Heartbeat, agent: Agent, request: ModelRequest) -> ReplyStream | None:
         """None if a hook is to see the reply before anybody else does."""

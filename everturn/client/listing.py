@@ -83,7 +83,8 @@ def query(
     wanted = [_CONVERSATIONS]
     wanted += [f"{names.EVERTURN_METADATA} = {quoted(searched(*label))}" for label in (labels or {}).items()]
     if agent is not None:
-        wanted.append(f"{names.EVERTURN_AGENT} = {quoted(agent)}")
+        of_any_version = "" if "@" in agent else f" OR {names.EVERTURN_AGENT} STARTS_WITH {quoted(agent + '@')}"
+        wanted.append(f"({names.EVERTURN_AGENT} = {quoted(agent)}{of_any_version})")
     if search:
         beginnings = ("WorkflowId", names.EVERTURN_AGENT, names.EVERTURN_MODEL)
         wanted.append(f"({' OR '.join(f'{name} STARTS_WITH {quoted(search)}' for name in beginnings)})")

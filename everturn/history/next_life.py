@@ -27,5 +27,6 @@ def next_life(state: State, transcript: Sequence[Message], *, origin: InRun) -> 
     # Temporal deletes that run's history some day: its messages are copied into the new one's at once.
     carry = state.carry_over(earlier=Packed(data=packed) if fits else origin, keep_by=0.0)
     changes = {"origin": origin, "length": length, "digest": digest, "unseen": unseen, "told": (*results_in(unseen),)}
-    at_rest = {"owed": False, "paused": False, "repairs": 0, "started_at": None}
+    facts = state.facts and state.facts.model_copy(update={"agent": ""})  # it begins with the version of today
+    at_rest = {"facts": facts, "owed": False, "paused": False, "repairs": 0, "started_at": None}
     return carry.model_copy(update={**changes, **at_rest, "inbox": cut(state.inbox, MAX_INBOX_BYTES)})

@@ -4,17 +4,28 @@ InvalidAgent for what won't do."""
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pydantic import PydanticUserError
+from pydantic import BaseModel, Field, PydanticUserError
 
 from everturn.errors import InvalidAgent
 from everturn.models import Model, check_provider
 from everturn.tools.handoff import AGENT_NAME, HandOff
 from everturn.tools.output import Output
+from everturn.tools.schema import ModelArguments
 
 _NAME = re.compile(AGENT_NAME)
+
+
+class _Ask(BaseModel):
+    message: str = Field(
+        min_length=1, description="Everything that it has to know. It sees nothing of this conversation."
+    )
+
+
+ASK = ModelArguments(_Ask)
+"""What an agent that is a tool is asked with."""
 
 
 def check_name(name: object) -> None:
@@ -22,6 +33,13 @@ def check_name(name: object) -> None:
         raise InvalidAgent(
             f"{name!r} is not a valid name for an Agent.",
             cure="Use 1 to 64 letters, digits, dots, - and _, such as 'clerk'.",
+        )
+
+
+def check_version(name: str, version: object) -> None:
+    if version is not None and (not isinstance(version, str) or not _NAME.fullmatch(version)):
+        raise InvalidAgent(
+            f"Agent {name!r} has version={version!r}.", cure="Take 1 to 64 letters, digits, dots, - and _, such as '7'."
         )
 
 
@@ -76,3 +94,14 @@ def handoffs_of(name: str, value: Any, *, loop: str) -> tuple[HandOff, ...]:
             cure="Remove one of them.",
         )
     return made
+
+
+def is_raw(item: Mapping[str, Any]) -> bool:
+    # Some providers name their own tools: {"type": "web_search_20250305", "name": "web_search"} is not for us to run.
+    match item.get("type", "function"):
+        case "function":
+            return "function" not in item and "name" not in item
+        case "custom":  # with a schema of ours, it is as good as a function
+            return "parameters" not in item or "name" not in item
+        case _:
+            return True

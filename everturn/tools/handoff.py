@@ -31,6 +31,7 @@ class _Named(Protocol):
     """An Agent, which stands above this in the order of imports."""
 
     name: str
+    full_name: str
     description: str
     instructions: Any
 
@@ -114,7 +115,7 @@ class HandOff:
         agent = None if isinstance(to, str) else to
         if agent is not None and not isinstance(agent, _Named):
             raise InvalidAgent(f"HandOff was given {to!r}.", cure="Give an Agent, or the name of one.")
-        target = to if agent is None else agent.name
+        target = to if agent is None else agent.full_name
         if not _AGENT.fullmatch(target):
             raise InvalidAgent(
                 f"{target!r} is not an agent's name.", cure="Write the name that Agent(name) has, such as 'billing'."

@@ -381,7 +381,7 @@ def _hosted(
     if isinstance(agents, AgentStore) or callable(agents):
         store = agents if isinstance(agents, AgentStore) else AgentStore(agents)
         return HostedAgents({}, store, complete=complete)
-    given = {name: complete(agent) for name, agent in _checked(agents).items()}
+    given = {name: complete(agent).named(agent.full_name) for name, agent in _checked(agents).items()}
     return HostedAgents(given, None, complete=complete)
 
 

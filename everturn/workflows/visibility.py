@@ -65,8 +65,10 @@ class Visibility:
             return
         name = self._state.name
         agent = self._indexed_agent if self._minimal else keyword(self._state.agent)
-        if self._indexed and (name, agent) != (self._indexed_state, self._indexed_agent):
-            # An upsert is a history event: one for each change of the state or the agent, none for a turn.
+        known = (self._indexed_state, names.unversioned(self._indexed_agent))
+        if self._indexed and (name, names.unversioned(agent)) != known:
+            # An upsert is a history event: one for each change of the state or the agent, none for a turn; a version is
+            # said with the next of these.
             self._indexed_state, self._indexed_agent = name, agent
             status = STATUS.value_set(name)
             workflow.upsert_search_attributes(
