@@ -30,6 +30,9 @@ needs_node = [
 
 State = dict[str, Any]
 
+PATIENCE_SECONDS = 150.0
+"""Processes start one after the other: Node, the web application, workers. On a full machine, that takes minutes."""
+
 
 class Page:
     """What it shows, as the program beside it says; and what its person does."""
@@ -58,7 +61,8 @@ class Page:
     async def shows(self, condition: Callable[[State], Any], *, what: str) -> State:
         """The page's state, as soon as it is so."""
         try:
-            return await eventually(lambda: self.state if self.states and condition(self.state) else None, what=what)
+            shown = lambda: self.state if self.states and condition(self.state) else None  # noqa: E731
+            return await eventually(shown, seconds=PATIENCE_SECONDS, what=what)
         except AssertionError:
             raise AssertionError(f"not so: {what}\n{json.dumps(self.state, indent=1)}\n{self.log}") from None
 
