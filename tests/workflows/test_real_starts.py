@@ -25,7 +25,7 @@ def test_every_command_comes_up_by_itself(
     over = f"'{name}' is over"
     commands: list[tuple[list[str], int, str]] = [
         (["run", "Refund order 81", *tools, "--yes", "--id", name], 0, "It is done."),
-        (["chat", *tools, "--id", name], 0, "It is over"),
+        (["chat", *tools, "--id", name], 0, "The conversation is over"),
         (["show", name], 0, "It is done."),
         (["cost", name], 0, "TURNS"),
         (["list"], 0, ""),
