@@ -129,7 +129,7 @@ _OWN = {
     "no_such_tool": r"^There is no tool 'no_such_tool'",
     "outside": r"^There is no tool",
     "flaky": r"^There is no tool",
-    **{f"transfer_to_{name}": r"^Not handed on|^There is no tool" for name in HANDING},
+    **{f"transfer_to_{name}": r"^Not handed over|^There is no tool" for name in HANDING},
 }
 
 
