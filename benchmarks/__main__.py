@@ -94,6 +94,9 @@ async def main(arguments: argparse.Namespace) -> None:
         drawn = [f"![{name}](plots/{name}.png)" for name in every if name not in WITHOUT_PICTURE]
         if plan.to_death:  # a run of its own, beside the last ordinary one
             report.record("to death", facts, *map(report.table, every.values()))
+        elif arguments.measures or arguments.only:  # not in the place of a run with all
+            for name, one in every.items():
+                report.record(f"run of {name}", facts, report.table(one))
         else:
             report.record("run", facts, *map(report.table, every.values()), asked, lost, *drawn, report.legend())
         print(f"Recorded in {report.RECORD}")
@@ -120,7 +123,11 @@ def parse(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--whole", action="store_true", help="throughput: no window (20 minutes)")
     parser.add_argument("--seconds", type=float, default=60.0, help="scale: of each point (60)")
     parser.add_argument("--at-once", type=int, default=60, help="scale: conversations at a time (60)")
-    parser.add_argument("--record", action="store_true", help="write the numbers into benchmarks/RESULTS.md")
+    parser.add_argument(
+        "--record",
+        action="store_true",
+        help="write the numbers into benchmarks/RESULTS.md",
+    )
     arguments = parser.parse_args(words)
     if arguments.measures not in ([LIMITS], [INBOX], [SCALE]) and (unknown := {*arguments.measures} - {*MEASURES}):
         parser.error(f"no measure {', '.join(unknown)}: choose from {', '.join(MEASURES)}")
