@@ -10,6 +10,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from everturn import names, temporal_errors
 from everturn.budgets import BudgetStart, BudgetStatus, SetBudget, Terms
 from everturn.client.connection import TASK_TIMEOUT, ClientConnection
+from everturn.client.pollers import polling
 from everturn.errors import InvalidSetting, Unreachable
 from everturn.models import Budget
 from everturn.priorities import budget_id
@@ -23,7 +24,8 @@ class BudgetingClient(ClientConnection):
     async def set_budget(self, tenant: str, budget: Budget | None) -> None:
         """Sets what the tenant's conversations may use, in place of what was set before; None takes the budget away.
         What was spent today stays spent. It holds for conversations that run, too, after some seconds, and those that
-        are stalled for the old one go on by themselves. Needs no worker. Raises InvalidSetting and Unreachable."""
+        are stalled for the old one go on by themselves, once a worker of its task queue runs. Needs no worker. Raises
+        InvalidSetting and Unreachable."""
         if budget is not None and not isinstance(budget, Budget):
             raise InvalidSetting(
                 f"The budget of {tenant!r:.100} is {budget!r:.100}.", cure="Give a Budget, or None for no budget."
@@ -32,7 +34,11 @@ class BudgetingClient(ClientConnection):
         said = SetBudget(budget=Terms.of(budget) if budget else None, by=self.by).model_dump(mode="json")
         try:
             if budget is None:
-                await self.temporal.get_workflow_handle(name).signal(names.SET_BUDGET, said)
+                handle = self.temporal.get_workflow_handle(name)
+                await handle.signal(names.SET_BUDGET, said)
+                if not await polling(self.temporal, (await handle.describe()).task_queue):
+                    # Nobody takes the signal, and the tenant's turns on other task queues would wait for an answer.
+                    await handle.terminate(reason="The budget was taken away, and no worker of its task queue runs.")
                 return
             start = BudgetStart(tenant=tenant, budget=Terms.of(budget), by=self.by)
             await self.temporal.start_workflow(

@@ -72,7 +72,9 @@ async def test_results_go_back_as_pairs_with_their_calls(scripted: Scripted) -> 
 async def test_a_result_without_its_call_is_refused_before_anything_is_sent(provider: str) -> None:
     """On every provider it would be dropped, and the model would answer without it."""
     lone = Message(role="tool", parts=(ToolResult(call_id="c1", name="get_weather", content=(Text(text="21"),)),))
-    with pytest.raises(InvalidSetting, match=r"'c1' of get_weather.*no message before it.*\(call, result\)"):
+    with pytest.raises(
+        InvalidSetting, match=r"'c1' of get_weather.*no earlier message has that call.*\(call, result\)"
+    ):
         await generate(f"{provider}:m", [Message.user("Weather?"), lone], tools=[get_weather])
 
 

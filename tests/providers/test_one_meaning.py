@@ -322,7 +322,7 @@ def gemini_stream(*chunks: dict[str, Any], **options: Any) -> Any:
 def test_gemini_stops_twice_when_it_runs_code_and_a_cut_between_is_no_reply() -> None:
     begun = [chunk({"text": "Let me count."}), chunk(CODE, finish="STOP")]
     assert not gemini_stream(*begun).complete
-    with pytest.raises(InvalidReply, match="broke off"):
+    with pytest.raises(InvalidReply, match="ended in the middle"):
         gemini_stream(*begun).finish()
     ran = [*begun, chunk(RAN, finish="STOP")]
     assert not gemini_stream(*ran).complete  # what it makes of it is still to come

@@ -385,7 +385,7 @@ def test_a_stream_is_whole_with_a_finish_reason_or_the_last_word(finish: str | N
     if whole:
         assert streamed({"content": "a"}, finish=finish, end=end).text == "a"
     else:
-        with pytest.raises(InvalidReply, match="broke off"):
+        with pytest.raises(InvalidReply, match="ended in the middle"):
             streamed({"content": "a"}, finish=finish, end=end)
 
 

@@ -104,7 +104,7 @@ def test_each_option_goes_to_the_providers_that_know_it(
 
 @pytest.mark.parametrize("model", ["openai:gpt-5.5", "openai-chat:m"])
 def test_a_schema_that_openais_strict_mode_refuses_goes_out_without_it(model: str) -> None:
-    with pytest.warns(UnsupportedParameter, match=r"strict= of the tool 'forecast' with its schema.*left out"):
+    with pytest.warns(UnsupportedParameter, match=r"strict= of the tool 'forecast' with its schema.*sent without it"):
         assert not declared(model, forecast).get("strict")
 
 

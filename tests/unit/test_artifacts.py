@@ -168,7 +168,7 @@ def test_an_agent_with_a_tool_of_that_name_is_refused(tmp_path: Path) -> None:
         return ""
 
     agent = Agent("clerk", model="scripted:demo", tools=[own])
-    with pytest.raises(InvalidAgent, match="'read_result' of its own"):
+    with pytest.raises(InvalidAgent, match="has a tool 'read_result', and so has its worker"):
         agent.with_tools(read_result_tool(Artifacts.at(tmp_path), max_result_chars=1000))
 
 

@@ -135,7 +135,7 @@ async def test_a_conversation_whose_workflow_task_fails_says_so_to_who_sends_it_
         await conversation.send("bug")
         handle = client.temporal.get_workflow_handle(conversation.id)
         await eventually(lambda: attempts(handle, 4))
-        with pytest.raises(Unreachable, match="did not take the pause, for its workflow task fails again and again"):
+        with pytest.raises(Unreachable, match="did not accept the pause: its workflow task fails again and again"):
             await conversation.pause()
         failed += [None] * 100
         assert await conversation.reply() == "2"

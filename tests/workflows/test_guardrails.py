@@ -177,7 +177,7 @@ async def test_a_judge_is_asked_again_and_without_a_verdict_the_conversation_sta
         (lambda: MaxChars(5, refuse="No.", on="results"), "on='results'"),  # type: ignore[arg-type]
         (lambda: Pattern("a"), "either redact= or refuse="),
         (lambda: Pattern("a", redact="", refuse=""), "either redact= or refuse="),
-        (lambda: Pattern("(", redact=""), "is none"),
+        (lambda: Pattern("(", redact=""), "is not a regular expression"),
         (lambda: Pattern("a", redact="", on=()), r"on=\(\)"),
     ],
 )

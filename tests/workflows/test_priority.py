@@ -215,5 +215,5 @@ async def test_a_tenant_has_the_weight_that_the_settings_give_it(
 
 @pytest.mark.parametrize("written", ["acme", "acme=", "acme=0", "acme=nan", "acme=many", "=4", "acme=5000"])
 def test_a_weight_that_is_none_is_refused(written: str) -> None:
-    with pytest.raises(InvalidSetting, match="no tenant's weight"):
+    with pytest.raises(InvalidSetting, match="not a tenant's weight"):
         read_weights(written)

@@ -88,7 +88,7 @@ async def test_a_model_is_offered_an_agent_as_a_tool_with_one_message(client: Cl
     first, second = (one["function"] for one in model.requests[0]["tools"])
     assert (first["name"], first["description"]) == ("researcher", "Knows all about lamps.")
     assert list(first["parameters"]["properties"]) == first["parameters"]["required"] == ["message"]
-    assert second["description"] == "Ask helper, an agent of its own, and get its answer."
+    assert second["description"] == "Ask the agent helper and get its answer."
 
 
 async def test_approvals_within_are_taken_there_and_the_parent_says_where(

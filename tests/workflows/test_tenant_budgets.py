@@ -297,6 +297,19 @@ def test_the_command_sets_shows_and_takes_away(shell: Shell, model: Callable[[An
             worker.terminate()
 
 
+async def test_a_budget_is_taken_away_though_no_worker_of_its_task_queue_runs(
+    client: Client, scripted: Scripted, tenant: str
+) -> None:
+    elsewhere = Client(client.temporal, task_queue=f"gone-{client.task_queue}")
+    await elsewhere.set_budget(tenant, Budget(tokens_per_day=1))
+    await elsewhere.set_budget(tenant, None)
+    assert await elsewhere.budget(tenant) is None
+    await elsewhere.set_budget(tenant, None)
+    agent = agent_on(scripted(lambda messages: "Hello."))
+    async with hosting(client, agent):
+        assert (await client.run(agent, "Hi", tenant=tenant)).status == "completed"
+
+
 async def test_what_is_no_budget_is_refused(client: Client) -> None:
     with pytest.raises(InvalidSetting, match="is no tenant"):
         await client.set_budget("", Budget())

@@ -43,7 +43,7 @@ async def test_commands_go_by_signal_once_the_updates_are_used_up(
         assert await conversation.approve("81", note="fine") == ("81",)
         with pytest.raises(Refused, match="No call 'nobody' waits"):
             await conversation.deny("nobody")
-        with pytest.raises(Refused, match="did not take the approve"):
+        with pytest.raises(Refused, match="did not accept the approve"):
             await conversation.approve("82", expected={"order_id": "80", "cents": 5})
         assert set(await conversation.deny("*", reason="no")) == {"82", "83"}
         assert await conversation.reply() == "Done."
