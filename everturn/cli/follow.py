@@ -64,7 +64,7 @@ class Follower:
 
     async def next_stop(self) -> Stop:
         """Raises Ended if the history breaks off."""
-        self._screen.busy(self._narration.doing)
+        self._narration.spin()
         stop = asyncio.create_task(self._until_stop())
         beside = [asyncio.create_task(self._prompt.attend()), asyncio.create_task(self._glance_at_retries())]
         try:

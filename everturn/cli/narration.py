@@ -61,7 +61,7 @@ class Narration:
     def show(self, event: events.Event) -> None:
         """Shows an event that was taken."""
         self._tell(event)
-        self._screen.busy(self.doing)
+        self.spin()
 
     def _tell(self, event: events.Event) -> None:
         if isinstance(event, LiveEvent):
@@ -88,9 +88,11 @@ class Narration:
             case other:
                 assert_never(other)
 
-    @property
-    def doing(self) -> str:
-        """What goes on, for a spinner."""
+    def spin(self) -> None:
+        """Its seconds are those of the turn, of its tools or of a wait, whatever is thought or done in them."""
+        self._screen.busy(self._doing(), counted="tools" if self._running else self._phase)
+
+    def _doing(self) -> str:
         running = Counter(self._running.values()).items()
         tools = ", ".join(f"{tool} ×{count}" if count > 1 else tool for tool, count in running)
         thought = f": … {folded(self._thought, 200)[-50:]}" if self._thought else ""

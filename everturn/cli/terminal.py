@@ -30,7 +30,7 @@ class Screen:
         self.can_ask = sys.stdin.isatty() and self.console.is_terminal and not os.environ.get("CI")
         """Somebody sits in front of it."""
         self._status: Status | None = None
-        self._doing = _Doing("")
+        self._doing = _Doing("", "")
         self._question: Question | None = None
         self._held: list[tuple[Text, str]] | None = None
         self._open_line = False
@@ -97,12 +97,14 @@ class Screen:
         for text in texts:
             self.line(text)
 
-    def busy(self, what: str) -> None:
-        """A spinner that says what goes on, and for how long. Nothing if it could not move."""
+    def busy(self, what: str, *, counted: str = "") -> None:
+        """A spinner that says what goes on, and for how long: since `counted` (or `what`) became another. Nothing if
+        it could not move."""
         if not self.live or self.taken or self._open_line:
             return
-        if self._doing.what != what:
-            self._doing = _Doing(what)
+        if self._doing.counted != (counted or what):
+            self._doing = _Doing(what, counted or what)
+        self._doing.what = what
         if self._status is None:
             self._status = self.console.status(self._doing, spinner="dots")
             self._status.start()
@@ -113,7 +115,7 @@ class Screen:
         """No spinner any more: somebody is about to type, or it is over."""
         if self._status:
             self._status.stop()
-        self._status, self._doing = None, _Doing("")
+        self._status, self._doing = None, _Doing("", "")
 
     async def ask(
         self,
@@ -178,10 +180,11 @@ def _safe(text: Text | str) -> Text:
 
 
 class _Doing:
-    """What goes on, with its seconds: drawn anew at every turn of the spinner."""
+    """What goes on, with the seconds of what is counted: drawn anew at every turn of the spinner."""
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, counted: str) -> None:
         self.what = what
+        self.counted = counted
         self._since = time.monotonic()
 
     def __rich__(self) -> Text:

@@ -22,6 +22,9 @@ from tests.support import forks
 
 ROOT = Path(__file__).parents[2]
 
+FORKED = sys.version_info < (3, 14)
+"""What is changed of Popen has other forms in Python 3.14: programs really start there."""
+
 _AT_START = ("PYTHON", "LC_", "LANG")
 """Variables that Python reads as it starts: a program for which they differ from ours really starts, but for these."""
 _LATER = frozenset({"PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"})
@@ -49,6 +52,7 @@ class Program(subprocess.Popen[str]):
     def _execute_child(self, *given: Any) -> None:
         if (
             os.environ.get("REAL_STARTS")
+            or not FORKED
             or not hasattr(os, "pidfd_open")
             or _read_at_start(self._asked["environment"]) != _read_at_start(os.environ)
         ):

@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.prepared import Program, run
+from tests.support.prepared import FORKED, Program, run
+
+pytestmark = pytest.mark.skipif(not FORKED, reason="programs really start on this Python")
 
 LOOKS = """
 import json, os, signal, sys, threading, time

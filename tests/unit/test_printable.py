@@ -24,7 +24,7 @@ SEEN = {
     # Signs of Arabic, Syriac, Kaithi and Egyptian, which have a shape of their own.
     *range(0x0600, 0x0606),
     *(0x06DD, 0x070F, 0x0890, 0x0891, 0x08E2, 0x110BD, 0x110CD),
-    *range(0x13430, 0x13439),
+    *range(0x13430, 0x13440),
 }
 
 

@@ -253,7 +253,7 @@ def deep() -> list[Any]:
         (b"\x89PNG", "bytes. Return a str, or Image"),
         ([b"\x89PNG"], "a list, which can't be written as JSON"),
         (circle(), "Circular reference"),
-        (deep(), "recursion"),
+        (deep(), "recursion|Stack overflow"),
         (object(), "an object, which"),
         ({"picture": IMAGE}, "in a list of Text, Image and Document"),
         ([IMAGE, {"a": 1}], "its item 1 is a dict"),

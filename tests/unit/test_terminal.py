@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import io
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
+from everturn import events
+from everturn.cli import terminal
 from everturn.cli.argument_editor import NotEdited, arguments_of
+from everturn.cli.narration import Narration
 from everturn.cli.render import first_line
 from everturn.cli.reply_text import ReplyText
 from everturn.cli.terminal import Screen
+from everturn.records import Message, ToolCall
 
 
 @pytest.fixture
@@ -113,3 +118,32 @@ def test_a_result_is_folded_to_its_first_line(text: str, line: str) -> None:
 def test_an_edit_that_is_none_says_why(written: str, why: str) -> None:
     with pytest.raises(NotEdited, match=why):
         arguments_of(written)
+
+
+def test_the_spinner_counts_a_turn_whatever_is_thought_in_it_and_tools_whatever_they_tell(
+    screen: Screen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(terminal, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    narration = Narration(screen, streaming=False)
+
+    def after(seconds: float, event: events.Event) -> str:
+        now[0] += seconds
+        narration.take(event)
+        narration.show(event)
+        return str(screen._doing.__rich__())
+
+    asked = ToolCall(call_id="a", name="fetch", arguments={})
+    try:
+        assert after(0, events.TurnStarted(turn=1)) == "turn 1 · thinking · 0 s"
+        assert after(3, events.ThinkingDelta(turn=1, text="A lamp")) == "turn 1 · thinking: … A lamp · 3 s"
+        assert (
+            after(4, events.ThinkingDelta(turn=1, text=", it seems")) == "turn 1 · thinking: … A lamp, it seems · 7 s"
+        )
+        after(0, events.Replied(turn=1, message=Message(role="assistant", parts=(asked,))))
+        assert after(0, events.ToolStarted(turn=1, call_id="a", tool="fetch")) == "fetch · 0 s"
+        told = events.ToolProgress(turn=1, call_id="a", tool="fetch", progress="half of it")
+        assert after(5, told) == "fetch half of it · 5 s"
+        assert after(1, events.TurnStarted(turn=2)).endswith("· 6 s")
+    finally:
+        screen.idle()
