@@ -229,7 +229,8 @@ async def test_a_stall_and_a_pause_are_spans_as_long_as_they_last(
         assert await conversation.reply() == "Hello."
         await reaches(conversation, "idle")
         await conversation.pause()
-        await conversation.send("And?")  # it is taken, and waits
+        await conversation.send("And?")
+        await reaches(conversation, "paused")  # asked after the message: it is taken by then, and waits
         await conversation.resume()
         assert await conversation.reply() == "Bye."
         await conversation.close()
