@@ -80,7 +80,8 @@ async def test_a_text_is_streamed_and_the_next_message_goes_on_with_the_conversa
     async with hosting(client, agent_on(model)), chatting(client, chat) as shown:
         shown.do("send", message={"text": "Hello", "messageId": None})
         released.set()
-        state = await shown.shows(is_ready, what="it is answered")
+        # It is ready a moment before its onFinish is called.
+        state = await shown.shows(lambda now: is_ready(now) and now["finished"], what="it is answered")
         assert text(state) == "Good \u2028morning!"
         assert [part["text"] for part in parts(state, "reasoning")] == ["A greeting."]
         assert state["finished"][-1]["finishReason"] == "stop"
