@@ -13,7 +13,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime
 from typing import Any
 
-import uvicorn
 from playwright.async_api import Page, async_playwright
 
 from benchmarks import report
@@ -21,8 +20,7 @@ from everturn import Agent, Client, Conversation, Limits, Model, Worker, tool
 from everturn.devserver import DevServer, find_binary
 from everturn.testing import ScriptedModel, call, say
 from everturn.testing.script import Slow
-from everturn.web.app import Inbox
-from everturn.web.server import listen
+from tests.ui.inbox import served
 
 CHROMIUM = "/usr/bin/chromium"
 OVER, WAITING, TURNS = 600, 8, 2_000
@@ -94,20 +92,6 @@ def _walks(messages: list[dict[str, Any]]) -> Any:
     turn = sum(message["role"] == "assistant" for message in messages) + 1
     last = call("refund", {"order_id": "81"}) if turn == STEPS else call("look_up", {"page": turn})
     return Slow([say(f"Step {turn}."), last], seconds=STEP_SECONDS)
-
-
-@asynccontextmanager
-async def _served(client: Client) -> AsyncIterator[str]:
-    inbox = Inbox(client)
-    with listen("127.0.0.1", 0) as bound:
-        server = uvicorn.Server(uvicorn.Config(inbox.app, log_config=None, access_log=False))
-        serving = asyncio.create_task(server.serve(sockets=[bound]))
-        try:
-            yield f"http://127.0.0.1:{bound.getsockname()[1]}"
-        finally:
-            inbox.end_streams()
-            server.should_exit = True
-            await serving
 
 
 async def _start(client: Client) -> None:
@@ -233,7 +217,7 @@ async def main(*, record: bool = False) -> None:
         await asyncio.gather(_start(client), ledger.outcome())
         print(f"({time.monotonic() - began:.0f} s)\n", flush=True)
         looks = await Client.connect(server.address)  # by now, the server says what its index has
-        address = await stack.enter_async_context(_served(looks))
+        address = await stack.enter_async_context(served(looks))
         rows = [*await _measure(address), *await _follow(client, address)]
     table = "\n".join(["| the inbox | |", "| :--- | :--- |", *(f"| {name} | {value} |" for name, value in rows)])
     print(table)
