@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+from copy import copy
 from datetime import timedelta
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import temporalio.client
 from temporalio.common import (
@@ -50,6 +51,25 @@ MAX_NAME_SHOWN = 200
 """Characters of a name. Temporal takes 20,000 bytes of such details."""
 
 
+class _Environment:
+    """What a client has from the environment, as it is when it is needed first. To read it takes milliseconds."""
+
+    def __init__(self, temporal: temporalio.client.Client) -> None:
+        self._temporal = temporal
+
+    @cached_property
+    def settings(self) -> Settings:
+        return Settings.load()
+
+    @cached_property
+    def weights(self) -> dict[str, float]:
+        return read_weights(self.settings.tenant_weights)
+
+    @cached_property
+    def live(self) -> Lane | None:
+        return lane_of(self.settings, self._temporal.data_converter)
+
+
 class ClientConnection:
     """Temporal's client, with what everturn has to know beside it."""
 
@@ -59,6 +79,7 @@ class ClientConnection:
         self.temporal = temporal
         self.task_queue = task_queue
         self.namespace = Namespace(temporal)
+        self._environment = _Environment(temporal)
         self._hosted: set[str] = set()
         """Names of agents that were looked for, and may be started."""
         self._hosts_unknown_until = 0.0
@@ -71,19 +92,24 @@ class ClientConnection:
     def unreachable(self, error: RPCError) -> Unreachable:
         return temporal_errors.unreachable(self.temporal, error)
 
-    @cached_property
+    def acting_as(self, by: str) -> Self:
+        """The same client for another person: what it has learned of the server and of its settings serves both."""
+        another = copy(self)
+        another.by = by
+        return another
+
+    @property
     def _settings(self) -> Settings:
-        """As the environment has them when they are needed first. To read them takes milliseconds."""
-        return Settings.load()
+        return self._environment.settings
 
-    @cached_property
+    @property
     def _weights(self) -> dict[str, float]:
-        return read_weights(self._settings.tenant_weights)
+        return self._environment.weights
 
-    @cached_property
+    @property
     def live(self) -> Lane | None:
         """What carries text beside Temporal; None for heartbeats alone. Raises InvalidSetting."""
-        return lane_of(self._settings, self.temporal.data_converter)
+        return self._environment.live
 
     @property
     def _minimal(self) -> bool:

@@ -23,6 +23,9 @@ from everturn.records import Part
 from everturn.ui.narrator import question_id
 from everturn.ui.visitors import CHAT_ID, MAX_NAME_CHARS, Authorize, Visitor
 
+MAX_BODY_BYTES: Final = 4_000_000
+KEEP_OPEN: Final = timedelta(hours=1)
+
 OWN_ID: Final = "everturn-"
 """How the ids begin that this side gives to messages: what has one was said before, and is not said again."""
 
@@ -104,8 +107,7 @@ class Chats:
             raise HTTPException(403, "This chat is not yours to open.")
         if len(visitor.name) > MAX_NAME_CHARS:
             raise HTTPException(403, f"A visitor's name has at most {MAX_NAME_CHARS} characters.")
-        by = visitor.name or self.client.by
-        client = Client(self.client.temporal, task_queue=self.client.task_queue, by=by)
+        client = self.client.acting_as(visitor.name or self.client.by)
         return Chat(self, visitor, client, client.conversation(visitor.conversation_id(self.agent, chat_id)))
 
     async def body_of(self, request: Request) -> bytes:

@@ -149,8 +149,7 @@ class Inbox:
             raise HTTPException(404, f"Nothing can be posted to {verb!r}: there are {', '.join(POSTS)}.")
         post = POSTS[verb].model_validate_json(await _body_of(request))
         by = self._proxied_name(request) or post.by or self._client.by
-        client = Client(self._client.temporal, task_queue=self._client.task_queue, by=by)
-        return JSONResponse(await post.do(client))
+        return JSONResponse(await post.do(self._client.acting_as(by)))
 
     def _proxied_name(self, request: Request) -> str | None:
         """The name that the reverse proxy gives; None if there is none in front."""
