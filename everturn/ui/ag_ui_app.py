@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -14,20 +13,16 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from everturn.agent import Agent
-from everturn.client.answers import GivenAnswer
 from everturn.client.client import Client
 from everturn.errors import InvalidSetting
 from everturn.spelling import known_options
 from everturn.ui.ag_ui_messages import ag_ui_messages
 from everturn.ui.ag_ui_request import RunInput, read
 from everturn.ui.ag_ui_stream import AgUiRun
-from everturn.ui.chats import Chat, Chats
-from everturn.ui.http import ERRORS, event_stream, told_to_page
+from everturn.ui.chats import KEEP_OPEN, MAX_BODY_BYTES, Chat, Chats
+from everturn.ui.http import ERRORS, event_stream, or_failed
 from everturn.ui.narrator import Narrator
 from everturn.ui.visitors import Authorize
-
-MAX_BODY_BYTES: Final = 4_000_000
-KEEP_OPEN: Final = timedelta(hours=1)
 
 
 @known_options("ui.ag_ui", InvalidSetting)
@@ -88,28 +83,15 @@ class _AgUi:
 
         narrates = Narrator(asked.seen, decides=chat.visitor.decides)
         show_causes = self._chats.show_causes
-        told = AgUiRun(run.threadId, run.runId, narrates, snapshot=messages, show_causes=show_causes)
+        stream = AgUiRun(run.threadId, run.runId, narrates, snapshot=messages, show_causes=show_causes)
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(answer)
             # A decision that is no longer asked for was taken before: the client comes back, and may lack any part.
-            events = _told(told, answer, not (decided or asked.said), refused, stack.pop_all())
-            return event_stream(events, headers={})
+            told = stream.events(answer, comes_back=not (decided or asked.said), refused=refused)
+            return event_stream(or_failed(told, stream.fail, stack.pop_all()), headers={})
 
     async def stop(self, request: Request) -> Response:
         await self._chats.body_of(request)
         chat: Chat = await self._chats.visited(request, request.path_params["thread_id"])
         await chat.stop()
         return Response(status_code=204)
-
-
-async def _told(
-    run: AgUiRun, answer: GivenAnswer, comes_back: bool, refused: list[str], stack: AsyncExitStack
-) -> AsyncGenerator[dict[str, Any]]:
-    async with stack:
-        yield run.start()
-        try:
-            async for event in run.events(answer, comes_back=comes_back, refused=refused):
-                yield event
-        except Exception as error:  # noqa: BLE001 - the headers are sent: what went wrong is told in the stream
-            for event in run.fail(told_to_page(error)):
-                yield event

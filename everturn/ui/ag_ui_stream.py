@@ -45,12 +45,10 @@ class AgUiRun:
         """The ids of the messages that are being written."""
         self._count = 0
 
-    def start(self) -> AgUiEvent:
-        return {"type": "RUN_STARTED", **self._ids, "protocolVersion": PROTOCOL_VERSION}
-
     async def events(self, answer: GivenAnswer, *, comes_back: bool, refused: list[str]) -> AsyncGenerator[AgUiEvent]:
-        """What is told of the answer after the run's start. `comes_back`: the client may lack any part of the
-        conversation, and is given its messages first."""
+        """What is told of the answer. `comes_back`: the client may lack any part of the conversation, and is given its
+        messages first."""
+        yield {"type": "RUN_STARTED", **self._ids, "protocolVersion": PROTOCOL_VERSION}
         self._narrates.look_ahead(answer.events)
         told = [one for event in answer.events for one in self._narrates.tell(event)]
         if comes_back:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
 from datetime import timedelta
-from typing import Any, Final
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -21,13 +19,10 @@ from everturn.spelling import known_options
 from everturn.ui.ai_sdk_messages import ui_messages
 from everturn.ui.ai_sdk_request import DecidedOnPage, Posted, read
 from everturn.ui.ai_sdk_stream import HEADERS, LAST, UIMessageStream
-from everturn.ui.chats import OWN_ID, Chat, Chats
-from everturn.ui.http import ERRORS, event_stream, told_to_page
+from everturn.ui.chats import KEEP_OPEN, MAX_BODY_BYTES, OWN_ID, Chat, Chats
+from everturn.ui.http import ERRORS, event_stream, or_failed
 from everturn.ui.narrator import Narrator, SeenByPage
 from everturn.ui.visitors import Authorize
-
-MAX_BODY_BYTES: Final = 4_000_000
-KEEP_OPEN: Final = timedelta(hours=1)
 
 
 @known_options("ui.ai_sdk", InvalidSetting)
@@ -131,17 +126,5 @@ class _AiSdk:
             await stack.enter_async_context(answer)
             if only_running and answer.rest is not None:
                 return Response(status_code=204)
-            told = _told(stream, answer, refused or [], stack.pop_all())
+            told = or_failed(stream.chunks(answer, refused=refused or []), stream.fail, stack.pop_all())
             return event_stream(told, headers=HEADERS, last=LAST)
-
-
-async def _told(
-    stream: UIMessageStream, answer: GivenAnswer, refused: list[str], stack: AsyncExitStack
-) -> AsyncGenerator[dict[str, Any]]:
-    async with stack:
-        try:
-            async for chunk in stream.chunks(answer, refused=refused):
-                yield chunk
-        except Exception as error:  # noqa: BLE001 - the headers are sent: what went wrong is told in the stream
-            for chunk in stream.fail(told_to_page(error)):
-                yield chunk

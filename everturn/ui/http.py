@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Mapping
+from contextlib import AsyncExitStack, aclosing
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -77,6 +77,19 @@ async def _with_beats(chunks: AsyncGenerator[Mapping[str, Any]], last: bytes) ->
 
 
 # ---------------------------------------------------------------- what went wrong
+
+
+async def or_failed(
+    chunks: AsyncIterable[dict[str, Any]], fail: Callable[[str], Iterable[dict[str, Any]]], stack: AsyncExitStack
+) -> AsyncGenerator[dict[str, Any]]:
+    """The chunks, and what `fail` makes of an error among them: the headers are sent by then. Leaves `stack`."""
+    async with stack:
+        try:
+            async for chunk in chunks:
+                yield chunk
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is told in the stream
+            for chunk in fail(told_to_page(error)):
+                yield chunk
 
 
 def told_to_page(error: Exception) -> str:
