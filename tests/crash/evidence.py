@@ -115,15 +115,23 @@ async def _read_histories(storm: Storm, evidence: Evidence) -> None:
         data_converter=data_converter,
     )
     temporal, conversation_id = storm.client.temporal, evidence.story.id
-    # A conversation that was revived is several chains of runs, and nothing in a history names the chain before it.
+    # A conversation that was revived is several chains of runs, and nothing in a history names the chain before it. The
+    # index may not know a run yet, after a database that was gone: what took effect names its chain, by its first run.
     left = [one.run_id async for one in temporal.list_workflows(f"WorkflowId = '{conversation_id}'")]
+    named = {one.key.split(":")[1] for effects in evidence.effects.values() for one in effects}
+    left += named
     left.append((await temporal.get_workflow_handle(conversation_id).describe()).run_id)
     while left:
         run_id = left.pop()
         if not run_id or run_id in evidence.runs:
             continue
+        try:
+            history = await temporal.get_workflow_handle(conversation_id, run_id=run_id).fetch_history()
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND and run_id in named:
+                continue  # a key that nothing made: the invariants say so
+            raise
         evidence.runs.append(run_id)
-        history = await temporal.get_workflow_handle(conversation_id, run_id=run_id).fetch_history()
         started = history.events[0].workflow_execution_started_event_attributes
         left.append(started.continued_execution_run_id)
         evidence.chains[run_id] = started.first_execution_run_id
