@@ -6,21 +6,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import sys
 from pathlib import Path
 from typing import Any
 
-import uvicorn
 from playwright.async_api import Page, async_playwright
 
 from everturn import Agent, Client, Conversation, Model, Worker, tool
 from everturn.devserver import DevServer
 from everturn.testing import ScriptedModel, call, fail, say
-from everturn.web.app import Inbox
-from everturn.web.server import listen
 
-PICTURE = Path(__file__).parent / "pictures" / "inbox.png"
+DOCS = Path(__file__).parent
+sys.path.append(str(DOCS.parent))
+
+from tests.ui.inbox import served  # noqa: E402 - it is not installed, but lies beside us
+
+PICTURE = DOCS / "pictures" / "inbox.png"
 
 
 @tool(effect="read")
@@ -73,7 +74,7 @@ async def take(server: DevServer, *, dark: bool = False, path: Path = PICTURE) -
             Agent(name, model=Model("scripted:demo", base_url=model.base_url), tools=[look_up, refund])
             for name, model in models.items()
         ]
-        async with Worker(client, agents=agents), _served(client) as address:
+        async with Worker(client, agents=agents), served(client) as address:
             for name, message in (("visit-7", "When do you open?"), ("visit-8", "How do I get to you?")):
                 await (await client.start("concierge", message, id=name)).outcome()
             await _until(await client.start("bookkeeper", "Book the invoices.", id="books-may"), "stalled")
@@ -86,21 +87,6 @@ async def take(server: DevServer, *, dark: bool = False, path: Path = PICTURE) -
 
 async def _until(conversation: Conversation, kind: str) -> None:
     await anext(event async for event in conversation.events() if event.kind == kind)
-
-
-@asynccontextmanager
-async def _served(client: Client) -> AsyncIterator[str]:
-    bound = listen("127.0.0.1", 0)
-    inbox = Inbox(client)
-    server = uvicorn.Server(uvicorn.Config(inbox.app, log_config=None, access_log=False))
-    serving = asyncio.create_task(server.serve(sockets=[bound]))
-    try:
-        yield f"http://127.0.0.1:{bound.getsockname()[1]}"
-    finally:
-        inbox.end_streams()
-        server.should_exit = True
-        await serving
-        bound.close()
 
 
 async def _photograph(address: str, path: Path, *, dark: bool) -> None:
