@@ -135,7 +135,8 @@ async def test_what_is_open_is_in_view_in_the_list(page: Page, client: Client, s
     agent = clerk(scripted)
     async with hosting(client, agent):
         first, *others = [await client.start(agent, f"Refund {n}", id=f"{n}-{client.task_queue}") for n in range(9)]
-        for one in (first, *others):  # one that is opened before the index says that it waits isn't followed to where it goes
+        # One that is opened before the index says that it waits is not followed to where it goes.
+        for one in (first, *others):
             await expect(page.locator(f'#conversations a[data-id="{one.id}"] .asks:not([hidden])')).to_have_count(1)
         await page.set_viewport_size({"width": 1000, "height": 420})
         there = f"{page.url.split('#')[0]}#{first.id}"
