@@ -10,6 +10,8 @@ import asyncio
 import builtins
 import concurrent.futures
 import datetime
+import dis
+import gc
 import io
 import logging
 import os
@@ -24,6 +26,7 @@ import time
 import uuid
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from functools import cache
 from types import CodeType, FrameType
 from typing import Any
 
@@ -91,11 +94,16 @@ def watched(*, not_called: Collection[str] = NOT_CALLED, harmless: Collection[st
     second do is left alone."""
     seen: list[str] = []
     before = threading.getprofile()
+    # What earlier tests left to the garbage collector would end in whatever function it comes to run in.
+    collects = gc.isenabled()
+    gc.disable()
     threading.setprofile(_watcher(seen.append, frozenset(not_called), frozenset(harmless)))
     try:
         yield seen
     finally:
         threading.setprofile(before)  # type: ignore[arg-type]  # None takes it away
+        if collects:
+            gc.enable()
 
 
 def _watcher(
@@ -110,7 +118,7 @@ def _watcher(
             else:
                 return
             what = f"{called.__module__ or called.__self__}.{called.__name__}"
-        elif event == "call":
+        elif event == "call" and _begins(frame):
             if what := IN_PYTHON.get(frame.f_code, ""):
                 caller = _ours(frame.f_back)
             elif _is_ours(frame) and (what := _place(frame)) in not_called:
@@ -123,6 +131,16 @@ def _watcher(
             saw(f"{what}, at {_place(caller)}, line {caller.f_lineno}")
 
     return watch
+
+
+def _begins(frame: FrameType) -> bool:
+    """A coroutine that goes on, or is thrown away where it waits, is told of as a call, too."""
+    return frame.f_lasti <= _start(frame.f_code)
+
+
+@cache
+def _start(code: CodeType) -> int:
+    return next(one.offset for one in dis.get_instructions(code) if one.opname == "RESUME")
 
 
 def _is_ours(frame: FrameType) -> bool:

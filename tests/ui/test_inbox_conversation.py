@@ -218,7 +218,7 @@ async def test_another_result_and_other_words_are_tried_beside_the_original(
             await expect(pane.locator(".differs")).to_have_count(2)
             await expect(pane.locator(".turn.differs")).to_have_count(2)
         await expect(beside.locator(".differs .call .line")).to_have_text("number=1 → the disk is full")
-        assert "beside=" in page.url
+        await expect(page).to_have_url(re.compile("beside="))
         await page.keyboard.press("c")
         await expect(page.locator("#other")).to_be_hidden()
         # By keyboard: to the first message, into its actions.
