@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from temporalio.service import RPCError
 
@@ -109,6 +109,8 @@ async def as_text(_: Request, error: Exception) -> Response:
             return PlainTextResponse(f"The request can't be read: {explain(error)}.", 400)
         case RecursionError():
             return PlainTextResponse("The request is too deeply nested.", 400)
+        case ClientDisconnect():
+            return PlainTextResponse("", 400)  # nobody reads it: the page has left before it had said all
         case RPCError():
             return PlainTextResponse(f"Temporal said no: {error.message}.", 503)
         case _:
@@ -116,4 +118,6 @@ async def as_text(_: Request, error: Exception) -> Response:
             return PlainTextResponse(told_to_page(error), status)
 
 
-ERRORS: Final = dict.fromkeys((HTTPException, ValidationError, RecursionError, EverturnError, RPCError), as_text)
+ERRORS: Final = dict.fromkeys(
+    (HTTPException, ValidationError, RecursionError, ClientDisconnect, EverturnError, RPCError), as_text
+)

@@ -24,7 +24,8 @@ class Visitor:
     """The person's own, such as a user id. It is part of the conversation's id, so that nobody else's chats can be
     opened; and it is who decided, in approvals."""
     tenant: str | None = None
-    """As in `Client.start`, for a conversation that begins."""
+    """As in `Client.start`, for a conversation that begins. It is part of the conversation's id, too: two tenants may
+    each have an Ann."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     """As in `Client.start`, for a conversation that begins: what its tools have to know of the person."""
     decides: bool = True
@@ -35,8 +36,14 @@ class Visitor:
     started elsewhere. Empty: their own."""
 
     def conversation_id(self, agent: str, chat_id: str) -> str:
-        """The same for the same person and chat. A chat's id has no colon, so no two people can meet in one."""
-        return self.conversation or f"{agent}:{self.name}:{chat_id}"
+        """The same for the same person of the same tenant and chat. No part has a colon of its own, so no two
+        people can meet in one."""
+        whose = [self.name] if self.tenant is None else [self.tenant, self.name]
+        return self.conversation or ":".join([agent, *map(_without_colons, whose), chat_id])
+
+
+def _without_colons(name: str) -> str:
+    return name.replace("%", "%25").replace(":", "%3A")
 
 
 Authorize = Callable[["Request", str], Visitor | Awaitable[Visitor | None] | None]

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from pydantic import BaseModel, Field, ValidationError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
@@ -97,6 +97,7 @@ class Inbox:
             exception_handlers={
                 HTTPException: _plainly,
                 ValidationError: _invalid,
+                ClientDisconnect: _left,
                 EverturnError: _refused,
                 RPCError: _temporal_refused,
             },
@@ -208,6 +209,11 @@ def _invalid(_: Request, error: Exception) -> Response:
     assert isinstance(error, ValidationError)
     problems = [".".join(map(str, one["loc"])) + ": " + one["msg"] for one in error.errors(include_url=False)]
     return JSONResponse({"error": "; ".join(problem.removeprefix(": ") for problem in problems[:5])}, status_code=400)
+
+
+def _left(_: Request, __: Exception) -> Response:
+    """Nobody reads it: the page has left before it had said all."""
+    return Response(status_code=400)
 
 
 def _refused(_: Request, error: Exception) -> Response:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from google.protobuf import json_format
 from pydantic_core import from_json
 from starlette.datastructures import MutableHeaders
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from temporalio.api.common.v1 import Payload, Payloads
@@ -101,6 +101,8 @@ class CodecServer:
             return _refused(401, "Send the token, as `Authorization: Bearer ...`; or open this server with /?token=...")
         try:
             payloads = await _payloads_of(request)
+        except ClientDisconnect:
+            return _refused(400, "The page has left before it had said all.")
         except ValueError as error:
             return _refused(400, f"The body is not JSON of Payloads: {str(error)[:200]}")
         try:

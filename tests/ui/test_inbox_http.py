@@ -25,6 +25,7 @@ from everturn.web.auth import check_token
 from everturn.web.server import listen
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
+from tests.support.leaving import leave_in_the_middle
 from tests.support.tools import refund
 from tests.support.waiting import eventually, waiting
 from tests.ui.inbox import served
@@ -119,6 +120,10 @@ async def test_half_a_surrogate_pair_in_an_id_is_refused(web: httpx.AsyncClient)
         "message": '{"conversation": "\\ud800", "text": "Hi", "message_id": "m"}',
     }.items():
         assert (await web.post(f"/api/{verb}", content=body, headers=JSON)).status_code in (400, 404)
+
+
+async def test_who_leaves_before_the_request_is_whole_leaves_no_traceback(client: Client) -> None:
+    await leave_in_the_middle(Inbox(client).app, "/api/approve", {"host": "localhost", **JSON})
 
 
 # ---------------------------------------------------------------- the token

@@ -29,6 +29,7 @@ from everturn.testing import ScriptedModel
 from everturn.web.codec_server import MAX_BODY_BYTES, CodecServer
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
+from tests.support.leaving import leave_in_the_middle
 
 KEY = b"k" * 32
 KEYS = f"key-1:{b64encode(KEY).decode()}"
@@ -245,3 +246,7 @@ def test_the_command_refuses_to_open_to_others_without_a_token_and_to_start_with
         )  # fmt: skip
         assert ran.returncode == 1
         assert said in ran.stderr
+
+
+async def test_who_leaves_before_the_request_is_whole_leaves_no_traceback() -> None:
+    await leave_in_the_middle(server_of().app, "/decode", {"host": "localhost"})

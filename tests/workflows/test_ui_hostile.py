@@ -17,6 +17,7 @@ from everturn import Client, Conversation, Image, tool, ui
 from everturn.errors import InvalidSetting, NotFound
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
+from tests.support.leaving import leave_in_the_middle
 from tests.support.pages import serving
 from tests.support.tools import refund
 from tests.support.waiting import eventually, waiting
@@ -29,8 +30,9 @@ REFUND = call("refund", {"order_id": "81", "cents": 500}, id="r")
 async def whose(request: Any, chat_id: str) -> ui.Visitor | None:
     name = request.headers.get("x-user")
     if name == "guest":
-        return ui.Visitor(name="ann", decides=False)
-    return ui.Visitor(name=name, tenant="acme", metadata={"user": name}) if name else None
+        return ui.Visitor(name="ann", tenant="acme", decides=False)
+    tenant = request.headers.get("x-tenant", "acme")
+    return ui.Visitor(name=name, tenant=tenant, metadata={"user": name}) if name else None
 
 
 @pytest.fixture
@@ -139,14 +141,31 @@ async def test_what_a_run_may_not_ask_is_refused_with_the_reason(
 async def test_nobody_opens_the_chat_of_another(
     client: Client, scripted: Scripted, http: httpx.AsyncClient, chat: str
 ) -> None:
-    bob = {"x-user": "bob"}
+    others = ({"x-user": "bob"}, {"x-tenant": "globex"})  # who has an Ann, too
     async with hosting(client, agent_on(scripted(["For Ann alone."]))):
         await http.post("/chat/", json={"id": chat, "messages": [user("Hi")]})
         assert (await http.get(f"/chat/{chat}")).json()[-1]["parts"][-1]["text"] == "For Ann alone."
-        assert (await http.get(f"/chat/{chat}", headers=bob)).json() == []
-        assert (await http.get(f"/chat/{chat}/stream", headers=bob)).status_code == 204
-        assert (await http.post(f"/chat/{chat}/stop", headers=bob, json={})).status_code == 204
+        for other in others:
+            assert (await http.get(f"/chat/{chat}", headers=other)).json() == []
+            assert (await http.get(f"/chat/{chat}/stream", headers=other)).status_code == 204
+            assert (await http.post(f"/chat/{chat}/stop", headers=other, json={})).status_code == 204
         assert (await http.get(f"/chat/{chat}", headers={"x-user": ""})).status_code == 403
+
+
+def test_no_two_visitors_meet_in_one_conversation() -> None:
+    visitors = [
+        ui.Visitor(name=name, tenant=tenant)
+        for name in ("ann", "acme:ann", "acme%3Aann", "", ":")
+        for tenant in (None, "", "acme", "acme:ann", "acme%3Aann")
+    ]
+    assert len({one.conversation_id("clerk", "chat") for one in visitors}) == len(visitors)
+    assert ui.Visitor(name="ann").conversation_id("clerk", "chat") == "clerk:ann:chat"
+
+
+@pytest.mark.parametrize("make", [ui.ai_sdk, ui.ag_ui])
+async def test_who_leaves_before_the_request_is_whole_leaves_no_traceback(client: Client, make: Any) -> None:
+    app = make(client, agent="clerk", authorize=ui.anybody)
+    await leave_in_the_middle(app, "/", {"content-type": "application/json"})
 
 
 async def test_a_request_that_is_sent_twice_says_it_once(
@@ -159,7 +178,7 @@ async def test_a_request_that_is_sent_twice_says_it_once(
         assert [text_of(chunks(one)) for one in (first, second, third)] == ["Hello."] * 3
         assert first.headers["x-vercel-ai-ui-message-stream"] == "v1"
         assert first.text.endswith("data: [DONE]\n\n")
-        assert len(await client.conversation(f"clerk:ann:{chat}").transcript()) == 2
+        assert len(await client.conversation(f"clerk:acme:ann:{chat}").transcript()) == 2
 
 
 def responded(chunk: dict[str, Any], *, approved: bool = True, **more: Any) -> dict[str, Any]:
@@ -180,7 +199,7 @@ async def test_a_decision_counts_for_the_question_and_the_arguments_that_were_sh
     async with hosting(client, agent_on(scripted([REFUND, "Done."]), tools=[refund])):
         told = chunks(await http.post("/chat/", json={"id": chat, "messages": [user("Refund 81")]}))
         [asked] = [one for one in told if one["type"] == "tool-approval-request"]
-        conversation = client.conversation(f"clerk:ann:{chat}")
+        conversation = client.conversation(f"clerk:acme:ann:{chat}")
 
         async def post(message: dict[str, Any]) -> list[dict[str, Any]]:
             return chunks(await http.post("/chat/", json={"id": chat, "messages": [message]}))
@@ -211,7 +230,7 @@ async def test_who_may_not_decide_waits_for_who_may(
     async with hosting(client, agent_on(scripted([REFUND, "Done."]), tools=[refund])):
         body = {"id": chat, "messages": [user("Refund 81")]}
         posting = asyncio.create_task(http.post("/chat/", json=body, headers={"x-user": "guest"}))
-        conversation = client.conversation(f"clerk:ann:{chat}")
+        conversation = client.conversation(f"clerk:acme:ann:{chat}")
         assert await waiting(await _there(conversation)) == ("r",)
         await conversation.approve("r")
         told = chunks(await posting)
@@ -260,7 +279,7 @@ async def test_a_conversation_that_is_over_goes_on_with_the_next_message(
 ) -> None:
     async with hosting(client, agent_on(scripted(["One.", "Two."]))):
         await http.post("/chat/", json={"id": chat, "messages": [user("Hi")]})
-        conversation = client.conversation(f"clerk:ann:{chat}")
+        conversation = client.conversation(f"clerk:acme:ann:{chat}")
         await conversation.close()
         await conversation.outcome()
         assert (await http.get(f"/chat/{chat}/stream")).status_code == 204
