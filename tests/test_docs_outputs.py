@@ -71,7 +71,7 @@ def dump() -> str:
     return "x" * 300_000
 
 
-async def test_the_page_on_deleting_shows_what_it_prints(
+async def test_the_page_on_erasing_shows_what_it_prints(
     server: DevServer, scripted: Scripted, tmp_path: Path, alone: Shell
 ) -> None:
     client = await Client.connect(server.address, task_queue=f"q-{uuid4().hex[:8]}", storage=tmp_path / "stored")
@@ -98,10 +98,10 @@ async def test_the_page_on_deleting_shows_what_it_prints(
         "EVERTURN_STORAGE": str(tmp_path / "stored"),
         "EVERTURN_ARTIFACTS": str(tmp_path / "artifacts"),
     }
-    seen = in_a_terminal(alone, "delete", conversation_id, asked="[y/N]: ", says="y\n")
+    seen = in_a_terminal(alone, "erase", conversation_id, asked="[y/N]: ", says="y\n")
     started.pop(client.task_queue, None)
     seen = re.sub(r"(-turn-2-)[0-9a-f]{8}", r"\g<1>5c1d2e7f", seen.replace(conversation_id, "order-81"))
-    assert seen == block("delete-conversations", "Delete all of this")
+    assert seen == block("erase-conversations", "Erase all of this")
 
 
 async def test_the_page_on_encryption_shows_what_is_printed(

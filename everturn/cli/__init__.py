@@ -19,9 +19,9 @@ from everturn.cli.budget import budget
 from everturn.cli.chat import chat
 from everturn.cli.codec import codec
 from everturn.cli.cost import cost
-from everturn.cli.delete import delete
 from everturn.cli.demo import demo
 from everturn.cli.doctor import doctor
+from everturn.cli.erase import erase
 from everturn.cli.export import export
 from everturn.cli.fork import fork
 from everturn.cli.help import Command
@@ -56,7 +56,7 @@ app = typer.Typer(
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Talk": (run, chat, send),
     "Host": (demo, up, worker, codec, mcp),
-    "Decide and steer": (web, approve, deny, answer, pause, resume, cancel_turn, close, fork, delete),
+    "Decide and steer": (web, approve, deny, answer, pause, resume, cancel_turn, close, fork, erase),
     "Look": (list_, show, watch, cost, budget, export, tools, models, replay, doctor),
 }
 for _panel, _commands in _PANELS.items():

@@ -22,6 +22,7 @@ from everturn.client.budgets import BudgetingClient
 from everturn.client.conversation import Conversation
 from everturn.client.delivery import deliver
 from everturn.client.earlier_transcript import begun_with
+from everturn.client.erasure import ErasingClient
 from everturn.client.listing import ListedConversation
 from everturn.client.many_commands import ManyCommands
 from everturn.client.many_decisions import DecidedCall, Many, decided
@@ -47,7 +48,7 @@ from everturn.storage.encryption import Encryption
 from everturn.utf8 import check_utf8, mend
 
 
-class Client(ManyCommands, BudgetingClient):
+class Client(ManyCommands, ErasingClient, BudgetingClient):
     """Make one with `await Client.connect()`. It may be shared by any number of tasks."""
 
     @known_options("Client", InvalidSetting)

@@ -6,7 +6,6 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -17,7 +16,6 @@ from everturn import names, temporal_errors
 from everturn.client import listing, updates
 from everturn.client.children import with_children
 from everturn.client.connection import ClientConnection
-from everturn.client.deletion import Deleted, delete_all
 from everturn.client.delivery import deliver
 from everturn.client.forks import Forks
 from everturn.client.limits import with_limit
@@ -41,7 +39,6 @@ from everturn.payloads import Status, WaitingCall
 from everturn.policy import Rule
 from everturn.records import Message, Outcome, ResultPart, ToolCall, ToolResult
 from everturn.sizes import LONG_MESSAGE_BYTES, check_input, known_id, size_of
-from everturn.storage.artifacts import Artifacts
 from everturn.tools.results import parts_of_blocks
 
 
@@ -190,22 +187,6 @@ class Conversation(Forks):
         """The current position, for `events(since=)`."""
         described = await self._describe()
         return f"{described.run_id}/{described.history_length}"
-
-    # ------------------------------------------------------------ deleting
-
-    async def delete(
-        self, *, forks: bool = False, terminate: bool = False, artifacts: Artifacts | Path | str | None = None
-    ) -> Deleted:
-        """Deletes the history of every run, the conversations of the agents that it asked, artifacts and stored
-        payloads.
-
-        Safe to repeat. `forks=True` deletes its forks, too; otherwise they keep a copy of the beginning.
-        `terminate=True` ends what still runs, though a running tool may still take effect. `artifacts`: where they
-        are; None means EVERTURN_ARTIFACTS, if set. Raises Refused while it runs, if a fork can't be read without it,
-        and if another conversation asked it and still exists.
-        """
-        with self._explained():
-            return await delete_all(self._temporal, self.id, forks=forks, terminate=terminate, artifacts=artifacts)
 
     # ------------------------------------------------------------ deciding
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from temporalio.client import Client
 
-from everturn.client.deletion import children_of, events_of, runs_of
+from everturn.client.belongings import children_of, events_of, runs_of
 from everturn.errors import NotFound
 from everturn.history.actions import actions_of, ordinary_heartbeats
 from everturn.history.reader import HistoryReader

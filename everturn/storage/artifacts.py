@@ -31,8 +31,12 @@ class Place(Protocol):
 
     def write(self, name: str, data: bytes) -> None: ...
     def read(self, name: str) -> bytes: ...
+    def count(self, folder: str) -> int:
+        """How many files are named `folder/...`."""
+        ...
+
     def delete(self, folder: str) -> int:
-        """All that is named `folder/...`; how many files that was."""
+        """All of those; how many that was."""
         ...
 
 
@@ -76,6 +80,10 @@ class Artifacts:
             return None
         kept = KeptResult.model_validate_json(_decoded(self._codec, data))
         return kept.result if (kept.conversation_id, kept.result.call_id) == (conversation_id, call_id) else None
+
+    def count(self, conversation_id: str) -> int:
+        """How many results are kept for a conversation. Raises as `keep` does."""
+        return self._place.count(directory.segments(conversation_id))
 
     def delete(self, conversation_id: str) -> int:
         """Deletes all that was kept for a conversation; how many files that was. Raises as `keep` does."""
@@ -154,12 +162,16 @@ class Remote:
         data: bytes = self._files.cat_file(f"{self._root}/{name}", end=directory.MAX_FILE_BYTES)
         return data
 
-    def delete(self, folder: str) -> int:
-        path = f"{self._root}/{folder}"
+    def count(self, folder: str) -> int:
         try:
-            count = len(self._files.find(path))
-            if count:
-                self._files.rm(path, recursive=True)
+            return len(self._files.find(f"{self._root}/{folder}"))
+        except FileNotFoundError:
+            return 0
+
+    def delete(self, folder: str) -> int:
+        try:
+            if count := self.count(folder):
+                self._files.rm(f"{self._root}/{folder}", recursive=True)
         except FileNotFoundError:
             return 0
         return count

@@ -47,12 +47,18 @@ class Directory:
         """Raises OSError."""
         return read_bounded(self.root / name, most=MAX_FILE_BYTES)
 
+    def count(self, folder: str) -> int:
+        """How many files are in a folder, and in those in it. Raises OSError."""
+        return sum(len(files) for _, _, files in os.walk(self.root / folder)) if self._has(folder) else 0
+
     def delete(self, folder: str) -> int:
         """Deletes a folder with all that is in it; how many files that was. Raises OSError."""
+        count = self.count(folder)
+        if self._has(folder):
+            shutil.rmtree(self.root / folder)
+        return count
+
+    def _has(self, folder: str) -> bool:
         path = self.root / folder
         # Where names differ by case alone and the disk does not tell, it is another one's.
-        if not path.is_dir() or path.is_symlink() or path.name not in {one.name for one in path.parent.iterdir()}:
-            return 0
-        count = sum(len(files) for _, _, files in os.walk(path))
-        shutil.rmtree(path)
-        return count
+        return path.is_dir() and not path.is_symlink() and path.name in {one.name for one in path.parent.iterdir()}

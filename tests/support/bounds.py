@@ -25,7 +25,7 @@ from everturn.activities import (
     tool_times,
 )
 from everturn.cli import follow
-from everturn.client import connection, deletion, messages, silence
+from everturn.client import connection, erasure, messages, silence
 from everturn.history import fork, next_life
 from everturn.providers import background, http, json_values, rate_limiter
 from everturn.storage import directory, encryption, unreadable
@@ -119,8 +119,8 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     # How long a worker's word is waited for.
     "answer_seconds": (temporal_errors, "WORKER_TIMEOUT_SECONDS"),
     "task_timeout": (connection, "TASK_TIMEOUT"),
-    # How long what is deleted is watched until it is gone.
-    "gone_seconds": (deletion, "GONE_SECONDS"),
+    # How long what is erased is watched until it is gone.
+    "gone_seconds": (erasure, "GONE_SECONDS"),
     # How many pages an inbox serves.
     "pages": (app, "MAX_STREAMS"),
     # How many conversations of a state it shows at first.

@@ -76,7 +76,7 @@ async def test_the_pages_commands_take_a_conversation_along(
         status = await moved.status()
         assert (status.turn, status.usage.output_tokens > 0) == (3, True)
         # Nothing of it points back: the old one may go.
-        await conversation.delete()
+        await client.erase(conversation.id)
         assert len(await moved.transcript()) == 6
         with pytest.raises(NotFound):
             await moved.fork(at_turn=1)

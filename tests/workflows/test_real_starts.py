@@ -40,7 +40,7 @@ def test_every_command_comes_up_by_itself(
         *((["approve", name], 1, over), (["deny", name], 1, over), (["answer", name, "call_0_0", "42"], 1, over)),
         *((["pause", name], 1, over), (["resume", name], 1, over), (["close", name], 1, over)),
         (["cancel-turn", name], 1, over),
-        (["delete", "nobody"], 0, "nobody"),
+        (["erase", "nobody"], 0, "nobody"),
         (["worker"], 1, "No agents to host"),
         (["send", name, "And?"], 0, "sent"),
     ]

@@ -107,11 +107,11 @@ async def test_what_is_stored_goes_with_its_conversation_and_no_other_ones(
         first, second = [await stores.start(agent, LARGE) for _ in range(2)]
         for one in (first, second):
             await one.outcome()
-    deleted = await first.delete()
-    assert (deleted.runs, deleted.left) == (1, ())
-    assert deleted.payloads >= 1
+    erased = await stores.erase(first.id)
+    assert (erased.runs, erased.left) == (1, ())
+    assert erased.payloads >= 1
     assert (await second.transcript())[0].text == LARGE  # the same text, and an object of its own
-    assert (await first.delete()).payloads == 0
+    assert (await stores.erase(first.id)).payloads == 0
 
 
 def cut_notice(transcript: Any) -> str:

@@ -1,22 +1,30 @@
-"""Deleting a conversation with all that belongs to it, on a real server."""
+"""Erasing a conversation with all that belongs to it, on a real server."""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable
+import sqlite3
+from collections.abc import AsyncIterator, Callable
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
+from temporalio.api.enums.v1 import ArchivalState
+from temporalio.api.namespace.v1 import NamespaceConfig
 from temporalio.service import RPCError, RPCStatusCode
 
-from everturn import Agent, Client, Conversation, Limits, tool
+from everturn import Agent, Budget, Client, Conversation, Limits, tool
 from everturn.activities import journal
-from everturn.client import deletion
-from everturn.client.deletion import Deleted
+from everturn.client import erasure
+from everturn.client.belongings import Belongings, find_belongings
+from everturn.client.erasure import Erased, archives_of
 from everturn.devserver import DevServer
 from everturn.errors import Refused
+from everturn.priorities import budget_id
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
@@ -54,8 +62,8 @@ def asker(scripted: Scripted, helper: Agent) -> Agent:
     return agent_on(model, name=f"asker-{uuid4().hex[:6]}", tools=[helper])
 
 
-async def belongings(conversation: Conversation) -> deletion.Belongings:
-    return await deletion.find_belongings(conversation._temporal, conversation.id)
+async def belongings(conversation: Conversation, *, keep_forks: bool = False) -> Belongings:
+    return await find_belongings(conversation._temporal, conversation.id, keep_forks=keep_forks)
 
 
 async def gone(client: Client, conversation_id: str, *runs: str) -> None:
@@ -89,24 +97,29 @@ async def test_all_that_belongs_to_a_conversation_goes_and_nothing_else(
         other = await keeper.start(agent, "Go", id=f"{first.id}.other")
         await other.outcome()
     found = await belongings(first)
-    agents = [one for one in found.conversations if one != first.id]
+    runs = {one.id: one.runs for one in found.conversations.values()}
+    agents = [one for one in runs if one != first.id]
     assert len(agents) == 3
     assert all(one.startswith(f"{first.id}.") for one in agents)
-    assert len(found.runs[first.id]) > len(await runs_of(keeper, first)) >= 1
+    assert len(runs[first.id]) > len(await runs_of(keeper, first)) >= 1
     before = len(files(kept)), len(files(tmp_path / "stored"))
 
-    deleted = await first.delete(artifacts=kept)
-    assert {*deleted.conversations} == {first.id, *agents}
-    assert deleted.runs == sum(map(len, found.runs.values()))
-    assert deleted.artifacts == 3
-    assert deleted.payloads == 6 or deleted.payloads > 0
-    assert deleted.left == ()
-    for one, runs in found.runs.items():
-        await gone(keeper, one, *runs)
-    assert len(files(kept)) == before[0] - deleted.artifacts
-    assert len(files(tmp_path / "stored")) == before[1] - deleted.payloads > 0
+    would = await keeper.erase(first.id, artifacts=kept, dry_run=True)
+    assert (len(files(kept)), len(files(tmp_path / "stored"))) == before
+
+    erased = await keeper.erase(first.id, artifacts=kept)
+    assert erased.conversations == would.conversations
+    assert {one.id: one.runs for one in erased.conversations} == {one: len(some) for one, some in runs.items()}
+    assert [(one.was, one.of) for one in erased.conversations] == [("named", ""), *3 * [("asked", first.id)]]
+    assert [one.artifacts for one in erased.conversations] == [0, 1, 1, 1]
+    assert [one.payloads for one in erased.conversations][1:] == [1, 1, 1]
+    assert (erased.under_way, erased.left, erased.elsewhere) == (0, (), ())
+    for one, ids in runs.items():
+        await gone(keeper, one, *ids)
+    assert len(files(kept)) == before[0] - erased.artifacts
+    assert len(files(tmp_path / "stored")) == before[1] - erased.payloads > 0
     assert (await other.transcript())[-1].text == "Done."  # the other one's are its own
-    assert await first.delete(artifacts=kept) == Deleted()  # safe to repeat
+    assert await keeper.erase(first.id, artifacts=kept) == Erased()  # safe to repeat
     await eventually(lambda: _unlisted(keeper, first.id))
 
 
@@ -118,12 +131,15 @@ async def test_what_runs_is_refused_and_terminated_only_if_that_is_said(keeper: 
     agent = agent_on(scripted(["Hi."]))
     conversation = await keeper.start(agent, "Hi")  # nobody hosts it
     with pytest.raises(Refused, match=r"still runs.*Close it first"):
-        await conversation.delete()
-    assert (await conversation.delete(terminate=True)).runs == 1
+        await keeper.erase(conversation.id)
+    would = await keeper.erase(conversation.id, dry_run=True)
+    assert "still runs" in would.refused
+    assert [one.running for one in would.conversations] == [True]
+    assert (await keeper.erase(conversation.id, force=True)).runs == 1
     await gone(keeper, conversation.id)
 
 
-async def test_a_delete_that_broke_off_goes_on_where_it_stopped(
+async def test_an_erasure_that_broke_off_goes_on_where_it_stopped(
     keeper: Client, scripted: Scripted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     helper = lister(scripted)
@@ -131,18 +147,19 @@ async def test_a_delete_that_broke_off_goes_on_where_it_stopped(
     async with hosting(keeper, agent, artifacts=tmp_path / "artifacts"):
         conversation = await keeper.start(agent, "Go")
         await conversation.outcome()
-    real = deletion._delete_run
+    real = erasure._delete_run
 
     async def breaks_off(client: object, conversation_id: str, run: str) -> bool:
         if conversation_id == conversation.id:
             raise ConnectionError("killed")
         return await real(client, conversation_id, run)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(deletion, "_delete_run", breaks_off)
+    monkeypatch.setattr(erasure, "_delete_run", breaks_off)
     with pytest.raises(ConnectionError):
-        await conversation.delete(artifacts=tmp_path / "artifacts")
+        await keeper.erase(conversation.id, artifacts=tmp_path / "artifacts")
     monkeypatch.undo()
-    assert conversation.id in (await conversation.delete(artifacts=tmp_path / "artifacts")).conversations
+    erased = await keeper.erase(conversation.id, artifacts=tmp_path / "artifacts")
+    assert erased.conversations[0].id == conversation.id
     await gone(keeper, conversation.id)
     assert files(tmp_path / "artifacts") == []
 
@@ -153,11 +170,11 @@ async def test_the_conversation_of_an_agent_goes_with_the_one_that_asked(keeper:
     async with hosting(keeper, agent):
         conversation = await keeper.start(agent, "Go")
         await conversation.outcome()
-    [child] = [one for one in (await belongings(conversation)).conversations if one != conversation.id]
+    [_, child] = (await belongings(conversation)).conversations
     with pytest.raises(Refused, match=rf"answers a call of '{conversation.id}'"):
-        await keeper.conversation(child).delete()
-    await conversation.delete()
-    assert await keeper.conversation(child).delete() == Deleted()
+        await keeper.erase(child)
+    await keeper.erase(conversation.id)
+    assert await keeper.erase(child) == Erased()
 
 
 async def test_a_fork_that_needs_the_history_is_named_and_one_with_a_copy_stays(
@@ -170,9 +187,9 @@ async def test_a_fork_that_needs_the_history_is_named_and_one_with_a_copy_stays(
         await conversation.close()
         await conversation.outcome()
     fork = await _forked(conversation)
-    found = await eventually(lambda: _forks_of(conversation))
-    assert [(one.id, one.needs) for one in found] == [(fork.id, False)]  # it is small: the fork has a copy
-    await conversation.delete()
+    await eventually(lambda: _has(conversation, 1))
+    assert (await belongings(conversation, keep_forks=True)).bound == []  # it is small: the fork has a copy
+    assert (await keeper.erase(conversation.id, keep_forks=True)).kept == (fork.id,)
     async with hosting(keeper, agent):
         assert [message.text for message in await fork.transcript()] == ["Hi. " * 10, "Reply 1."]
         await fork.send("And?")
@@ -194,14 +211,14 @@ async def test_a_fork_whose_beginning_is_in_the_history_is_refused_until_it_has_
     fork, second = await _forked(conversation), await _forked(conversation)
     await eventually(lambda: _has(conversation, 2))
     with pytest.raises(Refused, match=rf"{fork.id}.*can't be read without the history of"):
-        await conversation.delete()
+        await keeper.erase(conversation.id, keep_forks=True)
     async with hosting(keeper, agent):
         for one in (fork, second):
             await one.send("And?")
             await one.reply()
         await eventually(lambda: _none_needs(conversation))
-    deleted = await conversation.delete()
-    assert deleted.conversations == (conversation.id,)
+    erased = await keeper.erase(conversation.id, keep_forks=True)
+    assert [one.id for one in erased.conversations] == [conversation.id]
     async with hosting(keeper, agent):
         assert [message.text for message in await fork.transcript()][:2] == ["Hi.", "Reply 1."]
         for one in (fork, second):
@@ -209,7 +226,7 @@ async def test_a_fork_whose_beginning_is_in_the_history_is_refused_until_it_has_
             await one.outcome()
 
 
-async def test_forks_go_too_if_that_is_said(keeper: Client, scripted: Scripted, bounds: Bounds) -> None:
+async def test_forks_go_too_and_those_of_forks(keeper: Client, scripted: Scripted, bounds: Bounds) -> None:
     bounds(gone_seconds=1.0)  # of those that were just terminated, the histories stay for a while
     agent = agent_on(scripted(lambda messages: f"Reply {len(messages)}."))
     async with hosting(keeper, agent):
@@ -219,25 +236,26 @@ async def test_forks_go_too_if_that_is_said(keeper: Client, scripted: Scripted, 
         of_fork = await _forked(fork)
     await eventually(lambda: _has(conversation, 2))
     with pytest.raises(Refused, match="still runs"):
-        await conversation.delete(forks=True)
-    deleted = await conversation.delete(forks=True, terminate=True)
-    assert {*deleted.conversations} == {conversation.id, fork.id, of_fork.id}
+        await keeper.erase(conversation.id)
+    erased = await keeper.erase(conversation.id, force=True)
+    assert {one.id: one.was for one in erased.conversations} == {
+        conversation.id: "named",
+        fork.id: "fork",
+        of_fork.id: "fork",
+    }
+    assert erased.under_way > 0
 
 
 async def _forked(conversation: Conversation) -> Conversation:
     return await conversation.fork(at_turn=1)
 
 
-async def _forks_of(conversation: Conversation) -> object:
-    return (await belongings(conversation)).forks
-
-
 async def _has(conversation: Conversation, forks: int) -> bool:
-    return len((await belongings(conversation)).forks) == forks
+    return len((await belongings(conversation, keep_forks=True)).kept) == forks
 
 
 async def _none_needs(conversation: Conversation) -> bool:
-    return not any(fork.needs for fork in (await belongings(conversation)).forks)
+    return not (await belongings(conversation, keep_forks=True)).bound
 
 
 async def test_the_command_asks_first_and_says_what_it_deleted(
@@ -251,14 +269,17 @@ async def test_the_command_asks_first_and_says_what_it_deleted(
         "EVERTURN_ARTIFACTS": str(tmp_path / "artifacts"),
         "EVERTURN_STORAGE": str(tmp_path / "stored"),
     }
-    asked = shell.run("delete", conversation.id)
-    assert asked.returncode == 1
-    assert f"{conversation.id}: 1 run, 1 payload in external storage" in asked.stdout
-    assert "To delete without a question, use --yes." in asked.stderr
+    listed = f"{conversation.id}: 1 run, 1 artifact, 1 stored payload"
+    would = shell.run("erase", conversation.id, "--dry-run")
+    assert (would.returncode, would.stdout) == (0, f"{listed}\n"), would
+    asked = shell.run("erase", conversation.id)
+    assert (asked.returncode, asked.stdout) == (1, f"{listed}\n"), asked
+    assert "To erase without a question, use --yes." in asked.stderr
     await conversation.transcript()  # it is still there
-    done = shell.run("delete", conversation.id, "--yes")
-    assert done.stdout.startswith(f"deleted: {conversation.id}: 1 run, 1 artifact, 1 stored payload, "), done
-    again = shell.run("delete", conversation.id, "--yes")
+    done = shell.run("erase", conversation.id, "--yes", "--json")
+    told = json.loads(done.stdout)
+    assert (told["conversations"][0]["id"], told["left"], done.returncode) == (conversation.id, [], 0), done
+    again = shell.run("erase", conversation.id, "--yes")
     assert (again.returncode, again.stdout) == (0, f"nothing is left of {conversation.id}\n")
     assert files(tmp_path / "artifacts") == files(tmp_path / "stored") == []
 
@@ -286,3 +307,97 @@ def test_journals_of_dead_workers_that_name_it_are_removed(tmp_path: Path) -> No
             assert journal.forget({"a"}, tmp_path) == (1, 2)
         assert journal.forget({"a"}, tmp_path) == (0, 1)  # nothing is in its hand: it names nobody
     assert len(files(tmp_path)) == 2
+
+
+# ---------------------------------------------------------------- what is left on disk
+
+WORD = "Zanzibarquokka"
+
+
+@tool
+def look_up(name: str) -> str:
+    """What is known of somebody."""
+    return f"{name} owes a lot. " * 20_000
+
+
+@pytest.fixture
+async def on_disk(tmp_path: Path) -> AsyncIterator[DevServer]:
+    quick = {f"history.{queue}ProcessorUpdateAckInterval": '"0.5s"' for queue in ("transfer", "visibility")}
+    async with DevServer(db_filename=tmp_path / "database" / "temporal.db", dynamic_config=quick) as server:
+        yield server
+
+
+def about(messages: list[dict[str, Any]]) -> str:
+    """Whom the first message names."""
+    return str(next(one["content"] for one in messages if one["role"] == "user")).split()[-1]
+
+
+async def test_no_file_has_a_word_of_an_erased_conversation(
+    on_disk: DevServer, scripted: Scripted, tmp_path: Path
+) -> None:
+    """Of the database, the stored payloads, the artifacts and the journals. The word was in all that people, models and
+    tools said, and in what the index shows."""
+    keeper = await Client.connect(on_disk.address, task_queue=f"q-{uuid4().hex[:8]}", storage=tmp_path / "stored")
+    model = scripted(
+        lambda messages: (
+            f"Told of {about(messages)}"
+            if messages[-1]["role"] == "tool"
+            else call("look_up", {"name": about(messages)})
+        )
+    )
+    helper = agent_on(model, name="helper", tools=[look_up], limits=Limits(max_result_chars=290_000))
+    asks = scripted(
+        lambda messages: (
+            f"It is {about(messages)}"
+            if messages[-1]["role"] == "tool"
+            else call("helper", {"message": f"Who is {about(messages)}"})
+        )
+    )
+    agent = agent_on(asks, tools=[helper])
+    async with hosting(keeper, agent, artifacts=tmp_path / "artifacts", journals=tmp_path / "journals"):
+        told = {"keep_open": timedelta(minutes=5), "metadata": {"user": WORD}}
+        named = await keeper.start(agent, f"{'Who? ' * 60_000} {WORD}", **told)
+        await named.reply()
+        fork = await named.fork(at_turn=1)
+        other = await keeper.start(agent, f"{'Who? ' * 60_000} Wombat", keep_open=timedelta(minutes=5))
+        await other.reply()
+        for one in (named, fork, other):
+            await one.close()
+            await one.outcome()
+    started.pop(keeper.task_queue, None)
+    assert containing(tmp_path, WORD) == containing(tmp_path, "Wombat") == {"database", "stored", "artifacts"}
+    await eventually(lambda: _has(named, 1))
+    erased = await keeper.erase(named.id, artifacts=tmp_path / "artifacts")
+    assert [(one.was, one.runs) for one in erased.conversations] == [("named", 1), ("asked", 1), ("fork", 1)]
+    await eventually(lambda: _nothing_is_left(keeper, named.id, fork.id))
+    await on_disk.stop()
+    with closing(sqlite3.connect(tmp_path / "database" / "temporal.db")) as database:
+        database.execute("VACUUM")  # else what was deleted stays in the file's free pages until they are needed
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    assert containing(tmp_path, WORD) == set()
+    assert containing(tmp_path, "Wombat") == {"database", "stored", "artifacts"}
+
+
+async def _nothing_is_left(client: Client, *ids: str) -> bool:
+    return not any([(await client.erase(one, dry_run=True)).conversations for one in ids])
+
+
+def containing(folder: Path, word: str) -> set[str]:
+    """The folders in it that have a file with that word."""
+    return {file.relative_to(folder).parts[0] for file in files(folder) if word.encode() in file.read_bytes()}
+
+
+def test_what_a_namespace_archives_is_said() -> None:
+    on = ArchivalState.ARCHIVAL_STATE_ENABLED
+    assert archives_of(NamespaceConfig()) == ()
+    [told] = archives_of(NamespaceConfig(history_archival_state=on, history_archival_uri="s3://old"))
+    assert "s3://old" in told
+    [told] = archives_of(NamespaceConfig(visibility_archival_state=on, visibility_archival_uri="s3://index"))
+    assert "s3://index" in told
+
+
+async def test_a_workflow_of_another_kind_is_refused(keeper: Client) -> None:
+    await keeper.set_budget(tenant := f"t-{uuid4().hex}", Budget(tokens_per_day=1))
+    with pytest.raises(Refused, match="no conversation"):
+        await keeper.erase(budget_id(tenant, encoded=False), force=True)
+    await keeper.set_budget(tenant, None)
