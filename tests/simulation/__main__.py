@@ -20,11 +20,13 @@ from tests.simulation.shrink import shrunk
 from tests.simulation.speed import alone
 from tests.simulation.world import ALL_SITUATIONS, run, seeds_of
 
+CONVERSATIONS = "so many conversations: each id that is begun counts, those of agents that are asked and forks as well"
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation")
     parser.add_argument("--seed", type=int, default=1, help="the first world's")
-    parser.add_argument("--count", type=int, default=2_000, help="so many worlds")
+    parser.add_argument("--count", type=int, default=2_000, help=CONVERSATIONS)
     parser.add_argument("--seeds", type=int, nargs="*", metavar="SEED", help="these worlds")
     situations = ", ".join(ALL_SITUATIONS)
     parser.add_argument("--situation", nargs="*", default=(), choices=ALL_SITUATIONS, metavar="NAME", help=situations)
@@ -35,9 +37,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = parser.parse_args(arguments)
     if asked.show is not None:
         return show(asked.show)
-    chosen = tuple(asked.seeds or islice(seeds_of(asked.situation), asked.count))
+    chosen = tuple(asked.seeds or islice(seeds_of(asked.situation), asked.count))  # a world has at least one
     options = {"minutes": asked.minutes, "jobs": asked.jobs, "fail_fast": asked.fail_fast, "chosen": chosen}
-    batch = Batch(seed=asked.seed, count=asked.count, **options)
+    batch = Batch(seed=asked.seed, count=sys.maxsize if asked.seeds else asked.count, **options)
     progress = sys.stderr if sys.stderr.isatty() else None
     report = live_through(batch, progress=progress, found=lambda what: print(f"\n{what}", flush=True))
     print(report)

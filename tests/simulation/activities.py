@@ -14,6 +14,8 @@ from temporalio.api.history.v1 import HistoryEvent
 from tests.simulation.history import attributes
 
 if TYPE_CHECKING:
+    from random import Random
+
     from tests.simulation.runs import Run
     from tests.simulation.server import Server
     from tests.simulation.workers import SimulatedWorker
@@ -45,6 +47,11 @@ class Activity:
     _clocks: dict[int, asyncio.TimerHandle] = field(default_factory=dict)
 
     @property
+    def chance(self) -> Random:
+        """By which it is done: the same one for all that happens in its tries."""
+        return self.server.chances.of(self.run.name, "activity", self.asked.activity_id)
+
+    @property
     def asked(self) -> Any:
         return attributes(self.scheduled)
 
@@ -65,7 +72,7 @@ class Activity:
 
     def _queue(self, eager: SimulatedWorker | None = None) -> None:
         attempt = self.attempt
-        self.server.for_any(lambda worker: self._start(worker, attempt), first=eager)
+        self.server.for_any(lambda worker: self._start(worker, attempt), self.chance, first=eager)
 
     def _start(self, worker: SimulatedWorker, attempt: int) -> None:
         if self.over or self.worker or attempt != self.attempt:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
@@ -16,7 +15,7 @@ from everturn.records import Decision, ToolCall
 from everturn.tools.asking import OutcomeUnknown
 from everturn.tools.context import TurnContext
 from tests.simulation import newer_agents, newer_tools
-from tests.simulation.ledger import leave, take, worker_at_hand
+from tests.simulation.ledger import chance_at_hand, leave, take
 
 
 @tool(effect="read")
@@ -35,8 +34,7 @@ def note(text: str, context: ToolContext) -> str:
 @tool(effect="read", local=True, timeout=timedelta(seconds=4))
 async def peek(number: int, context: ToolContext) -> str:
     """Reads something near."""
-    chance: random.Random = worker_at_hand().server.chance
-    await asyncio.sleep(chance.choice((0.0, 0.01, 0.3)))
+    await asyncio.sleep(chance_at_hand().choice((0.0, 0.01, 0.3)))
     return leave("peek", context, number=number)
 
 
@@ -61,7 +59,7 @@ async def _leave_a_doubt(name: str, context: ToolContext, cents: int) -> str:
     """Takes effect, and now and then nobody knows."""
     await take(context)
     said = leave(name, context, cents=cents)
-    if worker_at_hand().server.chance.random() < 0.5:
+    if chance_at_hand().random() < 0.5:
         raise OutcomeUnknown("the line broke")
     return said
 
@@ -95,7 +93,7 @@ async def gift(cents: int, context: ToolContext) -> str:
 async def flaky(times: int, context: ToolContext) -> str:
     """Comes to something after some tries."""
     if context.attempt <= times:
-        raise Retry("not yet", after=worker_at_hand().server.chance.choice((None, 0.0, 1.0, 40.0)))
+        raise Retry("not yet", after=chance_at_hand().choice((None, 0.0, 1.0, 40.0)))
     return leave("flaky", context, times=times)
 
 
@@ -146,7 +144,7 @@ def may_decide(_: ToolCall, decision: Decision) -> str:
 
 def _prepared(_: TurnContext, tools: list[Any]) -> list[Any]:
     """Some tools are there for the turn alone, and now and then nobody can say which."""
-    if worker_at_hand().server.chance.random() < 0.25:
+    if chance_at_hand().random() < 0.25:
         raise RuntimeError("nobody knows the tools now")
     return [*tools, pay, wire, ship]
 

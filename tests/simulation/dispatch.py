@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -17,10 +16,12 @@ from temporalio.api.update.v1 import Outcome
 from temporalio.service import RPCError, RPCStatusCode
 
 from tests.simulation import limits
-from tests.simulation.history import History
+from tests.simulation.chance import Chances
 from tests.simulation.runs import Run, Task
 
 if TYPE_CHECKING:
+    from random import Random
+
     from tests.simulation.index import Index
     from tests.simulation.workers import SimulatedWorker
 
@@ -31,19 +32,19 @@ SUGGESTED_EVENTS = 4_096
 
 
 class Dispatch:
-    """`chance` decides how long everything takes. `violations`: what was found to be wrong."""
+    """`chances` decide how long everything takes. `violations`: what was found to be wrong."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, chance: random.Random) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, chances: Chances) -> None:
         self.loop = loop
-        self.chance = chance
+        self.chances = chances
         self.quick = False
         """Things take no time to come."""
         self.ledger: Any = None
-        self.indexed = chance.random() < 0.8
+        self.indexed = chances.of("index").random() < 0.8
         """The namespace has everturn's search attributes."""
         self.workers: list[SimulatedWorker] = []
-        self.backlog: list[Callable[[SimulatedWorker], None]] = []
-        """What waits for any worker."""
+        self.backlog: list[tuple[Callable[[SimulatedWorker], None], Random]] = []
+        """What waits for any worker, and by whose chance it comes to one."""
         self.violations: list[str] = []
         self.broken: asyncio.Future[None] = loop.create_future()
         self.counts: dict[str, int] = {}
@@ -57,17 +58,20 @@ class Dispatch:
 
     # ------------------------------------------------------------ time and chance
 
-    def latency(self) -> float:
+    def latency(self, chance: Random) -> float:
         """Seconds that something takes on its way: mostly little, now and then much."""
-        kind = self.chance.random()
+        kind = chance.random()
         if self.quick:
-            return 0.0 if kind < 0.9 else self.chance.expovariate(200.0)
+            return 0.0 if kind < 0.9 else chance.expovariate(200.0)
         if kind < 0.3:
             return 0.0
-        return self.chance.expovariate(200.0) if kind < 0.97 else self.chance.uniform(0.1, 3.0)
+        return chance.expovariate(200.0) if kind < 0.97 else chance.uniform(0.1, 3.0)
 
-    def later(self, act: Callable[..., object], *args: Any, seconds: float | None = None) -> asyncio.TimerHandle:
-        return self.loop.call_later(self.latency() if seconds is None else seconds, act, *args)
+    def soon(self, chance: Random, act: Callable[..., object], *args: Any) -> asyncio.TimerHandle:
+        return self.loop.call_later(self.latency(chance), act, *args)
+
+    def later(self, act: Callable[..., object], *args: Any, seconds: float) -> asyncio.TimerHandle:
+        return self.loop.call_later(seconds, act, *args)
 
     def count(self, what: str) -> None:
         self.counts[what] = self.counts.get(what, 0) + 1
@@ -134,23 +138,26 @@ class Dispatch:
             worker = run.sticky
             task.timer = self.later(self._not_taken, run, task, seconds=STICKY_SECONDS)
             if worker.polls:
-                self.later(self._start, run, task, worker)
+                self.soon(run.chance, self._start, run, task, worker)
             return
-        self.for_any(lambda worker: self._start(run, task, worker))
+        self.for_any(lambda worker: self._start(run, task, worker), run.chance)
 
-    def for_any(self, take: Callable[[SimulatedWorker], None], *, first: SimulatedWorker | None = None) -> None:
+    def for_any(
+        self, take: Callable[[SimulatedWorker], None], chance: Random, *, first: SimulatedWorker | None = None
+    ) -> None:
         """Gives a task to any worker that polls, once one does."""
         ready = [worker for worker in self.workers if worker.polls]
         if not ready:
-            self.backlog.append(take)
+            self.backlog.append((take, chance))
             return
-        self.later(take, first if first in ready else self.chance.choice(ready))
+        worker = first if first in ready else None
+        self.soon(chance, take, worker or chance.choice(ready))
 
     def polls(self, worker: SimulatedWorker) -> None:
         """A worker begins to ask for tasks."""
         waiting, self.backlog = self.backlog, []
-        for take in waiting:
-            self.later(take, worker)
+        for take, chance in waiting:
+            self.soon(chance, take, worker)
 
     def _not_taken(self, run: Run, task: Task) -> None:
         """Its own worker did not come for it."""
@@ -179,7 +186,7 @@ class Dispatch:
             return
         if not worker.polls:
             if run.sticky is None:
-                self.for_any(lambda other: self._start(run, task, other))
+                self.for_any(lambda other: self._start(run, task, other), run.chance)
             return
         task.stop_clock()
         task.worker = worker
@@ -197,12 +204,11 @@ class Dispatch:
 
     def _virtual(self, run: Run, task: Task) -> list[HistoryEvent]:
         """The events of a speculative task, which the history does not have, or not yet."""
-        beyond = History()
-        beyond.events = list(run.history.events)
+        beyond = run.history.beyond()
         scheduled = beyond.add("workflow_task_scheduled", attempt=task.attempt)
         task.scheduled_id = scheduled.event_id
         started = beyond.add("workflow_task_started", **self._of_start(run, task))
-        task.started_id = started.event_id
+        task.started_id, run.history.started_at = started.event_id, beyond.started_at
         task.times = scheduled.event_time, started.event_time
         return [scheduled, started]
 
@@ -274,7 +280,7 @@ class Dispatch:
     def ask(self, run: Run, name: str, arguments: Any) -> Any:
         """A query, answered by whoever has the run in memory, or by any worker."""
         ready = [worker for worker in self.workers if worker.polls]
-        worker = run.sticky if run.sticky in ready else self.chance.choice(ready)
+        worker = run.sticky if run.sticky in ready else self.chances.of("asked", run.workflow_id).choice(ready)
         return worker.ask(run, name, arguments)
 
     def ended(self, run: Run) -> None:

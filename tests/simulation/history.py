@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from typing import Any
 
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -57,16 +58,36 @@ def now() -> Timestamp:
 class History:
     """One run's events, and their size in bytes."""
 
-    def __init__(self) -> None:
-        self.events: list[HistoryEvent] = []
-        self.bytes = 0
+    def __init__(self, events: Iterable[HistoryEvent] = ()) -> None:
+        self.events = [*events]
+        self.bytes = sum(event.ByteSize() for event in self.events)
+        self.at = self.events[-1].event_time.ToMicroseconds() if self.events else 0
+        """The last event's time, in microseconds: none is before the one before it."""
+        self.started_at = self.at
+        """The last workflow task's start: each is later, as it is between two workflow tasks of a real server."""
 
     def __len__(self) -> int:
         return len(self.events)
 
+    def beyond(self) -> History:
+        """The same events, for more that may never be written."""
+        made = History()
+        made.events, made.bytes = list(self.events), self.bytes
+        made.at, made.started_at = self.at, self.started_at
+        return made
+
+    def _stamp(self, name: str) -> Timestamp:
+        at = max(now().ToMicroseconds(), self.at)
+        if name == "workflow_task_started":
+            at = self.started_at = max(at, self.started_at + 1)
+        self.at, stamp = at, Timestamp()
+        stamp.FromMicroseconds(at)
+        return stamp
+
     def add(self, name: str, *, beside: dict[str, Any] | None = None, **values: Any) -> HistoryEvent:
         number, field, made = _KINDS[name]
-        event = HistoryEvent(event_id=len(self.events) + 1, event_time=now(), event_type=number, **(beside or {}))  # type: ignore[arg-type]
+        stamp = self._stamp(name)
+        event = HistoryEvent(event_id=len(self.events) + 1, event_time=stamp, event_type=number, **(beside or {}))  # type: ignore[arg-type]
         getattr(event, field).MergeFrom(made(**values))
         getattr(event, field).SetInParent()
         self.events.append(event)

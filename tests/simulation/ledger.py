@@ -48,6 +48,13 @@ def worker_at_hand() -> Any:
     return activity.client().service_client._worker  # type: ignore[attr-defined]
 
 
+def chance_at_hand() -> random.Random:
+    """What is drawn in the activity at hand."""
+    info, server = activity.info(), worker_at_hand().server
+    chance: random.Random = server.chances.of(info.workflow_id, info.activity_id)
+    return chance
+
+
 def leave(name: str, context: ToolContext, **arguments: Any) -> str:
     """Takes effect, if its worker lives."""
     worker = worker_at_hand()
@@ -68,7 +75,7 @@ def begun(context: ToolContext) -> None:
 async def take(context: ToolContext) -> None:
     """The time that work takes."""
     begun(context)
-    chance: random.Random = worker_at_hand().server.chance
+    chance = chance_at_hand()
     seconds = chance.choice((0.0, 0.0, 0.01, 0.3, 2.0, 9.0))
     if chance.random() < 0.2:
         context.heartbeat({"part": 1})

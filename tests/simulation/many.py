@@ -9,12 +9,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import count, islice
-from typing import TextIO
+from typing import Any, TextIO
 
 from tests.simulation.speed import alone
 from tests.simulation.world import run
 
 WORLDS_AT_A_TIME = 10
+LIVES_OF_A_PROCESS = 5
+"""So many times as many worlds: then another one takes its place, which costs less than to look for garbage."""
 SHOWN = 20
 BAR = 40
 
@@ -23,6 +25,7 @@ BAR = 40
 class Batch:
     seed: int
     count: int
+    """So many conversations, or a few more: the last world is lived through to its end."""
     minutes: float | None = None
     jobs: int | None = None
     fail_fast: bool = False
@@ -30,14 +33,14 @@ class Batch:
     """These seeds, in place of those from `seed` on."""
 
     def seeds(self) -> Iterator[int]:
-        if self.chosen:
-            return iter(self.chosen)
-        return count(self.seed) if self.minutes else iter(range(self.seed, self.seed + self.count))
+        return iter(self.chosen) if self.chosen else count(self.seed)
 
 
 @dataclass
 class Report:
     worlds: int = 0
+    conversations: int = 0
+    """Each conversation's id that was begun: those that agents had with each other, and forks, as well."""
     seconds: float = 0.0
     virtual_seconds: float = 0.0
     broken: dict[int, list[str]] = field(default_factory=dict)
@@ -47,9 +50,10 @@ class Report:
 
     def __str__(self) -> str:
         days = self.virtual_seconds / 86_400
-        lines = [f"{self.worlds:,} worlds in {self.seconds:.0f} s, in which {days:,.1f} days went by"]
+        worlds = f"in {self.worlds:,} worlds, in {self.seconds:.0f} s, in which {days:,.1f} days went by"
+        lines = [f"{self.conversations:,} conversations {worlds}"]
         lines += [f"  {number:>12,}  {what}" for what, number in sorted(self.counts.items())]
-        lines += [f"  {number:>12,}  conversations {how}" for how, number in sorted(self.outcomes.items())]
+        lines += [f"  {number:>12,}  ends of conversations: {how}" for how, number in sorted(self.outcomes.items())]
         for seed, broken in list(self.broken.items())[:SHOWN]:
             lines += [f"seed {seed}: {what}" for what in broken[:3]]
             lines.append(f"    step by step: make sim SEED={seed}")
@@ -63,6 +67,7 @@ class Report:
 class _Lived:
     seed: int
     broken: list[str]
+    conversations: int
     counts: dict[str, int]
     seconds: float
     outcomes: list[str]
@@ -77,6 +82,7 @@ def live_through(
     lived = _in_processes(batch) if (batch.jobs or 1) > 1 else map(_live, batch.seeds())
     for one in lived:
         report.worlds += 1
+        report.conversations += one.conversations
         report.virtual_seconds += one.seconds
         report.counts.update(one.counts)
         report.outcomes.update(one.outcomes)
@@ -86,7 +92,8 @@ def live_through(
         report.seconds = time.monotonic() - began
         if progress:
             _draw(report, batch, progress)
-        if (batch.fail_fast and report.broken) or (until and time.monotonic() > until):
+        enough = time.monotonic() > until if until else report.conversations >= batch.count
+        if enough or (batch.fail_fast and report.broken):
             break
     if progress:
         print(file=progress)
@@ -94,18 +101,29 @@ def live_through(
 
 
 def _in_processes(batch: Batch) -> Iterator[_Lived]:
-    room = threading.Semaphore(2 * (batch.jobs or 1))
+    room, over = threading.Semaphore(2 * (batch.jobs or 1)), threading.Event()
 
     def portions() -> Iterator[list[int]]:
         seeds = batch.seeds()
-        while some := list(islice(seeds, WORLDS_AT_A_TIME)):
-            room.acquire()
+        while not over.is_set() and (some := list(islice(seeds, WORLDS_AT_A_TIME))):
             yield some
+            room.acquire()
 
-    with multiprocessing.get_context("spawn").Pool(batch.jobs, initializer=alone) as pool:
-        for lived in pool.imap_unordered(_live_some, portions()):
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.simulation.warm"])
+    options: dict[str, Any] = {"initializer": _begin, "maxtasksperchild": LIVES_OF_A_PROCESS}
+    with context.Pool(batch.jobs, **options) as pool:
+        try:
+            for lived in pool.imap_unordered(_live_some, portions()):
+                room.release()
+                yield from lived
+        finally:
+            over.set()
             room.release()
-            yield from lived
+
+
+def _begin() -> None:
+    alone(for_long=False)
 
 
 def _live_some(seeds: list[int]) -> list[_Lived]:
@@ -114,14 +132,14 @@ def _live_some(seeds: list[int]) -> list[_Lived]:
 
 def _live(seed: int) -> _Lived:
     result = run(seed)
-    return _Lived(seed, result.broken, result.counts, result.seconds, [*result.outcomes.values()])
+    return _Lived(seed, result.broken, result.conversations, result.counts, result.seconds, [*result.outcomes.values()])
 
 
 def _draw(report: Report, batch: Batch, out: TextIO) -> None:
-    worlds = len(batch.chosen) or batch.count
-    part = report.seconds / (batch.minutes * 60) if batch.minutes else report.worlds / worlds
+    done, of = (report.worlds, len(batch.chosen)) if batch.chosen else (report.conversations, batch.count)
+    part = report.seconds / (batch.minutes * 60) if batch.minutes else done / of
     filled = min(BAR, int(BAR * part))
-    rate = report.worlds / max(report.seconds, 0.001)
+    rate = report.conversations / max(report.seconds, 0.001)
     bar = "█" * filled + "·" * (BAR - filled)
-    out.write(f"\r{bar} {report.worlds:,} worlds, {rate:.0f}/s, {len(report.broken)} broken ")
+    out.write(f"\r{bar} {report.conversations:,} conversations, {rate:.0f}/s, {len(report.broken)} broken ")
     out.flush()

@@ -14,6 +14,7 @@ from everturn import errors
 from everturn.providers.base import Delta, Request
 from everturn.records import Message, Reply, Text, Thinking, ToolCall, Usage
 from tests.simulation.cast import HANDING
+from tests.simulation.chance import Chances
 
 FAILURES: dict[str, Callable[[], Exception]] = {
     "rate": lambda: errors.RateLimited("429", status=429, retry_after=3.0),
@@ -44,11 +45,14 @@ class Asked:
 
 @dataclass
 class SimulatedModel:
-    chance: random.Random
+    chances: Chances
+    """By conversation."""
     trouble: float
     """How often a turn fails."""
     calls: float
     """How likely a reply is to ask for tools."""
+    turns: float
+    """The fewer, the sooner a reply is the last one."""
     tools: tuple[str, ...] = ()
     """Those that it asks for; empty: any."""
     failures: tuple[str, ...] = tuple(FAILURES)
@@ -64,7 +68,7 @@ class SimulatedModel:
             told = tuple(request.messages), worker.name, request.instructions
             with_tools = tuple(tool.name for tool in request.tools), request.settings.tool_choice
             self.asked.append(Asked(request.conversation_id or "", *told, *with_tools))
-        chance = self.chance
+        chance = self._chance(request)
         await asyncio.sleep(chance.choice((0.0, 0.05, 0.2, 1.0, 4.0)))
         if chance.random() < self.trouble:
             if chance.random() < 0.1:
@@ -88,31 +92,33 @@ class SimulatedModel:
             known = f"resp_{self._count}"
             self._responses[known] = self._reply(request)
             await kept.keep(known)
-        await asyncio.sleep(self.chance.choice((0.0, 2.0, 8.0, 20.0)))
+        await asyncio.sleep(self._chance(request).choice((0.0, 2.0, 8.0, 20.0)))
         return self._responses[known]
 
     async def cancel(self, _: Any, response_id: str) -> None:
         """Nobody waits for it any more."""
         self._responses.pop(response_id, None)
 
+    def _chance(self, request: Request) -> random.Random:
+        return self.chances.of(request.conversation_id or "")
+
     def _reply(self, request: Request) -> Reply:
         self._count += 1
-        chance, number = self.chance, self._count
+        chance, number = self._chance(request), self._count
         turns = sum(message.role == "assistant" for message in request.messages)
-        wants = chance.random() < self.calls / (1 + turns / 6) or request.settings.tool_choice == "required"
+        wants = chance.random() < self.calls / (1 + turns / self.turns) or request.settings.tool_choice == "required"
         usage = Usage(input_tokens=10 * len(request.messages), output_tokens=5)
         if request.conclude or not wants:
             text = chance.choice((f"said {number}", f"{number}", "", "long " * 300))
             stop = chance.choice(("end", "end", "end", "end", "length", "paused")) if not request.conclude else "end"
             message = Message(role="assistant", parts=(Text(text=text),) if text else ())
             return Reply(message=message, stop=stop, usage=usage, model=request.model.name)  # type: ignore[arg-type]
-        calls = tuple(self._call(number, place) for place in range(chance.choice((1, 1, 1, 2, 3, 5))))
+        calls = tuple(self._call(chance, number, place) for place in range(chance.choice((1, 1, 1, 2, 3, 5))))
         said = (Text(text=f"so I call {number}"),) if chance.random() < 0.3 else ()
         message = Message(role="assistant", parts=(*said, *calls))
         return Reply(message=message, stop="tool_calls", usage=usage, model=request.model.name)
 
-    def _call(self, number: int, place: int) -> ToolCall:
-        chance = self.chance
+    def _call(self, chance: random.Random, number: int, place: int) -> ToolCall:
         possible: tuple[tuple[str, dict[str, Any]], ...] = (
             ("look", {"number": number}),
             ("peek", {"number": number}),

@@ -17,7 +17,7 @@ from everturn.hooks import (
 from everturn.records import Reply, Text, ToolCall, ToolResult
 from everturn.tools.asking import AsksPerson, answered
 from everturn.tools.context import TurnContext
-from tests.simulation.ledger import leave, take, worker_at_hand
+from tests.simulation.ledger import chance_at_hand, leave, take
 
 MUCH_CENTS = 10
 
@@ -92,7 +92,7 @@ def short(call: ToolCall, result: ToolResult, context: ToolContext) -> str | Sto
 @before_model
 async def moody(given: ModelInput, context: TurnContext) -> StallWith | None:
     """Stalls a turn now and then."""
-    return StallWith("it is not in the mood") if worker_at_hand().server.chance.random() < 0.08 else None
+    return StallWith("it is not in the mood") if chance_at_hand().random() < 0.08 else None
 
 
 SEEN = " (seen)"

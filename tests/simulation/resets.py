@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from uuid import uuid4
 
 from temporalio.api.enums.v1 import WorkflowTaskFailedCause
 from temporalio.api.history.v1 import HistoryEvent
 
 from tests.simulation.activities import Activity
-from tests.simulation.history import attributes, kind
+from tests.simulation.history import History, attributes, kind
 from tests.simulation.runs import Run, Update
 from tests.simulation.server import Server
 from tests.simulation.workflow_tasks import fire
@@ -22,12 +21,12 @@ def reset(server: Server, base: Run, finished: int, reason: str) -> Run:
     """Goes back to before the end of a workflow task, which is event `finished`."""
     undone = base.history.events[finished - 1 :]
     done = attributes(undone[0])
-    run = Run(str(uuid4()), base.workflow_id, base.first_run_id, parent=base.parent, base=(base.id, finished - 1))
+    shared = {"parent": base.parent, "base": (base.id, finished - 1)}
+    run = server.new_run(base.workflow_id, first_run_id=base.first_run_id, **shared)
     run.attributes.CopyFrom(base.started.search_attributes)
     run.memo.CopyFrom(base.memo)
-    run.history.events = list(base.history.events[: finished - 1])
+    run.history = History(base.history.events[: finished - 1])
     run.says_flags = any(kind(event) == "workflow_task_completed" for event in run.history.events)
-    run.history.bytes = sum(event.ByteSize() for event in run.history.events)
     if not base.closed:
         server.terminate(base, reason)
     server.runs[run.id], server.latest[run.workflow_id] = run, run.id

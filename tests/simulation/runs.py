@@ -16,6 +16,8 @@ from temporalio.api.update.v1 import Outcome, Request
 from tests.simulation.history import CLOSED, History
 
 if TYPE_CHECKING:
+    from random import Random
+
     from tests.simulation.activities import Activity
     from tests.simulation.workers import SimulatedWorker
 
@@ -85,6 +87,10 @@ class Run:
     id: str
     workflow_id: str
     first_run_id: str
+    chance: Random
+    """By which what the server does about it takes its time."""
+    name: str
+    """Of its conversation, and how many runs that had before."""
     history: History = field(default_factory=History)
     status: int = Status.WORKFLOW_EXECUTION_STATUS_RUNNING
     next_run_id: str = ""

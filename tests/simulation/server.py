@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Callable
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from google.protobuf.duration_pb2 import Duration
 from temporalio.api.common.v1 import Memo, Payloads, SearchAttributes, WorkflowExecution, WorkflowType
@@ -14,13 +13,14 @@ from temporalio.api.history.v1 import HistoryEvent
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.service import RPCError, RPCStatusCode
 
+from tests.simulation.chance import Chances
 from tests.simulation.dispatch import QUEUE, TASK_SECONDS, Dispatch, fail
 from tests.simulation.runs import Run, Update
 
 
 class Server(Dispatch):
-    def __init__(self, loop: asyncio.AbstractEventLoop, chance: random.Random, *, retention: float = 0.0) -> None:
-        super().__init__(loop, chance)
+    def __init__(self, loop: asyncio.AbstractEventLoop, chances: Chances, *, retention: float = 0.0) -> None:
+        super().__init__(loop, chances)
         self.retention = retention
         """Seconds for which it keeps what is over; 0: for ever."""
         self.runs: dict[str, Run] = {}
@@ -56,8 +56,8 @@ class Server(Dispatch):
         memo: Memo | None = None,
         beside: dict[str, Any] | None = None,
     ) -> Run:
-        run_id = str(uuid4())
-        run = Run(run_id, workflow_id, continues.first_run_id if continues else run_id)
+        run = self.new_run(workflow_id, first_run_id=continues.first_run_id if continues else "")
+        run_id = run.id
         run.attributes.MergeFrom(attributes or SearchAttributes())
         run.memo.MergeFrom(memo or Memo())
         values: dict[str, Any] = {}
@@ -93,6 +93,16 @@ class Server(Dispatch):
         self.need_task(run)
         return run
 
+    def new_run(self, workflow_id: str, *, first_run_id: str = "", **known: Any) -> Run:
+        """One that nobody knows of yet. Its id is drawn by its name, too: a workflow draws by it."""
+        number = sum(run.workflow_id == workflow_id for run in self.runs.values())
+        name = f"{workflow_id} {number}"
+        if self.chances.by_name:
+            run_id = str(UUID(int=self.chances.of(name, "id").getrandbits(128), version=4))
+        else:
+            run_id = str(uuid4())
+        return Run(run_id, workflow_id, first_run_id or run_id, chance=self.chances.of(name), name=name, **known)
+
     def arrive(self, run: Run, name: str, **values: Any) -> None:
         """Something comes from outside."""
         self.arrive_with(run, name, lambda: run.write(name, **values))
@@ -126,9 +136,9 @@ class Server(Dispatch):
                 fail(update.done, RPCError(why, RPCStatusCode.NOT_FOUND, b""))
         if not run.next_run_id:
             for child in run.children.values():
-                self.later(self.request_cancel, self._last_of(child))
+                self.soon(run.chance, self.request_cancel, self._last_of(child))
         if self.retention and run.closed:
-            self.later(self._delete, run, seconds=self.retention * self.chance.uniform(1.0, 1.1))
+            self.later(self._delete, run, seconds=self.retention * run.chance.uniform(1.0, 1.1))
 
     def _delete(self, run: Run) -> None:
         run.deleted = True
@@ -175,7 +185,7 @@ class Server(Dispatch):
                 **values,
             )
 
-        self.later(tell)
+        self.soon(run.chance, tell)
 
     # ------------------------------------------------------------ updates
 

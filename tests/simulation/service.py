@@ -49,6 +49,7 @@ class SimulatedService(ServiceClient):
         super().__init__(ConnectConfig(target_host="simulated:7233", identity="somebody"))
         self._server = server
         self._worker = worker
+        self._name = worker.name if worker else "client"
 
     async def _rpc_call(
         self,
@@ -73,9 +74,9 @@ class SimulatedService(ServiceClient):
         return answer if answer is not None else resp_type()
 
     async def _answered(self, rpc: str, req: Message) -> Any:
-        await self._on_its_way()
+        await self._on_its_way(rpc)
         answer = await getattr(self, f"_{rpc}")(req)
-        await self._on_its_way()
+        await self._on_its_way(rpc)
         return answer
 
     async def _tried(self, rpc: str, req: Message, *, again: bool) -> Any:
@@ -93,7 +94,7 @@ class SimulatedService(ServiceClient):
     async def _while_it_is_there(self, rpc: str, req: Message) -> Any:
         if self._worker:
             return await self._answered(rpc, req)
-        await self._on_its_way()
+        await self._on_its_way(rpc)
         asked = asyncio.ensure_future(getattr(self, f"_{rpc}")(req))
         if not self._server.away.done():
             await asyncio.wait({asked, self._server.away}, return_when=asyncio.FIRST_COMPLETED)
@@ -102,12 +103,12 @@ class SimulatedService(ServiceClient):
         asked.cancel()
         raise RPCError("connection refused", RPCStatusCode.UNAVAILABLE, b"")
 
-    async def _on_its_way(self) -> None:
+    async def _on_its_way(self, rpc: str) -> None:
         if self._worker and not self._worker.alive:
             await asyncio.get_running_loop().create_future()
         if self._worker:
             await self._worker.connected()
-        if delay := self._server.latency():
+        if delay := self._server.latency(self._server.chances.of(self._name, rpc)):
             await asyncio.sleep(delay)
 
     @property
@@ -218,7 +219,7 @@ class SimulatedService(ServiceClient):
             await run.changed(seen)
         if run.deleted:
             raise RPCError("workflow execution history not found", RPCStatusCode.NOT_FOUND, b"")
-        size = req.maximum_page_size or self._server.chance.choice((3, 50, 1_000))
+        size = req.maximum_page_size or self._server.chances.of(self._name, "page").choice((3, 50, 1_000))
         page = run.history.events[seen : seen + size]
         seen += len(page)
         more = seen < len(run.history) or (req.wait_new_event and not run.closed)

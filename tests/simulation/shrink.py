@@ -29,6 +29,7 @@ PLAIN: dict[str, Any] = {
     "keep_open": None,
     "agent": "clerk",
     "calls": 0.3,
+    "turns": 1.5,
     "look_seconds": 3.0,
 }
 """What a world is like in which nothing special happens, the loudest first."""

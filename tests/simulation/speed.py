@@ -36,6 +36,7 @@ MOST_RECORDS = 4_000
 WORLDS_BETWEEN_COLLECTIONS = 25
 
 _lived = count(1)
+_who_collects = ["this process"]
 
 
 @contextmanager
@@ -94,10 +95,14 @@ def _no_traceback(_: Any) -> list[str]:
     return ["a traceback"]
 
 
-def alone() -> None:
-    """For a process that does nothing but live through worlds: what is there before the first one stays."""
+def alone(*, for_long: bool = True) -> None:
+    """For a process that does nothing but live through worlds: what is there before the first one stays. One that does
+    so for a hundred of them, and then ends, looks for no garbage at all."""
     gc.disable()
-    gc.collect()
+    if for_long:
+        gc.collect()
+    else:
+        _who_collects.clear()
     gc.freeze()
 
 
@@ -109,7 +114,7 @@ def _collected_at_the_end() -> Iterator[None]:
     try:
         yield
     finally:
-        if next(_lived) % WORLDS_BETWEEN_COLLECTIONS == 0:
+        if _who_collects and next(_lived) % WORLDS_BETWEEN_COLLECTIONS == 0:
             gc.collect()
         if was_enabled:
             gc.enable()

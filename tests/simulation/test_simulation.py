@@ -16,11 +16,12 @@ from everturn.activities import planning
 from everturn.state import State
 from everturn.storage.data_converter import data_converter
 from everturn.workflows import ConversationWorkflow, tool_calls
+from tests.simulation.chance import Chances
 from tests.simulation.history import NAMES
-from tests.simulation.many import Batch, live_through
+from tests.simulation.many import WORLDS_AT_A_TIME, Batch, live_through
 from tests.simulation.show import story
 from tests.simulation.shrink import shrunk
-from tests.simulation.world import Result, bounds, run
+from tests.simulation.world import Draw, Result, bounds, run
 
 WORLDS = int(os.environ.get("SIMULATED_WORLDS", "200"))
 
@@ -30,7 +31,7 @@ WORLDS = int(os.environ.get("SIMULATED_WORLDS", "200"))
 def test_every_invariant_holds_in_every_world(count: int) -> None:
     report = live_through(Batch(seed=1, count=count, jobs=2))
     assert not report.broken, str(report)
-    assert report.worlds == count
+    assert report.conversations >= count >= report.worlds - 2 * WORLDS_AT_A_TIME
     for what in ("kills", "network cuts", "drains", "activity retries", "local activities", "sticky timeouts"):
         assert report.counts[what], f"no world had {what}"
 
@@ -73,6 +74,32 @@ def test_a_seed_is_the_same_world_each_time() -> None:
     first, second = run(16, keep=True), run(16, keep=True)
     assert first.counts == second.counts
     assert _written(first) == _written(second)
+
+
+def test_each_workflow_task_starts_later_than_the_one_before() -> None:
+    for seed in range(1, 12):
+        for _, events in run(seed, keep=True).histories:
+            times = [event.event_time.ToMicroseconds() for event in events]
+            assert times == sorted(times)
+            begun = [at for at, event in zip(times, events, strict=True) if _is_start(event)]
+            assert len({*begun}) == len(begun)
+
+
+def _is_start(event: HistoryEvent) -> bool:
+    return NAMES[event.event_type] == "workflow_task_started"
+
+
+def test_who_draws_more_often_moves_nobody_else() -> None:
+    quiet, busy = (Chances("7/server", by_name=True) for _ in range(2))
+    drawn = [busy.of("a reader").random() for _ in range(100)]
+    assert len({*drawn}) == 100
+    assert [quiet.of("talk-7 0").random() for _ in range(3)] == [busy.of("talk-7 0").random() for _ in range(3)]
+
+
+def test_each_conversation_counts_that_was_begun() -> None:
+    seed = next(seed for seed in range(1, 200) if Draw.of(seed).forks and run(seed).conversations > 1)
+    report = live_through(Batch(seed=seed, count=2, jobs=1))
+    assert (report.worlds, report.conversations) == (1, run(seed).conversations)
 
 
 def _written(result: Result) -> list[bytes]:

@@ -123,7 +123,7 @@ class SimulatedWorker:
 
     def _finding(self, known: Mapping[str, Agent]) -> FindAgent:
         async def find(name: str, version: str | None) -> Agent | None:
-            chance = self.server.chance
+            chance = self.server.chances.of("store", self.name)
             await asyncio.sleep(chance.choice((0.0, 0.3, 3.0)))
             if chance.random() < 0.2:
                 raise RuntimeError("the store is away")
@@ -223,7 +223,7 @@ class SimulatedWorker:
             assert todo, f"run {run.id} has no task to do"
             before = cached.done
             cached.begin(todo, task.updates)
-            await self._work(self.server.latency())
+            await self._work(self.server.latency(run.chance))
             while cached.locals:
                 await self._run_locals(cached, run)
         except (Nondeterminism, TaskFailure) as error:

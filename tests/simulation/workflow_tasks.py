@@ -228,7 +228,7 @@ def _start_child(server: Server, run: Run, asked: Any, beside: dict[str, Any], b
             workflow_type=kind,
         )
 
-    server.later(start)
+    server.soon(run.chance, start)
 
 
 def _cancel_child(server: Server, run: Run, child_id: str, beside: dict[str, Any], by: dict[str, int]) -> None:
@@ -253,7 +253,7 @@ def _cancel_child(server: Server, run: Run, child_id: str, beside: dict[str, Any
             workflow_execution=execution,
         )
 
-    server.later(cancel)
+    server.soon(run.chance, cancel)
 
 
 def _signal(server: Server, run: Run, asked: Any, beside: dict[str, Any], by: dict[str, int]) -> None:
@@ -286,7 +286,7 @@ def _signal(server: Server, run: Run, asked: Any, beside: dict[str, Any], by: di
         )
         server.arrive(run, "external_workflow_execution_signaled", **told)
 
-    server.later(signal)
+    server.soon(run.chance, signal)
 
 
 def _close(server: Server, run: Run, closing: str, lang: Any, by: dict[str, int]) -> None:

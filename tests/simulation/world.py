@@ -21,6 +21,7 @@ from everturn.activities import before_reset, model_turns
 from everturn.client.conversation import Conversation
 from everturn.providers import background
 from tests.simulation import cast, clock, more_situations, newest_situations, situations
+from tests.simulation.chance import Chances
 from tests.simulation.checks import Checks
 from tests.simulation.coincidences import Coincidences
 from tests.simulation.dispatch import QUEUE
@@ -127,6 +128,8 @@ class Draw:
     """Constants of the code, set so low that a conversation meets them: see tests/support/bounds.py."""
     coincidences: float
     """How often something comes together with what the server brings."""
+    turns: float
+    """The higher, the more turns until a reply asks for no tools."""
     busy: bool
     """Everything takes long now and then; else things come at once."""
     situation: str = ""
@@ -177,9 +180,10 @@ class Draw:
             bounds=tuple((name, low) for name, low in LOW_BOUNDS if chance.random() < 0.25),
             busy=pick((False, True)),
             coincidences=0.0,
+            turns=6.0,
         )
         if seed < WILD:
-            return usual
+            return replace(usual, turns=pick((1.5, 1.5, 2.0, 8.0)))
         name = situation_of(seed)
         special = {what: pick(values) for what, values in ALL_SITUATIONS[name].draw.items()}
         return replace(usual, situation=name, **special)
@@ -194,6 +198,8 @@ class Result:
     counts: dict[str, int]
     seconds: float
     """Of virtual time."""
+    conversations: int = 0
+    """Each conversation's id that was begun."""
     outcomes: dict[str, str] = field(default_factory=dict)
     histories: list[Any] = field(default_factory=list)
     """Each run's events, if they were asked for."""
@@ -219,7 +225,7 @@ def run(seed: int, *, draw: Draw | None = None, keep: bool = False) -> Result:
         if not broken:
             broken += world.checks.at_the_end(world.people, world.model)
         counts = dict(world.server.counts) | {"model turns": len(world.model.asked)}
-        result = Result(seed, draw, broken, counts, loop.now, dict(world.outcomes))
+        result = Result(seed, draw, broken, counts, loop.now, len(world.server.latest), dict(world.outcomes))
         world.forget()
         if keep:
             result.histories = [(one.workflow_id, one.history.events) for one in world.server.runs.values()]
@@ -254,12 +260,12 @@ class World:
     def __init__(self, draw: Draw, loop: clock.VirtualLoop) -> None:
         self.draw = draw
         self.loop = loop
-        self.chance = random.Random(f"{draw.seed}/world")
-        self.server = Server(loop, random.Random(f"{draw.seed}/server"), retention=draw.retention)
+        self.chances = self._chances("world")
+        self.server = Server(loop, self._chances("server"), retention=draw.retention)
         self.server.quick = not draw.busy
         self.ledger = self.server.ledger = Ledger()
         about = ALL_SITUATIONS.get(draw.situation, situations.Situation())
-        self.model = SimulatedModel(random.Random(f"{draw.seed}/model"), draw.trouble, draw.calls, about.tools)
+        self.model = SimulatedModel(self._chances("model"), draw.trouble, draw.calls, draw.turns, about.tools)
         self.model.failures = about.failures or self.model.failures
         self.checks = Checks(self.server, self.ledger, deploys=draw.deploys, loses_workers=bool(draw.kills))
         self.checks.sealed, self.checks.number = draw.sealed, draw.seed
@@ -284,6 +290,9 @@ class World:
         self.people.labelled, self.people.expects_answers = draw.labelled, draw.seed >= NEWER
         self.outcomes: dict[str, str] = {}
         self._names = 0
+
+    def _chances(self, whose: str) -> Chances:
+        return Chances(f"{self.draw.seed}/{whose}", by_name=self.draw.seed < WILD)
 
     async def live(self) -> None:
         with (
@@ -319,8 +328,9 @@ class World:
                 await self._fork(conversation, keep_open)
 
     async def _see_through(self, conversation: Conversation, keep_open: timedelta | None) -> None:
-        watched = self.chance.random() < WATCHED
-        watcher = self.loop.create_task(self.checks.watch(conversation, self.chance)) if watched else None
+        chance = self.chances.of("watcher", conversation.id)
+        watched = chance.random() < WATCHED
+        watcher = self.loop.create_task(self.checks.watch(conversation, chance)) if watched else None
         caretaker = self.loop.create_task(self.people.look_after(conversation, self.draw.agent, keep_open=keep_open))
         outages = self.loop.create_task(self._outages()) if self.draw.outages else None
         try:
@@ -333,7 +343,7 @@ class World:
                     outages.cancel()
                     self.server.come_back()
                 await self._answers()
-                await self.checks.read(conversation, self.chance)
+                await self.checks.read(conversation, self.chances.of("reader", conversation.id))
                 with suppress(Exception):
                     self.outcomes[conversation.id] = (await conversation.outcome()).status
         finally:
@@ -353,13 +363,14 @@ class World:
         from everturn.errors import Refused
 
         with suppress(Refused):
-            forked = await conversation.fork(self.chance.choice((1, 2)), id=f"{conversation.id}-fork")
+            forked = await conversation.fork(self.chances.of("forks").choice((1, 2)), id=f"{conversation.id}-fork")
             await self._see_through(forked, keep_open)
 
     # ------------------------------------------------------------ workers
 
     def _new_worker(self, version: str = "first") -> None:
         self._names += 1
+        clocks = self.draw.clocks
         SimulatedWorker(
             self.server,
             f"worker {self._names}",
@@ -368,26 +379,27 @@ class World:
             prefix_bytes=self.draw.prefix_bytes,
             sealed=self.draw.sealed,
             stored=self.draw.stored,
-            wrong_by=self.chance.uniform(-self.draw.clocks, self.draw.clocks) if self.draw.clocks else 0.0,
+            wrong_by=self.chances.of("clocks").uniform(-clocks, clocks) if clocks else 0.0,
         ).start()
 
     async def _faults(self) -> None:
+        chance = self.chances.of("faults")
         for _ in range(MOST_FAULTS):
-            await asyncio.sleep(self.chance.expovariate(self.draw.kills / 60.0))
+            await asyncio.sleep(chance.expovariate(self.draw.kills / 60.0))
             if not self.server.workers:
                 continue
-            worker = self.chance.choice(self.server.workers)
-            match self.chance.choice(("kill", "kill", "cut off", "stop")):
+            worker = chance.choice(self.server.workers)
+            match chance.choice(("kill", "kill", "cut off", "stop")):
                 case "kill":
                     worker.kill()
                 case "cut off":
-                    worker.cut_off(self.chance.choice((0.5, 4.0, 15.0)))
+                    worker.cut_off(chance.choice((0.5, 4.0, 15.0)))
                     continue
                 case _:
-                    await worker.stop(within=self.chance.choice((0.0, 1.0, 30.0)))
-            version = self.chance.choice(("first", "later", "later", "other")) if self.draw.deploys else "first"
+                    await worker.stop(within=chance.choice((0.0, 1.0, 30.0)))
+            version = chance.choice(("first", "later", "later", "other")) if self.draw.deploys else "first"
             away = self.draw.away
-            seconds = self.chance.choice((0.0, away / 3, away) if away else (0.0, 0.5, 8.0))
+            seconds = chance.choice((0.0, away / 3, away) if away else (0.0, 0.5, 8.0))
             self.server.later(self._new_worker, version, seconds=seconds)
         self._new_worker()  # whatever there is by now, somebody hosts the agent
 
