@@ -25,20 +25,17 @@ API = os.environ.get("SLACK_API", "https://slack.com/api")
 
 LOOK_EVERY_SECONDS = 5
 MAX_VALUE_CHARS = 2000  # of a button, says Slack
+MAX_TEXT_CHARS = 3000  # of a section, says Slack
+MAX_BODY_BYTES = 1_000_000
 
 
 async def ask_for_all(client, slack, asked):
     """Posts each call that waits for an approval, once; takes the buttons away if it was decided elsewhere."""
     while True:
         try:
-            waits = set()
-            async for one in client.conversations(status="awaiting_approval"):
-                for call in (await client.conversation(one.id).status()).waiting:
-                    question = (one.id, call.call_id, call.since, call.reason)
-                    waits.add(question)
-                    if call.needs == "approval" and question not in asked:
-                        asked[question] = await ask(slack, one.id, call)
-            for question in asked.keys() - waits:
+            ids = [one.id async for one in client.conversations(status="awaiting_approval")]
+            found = await asyncio.gather(*(ask_for(client.conversation(each), slack, asked) for each in ids))
+            for question in asked.keys() - set().union(*found):
                 if place := asked.pop(question, None):  # a button may have been pressed meanwhile
                     await post(slack, "chat.update", {**place, "text": "Decided elsewhere.", "blocks": []})
         except (EverturnError, httpx.HTTPError) as error:
@@ -46,19 +43,38 @@ async def ask_for_all(client, slack, asked):
         await asyncio.sleep(LOOK_EVERY_SECONDS)
 
 
+async def ask_for(conversation, slack, asked):
+    """What this conversation asks. If it can't be read now, or Slack refuses it, the others are asked all the same."""
+    found = {question for question in asked if question[0] == conversation.id}
+    try:
+        waiting = (await conversation.status()).waiting
+        found = {(conversation.id, call.call_id, call.since, call.reason) for call in waiting}
+        for call in waiting:
+            question = (conversation.id, call.call_id, call.since, call.reason)
+            if call.needs == "approval" and question not in asked:
+                asked[question] = await ask(slack, conversation.id, call)
+    except (EverturnError, httpx.HTTPError) as error:
+        print(f"asks again: {error}")
+    return found
+
+
 async def ask(slack, conversation_id, call):
     # The arguments travel with the button: a decision holds for what the person saw, and for nothing else.
     value = json.dumps({"id": conversation_id, "call_id": call.call_id, "arguments": call.arguments})
     again = call.reason == "outcome_unknown"  # it may have run already
-    text = f"*{call.why}* in `{conversation_id}`\n```{json.dumps(call.arguments, indent=2)[:2500]}```"
-    blocks = [{"type": "section", "text": {"type": "mrkdwn", "text": text}}]
-    if len(value) <= MAX_VALUE_CHARS:
-        blocks.append({"type": "actions", "elements": [button("approve", value, again), button("deny", value)]})
-    else:
-        text += f"\nToo large to decide here: `everturn show {conversation_id}`"
-        blocks[0]["text"]["text"] = text
-    posted = await post(slack, "chat.postMessage", {"channel": CHANNEL, "text": call.why, "blocks": blocks})
+    shown = json.dumps(call.arguments, indent=2).replace("`", "\\u0060")  # a ` would end the block
+    text = f"*{plain(call.why)}* in `{plain(conversation_id)}`\n```{plain(shown)}```"
+    buttons = {"type": "actions", "elements": [button("approve", value, again), button("deny", value)]}
+    if too_large := len(value) > MAX_VALUE_CHARS or len(text) > MAX_TEXT_CHARS:  # nobody decides on what is cut
+        text = f"{text[:2500]} ...```\nToo large to decide here: `everturn show {plain(conversation_id)}`"
+    blocks = [{"type": "section", "text": {"type": "mrkdwn", "text": text}}, *([] if too_large else [buttons])]
+    posted = await post(slack, "chat.postMessage", {"channel": CHANNEL, "text": plain(call.why), "blocks": blocks})
     return {"channel": posted["channel"], "ts": posted["ts"]}  # by which Slack knows the message
+
+
+def plain(text):
+    """No mention or link, whatever the model wrote."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 async def post(slack, method, message):
@@ -76,7 +92,11 @@ def button(verdict, value, again=False):
 
 async def on_button(request):
     """Slack posts here. It wants its 200 within three seconds, so the decision is taken after that."""
-    body = await request.body()
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > MAX_BODY_BYTES:
+            return Response(status_code=413)
     if not from_slack(request.headers, body):
         return Response(status_code=401)
     clicked = json.loads(parse_qs(body.decode())["payload"][0])
@@ -113,6 +133,8 @@ async def decide(state, clicked):
 
 @asynccontextmanager
 async def lifespan(app):
+    if not (TOKEN and SECRET):  # without a secret, anybody could sign
+        raise ValueError("Set SLACK_BOT_TOKEN and SLACK_SIGNING_SECRET.")
     app.state.client = await Client.connect()
     app.state.asked = {}  # the questions that have a message, and where it is
     async with httpx.AsyncClient(headers={"Authorization": f"Bearer {TOKEN}"}) as app.state.slack:

@@ -21,6 +21,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
+from uuid import uuid4
 
 import httpx
 import uvicorn
@@ -94,6 +95,7 @@ async def approve_from_slack(page: Page) -> None:
     page |= {"TOKEN": "xoxb-test", "SECRET": "hush", "LOOK_EVERY_SECONDS": 0.1}
     async with serving(Starlette(routes=routes)) as page["API"], clerk_at_work("slack-clerk") as (client, clerk):
         conversation = await client.start(clerk, "Order 81 arrived broken.")
+        await _one_that_nobody_answers_for()
         async with serving(page["app"]) as address, httpx.AsyncClient(base_url=address) as slack:
             message = await _of(conversation, posted)
             approve, deny = message["blocks"][1]["elements"]
@@ -113,6 +115,7 @@ async def approve_from_slack(page: Page) -> None:
 
             assert await press(approve, secret="guessed") == 401
             assert await press(approve, at=time.time() - 3600) == 401
+            assert (await slack.post("/slack", content=b"x" * 1_100_000)).status_code == 413
             for hostile in ({"x-slack-request-timestamp": "soon"}, {"x-slack-signature": "v0=\xe9"}, {}):
                 assert (await slack.post("/slack", content="payload=", headers=_raw(hostile))).status_code == 401
             assert await press(approve) == 200
@@ -133,6 +136,23 @@ async def approve_from_slack(page: Page) -> None:
     assert result.text == "Refunded 34.90 EUR for order 81."
     assert result.decision
     assert result.decision.by == "slack:U0ANN"
+
+
+async def _one_that_nobody_answers_for() -> None:
+    """It waits for an approval, is listed before all others, and its worker is gone."""
+    client = await Client.connect(task_queue=f"gone-{uuid4().hex}")
+    clerk = Agent("gone-clerk", model="scripted:docs", tools=[refund])
+    async with Worker(client, agents=[clerk]):
+        gone = await client.start(clerk, "Order 81 arrived broken.")
+        async for listed in _again(lambda: client.conversations(status="awaiting_approval")):
+            if gone.id in listed:
+                break
+
+
+async def _again(conversations: Callable[[], Any]) -> AsyncIterator[set[str]]:
+    while True:
+        yield {one.id async for one in conversations()}
+        await asyncio.sleep(0.1)
 
 
 def _raw(headers: dict[str, str]) -> list[tuple[bytes, bytes]]:
