@@ -54,7 +54,7 @@ def _answer(profiles: list[cProfile.Profile]) -> None:
 
 
 def _entries(profiles: list[cProfile.Profile]) -> list[Any]:
-    """Without a garbage collection in between: what that calls lets other threads go on, and then entries are missed."""
+    """Without a garbage collection in between: what it calls lets other threads go on, and then entries are missed."""
     gc.disable()
     try:
         return [entry for profile in profiles for entry in profile.getstats()]

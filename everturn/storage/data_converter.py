@@ -51,10 +51,12 @@ class _Json(PydanticJSONPlainPayloadConverter):
 
 # One for all: the SDK makes a converter for each activation and activity, and this one keeps its type adapters.
 JSON = _Json()
-_CONVERTERS = tuple(
-    JSON if isinstance(converter, JSONPlainPayloadConverter) else converter
-    for converter in DefaultPayloadConverter.default_encoding_payload_converters
-)
+_CONVERTERS: Final = CompositePayloadConverter(
+    *(
+        JSON if isinstance(converter, JSONPlainPayloadConverter) else converter
+        for converter in DefaultPayloadConverter.default_encoding_payload_converters
+    )
+).converters
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ class StoredPayloads(CompositePayloadConverter):
     """For clients and workers with external storage, which takes what is too large."""
 
     def __init__(self) -> None:
-        super().__init__(*_CONVERTERS)
+        self.converters = _CONVERTERS
 
     def from_payloads(self, payloads: Sequence[Payload], type_hints: list[type] | None = None) -> list[Any]:
         if type_hints:

@@ -52,7 +52,7 @@ from everturn.worker import clashes
 from everturn.worker.conversation_runner import ConversationRunner
 from everturn.worker.hosting import Hosted, Hosting
 from everturn.worker.setting_costs import DEFAULTS, costs
-from everturn.worker.tasks_at_once import ACTIVITIES_AT_ONCE, tasks_at_once
+from everturn.worker.tasks_at_once import ACTIVITIES_AT_ONCE, payloads_at_once, tasks_at_once
 from everturn.worker.trace_activities import TraceActivities
 from everturn.worker.traces import Traces, traces_of
 from everturn.workflows import ConversationWorkflow, TenantBudgetWorkflow
@@ -246,6 +246,7 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
             "default_heartbeat_throttle_interval": BEAT_THROTTLE,
             "max_concurrent_activities": None if counted else ACTIVITIES_AT_ONCE,
             "max_concurrent_workflow_tasks": tasks_at_once(config),
+            "max_workflow_task_external_storage_concurrency": payloads_at_once(config),
             # A reply's calls begin here at once, without a way through the server's queue. temporalio's default is 3.
             "max_eager_activity_reservations_per_workflow_task": max(
                 (agent.limits.max_parallel_calls for agent in self.hosted.agents.values()),

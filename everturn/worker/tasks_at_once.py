@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from temporalio.worker import WorkerConfig
 
 ACTIVITIES_AT_ONCE: Final = 200
 """Model turns and tool calls at the same time; temporalio's own default is 100."""
@@ -19,3 +22,10 @@ def tasks_at_once(config: Mapping[str, Any]) -> int | None:
     if config.get("tuner") is not None:
         return None
     return max(WORKFLOW_TASKS_AT_ONCE, config.get("max_concurrent_workflow_task_polls") or 0)
+
+
+def payloads_at_once(config: WorkerConfig) -> int:
+    """How many payloads of one workflow task are stored or fetched together, if there is an external storage. Without
+    one there is nothing to wait for, and more than one would make an asyncio task of each payload, in each task."""
+    stored = config["client"].data_converter.external_storage is not None
+    return config["max_workflow_task_external_storage_concurrency"] if stored else 1

@@ -6,6 +6,7 @@ import pickle
 import uuid
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,6 +29,7 @@ from everturn.errors import InvalidSetting, Unreachable
 from everturn.events import ToolFinished, ToolStarted
 from everturn.records import Outcome
 from everturn.storage.beside import beside
+from everturn.storage.data_converter import data_converter, stored
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on
 from tests.support.applications import CONVERTERS, Seen
@@ -197,11 +199,13 @@ async def test_it_sets_what_the_application_has_not_set(client: Client, clerk: A
     assert config["graceful_shutdown_timeout"] == timedelta(seconds=100)
     assert config["max_concurrent_activities"] == 200
     assert config["max_concurrent_workflow_tasks"] == 20
+    assert config["max_workflow_task_external_storage_concurrency"] == 1
     theirs: dict[str, Any] = {
         "sticky_queue_schedule_to_start_timeout": timedelta(seconds=20),
         "graceful_shutdown_timeout": timedelta(seconds=3),
         "max_concurrent_activities": 7,
         "max_concurrent_workflow_tasks": 9,
+        "max_workflow_task_external_storage_concurrency": 5,
         "max_cached_workflows": 5,
         "max_heartbeat_throttle_interval": timedelta(seconds=30),
         "build_id": "theirs",
@@ -213,6 +217,12 @@ async def test_it_sets_what_the_application_has_not_set(client: Client, clerk: A
 async def test_an_application_with_many_pollers_gets_as_many_workflow_tasks(client: Client, clerk: Agent) -> None:
     config = config_of(client, EverturnPlugin(agents=[clerk]), max_concurrent_workflow_task_polls=30)
     assert config["max_concurrent_workflow_tasks"] == 30
+
+
+async def test_with_external_storage_payloads_are_stored_together(client: Client, clerk: Agent, tmp_path: Path) -> None:
+    theirs: dict[str, Any] = {**client.temporal.config(), "data_converter": stored(data_converter, tmp_path)}
+    config = config_of(Client(temporalio.client.Client(**theirs)), EverturnPlugin(agents=[clerk]))
+    assert config["max_workflow_task_external_storage_concurrency"] == 3
 
 
 async def test_what_a_setting_costs_conversations_is_logged(
