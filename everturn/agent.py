@@ -331,7 +331,7 @@ def _sort_tools(
             served[type(item)] = item
         else:
             own_tool = isinstance(item, Mapping)
-            one = _client_tool(item, handlers, place=place) if own_tool else _function_tool(item, place=place)
+            one = client_tool(item, handlers, place=place) if own_tool else _function_tool(item, place=place)
             _add(made, one, place=place)
     for one in tools_of(raw, handlers):
         _add(made, one, place=f"One of the provider's own tools of Agent {agent!r}")
@@ -376,7 +376,7 @@ def _agent_tool(item: Agent, *, place: str) -> Tool:
         raise InvalidTool(f"{place}: {error.message}", cure="Give the agent a name that a tool may have.") from error
 
 
-def _client_tool(item: Mapping[str, Any], handlers: Mapping[str, Handler], *, place: str) -> Tool:
+def client_tool(item: Mapping[str, Any], handlers: Mapping[str, Handler], *, place: str) -> Tool:
     """A tool that the client runs, or a handler, from a dict with a name."""
     unknown = sorted(map(str, item.keys() - _DICT_KEYS))
     if unknown or not isinstance(item.get("description", ""), str):

@@ -100,9 +100,9 @@ class ModelTurns:
             await take_over()
             spent = Spent.of_this_turn()
             agent = await for_turn(self._toolsets, agent)
-            agent, prompt = await self._decided(agent, request)
             met = not self._prefixes.knows(request.digest)
             request, prefix, delta = await self._messages(request)
+            agent, prompt = await self._decided(agent, request, (*prefix, *delta))
             if request.summarise:
                 return await self._summary(agent, request, prefix, spent)
             hooks, messages = HookRuns(agent, partial(self._contexts.of_turn, request)), (*prefix, *delta)
@@ -136,9 +136,11 @@ class ModelTurns:
         _log.info("turn.finished", **_line(reply), seconds=round(time.monotonic() - started, 3))
         return turn
 
-    async def _decided(self, agent: Agent, request: ModelRequest) -> tuple[Agent, RecordedPrompt | None]:
+    async def _decided(
+        self, agent: Agent, request: ModelRequest, messages: Sequence[Message]
+    ) -> tuple[Agent, RecordedPrompt | None]:
         """The agent as it is for this turn, and what that comes to; None if it is the same for all turns."""
-        made = await decided(agent, partial(self._contexts.of_turn, request))
+        made = await decided(agent, partial(self._contexts.of_turn, request), messages)
         if made is agent or request.summarise:
             return made, None
         tools = tuple(

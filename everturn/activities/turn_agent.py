@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,8 +12,10 @@ from temporalio.exceptions import ApplicationError
 from everturn import names
 from everturn.activities import patience
 from everturn.agent import Agent
+from everturn.declared_tools import with_declared_tools
 from everturn.errors import InvalidTool, Retry
 from everturn.logs import get_logger
+from everturn.records import Message
 from everturn.tools import user_code
 from everturn.tools.context import TurnContext
 from everturn.tools.mcp.config import McpServer
@@ -23,17 +25,25 @@ from everturn.tools.with_context import with_context
 _log = get_logger("everturn.turn")
 
 
-async def decided(agent: Agent, turn: Callable[[], TurnContext[Any]]) -> Agent:
-    """The agent with what its functions say for this turn; the same object if it has none. What they raise is tried
-    again while the agent's patience lasts, and then stalls the conversation, as what they return and can't be used
-    does. `turn` makes what they are given."""
+async def decided(agent: Agent, turn: Callable[[], TurnContext[Any]], messages: Sequence[Message]) -> Agent:
+    """The agent with what its functions say for this turn, and with the tools that came with what was said last; the
+    same object if there is nothing of both. What the functions raise is tried again while the agent's patience lasts,
+    and then stalls the conversation, as what they return and can't be used does. `turn` makes what they are given."""
+    agent = await _by_functions(agent, turn)
+    try:
+        return with_declared_tools(agent, messages)
+    except InvalidTool as error:
+        raise _unusable(agent, "What the front end declares for", error.message.rstrip("."), error.cure) from None
+
+
+async def _by_functions(agent: Agent, turn: Callable[[], TurnContext[Any]]) -> Agent:
     if not callable(agent.instructions) and agent.prepare_tools is None:
         return agent
     context = turn()
     if callable(agent.instructions):
         said = await _called(agent, "instructions", with_context(agent.instructions, context=context))
         if not isinstance(said, str):
-            raise _unusable(agent, "instructions", f"it returned {type(said).__name__}", "Return a text.")
+            raise _unusable(agent, "instructions of", f"it returned {type(said).__name__}", "Return a text.")
         agent = agent.for_turn(instructions=said)
     return await with_its_tools(agent, context)
 
@@ -45,13 +55,13 @@ async def with_its_tools(agent: Agent, context: TurnContext[Any]) -> Agent:
     prepare = partial(agent.prepare_tools, context, list(agent.tools))
     items = await _called(agent, "prepare_tools", prepare, finish=_listed)
     if not isinstance(items, list):
-        raise _unusable(agent, "prepare_tools", f"it returned {type(items).__name__}", "Return the list of tools.")
+        raise _unusable(agent, "prepare_tools of", f"it returned {type(items).__name__}", "Return the list of tools.")
     try:
         for item in items:
             _check(item)
         return agent.for_turn(tools=items)
     except InvalidTool as error:
-        raise _unusable(agent, "prepare_tools", error.message.rstrip("."), error.cure) from None
+        raise _unusable(agent, "prepare_tools of", error.message.rstrip("."), error.cure) from None
 
 
 def _listed(items: Any) -> Any:
@@ -97,7 +107,7 @@ async def _called(
 
 def _unusable(agent: Agent, what: str, why: str, cure: str) -> ApplicationError:
     return ApplicationError(
-        f"{what} of agent {agent.name!r} can't be used: {why}.",
+        f"{what} agent {agent.name!r} can't be used: {why}.",
         {"cure": f"{cure} Then `resume`."},
         type=names.NOT_PREPARED,
         non_retryable=True,

@@ -19,8 +19,9 @@ from everturn.events import Event
 from everturn.history import steps
 from everturn.history.endings import final_reply
 from everturn.history.event_reader import EventReader
+from everturn.history.transcript import read_transcript
 from everturn.payloads import WaitingCall
-from everturn.records import Outcome
+from everturn.records import Message, Outcome
 from everturn.sizes import known_id
 
 
@@ -100,6 +101,12 @@ class GivenAnswer:
                 return
             if told is not None:
                 yield told
+
+    async def transcript(self) -> list[Message]:
+        """The messages of the whole conversation, as far as the events have come. Raises NotFound and
+        ConversationError."""
+        temporal, so_far = self._conversation._temporal, self._reader.by_history.transcript
+        return await read_transcript(temporal, self._conversation.id, so_far)
 
     @property
     def waiting(self) -> tuple[WaitingCall, ...]:

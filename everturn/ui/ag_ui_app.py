@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 from datetime import timedelta
-from typing import Any
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -16,7 +15,6 @@ from everturn.agent import Agent
 from everturn.client.client import Client
 from everturn.errors import InvalidSetting
 from everturn.spelling import known_options
-from everturn.ui.ag_ui_messages import ag_ui_messages
 from everturn.ui.ag_ui_request import RunInput, read
 from everturn.ui.ag_ui_stream import AgUiRun
 from everturn.ui.chats import KEEP_OPEN, MAX_BODY_BYTES, Chat, Chats
@@ -44,8 +42,8 @@ def ag_ui(
     | `POST /THREAD/stop` | cancels the answer that is being given. A client that only leaves cancels nothing |
 
     A run that brings nothing new gives the whole thread first, and then what goes on: so a client comes back. The
-    options: as in `ai_sdk`; a thread is a chat. The tools that the front end runs are to be tools of the agent, with
-    `runs_on="client"`; a run's own `tools`, `context` and `state` are not read. Raises InvalidSetting.
+    options: as in `ai_sdk`; a thread is a chat. The front end runs the agent's tools that have `runs_on="client"`, and
+    those that a run declares itself; the model reads a run's `context` and `state`. Raises InvalidSetting.
     """
     chats = Chats.of(
         client,
@@ -78,12 +76,9 @@ class _AgUi:
             await chat.say(said)
         answer = chat.answer(message_id=asked.said[-1].message_id if asked.said else None)
 
-        async def messages() -> list[dict[str, Any]]:
-            return ag_ui_messages(await chat.conversation.transcript(), answer)
-
         narrates = Narrator(asked.seen, decides=chat.visitor.decides)
         show_causes = self._chats.show_causes
-        stream = AgUiRun(run.threadId, run.runId, narrates, snapshot=messages, show_causes=show_causes)
+        stream = AgUiRun(run.threadId, run.runId, narrates, show_causes=show_causes)
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(answer)
             # A decision that is no longer asked for was taken before: the client comes back, and may lack any part.

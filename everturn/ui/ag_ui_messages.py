@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from everturn import events
-from everturn.client.answers import GivenAnswer
+from everturn.declared_tools import said_by_person
+from everturn.events import Event
 from everturn.records import Document, Image, Message, Text, ToolCall, ToolResult, results_in
 from everturn.ui.chats import OWN_ID
 from everturn.ui.results import url_of
@@ -15,9 +16,10 @@ from everturn.ui.results import url_of
 AgUiMessage = dict[str, Any]
 
 
-def ag_ui_messages(transcript: Sequence[Message], answer: GivenAnswer) -> list[AgUiMessage]:
+def ag_ui_messages(transcript: Sequence[Message], so_far: Sequence[Event]) -> list[AgUiMessage]:
+    """`so_far`: the events of the answer at hand, if the transcript lacks what came of them."""
     results = results_in(transcript) | {
-        one.result.call_id: one.result for one in answer.events if isinstance(one, events.ToolFinished)
+        one.result.call_id: one.result for one in so_far if isinstance(one, events.ToolFinished)
     }
     messages: list[AgUiMessage] = []
     for position, message in enumerate(transcript):
@@ -30,9 +32,9 @@ def ag_ui_messages(transcript: Sequence[Message], answer: GivenAnswer) -> list[A
                 for one in known
             ]
         elif message.role == "user" and not message.author:
-            messages.append({**about, "content": _parts(message.parts)})
-    if not any(isinstance(one, events.TurnStarted) for one in answer.events):  # no turn has taken what was said last
-        said = [_parts(one.message.parts) for one in answer.events if isinstance(one, events.MessageReceived)][:1]
+            messages.append({**about, "content": _parts(said_by_person(message))})
+    if not any(isinstance(one, events.TurnStarted) for one in so_far):  # no turn has taken what was said last
+        said = [_parts(said_by_person(one.message)) for one in so_far if isinstance(one, events.MessageReceived)][:1]
         last = messages[-1]["content"] if messages else None
         messages += [{"id": f"{OWN_ID}last", "role": "user", "content": one} for one in said if one != last]
     return messages

@@ -9,6 +9,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field, JsonValue
 from starlette.exceptions import HTTPException
 
+from everturn.declared_tools import check_declared, with_front_end
+from everturn.errors import InvalidTool
 from everturn.records import Document, Image, Part, Text
 from everturn.ui.ai_sdk_request import file_part
 from everturn.ui.chats import OWN_ID, NewMessage, PageDecision, PageResult
@@ -30,13 +32,27 @@ class _Resume(BaseModel):
     payload: Any = None
 
 
+class _Declared(BaseModel):
+    name: str
+    description: str = ""
+    parameters: dict[str, JsonValue] | None = None
+
+
+class _Context(BaseModel):
+    description: str
+    value: JsonValue
+
+
 class RunInput(BaseModel):
-    """RunAgentInput, as far as it is read. The tools of the agent are its worker's to say."""
+    """RunAgentInput, as far as it is read."""
 
     threadId: str = Field(max_length=200)  # noqa: N815
     runId: str = Field(min_length=1, max_length=500)  # noqa: N815
     messages: list[_AgUiMessage] = []
     resume: list[_Resume] | None = None
+    tools: list[_Declared] | None = None
+    context: list[_Context] | None = None
+    state: JsonValue = None
 
 
 @dataclass(frozen=True)
@@ -66,6 +82,8 @@ def read(run: RunInput) -> RunAsked:
             outputs.insert(0, _output(message))
         elif message.role == "assistant":
             break
+    if said:
+        said[-1] = _with_front_end(said[-1], run)
     choices = [_choice(one, calls) for one in run.resume or ()]
     asked = frozenset(one.question_id for one in choices)
     return RunAsked(said, choices, outputs, SeenByPage(frozenset(calls), frozenset(results), asked))
@@ -80,6 +98,18 @@ def _said(message: _AgUiMessage) -> NewMessage:
     if not isinstance(content, list):
         raise HTTPException(400, "A user's message has a text or a list of parts as its content.")
     return NewMessage(message.id, [_part(part) for part in content])
+
+
+def _with_front_end(said: NewMessage, run: RunInput) -> NewMessage:
+    tools: list[dict[str, JsonValue]] = [one.model_dump(exclude_none=True) for one in run.tools or ()]
+    try:
+        check_declared(tools)
+    except InvalidTool as error:
+        raise HTTPException(400, f"{error.message} {error.cure}") from None
+    shown = [(one.description, one.value) for one in run.context or ()]
+    shown += [("its state", run.state)] if run.state not in (None, "", {}, []) else []
+    message = with_front_end(said.parts, tools=tools, shown=shown)
+    return NewMessage(said.message_id, [*message.parts], reader=message.provider)
 
 
 def _part(part: Any) -> Part:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from typing import Any, Final
 
 from everturn.client.answers import GivenAnswer, Rest
-from everturn.records import ToolCall
+from everturn.events import Event, Replied
+from everturn.records import Message, ToolCall
 from everturn.ui import narrator
-from everturn.ui.ag_ui_messages import arguments_of, content_of, result_id
+from everturn.ui.ag_ui_messages import ag_ui_messages, arguments_of, content_of, result_id
 from everturn.ui.narrator import ApprovalAsked, Kind, Narrator
 
 AgUiEvent = dict[str, Any]
@@ -27,19 +28,13 @@ RESPONSE_SCHEMA: Final = {
     "required": ["approved"],
 }
 
-Snapshot = Callable[[], Awaitable[list[dict[str, Any]]]]
-"""The messages of the conversation so far, without what is being written."""
-
 
 class AgUiRun:
     """One run of a thread, told to one client."""
 
-    def __init__(
-        self, thread_id: str, run_id: str, narrates: Narrator, *, snapshot: Snapshot, show_causes: bool = False
-    ) -> None:
+    def __init__(self, thread_id: str, run_id: str, narrates: Narrator, *, show_causes: bool = False) -> None:
         self._ids = {"threadId": thread_id, "runId": run_id}
         self._narrates = narrates
-        self._snapshot = snapshot
         self._show_causes = show_causes
         self._open: dict[Kind, str] = {}
         """The ids of the messages that are being written."""
@@ -52,7 +47,7 @@ class AgUiRun:
         self._narrates.look_ahead(answer.events)
         told = [one for event in answer.events for one in self._narrates.tell(event)]
         if comes_back:
-            yield await self._snapshot_event()
+            yield _snapshot(ag_ui_messages(await answer.transcript(), answer.events))
             told = _being_written(told)
         for one in told:
             for event in self._events(one):
@@ -62,7 +57,7 @@ class AgUiRun:
                 for event in self._events(one):
                     yield event
                 if isinstance(one, narrator.Withdrawn):  # only a snapshot takes words back
-                    yield await self._snapshot_event()
+                    yield _snapshot(ag_ui_messages(_before_turn(await answer.transcript(), happened), ()))
         for event in self._end(answer.rest or Rest("ended"), refused):
             yield event
 
@@ -115,9 +110,6 @@ class AgUiRun:
         if message_id := self._open.pop("text", None):
             yield {"type": "TEXT_MESSAGE_END", "messageId": message_id}
 
-    async def _snapshot_event(self) -> AgUiEvent:
-        return {"type": "MESSAGES_SNAPSHOT", "messages": await self._snapshot()}
-
     def _end(self, rest: Rest, refused: list[str]) -> Iterator[AgUiEvent]:
         interrupts = [_interrupt(asked) for asked in self._narrates.ask(rest.waiting, again=True)]
         if refused and not interrupts:
@@ -143,6 +135,15 @@ class AgUiRun:
 
     def _finished(self, outcome: dict[str, Any]) -> AgUiEvent:
         return {"type": "RUN_FINISHED", **self._ids, "outcome": outcome}
+
+
+def _snapshot(messages: list[dict[str, Any]]) -> AgUiEvent:
+    return {"type": "MESSAGES_SNAPSHOT", "messages": messages}
+
+
+def _before_turn(transcript: Sequence[Message], happened: Event) -> Sequence[Message]:
+    """Without the reply that is told after this."""
+    return transcript[:-1] if isinstance(happened, Replied) else transcript
 
 
 def _being_written(told: list[narrator.Told]) -> list[narrator.Told]:

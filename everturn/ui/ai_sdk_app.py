@@ -17,7 +17,7 @@ from everturn.client.client import Client
 from everturn.errors import InvalidSetting, NotFound
 from everturn.spelling import known_options
 from everturn.ui.ai_sdk_messages import ui_messages
-from everturn.ui.ai_sdk_request import DecidedOnPage, Posted, read
+from everturn.ui.ai_sdk_request import AskedAgain, DecidedOnPage, Posted, read
 from everturn.ui.ai_sdk_stream import HEADERS, LAST, UIMessageStream
 from everturn.ui.chats import KEEP_OPEN, MAX_BODY_BYTES, OWN_ID, Chat, Chats
 from everturn.ui.http import ERRORS, event_stream, or_failed
@@ -40,7 +40,7 @@ def ai_sdk(
 
     | | |
     |---|---|
-    | `POST /` | says what is new in the page's messages, and streams the answer |
+    | `POST /` | says what is new in the page's messages, and streams the answer. `regenerate` asks the same again |
     | `GET /CHAT/stream` | streams the answer that is being given, from its beginning; 204 if none is |
     | `GET /CHAT` | the chat so far, as the JSON of `UIMessage[]` |
     | `POST /CHAT/stop` | cancels the answer that is being given. A page that only leaves cancels nothing |
@@ -81,6 +81,9 @@ class _AiSdk:
         if isinstance(what, DecidedOnPage):
             _, refused = await chat.decide(what.choices, what.outputs)
             return await self._stream(chat, chat.answer(), seen=what.seen, message_id=what.message_id, refused=refused)
+        if isinstance(what, AskedAgain):
+            again = await chat.ask_again(what.message, answer_id=what.answer_id)
+            return await self._stream(chat, chat.answer(message_id=again))
         if what.message_id.startswith(OWN_ID):
             return await self._stream(chat, chat.answer())
         await chat.say(what)
@@ -97,8 +100,9 @@ class _AiSdk:
         chat = await self._visited(request)
         try:
             async with chat.answer() as answer:
-                transcript = await chat.conversation.transcript()
-                return JSONResponse(ui_messages(transcript, answer), headers={"cache-control": "no-store"})
+                return JSONResponse(
+                    ui_messages(await answer.transcript(), answer), headers={"cache-control": "no-store"}
+                )
         except NotFound:
             return JSONResponse([], headers={"cache-control": "no-store"})
 

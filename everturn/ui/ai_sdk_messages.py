@@ -7,6 +7,7 @@ from typing import Any
 
 from everturn import events
 from everturn.client.answers import GivenAnswer
+from everturn.declared_tools import said_by_person
 from everturn.records import Document, Image, Message, Text, Thinking, ToolCall, ToolResult, results_in
 from everturn.ui.chats import OWN_ID
 from everturn.ui.narrator import question_id
@@ -43,7 +44,7 @@ def ui_messages(transcript: Sequence[Message], answer: GivenAnswer) -> list[UIMe
 
 def _said(message: Message) -> list[dict[str, Any]]:
     parts: list[dict[str, Any]] = []
-    for part in message.parts:
+    for part in said_by_person(message):
         if isinstance(part, Text):
             parts.append({"type": "text", "text": part.text})
         elif isinstance(part, Image | Document):

@@ -26,7 +26,7 @@ class Posted(BaseModel):
     id: str = Field(max_length=200)
     messages: list[Any] = Field(min_length=1)
     trigger: Literal["submit-message", "regenerate-message"] = "submit-message"
-    messageId: str | None = None  # noqa: N815 - as it is on the wire
+    messageId: str | None = Field(default=None, max_length=400)  # noqa: N815 - as it is on the wire
 
     @property
     def newest(self) -> _UIMessage:
@@ -48,17 +48,30 @@ class DecidedOnPage:
     seen: SeenByPage
 
 
-def read(posted: Posted) -> NewMessage | DecidedOnPage:
+@dataclass(frozen=True)
+class AskedAgain:
+    """The page wants the answer to this message anew."""
+
+    message: NewMessage
+    answer_id: str
+    """The page's name for the answer that it does not want; empty if it did not say."""
+
+
+def read(posted: Posted) -> NewMessage | DecidedOnPage | AskedAgain:
     """Raises HTTPException for what a durable conversation can't do."""
-    if posted.trigger == "regenerate-message":
-        raise HTTPException(409, "What was said stays said: this answer can't be made anew. Ask again in other words.")
     last = posted.newest
     if not last.id:
         raise HTTPException(400, "The message has no id: by it, a message that is sent twice is taken once.")
     if last.role == "user":
+        message = NewMessage(last.id, [part for one in last.parts if (part := _part(one)) is not None])
+        if posted.trigger == "regenerate-message":
+            named = posted.messageId if posted.messageId != last.id else None
+            return AskedAgain(message, answer_id=named or "")
         if posted.messageId is not None and not last.id.startswith(OWN_ID):
             raise HTTPException(409, "What was said stays said: a message can't be edited. Send another one.")
-        return NewMessage(last.id, [part for one in last.parts if (part := _part(one)) is not None])
+        return message
+    if posted.trigger == "regenerate-message":
+        raise HTTPException(400, "An answer that is made anew is one to the user's message, which is to be the last.")
     if last.role == "assistant":
         return _decided(last)
     raise HTTPException(400, "The last message is to be the user's or the assistant's.")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import inspect
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Final
 
@@ -18,8 +20,8 @@ from everturn.client.answers import GivenAnswer
 from everturn.client.client import Client
 from everturn.client.conversation import Conversation
 from everturn.errors import Ended, InvalidSetting, NotFound, Refused
-from everturn.payloads import WaitingCall
-from everturn.records import Part
+from everturn.events import Replied, TurnStarted
+from everturn.records import Message, Part
 from everturn.ui.narrator import question_id
 from everturn.ui.visitors import CHAT_ID, MAX_NAME_CHARS, Authorize, Visitor
 
@@ -36,6 +38,8 @@ class NewMessage:
 
     message_id: str
     parts: list[Part]
+    reader: str = ""
+    """Who reads what the parts have in `extra`."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +139,7 @@ class Chat:
         """Once, however often it is sent."""
         await self.client.send(
             self.chats.agent,
-            said.parts,
+            Message(role="user", parts=tuple(said.parts), provider=said.reader),
             id=self.conversation.id,
             message_id=said.message_id,
             keep_open=self.chats.keep_open,
@@ -143,6 +147,31 @@ class Chat:
             metadata=self.visitor.metadata,
             stream=True,
         )
+
+    async def ask_again(self, message: NewMessage, *, answer_id: str) -> str | None:
+        """Sees to another answer to the message, and returns the id of what was said for it; None if nothing was.
+
+        What runs or waits goes on, and what stalled is tried again. Else the message is said once more, for what was
+        said stays said; with an `answer_id` once, however often that answer is to be made anew.
+        """
+        try:
+            async with self.answer() as answer:
+                rest, turns = answer.rest, [one for one in answer.events if isinstance(one, TurnStarted | Replied)]
+        except NotFound:  # it never arrived
+            await self.say(message)
+            return message.message_id
+        # After the final reply it still runs for a moment; or for as long as no worker is there.
+        is_whole = bool(turns) and isinstance(turns[-1], Replied) and turns[-1].final
+        if not is_whole and (rest is None or rest.why == "waiting"):
+            return None
+        if rest is not None and rest.why == "stalled":
+            with suppress(Refused, Ended):
+                await self.conversation.resume()
+            return None
+        instead_of = answer_id or str(turns[-1].turn if turns else 0)
+        digest = hashlib.sha256(f"{message.message_id} {instead_of}".encode(errors="replace")).hexdigest()
+        await self.say(replace(message, message_id=f"again-{digest[:32]}"))
+        return f"again-{digest[:32]}"
 
     def answer(self, *, message_id: str | None = None) -> GivenAnswer:
         return GivenAnswer(self.conversation, message_id=message_id, decides=self.visitor.decides)
@@ -154,16 +183,20 @@ class Chat:
         What was decided meanwhile, by this person's first try or by somebody else, stays as it is: the answer tells
         what came of it. Raises NotFound and Unreachable.
         """
+        asked = await self._asked()
+        todo: list[tuple[PageDecision | PageResult, Awaitable[str]]]
+        todo = [(one, self._choose(one)) for one in choices if one.question_id in asked]
+        todo += [(one, self._give(one)) for one in outputs if one.call_id in asked]
+        refused = await asyncio.gather(*(doing for _, doing in todo))
+        if any(refused):  # somebody else may have been quicker by a moment
+            asked = await self._asked()
+        told = zip(todo, refused, strict=True)
+        return bool(todo), [why for (one, _), why in told if why and _asks_for(one) in asked]
+
+    async def _asked(self) -> set[str]:
+        """What waits for people: the ids of questions, and of calls whose results they give."""
         async with self.answer() as answer:
-            waiting = {one.call_id: one for one in answer.waiting}
-        todo = [self._choose(one) for one in choices if _is_asked(waiting.get(one.call_id), one)]
-        todo += [
-            self._give(one)
-            for one in outputs
-            if (asked := waiting.get(one.call_id)) is not None and asked.needs == "answer"
-        ]
-        refused = await asyncio.gather(*todo)
-        return bool(todo), [why for why in refused if why]
+            return {question_id(one) if one.needs == "approval" else one.call_id for one in answer.waiting}
 
     async def _choose(self, choice: PageDecision) -> str:
         if not self.visitor.decides:
@@ -189,8 +222,8 @@ class Chat:
             return
 
 
-def _is_asked(waiting: WaitingCall | None, choice: PageDecision) -> bool:
-    return waiting is not None and waiting.needs == "approval" and question_id(waiting) == choice.question_id
+def _asks_for(one: PageDecision | PageResult) -> str:
+    return one.question_id if isinstance(one, PageDecision) else one.call_id
 
 
 async def _unless_refused(decide: Callable[[], Any]) -> str:

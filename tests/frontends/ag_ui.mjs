@@ -29,9 +29,10 @@ agent.subscribe({
 });
 
 const can = {
-  send: ({ message }) => {
+  send: ({ message, state, ...brings }) => {
+    if (state) agent.setState(state);
     agent.addMessage({ role: "user", ...message });
-    return run();
+    return run(brings);
   },
   resume: ({ resume }) => run({ resume }),
   output: ({ id, toolCallId, content }) => {

@@ -31,6 +31,7 @@ from everturn.providers import background, http, json_values, rate_limiter
 from everturn.storage import directory, encryption, unreadable
 from everturn.tools import results, user_code
 from everturn.tools.mcp import calls
+from everturn.ui import http as ui_http
 from everturn.web import app, codec_server, listing
 from everturn.workflows import (
     activity_calls,
@@ -121,6 +122,8 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     "task_timeout": (connection, "TASK_TIMEOUT"),
     # How long what is erased is watched until it is gone.
     "gone_seconds": (erasure, "GONE_SECONDS"),
+    # How often a page of another front end is told that its stream is alive.
+    "page_beat_seconds": (ui_http, "BEAT_SECONDS"),
     # How many pages an inbox serves.
     "pages": (app, "MAX_STREAMS"),
     # How many conversations of a state it shows at first.

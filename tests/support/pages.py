@@ -23,7 +23,7 @@ NODE = shutil.which("node") or ""
 needs_node = [
     pytest.mark.skipif(not NODE, reason="node is not installed"),
     pytest.mark.skipif(
-        not (FOLDER / "node_modules" / "@ag-ui").exists(),
+        not all((FOLDER / "node_modules" / one).exists() for one in ("@ag-ui", "typescript")),
         reason="the front ends are not there: run `npm install --no-save` in tests/frontends",
     ),
 ]

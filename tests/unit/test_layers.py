@@ -21,7 +21,7 @@ BOTTOM_UP = """
     packing prices tracing sizes policy carryover causes decisions metadata prompts streamed payloads budgets
     waiting cutting handoffs outcomes activity_outputs events storage priorities state
     temporal_errors temporal_prices namespace heartbeat_profiles live history
-    tools hooks agent loading
+    tools hooks agent declared_tools loading
     providers guardrails formats client devserver
     workflow workflows testing activities worker exporting web ui mcp_server cli
 """

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from everturn import Client, Conversation, ui
-from everturn.testing import ScriptedModel, call, fail, say, slow
+from everturn.testing import ScriptedModel, call, cut, fail, say, slow
 from tests.support.agents import agent_on, hosting
 from tests.support.pages import Page, State, needs_node, page, serving
 from tests.support.tools import refund
@@ -143,6 +143,39 @@ async def test_a_tool_of_the_front_end_gives_its_result(client: Client, scripted
         assert [role for role, _ in words(state)] == ["user", "assistant", "tool", "assistant"]
 
 
+BRINGS: dict[str, Any] = {
+    "tools": [LOOK, {"name": "refund", "description": "Mine now.", "parameters": {"type": "object"}}],
+    "context": [{"description": "the open order", "value": "81"}],
+    "state": {"cart": ["pen"]},
+}
+
+
+async def test_tools_that_the_front_end_declares_and_what_it_shows_stay_with_the_conversation(
+    client: Client, scripted: Scripted, thread: str
+) -> None:
+    model = scripted([call("look", {"screen": 1}, id="l"), "A cat.", "Nothing to look with."])
+    agent = agent_on(model, tools=[refund])
+    async with talking(client, thread) as shown:
+        async with hosting(client, agent):
+            shown.do("send", message={"id": "m1", "content": "What is there?"}, **BRINGS)
+            await shown.shows(ended(1), what="it asks")
+        async with hosting(client, agent):  # another worker, which has only the history
+            shown.do("output", id="o1", toolCallId="l", content="A cat, it says.")
+            state = await shown.shows(ended(2), what="it goes on")
+            assert words(state)[-1] == ("assistant", "A cat.")
+            shown.do("back")
+            state = await shown.shows(ended(3), what="it is given all")
+            assert words(state)[0] == ("user", "What is there?")
+            shown.do("send", message={"id": "m2", "content": "And now?"}, state={})
+            await shown.shows(ended(4), what="it is answered")
+    before, after, last = model.requests
+    for request in (before, after):
+        offered = {one["function"]["name"]: one["function"]["description"] for one in request["tools"]}
+        assert offered == {"look": LOOK["description"], "refund": refund.description}
+    assert [one["function"]["name"] for one in last["tools"]] == ["refund"]
+    assert '- the open order: 81\n- its state: {"cart": ["pen"]}' in before["messages"][-1]["content"]
+
+
 async def test_a_client_that_comes_back_in_the_middle_is_given_all_and_goes_on(
     client: Client, scripted: Scripted, thread: str
 ) -> None:
@@ -170,6 +203,39 @@ async def test_a_client_that_comes_back_in_the_middle_is_given_all_and_goes_on(
             third.do("back")  # nothing is said twice
             state = await third.shows(ended(2), what="the same once more")
             assert [role for role, _ in words(state)] == ["user", "assistant", "tool", "assistant"]
+
+
+async def test_words_of_a_try_that_failed_are_taken_back(client: Client, scripted: Scripted, thread: str) -> None:
+    go_on = threading.Event()
+    model = scripted([cut(TEXT, after=3, until=go_on), "Something else."])
+    async with hosting(client, agent_on(model)), talking(client, thread) as shown:
+        shown.do("send", message={"id": "m1", "content": "Count"})
+        await shown.shows(begins, what="it writes")
+        go_on.set()
+        state = await shown.shows(ended(1), what="the other words")
+        assert words(state) == [("user", "Count"), ("assistant", "Something else.")]
+
+
+async def test_who_decides_second_sees_what_the_first_decided(client: Client, scripted: Scripted, thread: str) -> None:
+    agent = agent_on(scripted([REFUND, "Done."]), tools=[refund])
+    async with (
+        hosting(client, agent),
+        serving(ui.ag_ui(client, agent=agent, authorize=by_header)) as address,
+        anns_page(address, thread) as first,
+        anns_page(address, thread) as second,
+    ):
+        first.do("send", message={"id": "m1", "content": "Refund order 81"})
+        await first.shows(ended(1), what="it asks")
+        second.do("back")
+        state = await second.shows(ended(1), what="it asks here, too")
+        [interrupt] = state["interrupts"]
+        about = {"interruptId": interrupt["id"], "status": "resolved"}
+        first.do("resume", resume=[{**about, "payload": {"approved": True}}])
+        await first.shows(ended(2), what="it is done")
+        second.do("resume", resume=[{**about, "payload": {"approved": False}}])
+        state = await second.shows(ended(2), what="it is told")
+        assert (outcome(state), state["error"]) == ("success", "")
+        assert words(state)[-2:] == [("tool", "500 back for 81"), ("assistant", "Done.")]
 
 
 async def test_it_is_stopped_and_what_goes_wrong_is_an_error(client: Client, scripted: Scripted, thread: str) -> None:

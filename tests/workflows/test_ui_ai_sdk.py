@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -12,9 +13,9 @@ import httpx
 import pytest
 
 from everturn import Client, ui
-from everturn.testing import ScriptedModel, call, fail, say, slow
+from everturn.testing import ScriptedModel, call, cut, fail, say, slow
 from tests.support.agents import agent_on, hosting
-from tests.support.pages import Page, State, needs_node, page, serving
+from tests.support.pages import FOLDER, NODE, Page, State, needs_node, page, serving
 from tests.support.tools import refund
 
 pytestmark = needs_node
@@ -70,6 +71,15 @@ def begins(state: State) -> bool:
 
 def is_ready(state: State) -> bool:
     return bool(state["status"] == "ready" and state["messages"] and state["messages"][-1]["role"] == "assistant")
+
+
+async def test_the_page_of_the_how_to_compiles_with_the_real_packages() -> None:
+    compiler = FOLDER / "node_modules" / "typescript" / "bin" / "tsc"
+    compiling = await asyncio.create_subprocess_exec(
+        NODE, str(compiler), "-p", str(FOLDER), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    said, _ = await compiling.communicate()
+    assert compiling.returncode == 0, said.decode()
 
 
 async def test_a_text_is_streamed_and_the_next_message_goes_on_with_the_conversation(
@@ -162,6 +172,44 @@ async def test_a_page_that_is_loaded_in_the_middle_shows_what_was_and_goes_on(
             assert [part["state"] for part in parts(state, "tool-")] == ["output-available"]
 
 
+async def test_words_of_a_try_that_failed_are_marked_as_withdrawn(
+    client: Client, scripted: Scripted, chat: str
+) -> None:
+    go_on = threading.Event()
+    model = scripted([cut(TEXT, after=3, until=go_on), "Something else."])
+    async with hosting(client, agent_on(model)), chatting(client, chat) as shown:
+        shown.do("send", message={"text": "Count"})
+        await shown.shows(begins, what="it writes")
+        go_on.set()
+        state = await shown.shows(lambda now: is_ready(now) and "else." in text(now), what="the other words")
+        first, second = parts(state, "text")
+        assert (TEXT.startswith(first["text"]), second["text"]) == (True, "Something else.")
+        assert first["providerMetadata"] == {"everturn": {"withdrawn": True}}
+        assert "providerMetadata" not in second
+
+
+async def test_who_decides_second_sees_what_the_first_decided(client: Client, scripted: Scripted, chat: str) -> None:
+    agent = agent_on(scripted([REFUND, "Done."]), tools=[refund])
+    asks = lambda now: is_ready(now) and parts(now, "tool-")  # noqa: E731
+    async with (
+        hosting(client, agent),
+        serving(ui.ai_sdk(client, agent=agent, authorize=by_header)) as address,
+        anns_page(address, chat) as first,
+        anns_page(address, chat) as second,
+    ):
+        first.do("send", message={"text": "Refund order 81"})
+        state = await first.shows(asks, what="it asks")
+        second.do("load")
+        await second.shows(lambda now: now["messages"], what="it asks here, too")
+        question = parts(state, "tool-")[0]["approval"]["id"]
+        first.do("approve", id=question, approved=True)
+        await first.shows(lambda now: is_ready(now) and text(now) == "Done.", what="it is done")
+        second.do("approve", id=question, approved=False)
+        state = await second.shows(lambda now: is_ready(now) and text(now) == "Done.", what="it is told")
+        [part] = parts(state, "tool-")
+        assert (part["state"], part["output"], state["error"]) == ("output-available", "500 back for 81", "")
+
+
 async def test_who_stops_it_stops_it_for_all_and_who_leaves_stops_nothing(
     client: Client, scripted: Scripted, chat: str
 ) -> None:
@@ -188,13 +236,35 @@ async def test_who_stops_it_stops_it_for_all_and_who_leaves_stops_nothing(
         never.set()
 
 
-async def test_what_went_wrong_is_shown_and_a_refused_request_says_why(
+async def test_what_went_wrong_is_shown_and_regenerate_tries_it_again(
     client: Client, scripted: Scripted, chat: str
 ) -> None:
-    model = scripted(lambda messages: fail(401, "No such key: sk-secret"))
+    model = scripted([fail(401, "No such key: sk-secret"), "Good morning!"])
     async with hosting(client, agent_on(model)), chatting(client, chat) as shown:
         shown.do("send", message={"text": "Hello"})
         state = await shown.shows(lambda now: now["status"] == "error" and now["error"], what="it failed")
         assert state["error"] == "This needs help from somebody. It goes on once that has come."
         shown.do("regenerate")
-        await shown.shows(lambda now: "can't be made anew" in now["error"], what="it is refused")
+        await shown.shows(lambda now: is_ready(now) and text(now) == "Good morning!", what="it is tried again")
+        assert [one.text for one in await told(client, chat)] == ["Hello", "Good morning!"]
+
+
+async def test_regenerate_goes_on_with_what_runs_and_asks_once_more_what_was_answered(
+    client: Client, scripted: Scripted, chat: str
+) -> None:
+    released = threading.Event()
+    model = scripted([slow(TEXT, after=3, until=released), "Two.", "Three."])
+    async with hosting(client, agent_on(model)), chatting(client, chat) as shown:
+        shown.do("send", message={"text": "Count"})
+        await shown.shows(begins, what="it writes")
+        shown.do("leave")
+        await shown.shows(lambda now: now["finished"], what="it left")
+        shown.do("regenerate")
+        await shown.shows(lambda now: now["status"] == "streaming" and begins(now), what="it is back")
+        released.set()
+        await shown.shows(lambda now: is_ready(now) and text(now) == TEXT, what="all")
+        for answer in ("Two.", "Three."):
+            shown.do("regenerate")
+            state = await shown.shows(lambda now, answer=answer: is_ready(now) and text(now) == answer, what=answer)
+            assert len(state["messages"]) == 2
+        assert [one.text for one in await told(client, chat)] == ["Count", TEXT, "Count", "Two.", "Count", "Three."]

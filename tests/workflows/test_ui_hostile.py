@@ -83,7 +83,12 @@ DEEP = "[" * 5_000 + "]" * 5_000
         ({"id": "c", "messages": [user("Hi", "")]}, {}, 400, "no id"),
         ({"id": "c", "messages": [user(" ")]}, {}, 422, "empty"),
         ({"id": "c", "messages": [user("Hi")], "messageId": "m1"}, {}, 409, "can't be edited"),
-        ({"id": "c", "messages": [user("Hi")], "trigger": "regenerate-message"}, {}, 409, "can't be made anew"),
+        (
+            {"id": "c", "messages": [{"id": "a", "role": "assistant"}], "trigger": "regenerate-message"},
+            {},
+            400,
+            "made anew",
+        ),
         ({"id": "c", "messages": [{"id": "s", "role": "system", "parts": []}]}, {}, 400, "user's or the assistant's"),
         (
             {"id": "c", "messages": [user("", parts=[{"type": "file", "url": "file:///etc/passwd"}])]},
@@ -113,6 +118,9 @@ async def test_what_a_page_may_not_post_is_refused_with_the_reason(
     assert (answer.status_code, why in answer.text) == (status, True), answer.text
 
 
+SAID = {"id": "m", "role": "user", "content": "Hi"}
+
+
 @pytest.mark.parametrize(
     ("change", "status", "why"),
     [
@@ -128,6 +136,12 @@ async def test_what_a_page_may_not_post_is_refused_with_the_reason(
             "editedArgs",
         ),
         ({"resume": [{"interruptId": "r.1", "status": "cancelled"}]}, 404, "no conversation"),
+        ({"messages": [SAID], "tools": [{"name": "a b"}]}, 400, "'a b'"),
+        ({"messages": [SAID], "tools": [{"name": "a"}, {"name": "a"}]}, 400, "twice"),
+        ({"messages": [SAID], "tools": [{"name": f"t{one}"} for one in range(101)]}, 400, "at most 100"),
+        ({"messages": [SAID], "tools": [{"name": "a", "parameters": {"type": "array"}}]}, 400, "type object"),
+        ({"messages": [SAID], "tools": [{"name": "a", "parameters": {"required": [{}]}}]}, 400, "required"),
+        ({"messages": [SAID], "context": ["the order"]}, 400, "can't be read"),
     ],
 )
 async def test_what_a_run_may_not_ask_is_refused_with_the_reason(
@@ -179,6 +193,19 @@ async def test_a_request_that_is_sent_twice_says_it_once(
         assert first.headers["x-vercel-ai-ui-message-stream"] == "v1"
         assert first.text.endswith("data: [DONE]\n\n")
         assert len(await client.conversation(f"clerk:acme:ann:{chat}").transcript()) == 2
+
+
+async def test_an_answer_that_is_made_anew_twice_is_asked_for_once(
+    client: Client, scripted: Scripted, http: httpx.AsyncClient, chat: str
+) -> None:
+    body = {"id": chat, "messages": [user("Hi")], "trigger": "regenerate-message"}
+    async with hosting(client, agent_on(scripted(["One.", "Two.", "Never said."]))):
+        assert text_of(chunks(await http.post("/chat/", json=body))) == "One."  # it had never arrived
+        body["messageId"] = "reply-1"
+        both = await asyncio.gather(http.post("/chat/", json=body), http.post("/chat/", json=body))
+        third = await http.post("/chat/", json=body)
+        assert [text_of(chunks(one)) for one in (*both, third)] == ["Two."] * 3
+        assert len(await client.conversation(f"clerk:acme:ann:{chat}").transcript()) == 4
 
 
 def responded(chunk: dict[str, Any], *, approved: bool = True, **more: Any) -> dict[str, Any]:

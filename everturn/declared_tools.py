@@ -1,0 +1,84 @@
+"""What a front end brings along with what its person says: tools that it runs itself, and what it shows.
+
+It is a part of the message, so the history has it: other workers, later runs and forks know it, too. The model is
+offered the tools, and reads what is shown, until a person says the next thing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from pydantic import JsonValue
+
+from everturn.agent import Agent, client_tool
+from everturn.errors import InvalidTool
+from everturn.records import Message, Part, Text
+
+READER: Final = "ag-ui"
+"""Who reads the `extra` of such a message's parts: no model's provider, and none of them is shown it."""
+
+_TOOLS: Final = "declared_tools"
+_SHOWN: Final = "shown_by_front_end"
+
+MAX_TOOLS: Final = 100
+
+
+def check_declared(tools: Sequence[Mapping[str, Any]]) -> None:
+    """Raises InvalidTool for what no agent can be offered."""
+    if len(tools) > MAX_TOOLS:
+        raise InvalidTool(f"The front end declares {len(tools)} tools.", cure=f"Declare at most {MAX_TOOLS}.")
+    seen = set[str]()
+    for tool in tools:
+        made = client_tool(tool, {}, place=f"The front end's tool {tool.get('name')!r:.80}")
+        if made.name in seen:
+            raise InvalidTool(f"The front end declares {made.name!r} twice.", cure="Declare each tool once.")
+        seen.add(made.name)
+        if not all(isinstance(name, str) for name in made.parameters.get("required", ())):
+            raise InvalidTool(f"The front end's tool {made.name!r} has no names in `required`.", cure="List names.")
+
+
+def with_front_end(
+    parts: Sequence[Part], *, tools: Sequence[Mapping[str, JsonValue]], shown: Sequence[tuple[str, JsonValue]]
+) -> Message:
+    """A user's message that declares these tools, and says what the front end shows: pairs of what it is, and its
+    value."""
+    made = list(parts)
+    if shown:
+        lines = "\n".join(f"- {what}: {_in_words(value)}" for what, value in shown)
+        made.append(Text(text=f"\n\nWhat the user's screen shows beside this message:\n{lines}", extra={_SHOWN: True}))
+    if tools and made:
+        first = made[0]
+        made[0] = first.model_copy(update={"extra": {**first.extra, _TOOLS: [dict(tool) for tool in tools]}})
+    return Message(role="user", parts=tuple(made), provider=READER if tools or shown else "")
+
+
+def said_by_person(message: Message) -> tuple[Part, ...]:
+    """The message's parts without what its front end brought along."""
+    if message.provider != READER:
+        return message.parts
+    return tuple(part for part in message.parts if not part.extra.get(_SHOWN))
+
+
+def with_declared_tools(agent: Agent, messages: Sequence[Message]) -> Agent:
+    """The agent with the tools that came with what a person said last; the same object if none did. A tool that the
+    agent has itself stays as it is. Raises InvalidTool."""
+    said = next((one for one in reversed(messages) if one.role == "user" and not (one.author or one.summary)), None)
+    if said is None or said.provider != READER:
+        return agent
+    declared = [one for part in said.parts for one in _listed(part.extra.get(_TOOLS))]
+    new = [one for one in declared if agent.tool(str(one.get("name"))) is None]
+    if not new:
+        return agent
+    check_declared(new)
+    return agent.for_turn(tools=[*agent.tools, *new])
+
+
+def _listed(value: Any) -> list[Mapping[str, Any]]:
+    listed = [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
+    return [{key: one[key] for key in ("name", "description", "parameters") if key in one} for one in listed]
+
+
+def _in_words(value: JsonValue) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
