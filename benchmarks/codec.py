@@ -16,8 +16,8 @@ from everturn.providers.base import Request
 from everturn.providers.catalog import row_of
 from everturn.providers.http import PROTOCOLS
 from everturn.providers.json_values import write
-from everturn.providers.sse import EventDecoder
 from everturn.records import Message, Text, ToolCall, ToolResult
+from everturn.sse import EventDecoder
 
 MESSAGES = 200
 DELTAS = 2_000

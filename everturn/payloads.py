@@ -18,7 +18,7 @@ from everturn.policy import MAX_RULES, Rule
 from everturn.prompts import RecordedPrompt
 from everturn.records import Decision, HookAction, Message, Part, Record, Stop, ToolCall, Usage
 from everturn.sizes import MAX_ID_BYTES, MAX_INPUT_PARTS, MAX_NAME_CHARS, flat
-from everturn.streamed import SeenReply
+from everturn.streamed import LiveAt, SeenReply
 from everturn.tracing import Trace, TraceContext, or_none
 
 # ---------------------------------------------------------------- the conversation
@@ -255,6 +255,9 @@ class ModelRequest(Labelled):
     prompts: tuple[str, ...] = ()
     """The digests of the prompts that the run's history holds."""
     prompt_room: int | None = None
+    live_at: LiveAt | None = None
+    """Where its text can be had over HTTP, if the worker that scheduled it runs it, too; what it says itself goes
+    before that (Streamed.live_at)."""
 
 
 class ModelReply(Record):

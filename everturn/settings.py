@@ -61,8 +61,12 @@ class Settings(BaseSettings):
     """Which tools run within the workflow task of their conversation. `auto`: of agents that do not say, `read` tools
     whose last runs took at most 0.2 s, too, and not only those that say local=True."""
     live: SecretStr | None = None
-    """How the text of a turn that somebody follows gets there: `heartbeats`, or the address of a Redis server. The same
-    on workers and clients; it may hold a password."""
+    """How the text of a turn that somebody follows gets there: `heartbeats`, `http` (straight from the worker), or the
+    address of a Redis server. The same on workers and clients; it may hold a password."""
+    live_listen: Annotated[str, Field(pattern=r"^[^\s/]+:\d{1,5}$")] = "127.0.0.1:0"
+    """host:port at which a worker hands out text over HTTP; port 0: any free one."""
+    live_address: Annotated[str | None, Field(pattern=r"^https?://[^\s/@?#]+/?$", max_length=300)] = None
+    """The URL at which clients reach that; None: http:// and what it listens at."""
     tenant_weights: str = ""
     """Which share tenants get of busy workers, such as `acme=4,free=0.5`; 1 for those that are not named."""
     tenant_budgets: str = ""

@@ -17,6 +17,15 @@ Piece = tuple[Literal["text", "thinking"], str]
 """Of what a model says, in order."""
 
 
+class LiveAt(Record):
+    """Where the worker of a turn hands out its text over HTTP."""
+
+    url: str = Field(max_length=300)
+    """Of the worker, such as `http://10.0.0.5:7879`."""
+    token: str = Field(max_length=100, repr=False)
+    """Of this turn alone."""
+
+
 class Streamed(Record):
     """What a running `call_model` says of itself, as the second of its heartbeat details: the end of what the model
     has said so far. No event of the history holds it."""
@@ -34,6 +43,8 @@ class Streamed(Record):
     """So far, if the provider says so before the end."""
     cost_usd: float | None = 0.0
     """Of that; None if the price is not known."""
+    live_at: LiveAt | None = None
+    """Where its worker hands it out, if that is elsewhere than its request says."""
 
     def after(self, position: int) -> list[Piece]:
         """What comes after so many characters; nothing if a part of that is not here any more."""

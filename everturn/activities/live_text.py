@@ -6,18 +6,24 @@ A write takes what has come since the last one: it waits for no clock, and never
 from __future__ import annotations
 
 import asyncio
+import time
+from contextlib import suppress
 from typing import Final, Literal
 
 from temporalio import activity
 
 from everturn.live.lane import Lane, LaneDown, TurnKey
 from everturn.logs import get_logger
-from everturn.streamed import Piece, Streamed, chars_of
+from everturn.payloads import ModelRequest
+from everturn.streamed import LiveAt, Piece, Streamed, chars_of
 
 AGAIN_SECONDS: Final = 1.0
 """After a write that failed. What comes meanwhile goes with the next one, up to MAX_CHARS."""
 
 MAX_CHARS: Final = 200_000
+
+COME_SECONDS: Final = 1.0
+"""After which those who follow are here, if they can reach it."""
 
 _log = get_logger("everturn.live")
 
@@ -25,29 +31,43 @@ _writing: set[asyncio.Task[None]] = set()
 """The event loop holds its tasks weakly."""
 
 
-def live_text(lane: Lane, turn: int) -> LiveText:
+def live_text(lane: Lane, request: ModelRequest) -> LiveText:
     """For the try that runs here."""
     info = activity.info()
     key = TurnKey(info.namespace, info.workflow_run_id or "", info.activity_id)
-    return LiveText(lane, key, turn=turn, attempt=info.attempt)
+    return LiveText(lane, key, turn=request.turn, attempt=info.attempt, announced=request.live_at)
 
 
 class LiveText:
     """Of one try of a turn."""
 
-    def __init__(self, lane: Lane, key: TurnKey, *, turn: int, attempt: int) -> None:
+    def __init__(self, lane: Lane, key: TurnKey, *, turn: int, attempt: int, announced: LiveAt | None = None) -> None:
         self._lane = lane
         self._key = key
         self._turn = turn
         self._attempt = attempt
+        self._announced = announced
+        self._first_at: float | None = None
+        """When something was said first."""
         self._new: list[Piece] = []
         self._at = 0
         """So many characters were written."""
         self._pump: asyncio.Task[None] | None = None
         self._ended = False
 
+    def begin(self) -> LiveAt | None:
+        """Where it can be had, if its request does not say so already; None if that holds. `end` has to follow."""
+        return self._lane.begin(self._key, self._attempt, self._announced)
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether somebody may hear it here: at first, they are given time to come."""
+        first = self._first_at
+        return first is None or time.monotonic() - first < COME_SECONDS or self._lane.is_followed(self._key)
+
     def take(self, kind: Literal["text", "thinking"], text: str) -> None:
         """To be called on the loop."""
+        self._first_at = self._first_at or time.monotonic()
         self._new.append((kind, text))
         self._begin()
 
@@ -72,10 +92,12 @@ class LiveText:
                     self._at += chars_of(pieces)
                 else:
                     ended = True
-                    await self._lane.end(self._key)
+                    await self._lane.end(self._key, self._attempt)
             except LaneDown as error:
-                if self._ended:
-                    return  # the reply is on its way through the history
+                if self._ended:  # the reply is on its way through the history
+                    with suppress(LaneDown):
+                        await self._lane.end(self._key, self._attempt)
+                    return
                 _log.warning(
                     "live.unreachable", error=str(error), effect="until it works again, text comes with heartbeats"
                 )

@@ -21,7 +21,7 @@ from everturn.live.lane import Lane
 from everturn.payloads import ModelRequest
 from everturn.providers import Delta
 from everturn.records import Usage
-from everturn.streamed import Piece, Streamed, last_chars
+from everturn.streamed import LiveAt, Piece, Streamed, last_chars
 
 RECENT_CHARS = 4_000
 """What a quick beat holds: many times what comes between two of them."""
@@ -60,6 +60,8 @@ class ReplyStream:
         self._at = 0
         """So many characters came before `_pieces`."""
         self._silent = True
+        self._live_at: LiveAt | None = None
+        """What those who follow are to be told by a beat."""
         self._whole_at = 0.0
         # A beat may come from a thread, in the place of a loop that is blocked.
         self._lock = threading.Lock()
@@ -69,11 +71,14 @@ class ReplyStream:
         self._new.append((delta.kind, delta.text))
         if self._lane:
             self._lane.take(delta.kind, delta.text)
-        if self._every is not None:
-            self._beat.within(0.0 if self._silent else self._every)
-            self._silent = False
+        if self._silent and self._live_at:
+            self._beat.within(0.0)
+        elif (every := self._pace) is not None:
+            self._beat.within(0.0 if self._silent else every)
+        self._silent = False
 
     def __enter__(self) -> Self:
+        self._live_at = self._lane.begin() if self._lane else None
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -94,7 +99,7 @@ class ReplyStream:
             whole = time.monotonic() - self._whole_at >= 0.9 * INTERVAL_SECONDS
             self._whole_at = time.monotonic() if whole else self._whole_at
             at, pieces = (self._at, self._pieces) if whole else last_chars(self._pieces, self._recent_chars, self._at)
-        every = self._beat.interval if self._every is None else self._every
+        every = self._beat.interval if (pace := self._pace) is None else pace
         usage = self._usage()
         return Streamed(
             turn=self._turn,
@@ -104,7 +109,13 @@ class ReplyStream:
             pieces=tuple(pieces),
             usage=usage,
             cost_usd=self._cost(usage) if usage.total_tokens else 0.0,
+            live_at=self._live_at,
         )
+
+    @property
+    def _pace(self) -> float | None:
+        """Seconds between two beats; None if the ordinary ones do, for now."""
+        return None if self._lane and self._lane.is_followed else self._every
 
     def _gather(self) -> None:
         count = len(self._new)
@@ -124,11 +135,11 @@ class Streaming:
     seconds: float | None
     """Between two beats; None: with the ordinary ones."""
     lane: Lane | None = None
-    """Goes before that: then the ordinary beats have the text for those who do not hear the lane."""
+    """Goes before that: as long as somebody may hear it, the ordinary beats do for those who do not."""
 
     def begin(self, beat: Heartbeat, request: ModelRequest, *, cost: Callable[[Usage], float | None]) -> ReplyStream:
         """For the turn that runs here."""
-        lane = live_text(self.lane, request.turn) if self.lane and request.stream else None
-        every = self.seconds if request.stream and lane is None else None
+        lane = live_text(self.lane, request) if self.lane and request.stream else None
+        every = self.seconds if request.stream else None
         attempt = activity.info().attempt
         return ReplyStream(beat, attempt=attempt, turn=request.turn, cost=cost, every=every, lane=lane)

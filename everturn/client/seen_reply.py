@@ -11,8 +11,9 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from everturn import names
+from everturn.history.tail import last_request
 from everturn.live.lane import Lane, LaneDown, TurnKey
-from everturn.streamed import SeenReply, Streamed, last_chars, whole
+from everturn.streamed import LiveAt, SeenReply, Streamed, last_chars, whole
 
 LONGEST_SECONDS = 1.6
 """Of a long reply most beats hold the end alone. One that holds more comes each 1.5 s."""
@@ -51,12 +52,23 @@ async def _beside(temporal: Client, conversation_id: str, lane: Lane) -> Streame
             if turn is None:
                 return None
             key = TurnKey(temporal.namespace, run_id, turn.activity_id)
-            said = [one for one in await lane.so_far(key) if one.attempt == turn.attempt]
             counted = await _beaten(temporal, turn)
+            at = await _handed_out_at(temporal, conversation_id, key, counted) if lane.has_addresses else None
+            said = [one for one in await lane.so_far(key, at) if one.attempt == turn.attempt]
             facts = {"usage": counted.usage, "cost_usd": counted.cost_usd} if counted else {}
             found = _last_chars(whole(said))
             return found and found.model_copy(update=facts)
     return None
+
+
+async def _handed_out_at(
+    temporal: Client, conversation_id: str, key: TurnKey, counted: Streamed | None
+) -> LiveAt | None:
+    """As the turn's heartbeats say, else its request."""
+    if counted and counted.live_at:
+        return counted.live_at
+    request = await last_request(temporal, conversation_id, key.run_id, activity_id=key.activity_id)
+    return request.live_at if request else None
 
 
 def _last_chars(streamed: Streamed | None) -> Streamed | None:

@@ -26,7 +26,7 @@ from everturn.events import Event, TextDelta, ThinkingDelta, ToolProgress, TurnL
 from everturn.history import steps
 from everturn.live.lane import Lane, TurnKey
 from everturn.records import Message, Thinking
-from everturn.streamed import AtLimit, Streamed
+from everturn.streamed import AtLimit, LiveAt, Streamed
 
 FIRST_LOOK_SECONDS = 0.5
 LOOK_SECONDS = 1.5
@@ -58,6 +58,8 @@ class _LiveTurn:
     every: float = 0.0
     limited: bool = False
     """It was told that it waits for its provider's limit."""
+    live_at: LiveAt | None = None
+    """Where its text is handed out beside the heartbeats: as its request says, or the try that runs."""
     over: bool = False
     """No longer among the running activities: its end is on its way through the history."""
 
@@ -147,10 +149,10 @@ class LiveActivities:
                 self._turn, self._tools = None, {}
             case steps.TurnScheduled(request=request) if not request.summarise:
                 self._stream = request.stream
-                self._turn = _LiveTurn(request.turn, step.activity_id, told_at=self.clock())
+                self._turn = _LiveTurn(request.turn, step.activity_id, told_at=self.clock(), live_at=request.live_at)
                 streams = request.stream and self.lane is None
                 self._look_in(self.awaiting_seconds if streams else FIRST_LOOK_SECONDS)
-                self._follow(step.activity_id)
+                self._follow(step.activity_id, request.live_at)
             case steps.TurnCompleted(reply=reply) if self._turn:
                 said = _rest(self._turn, reply.message, step.attempt)
                 self._turn = None
@@ -172,16 +174,18 @@ class LiveActivities:
 
     # ------------------------------------------------------------ beside the heartbeats
 
-    def _follow(self, activity_id: str) -> None:
+    def _follow(self, activity_id: str, at: LiveAt | None) -> None:
         """What a turn puts onto the lane, until it is over."""
         self.close()
         if self.lane is not None and self._stream:
-            key = TurnKey(self.client.namespace, self._run_id, activity_id)
-            self._following = asyncio.create_task(self._listen(self.lane, key))
+            self._following = asyncio.create_task(self._listen(self.lane, self._key(activity_id), at))
 
-    async def _listen(self, lane: Lane, key: TurnKey) -> None:
+    def _key(self, activity_id: str) -> TurnKey:
+        return TurnKey(self.client.namespace, self._run_id, activity_id)
+
+    async def _listen(self, lane: Lane, key: TurnKey, at: LiveAt | None) -> None:
         await asyncio.sleep(SETTLE_SECONDS)
-        async with aclosing(lane.follow(key)) as said:
+        async with aclosing(lane.follow(key, at)) as said:
             async for streamed in said:
                 self._heard.put_nowait((key.activity_id, streamed))
 
@@ -232,12 +236,26 @@ class LiveActivities:
             for activity_id, (info, details) in beats.said.items():
                 if self._turn and self._turn.activity_id == activity_id:
                     found = self._turn.hear(info.attempt, details)
+                    self._hear_where(self._turn, info.attempt, details)
                     self._turn.told_at = self.clock() if found else self._turn.told_at
                 else:
                     found = self._tools[activity_id].hear(details) if activity_id in self._tools else []
                 events += [_at(event, _when(info)) for event in found]
         self._plan()
         return events
+
+    def _hear_where(self, turn: _LiveTurn, attempt: int, details: Any) -> None:
+        """Where the try that runs hands out its text: as it says itself, else as the turn's request does."""
+        at = turn.live_at
+        with suppress(ValueError):
+            streamed = Streamed.model_validate(details)
+            at = (streamed.live_at if streamed.attempt == attempt else None) or at
+        if self.lane and at:
+            self.lane.hear_of(self._key(turn.activity_id), at)
+
+    def _is_beside(self, activity_id: str) -> bool:
+        """Whether the turn's text comes beside the heartbeats."""
+        return self.lane is not None and not self.lane.is_silent(self._key(activity_id))
 
     async def _details(self, info: PendingActivityInfo) -> Any:
         """What the activity says; None if there is none, or none that can be read. Before it, activities of ours leave
@@ -255,7 +273,7 @@ class LiveActivities:
             self._look_in(FIRST_LOOK_SECONDS if self._stream else LOOK_SECONDS)
         if not self._turn or self._turn.over:
             return
-        if not self._stream or self.lane is not None:
+        if not self._stream or self._is_beside(self._turn.activity_id):
             self._look_in(LOOK_SECONDS)
             return
         # Right after a beat there is nothing new for a while; around the time of the next one it is worth looking; and

@@ -19,6 +19,10 @@ def lane_of(settings: Settings, converter: DataConverter) -> Lane | None:
         from everturn.live.redis_lane import RedisLane
 
         return RedisLane(address, converter)
+    if address == "http":
+        from everturn.live.http_lane import HttpLane
+
+        return HttpLane(settings, converter)
     raise InvalidSetting(  # without its value, which may hold a password
-        "EVERTURN_LIVE has an unknown value.", cure="Set it to heartbeats, or redis://HOST:PORT."
+        "EVERTURN_LIVE has an unknown value.", cure="Set it to heartbeats, http, or redis://HOST:PORT."
     )

@@ -5,18 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, cast
 
-from temporalio.api.common.v1 import Payload
 from temporalio.converter import DataConverter
 
 from everturn import extras
 from everturn.errors import InvalidSetting
-from everturn.live.lane import LaneDown, TurnKey
+from everturn.live.channels import Channel, Channels
+from everturn.live.lane import Lane, LaneDown, TurnKey, decoded, encoded
 from everturn.logs import get_logger
-from everturn.streamed import Streamed
+from everturn.streamed import LiveAt, Streamed
 
 KEPT_SECONDS: Final = 3600
 """After the last word of a turn that never ended."""
@@ -42,22 +41,7 @@ Found = list[tuple[bytes, Entries]]
 _log = get_logger("everturn.live")
 
 
-@dataclass(eq=False)
-class _Channel:
-    """A turn that somebody in this process follows: it is read once, however many those are."""
-
-    said: list[Streamed] = field(default_factory=list)
-    more: asyncio.Event = field(default_factory=asyncio.Event)
-    followers: int = 0
-    reading: asyncio.Task[None] | None = None
-
-    def tell(self, streamed: Streamed) -> None:
-        self.said.append(streamed)
-        more, self.more = self.more, asyncio.Event()
-        more.set()
-
-
-class RedisLane:
+class RedisLane(Lane):
     def __init__(self, url: str, converter: DataConverter) -> None:
         """Raises InvalidSetting."""
         try:
@@ -80,27 +64,28 @@ class RedisLane:
             ) from None
         self._reader = partial(Redis.from_url, url, socket_timeout=BLOCK_SECONDS + ANSWER_SECONDS, **options)
         """One for each channel, which closes with it: clients of Temporal are not closed, and nor is what they have."""
-        self._channels: dict[TurnKey, _Channel] = {}
+        self._channels = Channels(self._read)
 
     # ------------------------------------------------------------ workers
 
     async def write(self, key: TurnKey, streamed: Streamed) -> None:
-        [payload] = await self._converter.encode([streamed])
+        written = await encoded(self._converter, streamed)
         name = _name(key)
 
         async def send() -> None:
             async with self._writes.pipeline(transaction=False) as both:
-                both.xadd(name, {FIELD: payload.SerializeToString()}, maxlen=MOST_PIECES, approximate=True)
+                both.xadd(name, {FIELD: written}, maxlen=MOST_PIECES, approximate=True)
                 both.expire(name, KEPT_SECONDS)
                 await both.execute()
 
         await self._reached(send)
 
-    async def end(self, key: TurnKey) -> None:
+    async def end(self, key: TurnKey, attempt: int) -> None:  # noqa: ARG002 - its tries share a stream
         await self._reached(lambda: self._writes.expire(_name(key), ENDED_SECONDS))
 
-    async def check(self) -> None:
+    async def check(self) -> str:
         await self._reached(self._writes.ping)
+        return "Redis answers: streamed text goes there and needs no extra heartbeats"
 
     async def close(self) -> None:
         with suppress(*self._down):
@@ -115,55 +100,42 @@ class RedisLane:
 
     # ------------------------------------------------------------ clients
 
-    async def follow(self, key: TurnKey) -> AsyncGenerator[Streamed]:
-        channel = self._channels.setdefault(key, _Channel())
-        channel.followers += 1
-        try:
-            channel.reading = channel.reading or asyncio.create_task(self._read(key, channel))
-            place = 0
-            while True:
-                more = channel.more
-                while place < len(channel.said):
-                    place += 1
-                    yield channel.said[place - 1]
-                await more.wait()
-        finally:
-            channel.followers -= 1
-            if not channel.followers:
-                self._channels.pop(key, None)
-                if channel.reading:
-                    channel.reading.cancel()
+    def follow(self, key: TurnKey, at: LiveAt | None = None) -> AsyncGenerator[Streamed]:
+        return self._channels.follow(key, at)
 
-    async def so_far(self, key: TurnKey) -> list[Streamed]:
+    def is_silent(self, key: TurnKey) -> bool:
+        channel = self._channels.get(key)
+        return channel is not None and channel.silent
+
+    async def so_far(self, key: TurnKey, at: LiveAt | None = None) -> list[Streamed]:  # noqa: ARG002
         async def read() -> Any:
             async with self._reader() as reads:
                 return await reads.xrange(_name(key))
 
         entries: Entries = await self._reached(read)
-        return [streamed for _, fields in entries if (streamed := await self._streamed(fields)) is not None]
+        return [
+            streamed
+            for _, fields in entries
+            if (streamed := await decoded(self._converter, fields.get(FIELD, b"\xff"))) is not None
+        ]
 
-    async def _read(self, key: TurnKey, channel: _Channel) -> None:
+    async def _read(self, key: TurnKey, channel: Channel) -> None:
         name, last = _name(key), b"0"
         async with self._reader() as reads:
             while True:
                 try:
                     found = await reads.xread({name: last}, count=1000, block=int(BLOCK_SECONDS * 1000))
                 except self._down as error:
+                    channel.silent = True
                     _log.debug("live.unreachable", error=type(error).__name__)
                     await asyncio.sleep(AGAIN_SECONDS)
                     continue
+                channel.silent = False
                 for _, entries in cast("Found", found):
                     for entry, fields in entries:
                         last = entry
-                        if (streamed := await self._streamed(fields)) is not None:
+                        if (streamed := await decoded(self._converter, fields.get(FIELD, b"\xff"))) is not None:
                             channel.tell(streamed)
-
-    async def _streamed(self, fields: dict[bytes, bytes]) -> Streamed | None:
-        """None for what can't be read: anybody may write there."""
-        with suppress(Exception):
-            [said] = await self._converter.decode([Payload.FromString(fields[FIELD])], [Streamed])
-            return said if isinstance(said, Streamed) else None
-        return None
 
 
 def _name(key: TurnKey) -> str:

@@ -27,8 +27,8 @@ from everturn.providers.http import OnStart
 from everturn.providers.json_values import a_dict, a_str
 from everturn.providers.openai_responses.reply import UNFINISHED, Assembler
 from everturn.providers.openai_responses.tools import includes
-from everturn.providers.sse import Event
 from everturn.records import Reply, Usage
+from everturn.sse import Event
 
 POLL_SECONDS: Final = 2.0
 LONGEST_POLL_SECONDS: Final = 30.0

@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol
 
 import httpx
 
+from everturn import sse
 from everturn.errors import FAULTS, InvalidReply, InvalidSetting
 from everturn.providers import (
     anthropic_messages,
@@ -21,7 +22,6 @@ from everturn.providers import (
     openai_chat,
     openai_responses,
     rate_limits,
-    sse,
 )
 from everturn.providers.base import Delta, OnDelta, Request
 from everturn.providers.catalog import ModelEndpoint, ProtocolName, resolve

@@ -8,7 +8,7 @@ from everturn.errors import InvalidReply
 from everturn.models import Model
 from everturn.providers.failures import ErrorInReply
 from everturn.providers.json_values import a_str, parse
-from everturn.providers.sse import Event
+from everturn.sse import Event
 from everturn.utf8 import mend
 
 MAX_CALLS: Final = 2048

@@ -54,6 +54,7 @@ from everturn.worker.heartbeat_throttle import ThrottledHeartbeats
 from everturn.worker.heartbeat_timeouts import lost_after
 from everturn.worker.known_messages import KnownMessages
 from everturn.worker.limit_watch import LimitMetrics, watch_limits
+from everturn.worker.live_addresses import announcing
 from everturn.worker.metrics import Metrics, meter_of
 from everturn.worker.trace_activities import TraceActivities
 
@@ -175,10 +176,12 @@ class Hosting(Interceptor):
 
     @property
     def conversation_interceptors(self) -> Sequence[type[WorkflowInboundInterceptor]]:
-        if self._profile is QUICK:
-            return (self.known_messages.interceptor,)
-        seldom = lost_after(self._profile.timeout, cancelled=self._heartbeats.cancelling)
-        return (self.known_messages.interceptor, seldom)
+        found = [self.known_messages.interceptor]
+        if self._profile is not QUICK:
+            found.append(lost_after(self._profile.timeout, cancelled=self._heartbeats.cancelling))
+        if self._lane:
+            found.append(announcing(self._lane))
+        return found
 
     def workflow_interceptor_class(
         self,
@@ -216,6 +219,8 @@ class Hosting(Interceptor):
             try:
                 await stack.enter_async_context(self._contexts)
                 await stack.enter_async_context(self._toolsets)
+                if self._lane:
+                    await self._lane.open()
             except BaseException:
                 self.began = False
                 # Whoever stops a worker waits until it has stopped; one that has never begun would never be done.

@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
+from everturn import sse
 from everturn.models import Model, ModelSettings
-from everturn.providers import sse
 from everturn.providers.base import Request
 from everturn.providers.http import PROTOCOLS, WireProtocol
 from everturn.records import Message, Reply

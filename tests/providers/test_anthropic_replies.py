@@ -15,8 +15,8 @@ from everturn.models import Model
 from everturn.providers.anthropic_messages import Assembler, decode
 from everturn.providers.base import Delta, Request
 from everturn.providers.failures import ErrorInReply
-from everturn.providers.sse import Event, EventDecoder
 from everturn.records import Message, Opaque, Part, Reply, ServerToolUse, Text, Thinking, ToolCall, Usage
+from everturn.sse import Event, EventDecoder
 from tests.providers.drawn import unmarked
 from tests.providers.messages import assistant
 

@@ -21,8 +21,8 @@ from everturn.providers.catalog import row_of
 from everturn.providers.failures import ErrorInReply
 from everturn.providers.http import PROTOCOLS, WireProtocol, ask
 from everturn.providers.json_values import write
-from everturn.providers.sse import Event
 from everturn.records import Message, Reply, Text, ToolResult
+from everturn.sse import Event
 from everturn.storage.data_converter import data_converter
 from everturn.testing import ScriptedModel
 

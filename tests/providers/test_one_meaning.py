@@ -13,8 +13,8 @@ from everturn.providers import anthropic_messages, ask, connections, gemini, ope
 from everturn.providers.base import Request, ToolSpec
 from everturn.providers.catalog import row_of
 from everturn.providers.http import PROTOCOLS
-from everturn.providers.sse import Event
 from everturn.records import Message, Opaque, Reply, ServerToolUse
+from everturn.sse import Event
 from everturn.tools.builtin import CodeExecution
 from tests.providers.sockets import sends, server
 

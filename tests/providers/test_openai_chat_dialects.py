@@ -13,7 +13,6 @@ from everturn.errors import InvalidTool
 from everturn.models import Model, ModelSettings
 from everturn.providers.base import Request, ToolSpec
 from everturn.providers.openai_chat import Assembler, decode, encode
-from everturn.providers.sse import Event
 from everturn.records import (
     Document,
     Image,
@@ -26,6 +25,7 @@ from everturn.records import (
     ToolCall,
     ToolResult,
 )
+from everturn.sse import Event
 from everturn.tools.builtin import CodeExecution, ServerTool, UnsupportedParameter, WebSearch, XSearch
 
 WEATHER = ToolSpec("weather")

@@ -16,8 +16,8 @@ from everturn.providers.base import Delta, Request
 from everturn.providers.failures import ErrorInReply
 from everturn.providers.json_values import object_in
 from everturn.providers.openai_chat import Assembler, calls, decode
-from everturn.providers.sse import Event
 from everturn.records import Message, Reply, Text, Thinking, ToolCall, Usage
+from everturn.sse import Event
 from tests.providers.drawn import unmarked
 from tests.providers.messages import assistant
 

@@ -22,8 +22,8 @@ from everturn.providers.base import Delta, Request
 from everturn.providers.catalog import resolve
 from everturn.providers.failures import ErrorInReply
 from everturn.providers.openai_responses import Assembler, decode
-from everturn.providers.sse import Event
 from everturn.records import Message, Opaque, Reply, ServerToolUse, Text, Thinking, ToolCall, Usage
+from everturn.sse import Event
 from tests.providers.drawn import unmarked
 from tests.providers.responses import said
 

@@ -27,6 +27,7 @@ from everturn.activities import (
 from everturn.cli import follow
 from everturn.client import connection, erasure, messages, silence
 from everturn.history import fork, next_life
+from everturn.live import text_server
 from everturn.providers import background, http, json_values, rate_limiter
 from everturn.storage import directory, encryption, unreadable
 from everturn.tools import results, user_code
@@ -110,6 +111,10 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     # How long a worker is silent until it is lost, and how often what it was lost in is tried.
     "heartbeat_timeout": (timeouts, "HEARTBEAT_TIMEOUT"),
     "lane_again_seconds": (live_text, "AGAIN_SECONDS"),
+    # How long a reader of text over HTTP takes nothing, or asks for nothing, until it is let go.
+    "live_look_seconds": (text_server, "LOOK_SECONDS"),
+    "live_stalled_seconds": (text_server, "STALLED_SECONDS"),
+    "live_head_seconds": (text_server, "HEAD_SECONDS"),
     "beat_seconds": (heartbeat, "INTERVAL_SECONDS"),
     "lost_tries": (lost_tries, "MOST"),
     "lost_tries_of_a_tool": (lost_tries, "MOST_OF_A_TOOL"),

@@ -81,7 +81,7 @@ from everturn.sizes import (
     size_of,
 )
 from everturn.state import State
-from everturn.streamed import MAX_SEEN_CHARS, SeenReply
+from everturn.streamed import MAX_SEEN_CHARS, LiveAt, SeenReply
 from everturn.tools.asking import MAX_LEFT_BYTES
 from everturn.tracing import MAX_LINKS, MAX_OVER, AnswerSpan, CarriedTrace, Trace, TraceContext
 from everturn.waiting import PendingCall
@@ -244,6 +244,7 @@ def request(delta: Sequence[Message], named: Sequence[str]) -> ModelRequest:
         **LABELS,
         hand_back_for=1e18,
         trace=traced(),
+        live_at=LiveAt(url="x" * 300, token="x" * 100),
     )
 
 

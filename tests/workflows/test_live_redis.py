@@ -1,51 +1,31 @@
-"""Text by Redis, beside Temporal: as it is written, from its beginning, and without a heartbeat."""
+"""What text by Redis has of its own: what all lanes have in common is in test_live_lanes.py."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
-from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 from redis import Redis
 
-from everturn import Client, Encryption, events
+from everturn import Client, Encryption
 from everturn.cli.doctor import _live
 from everturn.devserver import DevServer
 from everturn.errors import InvalidSetting
 from everturn.live.lanes import lane_of
 from everturn.settings import Settings
 from everturn.storage.data_converter import data_converter
-from everturn.streamed import Streamed, whole
 from everturn.testing import ScriptedModel, slow
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
+from tests.support.live_text import STORY, text_until
 from tests.support.redis_server import PASSWORD, RedisServer, needs_redis
 from tests.support.waiting import eventually
 
 Scripted = Callable[..., ScriptedModel]
 pytestmark = needs_redis
-
-ROOT = Path(__file__).parents[2]
-STORY = "".join(f"word {number}, " for number in range(40))
-
-DOOMED = """
-import asyncio, sys
-from everturn import Agent, Client, Model, Worker
-
-async def main():
-    client = await Client.connect(sys.argv[1], task_queue=sys.argv[2])
-    clerk = Agent("clerk", model=Model("scripted:demo", base_url=sys.argv[3]))
-    await Worker(client, agents=[clerk], heartbeats="thrifty").run()
-
-asyncio.run(main())
-"""
 
 
 @pytest.fixture
@@ -60,115 +40,6 @@ def go_on() -> Iterator[threading.Event]:
     held = threading.Event()
     yield held
     held.set()
-
-
-async def text_until(told: Any, wanted: Callable[[str], bool], kinds: list[str] | None = None) -> str:
-    """What a watcher has seen of the turn, once it is so; what a retry voids is none of it."""
-    seen = ""
-    async for event in told:
-        if kinds is not None:
-            kinds.append(event.kind)
-        match event:
-            case events.TextDelta(text=text):
-                seen += text
-            case events.TurnRetried() | events.TurnStarted():
-                seen = ""
-            case events.Replied():
-                return seen
-        if wanted(seen):
-            return seen
-    raise AssertionError(f"it ended with {seen!r}")
-
-
-async def test_text_comes_while_it_is_written_and_no_heartbeat_carries_it(
-    client: Client, scripted: Scripted, redis: RedisServer, go_on: threading.Event
-) -> None:
-    agent = agent_on(scripted([slow(STORY, after=5, until=go_on)]))
-    async with hosting(client, agent, heartbeats="thrifty"):
-        conversation = await client.start(agent, "Go.", stream=True)
-        async with asyncio.timeout(60):
-            first = conversation.events()
-            seen = await text_until(first, bool)
-            assert STORY.startswith(seen)
-            late = await text_until(conversation.events(), lambda text: len(text) >= len(seen))
-            assert STORY.startswith(late), "who comes late is told it from the beginning"
-            described = await client.temporal.get_workflow_handle(conversation.id).describe()
-            [turn] = described.raw_description.pending_activities
-            assert not turn.heartbeat_details.payloads, "and that was no heartbeat"
-            go_on.set()
-            rest = await text_until(first, lambda _: False)
-        assert seen + rest == STORY
-        assert await conversation.reply() == STORY
-        again = await text_until(conversation.events(), lambda _: False)
-        assert again == "", "once the reply is in the history, that has it"
-
-
-async def test_a_thousand_watchers_of_one_conversation_are_told_all_of_it(
-    client: Client, scripted: Scripted, redis: RedisServer, go_on: threading.Event
-) -> None:
-    lane = client.live
-    assert lane is not None
-    agent = agent_on(scripted([slow(STORY, after=5, until=go_on)]))
-    async with hosting(client, agent):
-        conversation = await client.start(agent, "Go.", stream=True)
-        told = conversation.events()
-        await text_until(told, bool)
-        described = await client.temporal.get_workflow_handle(conversation.id).describe()
-        [turn] = described.raw_description.pending_activities
-        [key] = lane._channels  # type: ignore[attr-defined]
-        assert key.activity_id == turn.activity_id
-
-        async def watch() -> str:
-            seen = ""
-            async for streamed in lane.follow(key):
-                seen += "".join(text for _, text in streamed.pieces)
-                if seen == STORY:
-                    break
-            return seen
-
-        watching = [asyncio.create_task(watch()) for _ in range(1000)]
-        await asyncio.sleep(0)
-        go_on.set()
-        async with asyncio.timeout(60):
-            assert await asyncio.gather(*watching) == [STORY] * 1000
-        with Redis.from_url(redis.url) as own:
-            assert len(own.client_list(_type="normal")) < 10, "in one process they share what is read"
-        assert await conversation.reply() == STORY
-        await told.aclose()
-
-
-async def test_after_a_kill_the_text_starts_over_and_cursors_hold(
-    server: DevServer, client: Client, scripted: Scripted, redis: RedisServer, go_on: threading.Event
-) -> None:
-    second = threading.Event()
-    model = scripted(
-        [slow("Lost words. " * 20, after=5, until=go_on), slow(STORY, after=9, until=second)], order="arrival"
-    )
-    agent = agent_on(model)
-    command = [sys.executable, "-c", DOOMED, server.address, client.task_queue, model.base_url]
-    with subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}) as doomed:
-        try:
-            conversation = await client.start(agent, "Go.", stream=True)
-            told, cursor = conversation.events(), ""
-            async with asyncio.timeout(60):
-                async for event in told:
-                    cursor = event.cursor
-                    if isinstance(event, events.TextDelta):
-                        break
-        finally:
-            doomed.kill()
-        await asyncio.to_thread(doomed.wait, 60)
-    try:
-        async with hosting(client, agent, heartbeats="thrifty"), asyncio.timeout(60):
-            resumed, kinds = conversation.events(since=cursor), list[str]()
-            seen = await text_until(resumed, lambda text: text.startswith("word"), kinds)
-            second.set()
-            assert seen + await text_until(resumed, lambda _: False) == STORY
-            assert await text_until(told, lambda _: False) == STORY, "who watched through the kill sees the same"
-            assert await conversation.reply() == STORY
-    finally:
-        second.set()
-    assert kinds.count("turn_retried") == 1
 
 
 async def test_without_redis_the_text_comes_with_heartbeats_and_with_it_again_beside_them(
@@ -214,37 +85,6 @@ async def test_what_lies_in_redis_is_encrypted_as_a_payload_is(
     assert seen
     assert entries
     assert not [fields for _, fields in entries if b"word" in fields[b"p"]]
-
-
-async def test_what_people_saw_of_a_reply_stays_when_they_stop_it(
-    client: Client, scripted: Scripted, redis: RedisServer, go_on: threading.Event
-) -> None:
-    agent = agent_on(scripted([slow(STORY, after=5, until=go_on)]))
-    async with hosting(client, agent, heartbeats="thrifty"):
-        conversation = await client.start(agent, "Go.", stream=True, keep_open=timedelta(minutes=1))
-        async with asyncio.timeout(60):
-            seen = await text_until(conversation.events(), lambda text: len(text) >= 64)
-        await conversation.cancel_turn()
-        cut = [said for said in await conversation.transcript() if said.cut_short]
-        go_on.set()
-        await conversation.close()
-        await conversation.outcome()
-    assert [said.text[: len(seen)] for said in cut] == [seen]
-
-
-def test_what_was_said_is_put_together_from_pieces_that_follow_each_other() -> None:
-    def said(at: int, *texts: str, attempt: int = 1) -> Streamed:
-        return Streamed(every=0, attempt=attempt, at=at, pieces=tuple(("text", text) for text in texts))
-
-    def text(*pieces: Streamed) -> str | None:
-        found = whole(pieces)
-        return None if found is None else "".join(one for _, one in found.pieces)
-
-    assert text() is None
-    assert text(said(0, "one "), said(4, "two ")) == "one two "
-    assert text(said(0, "one "), said(0, "one ", "two ")) == "one two ", "written again after a failed write"
-    assert text(said(0, "one "), said(9, "three")) is None
-    assert text(said(0, "lost", attempt=1), said(0, "kept", attempt=2), said(4, "late", attempt=1)) == "kept"
 
 
 async def test_what_others_write_there_is_passed_over(

@@ -18,8 +18,8 @@ from everturn.providers.details import details_of
 from everturn.providers.failures import ErrorInReply
 from everturn.providers.json_values import a_count, a_dict, a_list, a_str, mended, object_in
 from everturn.providers.reading import MAX_CALLS, MAX_NAME_CHARS, object_of, unusable
-from everturn.providers.sse import Event
 from everturn.records import Opaque, Part, Reply, ServerToolUse, Stop, Text, Thinking, ToolCall, Usage
+from everturn.sse import Event
 from everturn.utf8 import mend
 
 MAX_BLOCKS: Final = 4096

@@ -23,8 +23,8 @@ from everturn.providers.failures import ErrorInReply
 from everturn.providers.gemini.calls import PartialArguments, tool_names
 from everturn.providers.json_values import a_count, a_dict, a_list, a_str, mended, write
 from everturn.providers.reading import MAX_CALLS, MAX_NAME_CHARS, unusable, value_of
-from everturn.providers.sse import Event
 from everturn.records import Image, Opaque, Part, Reply, ServerToolUse, Stop, Text, Thinking, ToolCall, Usage
+from everturn.sse import Event
 from everturn.tools.builtin import CodeExecution
 from everturn.utf8 import mend
 

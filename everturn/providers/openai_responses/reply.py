@@ -20,8 +20,8 @@ from everturn.providers.json_values import a_count, a_dict, a_list, a_str
 from everturn.providers.openai_responses.caller_run import Item, declared, given_id
 from everturn.providers.openai_responses.items import call_of, is_call, parts_of
 from everturn.providers.reading import MAX_CALLS, object_of, unusable
-from everturn.providers.sse import Event
 from everturn.records import Part, Reply, Stop, Usage
+from everturn.sse import Event
 from everturn.utf8 import mend
 
 _LAST = frozenset({"response.completed", "response.incomplete", "response.failed", "response.cancelled"})

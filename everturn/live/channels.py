@@ -1,0 +1,78 @@
+"""The turns that somebody in this process follows: each is read once, however many those are."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from everturn.live.lane import TurnKey
+from everturn.streamed import LiveAt, Streamed, chars_of
+
+
+@dataclass(eq=False)
+class Channel:
+    """A turn that is followed."""
+
+    at: LiveAt | None = None
+    """Where it is read, if lanes have addresses."""
+    moved: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when `at` is another one."""
+    silent: bool = False
+    """It is tried in vain."""
+    attempt: int = 0
+    position: int = 0
+    """So many characters of that try are here without a gap."""
+    said: list[Streamed] = field(default_factory=list)
+    more: asyncio.Event = field(default_factory=asyncio.Event)
+    followers: int = 0
+    reading: asyncio.Task[None] | None = None
+
+    def tell(self, streamed: Streamed) -> None:
+        if streamed.attempt > self.attempt:
+            self.attempt, self.position = streamed.attempt, 0
+        if streamed.attempt == self.attempt and streamed.at <= self.position:
+            self.position = max(self.position, streamed.at + chars_of(streamed.pieces))
+        self.said.append(streamed)
+        more, self.more = self.more, asyncio.Event()
+        more.set()
+
+
+class Channels:
+    def __init__(self, read: Callable[[TurnKey, Channel], Coroutine[Any, Any, None]]) -> None:
+        """`read` has a channel told all that its turn says, until it is cancelled."""
+        self._read = read
+        self._open: dict[TurnKey, Channel] = {}
+
+    def get(self, key: TurnKey) -> Channel | None:
+        """None if nobody follows it."""
+        return self._open.get(key)
+
+    def hear_of(self, key: TurnKey, at: LiveAt) -> None:
+        channel = self._open.get(key)
+        if channel and channel.at != at:
+            channel.at = at
+            channel.moved.set()
+
+    def __iter__(self) -> Iterator[TurnKey]:
+        return iter(self._open)
+
+    async def follow(self, key: TurnKey, at: LiveAt | None) -> AsyncGenerator[Streamed]:
+        channel = self._open.setdefault(key, Channel(at))
+        channel.followers += 1
+        try:
+            channel.reading = channel.reading or asyncio.create_task(self._read(key, channel))
+            place = 0
+            while True:
+                more = channel.more
+                while place < len(channel.said):
+                    place += 1
+                    yield channel.said[place - 1]
+                await more.wait()
+        finally:
+            channel.followers -= 1
+            if not channel.followers:
+                self._open.pop(key, None)
+                if channel.reading:
+                    channel.reading.cancel()

@@ -1,0 +1,214 @@
+"""Text straight from the worker that runs the turn, over HTTP.
+
+Where that is, the turn's request says, which the worker has written that scheduled it: as a rule, the one that runs it.
+Another one says so in its heartbeats.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import ssl
+from base64 import b64decode
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Final
+
+from temporalio.converter import DataConverter
+
+from everturn.errors import InvalidReply, InvalidSetting
+from everturn.live.channels import Channel, Channels
+from everturn.live.lane import Lane, LaneDown, TurnKey, decoded
+from everturn.live.text_server import ALIVE_SECONDS, TextServer, path_of
+from everturn.live.turn_text import TurnText
+from everturn.logs import get_logger
+from everturn.settings import Settings
+from everturn.sse import EventDecoder
+from everturn.streamed import LiveAt, Streamed
+
+CONNECT_SECONDS: Final = 2.0
+"""After which an address that does not answer counts as out of reach."""
+
+SILENT_SECONDS: Final = 2.5 * ALIVE_SECONDS
+"""Without a sign of life."""
+
+FIRST_PAUSE_SECONDS: Final = 0.05
+"""Before it is tried again: a client may hear of a turn before its worker has begun it."""
+
+LONGEST_PAUSE_SECONDS: Final = 2.0
+
+MOST_EVENT_BYTES: Final = 4_000_000
+
+ANYWHERE: Final = ("0.0.0.0", "::", "[::]", "*")
+
+_log = get_logger("everturn.live")
+
+
+class HttpLane(Lane):
+    def __init__(self, settings: Settings, converter: DataConverter) -> None:
+        """Raises InvalidSetting."""
+        host, _, port = settings.live_listen.rpartition(":")
+        if host in ANYWHERE and settings.live_address is None:
+            raise InvalidSetting(
+                f"EVERTURN_LIVE_LISTEN={settings.live_listen} does not say how clients reach the worker.",
+                cure="Set EVERTURN_LIVE_ADDRESS, such as http://10.0.0.5:7879; in Kubernetes, with the pod's IP.",
+            )
+        self._host, self._port = host.strip("[]"), int(port)
+        self._url = settings.live_address.rstrip("/") if settings.live_address else ""
+        self._converter = converter
+        self._server: TextServer | None = None
+        self._channels = Channels(self._read)
+
+    # ------------------------------------------------------------ workers
+
+    async def open(self) -> None:
+        server = TextServer(self._host, self._port)
+        port = await server.open()
+        self._url = self._url or _url(self._host, port)
+        self._server = server
+        _log.info("live.listening", host=self._host, port=port, address=self._url)
+
+    def announced(self) -> LiveAt | None:
+        return LiveAt(url=self._url, token=secrets.token_urlsafe(16)) if self._server else None
+
+    def begin(self, key: TurnKey, attempt: int, announced: LiveAt | None) -> LiveAt | None:
+        if self._server is None:
+            return None
+        here = announced if announced and announced.url == self._url else self.announced()
+        assert here is not None
+        self._server.begin(_path(key), here.token, TurnText(self._converter, attempt))
+        return None if here is announced else here
+
+    async def write(self, key: TurnKey, streamed: Streamed) -> None:
+        if text := self._text(key, streamed.attempt):
+            await text.add(streamed)
+            self._tell(text)
+
+    async def end(self, key: TurnKey, attempt: int) -> None:
+        if text := self._text(key, attempt):
+            text.ended = True
+            self._tell(text)
+
+    def is_followed(self, key: TurnKey) -> bool:
+        text = self._server.text_at(_path(key)) if self._server else None
+        return bool(self._server and text and self._server.followers(text))
+
+    def _text(self, key: TurnKey, attempt: int) -> TurnText | None:
+        """None if a later try goes on in its place."""
+        text = self._server.text_at(_path(key)) if self._server else None
+        return text if text and text.attempt == attempt else None
+
+    def _tell(self, text: TurnText) -> None:
+        if self._server:
+            self._server.said(text)
+
+    async def close(self) -> None:
+        if self._server:
+            await self._server.close()
+
+    async def check(self) -> str:
+        at = f"{self._host}, port {self._port or 'any free one'}"
+        if self._url:
+            return f"straight from the workers: they listen at {at}, and clients reach that at {self._url}"
+        return (
+            f"straight from the workers: they listen at {at}, which clients on other machines may not reach; see "
+            "EVERTURN_LIVE_LISTEN and EVERTURN_LIVE_ADDRESS"
+        )
+
+    # ------------------------------------------------------------ clients
+
+    @property
+    def has_addresses(self) -> bool:
+        return True
+
+    def follow(self, key: TurnKey, at: LiveAt | None = None) -> AsyncGenerator[Streamed]:
+        return self._channels.follow(key, at)
+
+    def hear_of(self, key: TurnKey, at: LiveAt) -> None:
+        self._channels.hear_of(key, at)
+
+    def is_silent(self, key: TurnKey) -> bool:
+        channel = self._channels.get(key)
+        return channel is not None and (channel.silent or channel.at is None)
+
+    async def so_far(self, key: TurnKey, at: LiveAt | None = None) -> list[Streamed]:
+        channel = self._channels.get(key)
+        known = channel.at if channel and channel.at else at
+        if known is None:
+            raise LaneDown("It is not known which worker runs the turn.")
+        async with self._asked(known, key, {"once": "1"}) as said:
+            return [streamed async for streamed in said]
+
+    async def _read(self, key: TurnKey, channel: Channel) -> None:
+        pause = FIRST_PAUSE_SECONDS
+        while True:
+            at = channel.at
+            channel.moved.clear()
+            if at is not None:
+                asked = {"attempt": str(channel.attempt), "at": str(channel.position)}
+                try:
+                    async with self._asked(at, key, asked) as said:
+                        channel.silent = False
+                        async for streamed in said:
+                            channel.tell(streamed)
+                            pause = FIRST_PAUSE_SECONDS
+                except LaneDown as error:
+                    channel.silent = True
+                    _log.debug("live.unreachable", error=str(error))
+            with suppress(TimeoutError):
+                await asyncio.wait_for(channel.moved.wait(), None if at is None else pause)
+                pause = FIRST_PAUSE_SECONDS
+                continue
+            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+
+    @asynccontextmanager
+    async def _asked(self, at: LiveAt, key: TurnKey, asked: dict[str, str]) -> AsyncGenerator[AsyncGenerator[Streamed]]:
+        """What the worker there says, up to the end of the try. Raises LaneDown."""
+        import httpx  # a client that follows nothing needs none
+
+        timeout = httpx.Timeout(CONNECT_SECONDS, read=SILENT_SECONDS)
+        headers = {"Authorization": f"Bearer {at.token}", "Accept": "text/event-stream", "Accept-Encoding": "identity"}
+        try:
+            # The address is a fact of the conversation: it goes nowhere else, and nobody else is told the token.
+            async with (
+                httpx.AsyncClient(
+                    verify=_certificates(at.url), timeout=timeout, trust_env=False, follow_redirects=False
+                ) as client,
+                client.stream("GET", at.url + _path(key), params=asked, headers=headers) as response,
+            ):
+                kind = response.headers.get("content-type", "").partition(";")[0].strip()
+                if response.status_code != 200 or kind != "text/event-stream":
+                    raise LaneDown(f"{at.url} answers {response.status_code}.")
+                yield self._said(response.aiter_raw())
+        except (httpx.HTTPError, httpx.InvalidURL, OSError, InvalidReply) as error:
+            raise LaneDown(f"{at.url}: {type(error).__name__}: {error}") from error
+
+    async def _said(self, data: AsyncIterator[bytes]) -> AsyncGenerator[Streamed]:
+        decoder = EventDecoder(MOST_EVENT_BYTES)
+        async for some in data:
+            for event in decoder.feed(some):
+                if event.name == "end":
+                    return
+                if (streamed := await decoded(self._converter, _bytes(event.data))) is not None:
+                    yield streamed
+        raise LaneDown("It broke off.")
+
+
+def _bytes(data: str) -> bytes:
+    try:
+        return b64decode(data, validate=True)
+    except ValueError:
+        return b"\xff"  # no payload, as junk is none
+
+
+def _path(key: TurnKey) -> str:
+    return path_of(key.namespace, key.run_id, key.activity_id)
+
+
+def _url(host: str, port: int) -> str:
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _certificates(url: str) -> ssl.SSLContext:
+    """To load those that a system trusts takes 20 ms."""
+    return ssl.create_default_context() if url.startswith("https:") else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

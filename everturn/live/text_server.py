@@ -1,0 +1,293 @@
+"""The worker's own small HTTP server: hands out the text of turns that run here, to whoever has the turn's token.
+
+One kind of request, one answer to a connection: server-sent events until the turn's end. What many people follow is
+encoded once. A reader that takes nothing is waited for, at its place in the text, and not written to; after a while it
+is let go, and comes back with its place. All readers together get a small share of the worker's time: the more they
+are, the larger the steps in which they get the text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import socket
+import time
+from contextlib import suppress
+from typing import Final
+from urllib.parse import parse_qsl, quote, urlsplit
+
+import h11
+
+from everturn.errors import InvalidSetting
+from everturn.live.turn_text import END, TurnText
+from everturn.logs import get_logger
+
+MOST_READERS: Final = 2000
+"""Connections at a time. Those above it follow by heartbeats."""
+
+MOST_TOLD: Final = 100
+"""Of those above it."""
+
+LOOK_SECONDS: Final = 1.0
+ALIVE_SECONDS: Final = 5.0
+"""Between two signs of life to who waits for text."""
+
+HEAD_SECONDS: Final = 5.0
+"""Within which a request is here."""
+
+STALLED_SECONDS: Final = 20.0
+"""After which a reader that takes nothing is let go."""
+
+MOST_HEAD_BYTES: Final = 8192
+BUFFERED_BYTES: Final = 64 * 1024
+"""What lies ready for one reader, at most, beside one chunk."""
+
+REST_FOR_EACH: Final = 9
+"""How long it rests after it has sent, as a multiple of what that took: a tenth of the worker's time is the most."""
+
+ANSWER: Final = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\n"
+    b"X-Accel-Buffering: no\r\nConnection: close\r\n\r\n"
+)
+PATH: Final = "/everturn/live/"
+
+_log = get_logger("everturn.live")
+
+
+class TextServer:
+    def __init__(self, host: str, port: int) -> None:
+        self._host, self._port = host, port
+        self._turns: dict[str, tuple[str, TurnText]] = {}
+        """By their paths, with their tokens."""
+        self._readers: set[_TextReader] = set()
+        self._of: dict[TurnText, set[_TextReader]] = {}
+        self._dirty: dict[TurnText, None] = {}
+        self._sending: asyncio.TimerHandle | None = None
+        self._rests_until = 0.0
+        self._server: asyncio.Server | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self._most = MOST_READERS
+
+    async def open(self) -> int:
+        """The port that it listens at. Raises InvalidSetting."""
+        try:
+            loop = asyncio.get_running_loop()
+            self._server = await loop.create_server(lambda: _TextReader(self), self._host, self._port, backlog=1024)
+        except OSError as error:
+            raise InvalidSetting(
+                f"EVERTURN_LIVE_LISTEN: a worker can't listen at {self._host}:{self._port}: {error.strerror or error}.",
+                cure="Give each worker of a machine a port of its own; 0 takes any free one.",
+            ) from None
+        self._most = min(MOST_READERS, _files_to_spare())
+        self._watching = asyncio.create_task(self._watch())
+        bound: socket.socket = self._server.sockets[0]
+        return int(bound.getsockname()[1])
+
+    async def close(self) -> None:
+        if self._server:
+            self._server.close()
+        if self._watching:
+            self._watching.cancel()
+        if self._sending:
+            self._sending.cancel()
+        for reader in list(self._readers):
+            reader.abort()
+
+    # ------------------------------------------------------------ turns
+
+    def begin(self, path: str, token: str, text: TurnText) -> None:
+        if earlier := self._turns.get(path):
+            self._let_go(earlier[1])
+        self._turns[path] = (token, text)
+
+    def text_at(self, path: str) -> TurnText | None:
+        return self._turns[path][1] if path in self._turns else None
+
+    def said(self, text: TurnText) -> None:
+        """It has more, or its end, for those who follow it."""
+        if text.ended:
+            self._turns = {path: held for path, held in self._turns.items() if held[1] is not text}
+        if self._of.get(text):
+            self._dirty[text] = None
+            self._send_soon()
+
+    def followers(self, text: TurnText) -> int:
+        return len(self._of.get(text, ()))
+
+    def _let_go(self, text: TurnText) -> None:
+        for reader in list(self._of.get(text, ())):
+            reader.abort()
+
+    # ------------------------------------------------------------ readers
+
+    def came(self, reader: _TextReader) -> bool:
+        """False if there are too many."""
+        self._readers.add(reader)
+        return len(self._readers) <= self._most
+
+    @property
+    def is_flooded(self) -> bool:
+        """So many are here that those above the most are not even told so."""
+        return len(self._readers) > self._most + MOST_TOLD
+
+    def left(self, reader: _TextReader) -> None:
+        self._readers.discard(reader)
+        if reader.text and (same := self._of.get(reader.text)):
+            same.discard(reader)
+            if not same:
+                del self._of[reader.text]
+                self._dirty.pop(reader.text, None)
+
+    def follows(self, reader: _TextReader, text: TurnText) -> None:
+        self._of.setdefault(text, set()).add(reader)
+
+    def may_read(self, path: str, token: str) -> TurnText | None:
+        """None alike for a turn that is not here and for one whose token this is not."""
+        right, text = self._turns.get(path, ("", None))
+        same = hmac.compare_digest(right.encode(), token.encode("utf-8", "surrogateescape"))
+        return text if same and right else None
+
+    def _send_soon(self) -> None:
+        if self._sending is None:
+            loop = asyncio.get_running_loop()
+            self._sending = loop.call_at(max(loop.time(), self._rests_until), self._send)
+
+    def _send(self) -> None:
+        """To all who follow a turn that has more: each chunk is put together once."""
+        self._sending = None
+        loop, started = asyncio.get_running_loop(), time.perf_counter()
+        dirty, self._dirty = self._dirty, {}
+        for text in dirty:
+            chunks: dict[int, tuple[bytes, int]] = {}
+            for reader in list(self._of.get(text, ())):
+                reader.send(chunks)
+        self._rests_until = loop.time() + REST_FOR_EACH * (time.perf_counter() - started)
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            now = time.monotonic()
+            for reader in list(self._readers):
+                reader.look(now)
+
+
+class _TextReader(asyncio.Protocol):
+    """One connection."""
+
+    def __init__(self, server: TextServer) -> None:
+        self._server = server
+        self.text: TurnText | None = None
+        self._place = 0
+        self._once = False
+        """What is there, and no more."""
+        self._is_too_many = False
+        self._closing = False
+        self._paused = False
+        self._last = time.monotonic()
+        """When it was last seen to take something."""
+        self._parser = h11.Connection(h11.SERVER, max_incomplete_event_size=MOST_HEAD_BYTES)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.set_write_buffer_limits(high=BUFFERED_BYTES)
+        with suppress(AttributeError, OSError):
+            transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFERED_BYTES)
+        self._is_too_many = not self._server.came(self)
+        if self._is_too_many and self._server.is_flooded:
+            self.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        self._server.left(self)
+
+    def pause_writing(self) -> None:
+        self._paused, self._last = True, time.monotonic()
+
+    def resume_writing(self) -> None:
+        self._paused, self._last = False, time.monotonic()
+        self.send({})
+
+    def data_received(self, data: bytes) -> None:
+        if self.text or self._closing:
+            return  # nothing that it could say matters any more
+        try:
+            self._parser.receive_data(data)
+            event = self._parser.next_event()
+            if isinstance(event, h11.Request):
+                self._answer(event)
+        except h11.RemoteProtocolError:
+            self._refuse(b"400 Bad Request")
+
+    def _answer(self, request: h11.Request) -> None:
+        if self._is_too_many or request.method != b"GET":
+            self._refuse(b"503 Service Unavailable" if self._is_too_many else b"405 Method Not Allowed")
+            return
+        try:
+            url = urlsplit(request.target.decode("ascii", "replace"))
+        except ValueError:
+            self._refuse(b"404 Not Found")
+            return
+        scheme, _, token = dict(request.headers).get(b"authorization", b"").decode("latin-1").partition(" ")
+        text = self._server.may_read(url.path, token.strip()) if scheme.lower() == "bearer" else None
+        if text is None:
+            self._refuse(b"404 Not Found")
+            return
+        asked = dict(parse_qsl(url.query))
+        self.text, self._once = text, asked.get("once") == "1"
+        self._place = text.place_after(_number(asked.get("attempt")), _number(asked.get("at")))
+        self._server.follows(self, text)
+        self._transport.write(ANSWER)
+        self.send({})
+
+    def _refuse(self, status: bytes) -> None:
+        self._closing = True
+        self._transport.write(b"HTTP/1.1 " + status + b"\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        self._transport.close()
+
+    def send(self, chunks: dict[int, tuple[bytes, int]]) -> None:
+        """What it lacks, as long as it takes it. `chunks`: those that others at the same place were sent."""
+        if self._closing or self.text is None:
+            return
+        while not self._paused and not self.text.is_whole_at(self._place):
+            if self._place not in chunks:
+                chunks[self._place] = self.text.after(self._place)
+            chunk, self._place = chunks[self._place]
+            self._transport.write(chunk)
+            self._last = time.monotonic()
+        if (self.text.ended or self._once) and not self._paused:
+            self._closing = True
+            self._transport.write(END)
+            self._transport.close()
+
+    def look(self, now: float) -> None:
+        """Lets it go if it takes nothing, or says nothing; shows it a sign of life if it waits."""
+        silent = now - self._last
+        waits_for_it = self._paused or self._closing
+        if silent > (HEAD_SECONDS if self.text is None else STALLED_SECONDS) and (waits_for_it or self.text is None):
+            self.abort()
+        elif self.text is not None and not waits_for_it and silent > ALIVE_SECONDS:
+            self._transport.write(b":\n\n")
+            self._last = now
+
+    def abort(self) -> None:
+        self._closing = True
+        self._transport.abort()
+
+
+def path_of(*names: str) -> str:
+    return PATH + "/".join(quote(name, safe="") for name in names)
+
+
+def _number(text: str | None) -> int:
+    return int(text) if text and text.isdecimal() and len(text) < 16 else 0
+
+
+def _files_to_spare() -> int:
+    """Half of those that the process may open: the worker itself needs some."""
+    try:
+        import resource
+
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    except (ImportError, OSError, ValueError):
+        return MOST_READERS
+    return max(1, soft // 2) if soft > 0 else MOST_READERS

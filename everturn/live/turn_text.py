@@ -1,0 +1,106 @@
+"""What a turn has said, as the worker keeps it for those who follow: once, however many those are.
+
+Whoever follows has a place in it, and no copy of it. What is older than the last pieces becomes one piece, so that a
+long reply takes little more room than its text, and whoever comes late is sent few of them.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from itertools import groupby
+from operator import itemgetter
+from typing import Final
+
+from temporalio.converter import DataConverter
+
+from everturn.live.lane import encoded
+from everturn.streamed import Piece, Streamed, chars_of, last_chars
+
+MOST_PIECES: Final = 512
+MOST_BYTES: Final = 1_000_000
+"""Of the pieces, as they are sent."""
+
+MOST_CHARS: Final = 200_000
+"""Of a turn. Longer ones lose their beginnings; whoever comes late then waits for the reply."""
+
+CHUNK_BYTES: Final = 64 * 1024
+"""What one reader is sent at a time."""
+
+END: Final = b"event: end\ndata: .\n\n"
+
+
+class TurnText:
+    """Of one try."""
+
+    def __init__(self, converter: DataConverter, attempt: int) -> None:
+        self._converter = converter
+        self.attempt = attempt
+        self.ended = False
+        self._head = b""
+        """All before `_recent`, as one piece."""
+        self._head_pieces: list[Piece] = []
+        self._head_at = 0
+        """So many characters before that are lost."""
+        self._recent: list[tuple[Streamed, bytes]] = []
+        self._bytes = 0
+        """Of `_recent`."""
+        self._first = 0
+        """The number of the first of `_recent`, counted from the beginning of the turn."""
+
+    async def add(self, streamed: Streamed) -> None:
+        frame = await self._frame(streamed)
+        self._recent.append((streamed, frame))
+        self._bytes += len(frame)
+        if len(self._recent) > MOST_PIECES:
+            await self._shorten(keep=MOST_PIECES // 2)
+        elif self._bytes > MOST_BYTES:
+            await self._shorten(keep=0)
+
+    def place_after(self, attempt: int, chars: int) -> int:
+        """Where somebody goes on who has so many characters of that try."""
+        if attempt != self.attempt:
+            return 0
+        later = (
+            number
+            for number, (streamed, _) in enumerate(self._recent, self._first)
+            if streamed.at <= chars < streamed.at + chars_of(streamed.pieces)
+        )
+        end = self._head_at + chars_of(self._head_pieces)
+        return next(later, 0 if chars < end else self._first + len(self._recent))
+
+    def after(self, place: int) -> tuple[bytes, int]:
+        """What comes there, up to CHUNK_BYTES or one piece; and the place after it."""
+        found: list[bytes] = []
+        if place < self._first:
+            found, place = [self._head], self._first
+        size = sum(map(len, found))
+        for _, frame in self._recent[place - self._first :]:
+            if found and size + len(frame) > CHUNK_BYTES:
+                break
+            found.append(frame)
+            size += len(frame)
+            place += 1
+        return b"".join(found), place
+
+    def is_whole_at(self, place: int) -> bool:
+        return place >= self._first + len(self._recent)
+
+    async def _shorten(self, *, keep: int) -> None:
+        """Nobody else adds meanwhile: one task writes a try's text."""
+        count = len(self._recent) - keep
+        pieces = [*self._head_pieces, *(piece for streamed, _ in self._recent[:count] for piece in streamed.pieces)]
+        joined: list[Piece] = [
+            (kind, "".join(text for _, text in same)) for kind, same in groupby(pieces, key=itemgetter(0))
+        ]
+        last, _ = self._recent[count - 1]
+        start = last.at + chars_of(last.pieces) - chars_of(joined)
+        at, kept = last_chars(joined, MOST_CHARS, max(0, start))
+        head = await self._frame(last.model_copy(update={"at": at, "pieces": tuple(kept)}))
+        # In one step: whoever reads sees either all of it as it was, or all as it is now.
+        self._head, self._head_pieces, self._head_at = head, kept, at
+        del self._recent[:count]
+        self._bytes = sum(len(frame) for _, frame in self._recent)
+        self._first += count
+
+    async def _frame(self, streamed: Streamed) -> bytes:
+        return b"data: " + b64encode(await encoded(self._converter, streamed)) + b"\n\n"

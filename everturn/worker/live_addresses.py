@@ -1,0 +1,32 @@
+"""Where a turn's text can be followed, written into its request by the worker that schedules it.
+
+It is no part of what the conversation decides: another worker, and a replay, write another address or none, and
+Temporal compares no inputs. Those who follow read the request anyway, so it costs neither an event nor a heartbeat.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from temporalio import workflow
+from temporalio.worker import StartActivityInput, WorkflowInboundInterceptor, WorkflowOutboundInterceptor
+
+from everturn.live.lane import Lane
+from everturn.payloads import ModelRequest
+
+
+def announcing(lane: Lane) -> type[WorkflowInboundInterceptor]:
+    """For the SDK, which makes one for each conversation that it has in memory."""
+
+    class Inbound(WorkflowInboundInterceptor):
+        def init(self, outbound: WorkflowOutboundInterceptor) -> None:
+            super().init(Outbound(outbound))
+
+    class Outbound(WorkflowOutboundInterceptor):
+        def start_activity(self, input: StartActivityInput) -> Any:  # noqa: A002
+            request = input.args[0] if input.args else None
+            if isinstance(request, ModelRequest) and request.stream and not workflow.unsafe.is_replaying():
+                input.args = [request.model_copy(update={"live_at": lane.announced()}), *input.args[1:]]
+            return self.next.start_activity(input)
+
+    return Inbound
