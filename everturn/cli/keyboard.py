@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from prompt_toolkit.formatted_text import ANSI
     from prompt_toolkit.input import Input
     from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
     from prompt_toolkit.output import Output
@@ -24,24 +26,35 @@ class Question:
 
     def __init__(self, console: Console, prompt: Text, *, prefill: str = "", earlier: Sequence[str] = ()) -> None:
         from prompt_toolkit import PromptSession
-        from prompt_toolkit.formatted_text import ANSI
         from prompt_toolkit.history import InMemoryHistory
         from prompt_toolkit.input import create_input
 
-        with console.capture() as drawn:
-            console.print(prompt, end="")
+        self._console = console
+        self._prompt = prompt
         self._prefill = prefill
         self._input: Input = create_input(sys.stdin)
+        self._output = _output()
         self._session: PromptSession[str] = PromptSession(
-            ANSI(drawn.get()),
+            self._drawn,
             input=self._input,
-            output=_output(),
+            output=self._output,
             history=InMemoryHistory(list(earlier)),
             key_bindings=_keys(),
             # Cancelled, the question disappears; Enter says that it stays, with its answer.
             erase_when_done=True,
             enable_suspend=True,
         )
+
+    def _drawn(self) -> ANSI:
+        """The prompt, for the terminal as wide as it is now: prompt_toolkit would cut each line above the last one."""
+        from prompt_toolkit.formatted_text import ANSI
+        from rich.text import Text
+
+        *above, last = self._prompt.split("\n", allow_blank=True)
+        columns = self._output.get_size().columns
+        with self._console.capture() as drawn:
+            self._console.print(Text("\n").join([*_in_rows(above, columns), last]), end="")
+        return ANSI(drawn.get())
 
     async def answered(self, *, fresh: bool) -> str:
         """The line. Raises EOFError if the input ends.
@@ -59,6 +72,15 @@ class Question:
         self._session.app.renderer.erase()
         yield
         self._session.app.invalidate()
+
+
+def _in_rows(lines: Iterable[Text], columns: int) -> Iterator[Text]:
+    """Each line, as rows that fit; nothing of it is left out, not even a space."""
+    from rich.cells import chop_cells
+
+    for line in lines:
+        rows = chop_cells(line.plain, columns)
+        yield from line.divide(itertools.accumulate(len(row) for row in rows[:-1])) if len(rows) > 1 else [line]
 
 
 def _output() -> Output:

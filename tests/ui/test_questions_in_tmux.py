@@ -45,12 +45,26 @@ with contextlib.suppress(KeyboardInterrupt):
 """
 
 
+APPROVAL = """
+import asyncio
+from rich.text import Text
+from everturn.cli.terminal import Screen
+
+screen = Screen()
+block = Text("    bash (call_1)", style="bold").append('\\n      "command": "ls ' + "日本 a" * 40 + '; rm -rf  /"')
+print("got", asyncio.run(screen.ask("    approve bash? ", above=block)))
+"""
+
+
+def environment() -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name not in ("CI", "NO_COLOR", "TMUX")}
+    return {**kept, "PYTHONPATH": str(Path(__file__).parents[2])}
+
+
 @pytest.fixture
 def terminal(tmp_path: Path) -> Iterator[Terminal]:
     (tmp_path / "asks.py").write_text(PROGRAM)
-    kept = {name: value for name, value in os.environ.items() if name not in ("CI", "NO_COLOR", "TMUX")}
-    environment = {**kept, "PYTHONPATH": str(Path(__file__).parents[2])}
-    with Terminal(tmp_path, environment, columns=60, rows=20) as terminal:
+    with Terminal(tmp_path, environment(), columns=60, rows=20) as terminal:
         terminal.run(sys.executable, "asks.py")
         terminal.until("edit: grün 日本")
         yield terminal
@@ -90,6 +104,21 @@ def test_what_is_printed_meanwhile_goes_above_the_question(terminal: Terminal, t
     shown = terminal.until("got", lambda shown: shown.count("x") == 140)
     assert shown.index("printed meanwhile") < shown.index("edit: xxx")
     assert shown.count("edit: ") == 1
+
+
+def test_what_is_asked_about_is_shown_to_its_end_however_narrow_the_terminal_is(tmp_path: Path) -> None:
+    (tmp_path / "asks.py").write_text(APPROVAL)
+
+    def whole(shown: str) -> bool:
+        return "日本a" * 40 + ';rm-rf/"approvebash?' in "".join(shown.split())
+
+    with Terminal(tmp_path, environment(), columns=60, rows=40) as terminal:
+        terminal.run(sys.executable, "asks.py")
+        terminal.until(whole)
+        terminal.resize(31)
+        terminal.until(whole)
+        terminal.press("y", "Enter")
+        assert whole(terminal.until("got y"))
 
 
 def test_a_question_that_is_taken_back_leaves_nothing_on_the_screen(terminal: Terminal, tmp_path: Path) -> None:

@@ -49,6 +49,9 @@ class Terminal:
         self._tmux("set-buffer", text)
         self._tmux("paste-buffer", "-p", "-r")
 
+    def resize(self, columns: int) -> None:
+        self._tmux("resize-window", "-x", str(columns))
+
     def clear(self) -> None:
         """Forgets what was shown, so that `until` waits for what comes."""
 
