@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final
@@ -15,7 +16,7 @@ from rich.text import Text
 
 from everturn import events, names
 from everturn.cli.argument_editor import NotEdited, arguments_of, edited
-from everturn.cli.render import arguments_block, folded
+from everturn.cli.render import arguments_block, folded, ways_to_decide
 from everturn.cli.terminal import Screen
 from everturn.client.conversation import Conversation
 from everturn.errors import Ended, Refused, Unreachable
@@ -192,11 +193,11 @@ class ApprovalPrompt:
                 return lambda: self._conversation.approve(call.call_id, arguments=arguments, expected=call.arguments)
 
     def _tell_how(self, waits: WaitingCall) -> None:
-        place = f"{self._conversation.id} {waits.call_id}"
-        first = f"answer {place} CONTENT" if waits.needs == "answer" else f"approve {place}"
-        self._screen.line("    It waits for you. In another terminal:")
-        for way in (first, f"deny {place} --reason WHY"):
-            self._screen.line(f"      {self._prefix}everturn {way}")
+        place = shlex.join([self._conversation.id, waits.call_id])
+        again = " It may have run already, and an approval runs it again." if waits.reason == "outcome_unknown" else ""
+        self._screen.line(f"    It waits for you.{again} In another terminal:")
+        for way in (*ways_to_decide(self._conversation.id, waits), f"everturn deny {place} --reason WHY"):
+            self._screen.line(f"      {self._prefix}{way}")
 
 
 def _key(waits: WaitingCall) -> _Key:

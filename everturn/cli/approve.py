@@ -14,6 +14,7 @@ import typer
 from everturn.cli import completion
 from everturn.cli.options import IdArgument, JsonOption
 from everturn.cli.output import tell, tell_json
+from everturn.names import EVERY_CALL
 
 if TYPE_CHECKING:
     from everturn.client.client import Client
@@ -117,8 +118,10 @@ def approve(
     edited = _object(arguments, "--arguments")
     which.check(edited=edited is not None)
 
-    def one(conversation: Conversation, call_id: str) -> Awaitable[tuple[str, ...]]:
-        return conversation.approve(call_id, edited, note, always=which.remembered, within=which.within)
+    async def one(conversation: Conversation, call_id: str) -> tuple[str, ...]:
+        if call_id == EVERY_CALL:
+            await _check_none_may_have_run(conversation)
+        return await conversation.approve(call_id, edited, note, always=which.remembered, within=which.within)
 
     def many(client: Client, **asked: Any) -> Awaitable[list[DecidedCall]]:
         return client.approve_all(**asked, note=note, always=always, within=which.within)
@@ -198,7 +201,7 @@ async def _named(which: _Which, one: Callable[[Conversation, str], Awaitable[tup
 
     async def act(conversation: Conversation) -> tuple[str, ...]:
         nonlocal done
-        for call_id in which.calls or ["*"]:
+        for call_id in which.calls or [EVERY_CALL]:
             try:
                 done += await one(conversation, call_id)
             except Refused as error:
@@ -209,6 +212,20 @@ async def _named(which: _Which, one: Callable[[Conversation, str], Awaitable[tup
     assert which.id is not None
     made: tuple[str, ...] = await act_on(which.id, act)
     return made
+
+
+async def _check_none_may_have_run(conversation: Conversation) -> None:
+    """Who names no call may have another one in mind, or may not know what has happened to it. Raises Refused."""
+    from everturn.cli.render import ways_to_decide
+    from everturn.errors import Refused
+
+    for waits in (await conversation.status()).waiting:
+        if waits.reason == "outcome_unknown":
+            again, instead = ways_to_decide(conversation.id, waits)
+            raise Refused(
+                f"{waits.tool} ({waits.call_id}) may have run already, and an approval runs it again.",
+                cure=f"If it has to run again: `{again}`. If it has run: `{instead}`.",
+            )
 
 
 async def _looked_up(which: _Which, many: Callable[..., Awaitable[list[DecidedCall]]]) -> list[DecidedCall]:

@@ -7,12 +7,14 @@ of theirs reach the terminal, and nothing of it is read as markup.
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.text import Text
 
 from everturn import events, names
+from everturn.payloads import WaitingCall
 from everturn.printable import printable, printable_line
 from everturn.records import Decision, Message, Outcome, ToolCall, ToolResult, in_dollars
 from everturn.records import Text as RecordText
@@ -83,6 +85,15 @@ def arguments_block(call: ToolCall) -> Text:
     """All of the arguments, in full: who approves a call has to see what it is."""
     written = printable(json.dumps(call.arguments, ensure_ascii=False, indent=2))
     return Text("\n".join("    " + line for line in written.splitlines()))
+
+
+def ways_to_decide(conversation_id: str, waits: WaitingCall) -> list[str]:
+    """The commands for it. Of a call that may have run already, the second one gives its result instead."""
+    place = shlex.join([conversation_id, waits.call_id])
+    approve, answer = f"everturn approve {place}", f"everturn answer {place} CONTENT"
+    if waits.needs == "answer":
+        return [answer]
+    return [approve, answer] if waits.reason == "outcome_unknown" else [approve]
 
 
 def result_text(result: ToolResult) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shlex
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -86,7 +85,7 @@ async def _status(conversation: Conversation) -> tuple[Status | None, str]:
 
 
 def _print_status(conversation_id: str, status: Status, screen: Screen) -> None:
-    from everturn.cli.render import STATE_STYLES, arguments_block, folded, marked
+    from everturn.cli.render import STATE_STYLES, arguments_block, folded, marked, ways_to_decide
     from everturn.records import ToolCall
 
     facts = [conversation_id, folded(status.agent, 64), status.state.replace("_", " "), f"turn {status.turn}"]
@@ -99,5 +98,7 @@ def _print_status(conversation_id: str, status: Status, screen: Screen) -> None:
         call = ToolCall(call_id=waiting.call_id, name=waiting.tool, arguments=waiting.arguments)
         screen.line(marked("waits", folded(f"{waiting.tool} ({waiting.call_id}) waits: {waiting.why}", 500)))
         screen.line(arguments_block(call))
-        how = ("approve", "") if waiting.needs == "approval" else ("answer", " CONTENT")
-        screen.line(f"    everturn {how[0]} {shlex.join([conversation_id, waiting.call_id])}{how[1]}", style="dim")
+        ways = ways_to_decide(conversation_id, waiting)
+        told = ["It may have run already. To run it again, or to give its result instead:"] if len(ways) > 1 else []
+        for line in [*told, *ways]:
+            screen.line(f"    {line}", style="dim")

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from everturn.testing import call
+from everturn import Client, tool
+from everturn.testing import ScriptedModel, call
+from tests.support.agents import agent_on, hosting
 from tests.support.prepared import run
 from tests.support.shell import Shell
-from tests.support.waiting import until
+from tests.support.waiting import until, waiting
 
 AD_HOC = ["-m", "scripted:x", "--tool", "tools.py"]
 REFUND = [call("refund", {"order": "81", "cents": 5}), "It is done."]
@@ -121,3 +125,36 @@ def test_the_status_holds_whatever_threads_do_at_the_end(shell: Shell) -> None:
     for one in running:
         one.communicate(timeout=60)
     assert {one.returncode for one in running} == {1}
+
+
+async def test_a_call_that_may_have_run_already_is_not_approved_by_who_does_not_name_it(
+    shell: Shell, client: Client, scripted: Callable[..., ScriptedModel]
+) -> None:
+    times: list[str] = []
+
+    @tool(name="refund", effect="once", timeout=timedelta(seconds=0.2))
+    async def lost(order_id: str) -> str:
+        times.append(order_id)
+        await asyncio.sleep(60 if len(times) == 1 else 0)
+        return "Refunded."
+
+    async def everturn(*arguments: str) -> tuple[int, str]:
+        done = await asyncio.to_thread(shell.run, *arguments)
+        return done.returncode, done.stdout + done.stderr
+
+    shell.environment["EVERTURN_TASK_QUEUE"] = client.task_queue
+    agent = agent_on(scripted([call("refund", {"order_id": "81"}, id="a"), "Done."]), tools=[lost])
+    async with hosting(client, agent, drain_timeout=timedelta(0)):
+        conversation = await client.start(agent, "Refund 81")
+        await waiting(conversation)
+        ways = [f"everturn {one}" for one in (f"approve {conversation.id} a", f"answer {conversation.id} a CONTENT")]
+        code, told = await everturn("approve", conversation.id)
+        assert (code, [way for way in ways if f"`{way}`" in told]) == (1, ways)
+        assert "may have run already" in told
+        assert times == ["81"]
+        _, told = await everturn("show", conversation.id)
+        assert "    It may have run already." in told
+        assert [line.strip() for line in told.splitlines() if "everturn " in line] == ways
+        assert await everturn("approve", conversation.id, "a") == (0, "approved: a\n")
+        assert await conversation.reply() == "Done."
+    assert times == ["81", "81"]
