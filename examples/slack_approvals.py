@@ -36,8 +36,9 @@ async def ask_for_all(client, slack, asked):
             ids = [one.id async for one in client.conversations(status="awaiting_approval")]
             found = await asyncio.gather(*(ask_for(client.conversation(each), slack, asked) for each in ids))
             for question in asked.keys() - set().union(*found):
-                if place := asked.pop(question, None):  # a button may have been pressed meanwhile
+                if place := asked.get(question):  # a button may have been pressed meanwhile
                     await post(slack, "chat.update", {**place, "text": "Decided elsewhere.", "blocks": []})
+                    asked.pop(question, None)
         except (EverturnError, httpx.HTTPError) as error:
             print(f"asks again: {error}")
         await asyncio.sleep(LOOK_EVERY_SECONDS)
@@ -137,7 +138,7 @@ async def lifespan(app):
         raise ValueError("Set SLACK_BOT_TOKEN and SLACK_SIGNING_SECRET.")
     app.state.client = await Client.connect()
     app.state.asked = {}  # the questions that have a message, and where it is
-    async with httpx.AsyncClient(headers={"Authorization": f"Bearer {TOKEN}"}) as app.state.slack:
+    async with httpx.AsyncClient(headers={"Authorization": f"Bearer {TOKEN}"}, timeout=30) as app.state.slack:
         asking = asyncio.create_task(ask_for_all(app.state.client, app.state.slack, app.state.asked))
         yield
         asking.cancel()

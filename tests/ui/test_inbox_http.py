@@ -268,7 +268,7 @@ async def test_a_proxys_header_says_who_decides_whatever_the_page_says(client: C
     async with hosting(client, agent), served(client, by_header="X-User") as address:
         conversation = await client.start(agent, "Refund both")
         await waiting(conversation, calls=2)
-        async with httpx.AsyncClient(base_url=address) as web:
+        async with httpx.AsyncClient(base_url=address, timeout=60) as web:
             body = {"conversation": conversation.id, "call_id": "a", "by": "somebody else"}
             assert (await web.post("/api/deny", json=body)).status_code == 403
             denied = await web.post("/api/deny", json=body, headers={"x-user": "ada@example.org"})
@@ -388,7 +388,7 @@ async def test_the_command_serves_keeps_the_token_to_itself_and_stops_with_pages
         said = ""
         while not (found := re.search(r"(http://127\.0\.0\.1:\d+/)\?token=\$EVERTURN_WEB_TOKEN", said)):
             said += await asyncio.to_thread(web.stderr.readline)
-        async with httpx.AsyncClient(base_url=found[1]) as browser:
+        async with httpx.AsyncClient(base_url=found[1], timeout=60) as browser:
             assert (await browser.get("/", params={"token": TOKEN})).status_code == 200
             async with browser.stream("GET", "/api/stream") as stream:
                 assert (await anext(stream.aiter_lines())).startswith("retry:")

@@ -208,21 +208,24 @@ COMMANDS: dict[str, Callable[[Conversation], Any]] = {
 
 
 @pytest.fixture
-def impatient(bounds: Bounds) -> Callable[[], AbstractContextManager[None]]:
+def impatient(bounds: Bounds) -> Callable[..., AbstractContextManager[None]]:
     """Whoever asks within it waits for no worker. Outside of it, one that is there has its time."""
-    seconds = temporal_errors.WORKER_TIMEOUT_SECONDS
+    usual = temporal_errors.WORKER_TIMEOUT_SECONDS
 
     @contextmanager
-    def impatiently() -> Iterator[None]:
-        bounds(answer_seconds=0.5)
-        yield
+    def impatiently(seconds: float = 0.5) -> Iterator[None]:
         bounds(answer_seconds=seconds)
+        yield
+        bounds(answer_seconds=usual)
 
     return impatiently
 
 
 async def test_what_was_reported_as_not_taken_is_not_carried_out_when_a_worker_comes(
-    client: Client, scripted: Scripted, cached_conversations: int, impatient: Callable[[], AbstractContextManager[None]]
+    client: Client,
+    scripted: Scripted,
+    cached_conversations: int,
+    impatient: Callable[..., AbstractContextManager[None]],
 ) -> None:
     agent = agent_on(scripted([*ONE, fail(401), "Never."]), tools=[refund])
     async with hosting(client, agent, cached_conversations=cached_conversations):
@@ -275,14 +278,14 @@ async def test_what_a_slow_worker_has_taken_already_is_reported_as_taken(
     scripted: Scripted,
     cached_conversations: int,
     monkeypatch: pytest.MonkeyPatch,
-    impatient: Callable[[], AbstractContextManager[None]],
+    impatient: Callable[..., AbstractContextManager[None]],
 ) -> None:
-    busy = busy_in(monkeypatch, Commands, "_take_approval")
+    busy = busy_in(monkeypatch, Commands, "_take_approval", seconds=3.5)
     agent = agent_on(scripted(ONE), tools=[refund])
     async with hosting(client, agent, cached_conversations=cached_conversations):
         conversation = await client.start(agent, "Refund 81")
         await waiting(conversation)
-        with impatient():
+        with impatient(2.0):  # so much time the worker has to take it
             assert await conversation.approve("a") == ("a",)
         assert busy.is_set()
         assert await conversation.reply() == "Done."
@@ -292,7 +295,7 @@ async def test_what_can_not_be_withdrawn_may_still_be_carried_out_and_the_error_
     client: Client,
     scripted: Scripted,
     monkeypatch: pytest.MonkeyPatch,
-    impatient: Callable[[], AbstractContextManager[None]],
+    impatient: Callable[..., AbstractContextManager[None]],
 ) -> None:
     async def away(*_: Any, **__: Any) -> None:
         raise RPCError("the server is away", RPCStatusCode.UNAVAILABLE, b"")

@@ -19,6 +19,7 @@ from everturn.testing import ScriptedModel, call
 from everturn.worker.deployment import Versioning
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
+from tests.support.histories import started
 from tests.support.waiting import WAIT_SECONDS, eventually, waiting
 
 
@@ -101,7 +102,7 @@ async def test_a_conversation_that_is_pinned_to_a_version_that_nobody_runs_is_st
         assert await client.count(agent.name) == {"idle": 1}
     async with hosting(client, agent, deployment=new):
         await eventually(lambda: _runs_on(client, on, new), what="conversations begin on the new version")
-        others = len(await listed()) - 1
+        others = len(started[client.task_queue]) - 1  # of those, the index may not know all yet
         # The server remembers a poller for minutes.
         polling = pollers.polling
 

@@ -219,11 +219,12 @@ async def test_only_failures_spend_patience_and_then_the_conversation_stalls(
 
 async def test_an_outage_of_the_workers_spends_no_patience(client: Client, scripted: Scripted) -> None:
     model = scripted(lambda messages: fail(503) if len(model.requests) < 3 else "Back.")
-    agent = agent_on(model, patience=Patience(model=timedelta(seconds=4)))
+    # Its tries take 3 s, and those of a busy machine longer.
+    agent = agent_on(model, patience=Patience(model=timedelta(seconds=8)))
     async with hosting(client, agent, drain_timeout=timedelta(0)):
         conversation = await client.start(agent, "Go")
         await eventually(lambda: len(model.requests) >= 1)
-    await asyncio.sleep(4)  # the outage itself, longer than all patience
+    await asyncio.sleep(8)  # the outage itself, longer than all patience
     async with hosting(client, agent):
         assert await conversation.reply() == "Back."
 

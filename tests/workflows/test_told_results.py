@@ -49,7 +49,7 @@ async def test_calls_of_every_kind_have_one_result_in_the_events(
     agent = agent_on(
         scripted([EVERY_KIND, "Done."]),
         tools=[look, refund, tip, ask_somebody],
-        approvals=Approvals(expire_after=timedelta(seconds=4)),
+        approvals=Approvals(expire_after=timedelta(seconds=10)),
     )
     async with hosting(client, agent, cached_conversations=cached_conversations):
         conversation = await client.start(agent, "Go")
