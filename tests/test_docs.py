@@ -6,6 +6,8 @@ from __future__ import annotations
 import ast
 import asyncio
 import faulthandler
+import gc
+import importlib
 import importlib.util
 import inspect
 import json
@@ -140,8 +142,16 @@ def test_the_python_of_a_page_runs_from_top_to_bottom(page: Path, ran: dict[str,
     assert ran[str(page)] == "", ran[str(page)]
 
 
+IMPORTED_LATE = ("certifi", "encodings.idna", "h11", "httpcore", "temporalio.envconfig")
+"""What nearly each page comes to import as it runs."""
+
+
 def run_pages(pages: list[str]) -> dict[str, str]:
     """Each in a fork of this process: they share its imports, and nothing else. Some at a time: most of them wait."""
+    for name in IMPORTED_LATE:
+        importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # else each fork would look through all that is imported, and copy the memory that it is in
     told: dict[str, str] = {}
     left, running = list(pages), dict[int, tuple[str, IO[str]]]()
     while left or running:

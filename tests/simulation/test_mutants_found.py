@@ -21,6 +21,7 @@ def test_the_seeds_that_are_known_are_of_bugs_that_there_are() -> None:
     assert known_seeds().keys() <= {patch.name for patch in all_patches()}
 
 
+@pytest.mark.long  # what it tests is the simulation itself
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", SOME)
 def test_it_is_found_again(name: str) -> None:

@@ -89,6 +89,7 @@ def _the_machines_clock_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workflow, "now", lambda: datetime.fromtimestamp(time.time(), UTC))
 
 
+@pytest.mark.long  # what it tests is the simulation itself, and it takes the time of all of its other tests
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(
     ("situation", "mistake"),

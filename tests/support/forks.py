@@ -29,7 +29,10 @@ def prepare() -> None:
 
     for module in pkgutil.iter_modules(everturn.cli.__path__, "everturn.cli."):
         importlib.import_module(module.name)
-    for name in ("everturn.worker", "everturn.testing", "temporalio.worker", "temporalio.client", "httpx"):
+    for name in (
+        *("everturn.worker", "everturn.testing", "temporalio.worker", "temporalio.client", "httpx"),
+        *("mcp.server.mcpserver", "uvicorn"),  # the servers of tests/support/mcp_*.py
+    ):
         importlib.import_module(name)
     threads = list(Path("/proc/self/task").iterdir())
     assert len(threads) == 1, f"an import started threads: {len(threads)}"

@@ -241,8 +241,8 @@ async def test_a_conversation_is_paused_and_closed(page: Page, client: Client, s
 async def test_long_conversations_show_their_latest_run_and_earlier_messages_on_demand(
     page: Page, client: Client, scripted: Scripted, bounds: Bounds
 ) -> None:
-    bounds(events=60)
-    turns = 75
+    bounds(events=40)
+    turns = 40
     script = [*(call("echo", {"text": f"echo {turn}"}) for turn in range(turns)), "The end."]
     agent = agent_on(scripted(script), tools=[echo])
     async with hosting(client, agent):

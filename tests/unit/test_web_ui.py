@@ -221,11 +221,17 @@ def test_a_summary_is_one_that_temporal_takes(text: str) -> None:
     assert max(sizes) <= 400
 
 
+@pytest.fixture(scope="module")
+def with_many_tools() -> Agent:
+    return Agent("clerk", model="scripted:demo", tools=[tool(lambda: "", name=f"t{n:063}") for n in range(100)])
+
+
 @pytest.mark.parametrize("text", LONG)
-def test_details_are_no_more_than_is_shown(text: str) -> None:
+def test_details_are_no_more_than_is_shown(text: str, with_many_tools: Agent) -> None:
     """However much of everything there is: Temporal takes 20,000 bytes at the start, and an answer has a payload."""
-    agent = Agent("clerk", model="scripted:demo", tools=[tool(lambda: "", name=f"t{n:063}") for n in range(100)])
-    started = _details_of_start(Start(agent=text[:500], message="Hi", model=text[:500], tenant=text[:500]), agent)
+    started = _details_of_start(
+        Start(agent=text[:500], message="Hi", model=text[:500], tenant=text[:500]), with_many_tools
+    )
     assert data_converter.payload_converter.to_payload(started).ByteSize() <= 20_000
     calls = tuple(ToolCall(call_id=f"{n:0128}", name=text, arguments={text: text}) for n in range(512))
     status = Status(

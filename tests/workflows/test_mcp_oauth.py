@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -18,6 +17,7 @@ from everturn.errors import InvalidTool
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
 from tests.support.ports import free_port, listens
+from tests.support.prepared import Program
 from tests.support.transcripts import texts
 from tests.support.waiting import until
 
@@ -30,8 +30,7 @@ ROOT = Path(__file__).parents[2]
 def safe(tmp_path: Path) -> Iterator[str]:
     """The address of one."""
     port = free_port()
-    command = [sys.executable, "-m", "tests.support.mcp_guarded", str(tmp_path), str(port)]
-    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL)
+    process = Program("-m", "tests.support.mcp_guarded", str(tmp_path), str(port), cwd=ROOT, stderr=subprocess.DEVNULL)
     try:
         until(lambda: listens(port))
         yield f"http://127.0.0.1:{port}"

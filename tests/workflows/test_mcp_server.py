@@ -25,6 +25,7 @@ from everturn.mcp_server.serving import Bearer, check_token
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
 from tests.support.ports import free_port, listens
+from tests.support.prepared import Program
 from tests.support.transcripts import results_of
 from tests.support.waiting import eventually, until, waiting
 
@@ -192,10 +193,10 @@ async def test_the_command_serves_over_http_to_whoever_has_the_token(
         "EVERTURN_MCP_TOKEN": "a-secret-of-16-characters",
     }
     port = free_port()
-    command = [sys.executable, "-m", "everturn", "mcp", "--agent", "clerk", "--http", "--port", str(port)]
+    command = ("-m", "everturn", "mcp", "--agent", "clerk", "--http", "--port", str(port))
     place = McpServer(url=f"http://127.0.0.1:{port}/mcp", headers_env={"Authorization": "Bearer $SHOP_TOKEN"})
     boss = agent_on(scripted([call("clerk", {"message": "Hi"}), "It said hello."]), name="boss", tools=[place])
-    with subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL) as process:
+    with Program(*command, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL) as process:
         try:
             until(lambda: process.poll() is not None or listens(port))
             async with hosting(client, worker, boss):

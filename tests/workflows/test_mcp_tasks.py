@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -17,6 +16,7 @@ from everturn import Client, McpServer
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
 from tests.support.ports import free_port, listens
+from tests.support.prepared import Program
 from tests.support.transcripts import results_of, texts
 from tests.support.waiting import eventually, reaches, until, waiting
 
@@ -49,8 +49,8 @@ class Press:
 
     @contextmanager
     def runs(self) -> Iterator[None]:
-        command = [sys.executable, "-m", "tests.support.mcp_press", str(self.folder), str(self.port)]
-        process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL)
+        command = ("-m", "tests.support.mcp_press", str(self.folder), str(self.port))
+        process = Program(*command, cwd=ROOT, stderr=subprocess.DEVNULL)
         try:
             until(lambda: listens(self.port))
             yield
@@ -85,8 +85,7 @@ async def test_a_task_is_followed_by_another_worker_once_its_own_was_killed(
         "SCRIPTED_BASE_URL": model.base_url,
     }
     with press.runs():
-        command = [sys.executable, ROOT / "worker.py"]
-        with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as worker:
+        with Program(str(ROOT / "worker.py"), env=environment, stderr=subprocess.DEVNULL) as worker:
             conversation = await client.start("clerk", "Print it")
             [asked] = set(await eventually(lambda: press.lines("get")))
             worker.kill()

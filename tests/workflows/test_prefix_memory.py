@@ -66,10 +66,11 @@ async def fork(client: Client, messages: tuple[Message, ...], *, at: int, said: 
     return client.conversation(await client._start(Start(agent="reader", message=said, carry=carried), name))
 
 
-async def talk(client: Client, name: str) -> dict[str, tuple[Message, ...]]:
-    """Some conversations, and four forks of each at the same time; their transcripts."""
+async def talk(client: Client, name: str, roots: int) -> dict[str, tuple[Message, ...]]:
+    """So many conversations, and four forks of each at the same time; their transcripts."""
     talks = {
-        f"root {number}": await client.start("reader", f"root {number}", id=f"{name}-{number}") for number in range(2)
+        f"root {number}": await client.start("reader", f"root {number}", id=f"{name}-{number}")
+        for number in range(roots)
     }
     await asyncio.gather(*(one.outcome() for one in talks.values()))
     told = {said: await one.transcript() for said, one in talks.items()}
@@ -84,8 +85,12 @@ async def talk(client: Client, name: str) -> dict[str, tuple[Message, ...]]:
 
 
 @pytest.mark.parametrize(
-    ("seed", "max_prefix_bytes"),
-    [pytest.param(1, 200_000, id="small"), pytest.param(2, 5_000_000, id="large", marks=pytest.mark.long)],
+    ("seed", "max_prefix_bytes", "roots"),
+    [
+        pytest.param(1, 200_000, 1, id="small"),
+        pytest.param(1, 200_000, 2, id="small, two", marks=pytest.mark.long),
+        pytest.param(2, 5_000_000, 2, id="large, two", marks=pytest.mark.long),
+    ],
 )
 async def test_what_the_model_is_asked_does_not_depend_on_what_workers_remember(
     server: DevServer,
@@ -94,6 +99,7 @@ async def test_what_the_model_is_asked_does_not_depend_on_what_workers_remember(
     bounds: Bounds,
     seed: int,
     max_prefix_bytes: int,
+    roots: int,
 ) -> None:
     bounds(events=40)
     if seed % 2:
@@ -106,7 +112,7 @@ async def test_what_the_model_is_asked_does_not_depend_on_what_workers_remember(
     reader = scripted(script(seed, hitches=False))
     always_reads = agent_on(reader, tools=[fetch], name="reader")
     async with hosting(client, always_reads, max_prefix_bytes=0) as worker:
-        expected = await talk(client, f"read-{client.task_queue}")
+        expected = await talk(client, f"read-{client.task_queue}", roots)
         assert worker.prefixes.hits == 0
 
     model = scripted(script(seed, hitches=True))
@@ -118,7 +124,7 @@ async def test_what_the_model_is_asked_does_not_depend_on_what_workers_remember(
     async with hosting(client, agent, **options) as first, hosting(another, agent, **options) as second:
         forgetting = asyncio.create_task(forget_now_and_then(chance, model, first, second))
         try:
-            transcripts = await talk(client, f"memory-{client.task_queue}")
+            transcripts = await talk(client, f"memory-{client.task_queue}", roots)
         finally:
             forgetting.cancel()
         hits, misses = (sum(getattr(one.prefixes, what) for one in (first, second)) for what in ("hits", "misses"))
