@@ -68,13 +68,11 @@ class EventDecoder:
 
     def _take_lines(self) -> list[bytes]:
         lines: list[bytes] = []
-        start = 0
-        for match in _LINE_END.finditer(self._rest, self._searched):
-            if match.end() == len(self._rest) and match.group() == b"\r":
-                break  # its LF may be in the next bytes: without them, this is not yet a line end
-            lines.append(bytes(self._rest[start : match.start()]))
-            start = match.end()
-        del self._rest[:start]
+        if _LINE_END.search(self._rest, self._searched):
+            lines = bytes(self._rest).splitlines()  # of bytes, at CRLF, LF and CR only
+            # After a CR at the end, its LF may be in the next bytes: without them, that is not yet a line end.
+            rest = b"" if self._rest.endswith(b"\n") else lines.pop() + b"\r" * self._rest.endswith(b"\r")
+            self._rest[:] = rest
         self._searched = len(self._rest) - self._rest.endswith(b"\r")
         return lines
 

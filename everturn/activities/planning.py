@@ -100,12 +100,19 @@ async def plan_calls(
                 return RefuseCall(call_id=call.call_id, text=text)
             return await _plan(agent, call, context(call), before, careful=careful, hooks=hooks, times=times)
 
-    planned = await asyncio.gather(*map(plan, taken), return_exceptions=True)
-    for one in planned:
-        if isinstance(one, BaseException):  # in the order of the calls
-            raise one
-    made = one_at_the_most([one for one in planned if not isinstance(one, BaseException)])
+    made = one_at_the_most(await _each(plan, taken))
     return _fitted((*made, *_refused(surplus, too_many)))
+
+
+async def _each(plan: Callable[[ToolCall], Awaitable[PlannedCall]], calls: Sequence[ToolCall]) -> list[PlannedCall]:
+    """Together; raises for the first that fails, in the order of the calls, once all have ended."""
+    if len(calls) <= 1:  # as in most replies: a task of its own takes two more rounds of the event loop
+        return [await plan(call) for call in calls]
+    planned = await asyncio.gather(*map(plan, calls), return_exceptions=True)
+    for one in planned:
+        if isinstance(one, BaseException):
+            raise one
+    return [one for one in planned if not isinstance(one, BaseException)]
 
 
 def _fitted(plan: tuple[PlannedCall, ...]) -> tuple[PlannedCall, ...]:
