@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflow.v1 import PendingActivityInfo
@@ -288,6 +288,38 @@ class LiveActivities:
         self.due = due if self.due is None else min(self.due, due)
 
 
+Awaited = TypeVar("Awaited", bound="asyncio.Future[Any]")
+
+
+class _FirstOf:
+    """As asyncio.wait for the first, of futures that are waited for again and again: each is watched once, and not anew
+    for each step of a history."""
+
+    def __init__(self) -> None:
+        self._waiter: asyncio.Future[None] | None = None
+
+    def add(self, future: Awaited) -> Awaited:
+        future.add_done_callback(self._over)
+        return future
+
+    async def of(self, futures: Iterable[asyncio.Future[Any] | None], timeout: float | None) -> None:
+        """Waits until one of them is done, or for so many seconds."""
+        loop = asyncio.get_running_loop()
+        waiter = self._waiter = loop.create_future()
+        if any(one is not None and one.done() for one in futures):
+            loop.call_soon(self._over)
+        clock = None if timeout is None else loop.call_later(timeout, self._over)
+        try:
+            await waiter
+        finally:
+            if clock:
+                clock.cancel()
+
+    def _over(self, _: object = None) -> None:
+        if self._waiter and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
 async def interleaved(
     source: AsyncIterator[tuple[str, steps.Step]], live: LiveActivities | None, silence: Silence
 ) -> AsyncGenerator[tuple[str, steps.Step | None, list[Event]]]:
@@ -297,19 +329,17 @@ async def interleaved(
     look: asyncio.Task[HeartbeatDetails] | None = None
     unattended: asyncio.Task[Unattended] | None = None
     said: asyncio.Task[list[Event]] | None = None
-    turn = 0
+    turn, first = 0, _FirstOf()
     try:
         while True:
-            step = step or asyncio.ensure_future(anext(source))
-            unattended = unattended or asyncio.create_task(silence.unattended())
+            step = step or first.add(asyncio.ensure_future(anext(source)))
+            unattended = unattended or first.add(asyncio.create_task(silence.unattended()))
             due = live.due if live else None
             if live and look is None and due is not None and due <= live.clock():
-                look = asyncio.create_task(live.look())
+                look = first.add(asyncio.create_task(live.look()))
             timeout = None if look or due is None or live is None else due - live.clock()
-            said = said or (asyncio.create_task(live.said()) if live and live.lane else None)
-            maybe: list[asyncio.Future[Any] | None] = [step, unattended, look, said]
-            waits = [one for one in maybe if one]
-            await asyncio.wait(waits, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+            said = said or (first.add(asyncio.create_task(live.said())) if live and live.lane else None)
+            await first.of((step, unattended, look, said), timeout)
             if live and look and look.done():
                 running, look = look.result(), None
                 if told := live.hear(running):

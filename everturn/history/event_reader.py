@@ -71,14 +71,16 @@ class EventReader:
 
     def read(self, step: steps.Step, *, run_id: str) -> list[Event]:
         """The events of a step, after `since`: none, one, or a reply and its calls."""
-        events = list(enumerate(self._events(step)))
+        events = self._events(step)
         if isinstance(step, steps.RunClosed):
             self._alike = step.alike
         elif step.id <= self._alike:
             return []
-        if run_id == self.run_id:
-            events = [(n, event) for n, event in events if (step.id, n) > self._seen]
-        return [event.model_copy(update={"cursor": f"{run_id}/{step.id}.{n}"}) for n, event in events]
+        if not events:
+            return []
+        seen = self._seen if run_id == self.run_id else (0, 0)
+        told = [(n, event) for n, event in enumerate(events) if (step.id, n) > seen]
+        return [event.model_copy(update={"cursor": f"{run_id}/{step.id}.{n}"}) for n, event in told]
 
     def _events(self, step: steps.Step) -> list[Event]:
         at = step.at.isoformat(timespec="milliseconds")

@@ -238,4 +238,10 @@ VERSIONS: dict[str, list[Agent]] = {
     "later": [*with_sub_agents(map(_next_version, AGENTS)).values()],
     "other": [Agent("stranger", model="scripted:first")],
 }
-"""What a worker hosts: the agents, those of the next deploy, or none of them."""
+"""What a worker may host: the agents, those of the next deploy, or none of them."""
+
+
+def hosted(version: str, agent: str) -> list[Agent]:
+    """Of those, who takes part in conversations with an agent."""
+    on_stage = {agent, HELPER.name, *HANDING}
+    return [one for one in VERSIONS[version] if version == "other" or one.name in on_stage]

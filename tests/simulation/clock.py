@@ -14,7 +14,7 @@ import selectors
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from typing import Any
 from unittest.mock import patch
 
@@ -61,6 +61,20 @@ class _Due(float):
     handle: asyncio.TimerHandle
 
 
+class _Handle(asyncio.Handle):
+    """Without debugging."""
+
+    __slots__ = ()
+
+    def __init__(self, callback: Any, args: Any, loop: VirtualLoop, context: Any) -> None:
+        self._context = copy_context() if context is None else context
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+        self._repr = self._source_traceback = None
+
+
 class VirtualLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self.now = 0.0
@@ -86,7 +100,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return handle
 
     def call_soon(self, callback: Any, *args: Any, context: Any = None) -> asyncio.Handle:
-        handle = asyncio.Handle(callback, args, self, context)
+        handle = _Handle(callback, args, self, context)
         self._ready.append(handle)
         return handle
 

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -64,9 +65,9 @@ class Evidence:
         """The runs of its last life."""
         return [(run, taken) for run, taken in self.runs if run.first_run_id == self.runs[-1][0].first_run_id]
 
-    @property
-    def steps(self) -> Iterator[steps.Step]:
-        return (step for _, taken in self.runs for step in taken)
+    @cached_property
+    def steps(self) -> Sequence[steps.Step]:
+        return [step for _, taken in self.runs for step in taken]
 
     @property
     def lasting(self) -> Iterator[tuple[Run, steps.Step]]:

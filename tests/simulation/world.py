@@ -374,7 +374,7 @@ class World:
         SimulatedWorker(
             self.server,
             f"worker {self._names}",
-            cast.VERSIONS[version],
+            cast.hosted(version, self.draw.agent),
             cached=self.draw.cached,
             prefix_bytes=self.draw.prefix_bytes,
             sealed=self.draw.sealed,
