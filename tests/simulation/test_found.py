@@ -158,7 +158,7 @@ def test_who_waits_for_an_answer_is_not_given_an_earlier_one() -> None:
         with pytest.raises(Ended, match="before it answered every message: the limit of 1 turns"):
             await again.reply()
 
-    in_a_quiet_world(talk)
+    in_a_quiet_world(talk, agent="abrupt")
 
 
 async def says_the_same(*_: Any, **__: Any) -> Reply:
@@ -170,9 +170,10 @@ def in_a_quiet_world(
     *,
     model: Callable[..., Awaitable[Reply]] = says_the_same,
     bounds: tuple[tuple[str, int], ...] = (),
+    agent: str = "clerk",
 ) -> None:
     """A world with one worker, in which nothing happens unasked."""
-    draw = replace(Draw.of(1), **{**PLAIN, "bounds": bounds})
+    draw = replace(Draw.of(1), **{**PLAIN, "bounds": bounds, "agent": agent})
     with clock.world(1) as loop, lowered(draw), patch.object(model_turns, "ask", model):
         world = World(draw, loop)
         world._new_worker()

@@ -336,6 +336,7 @@ async def test_the_text_of_a_cancelled_turn_stops_and_the_next_one_is_told(
         await conversation.cancel_turn()
         await conversation.send("Another one")
         seen = await until_told(events, STORY)
+        await conversation.reply()  # its text is told before the history has it
         await conversation.close()
         seen += await told(events)
     kinds = [event.kind for event in seen]
