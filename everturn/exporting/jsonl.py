@@ -11,8 +11,8 @@ from everturn.records import Usage
 
 
 def to_jsonl(exported: Exported) -> str:
-    """Lines that say their `kind`, and but for the first their `conversation`. Messages are in the transcript's order,
-    with everything that they hold."""
+    """Lines with a `kind`; all but the first also name their `conversation`. Messages are in the transcript's order,
+    with all that they hold."""
     it = exported
     whole: dict[str, Any] = {
         "kind": "conversation",
@@ -49,7 +49,7 @@ def to_jsonl(exported: Exported) -> str:
 
 
 def heading(it: Exported) -> dict[str, Any]:
-    """What every format says of a conversation first."""
+    """What every format says about a conversation first."""
     return {
         "id": it.id,
         "agent": it.agent,
@@ -66,5 +66,5 @@ def iso(moment: datetime | None) -> str | None:
 
 
 def tokens(usage: Usage) -> dict[str, int]:
-    """All of its fields, for readers without the class."""
+    """All of its fields, so that readers don't need the class."""
     return {name: getattr(usage, name) for name in Usage.model_fields}

@@ -27,12 +27,12 @@ from everturn.records import (
 
 _WHO = {"user": "User", "assistant": "Assistant", "tool": "Tools", "system": "System"}
 _BREAKS_OUT = re.compile(r"[\s()<>\\]")
-"""What would end a link, in an address."""
+"""Characters that would end a link inside an address."""
 _VERDICTS = {"approve": "approved", "deny": "denied", "answer": "answered"}
 
 
 def to_markdown(exported: Exported) -> str:
-    """The conversation for people: what is known of it, and the transcript."""
+    """The conversation for people to read: the facts about it, and the transcript."""
     return "\n\n".join([f"# {inline(exported.id)}", _facts(exported), *_messages(exported)]) + "\n"
 
 
@@ -100,13 +100,14 @@ def _decision(decision: Decision) -> str:
 
 
 def _file(part: Image | Document) -> str:
-    """What it is, and where: its bytes are of no use to a reader."""
+    """What kind of file it is, and where it is. Its bytes are of no use to a reader."""
     if part.url:
         return f"![{part.kind}]({_BREAKS_OUT.sub(lambda found: quote(found[0]), part.url)})"
     return f"[{part.kind}: {inline(part.media_type or '')}, {len(part.data or '') * 3 // 4:,} bytes]"
 
 
 def _fenced(text: str, language: str = "") -> str:
-    """A block of code with the text as it is: unlike markdown.block, which is for a page, nothing is written out."""
+    """A block of code with the text unchanged. markdown.block, which is for a page, escapes characters; this does
+    not."""
     fence = fence_for(text)
     return f"{fence}{language}\n{text}\n{fence}"

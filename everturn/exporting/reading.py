@@ -1,4 +1,4 @@
-"""Reads a conversation whole: its messages, and when, by which model and at what cost they came about."""
+"""Reads a whole conversation: its messages, and when, by which model and at what cost each was made."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from everturn.records import Message, Outcome, Stop, Usage
 
 @dataclass(frozen=True)
 class MessageFacts:
-    """Of a message: the turn that it belongs to, and the server's time when it came (a user's: when it was taken)."""
+    """About a message: its turn, and the server's time when it came (for a user's message: when it was taken)."""
 
     turn: int
     at: datetime
@@ -30,28 +30,30 @@ class MessageFacts:
 
 @dataclass(frozen=True)
 class TurnFacts:
-    """One model turn that was answered. A `summary` is no reply: compaction shows it in place of older parts."""
+    """One model turn with its reply. A `summary` is not a reply: compaction shows it to the model in place of older
+    messages."""
 
     turn: int
     kind: Literal["reply", "summary"]
     model: str
-    """`provider:name`; empty if the history does not say."""
+    """`provider:name`; empty if the history does not have it."""
     started_at: datetime
     finished_at: datetime
     stop: Stop
-    """Why the model stopped, `tool_calls` for one that wants tools."""
+    """Why the model stopped; `tool_calls` if it wants tools."""
     usage: Usage
     cost_usd: float | None
     """None if the price is not known."""
     agent: str = ""
-    """Who was in charge."""
+    """The agent in charge."""
     details: dict[str, JsonValue] = field(default_factory=dict)
-    """What the provider said of the reply as a whole: the model and the tier that served it, why it was filtered."""
+    """What the provider said about the reply as a whole: the model and the tier that served it, or why it was
+    filtered."""
 
 
 @dataclass(frozen=True)
 class CallTimes:
-    """When a tool's last run started and ended; a call that is answered or refused never runs."""
+    """When a tool's last run started and ended. A call that is answered or refused never runs."""
 
     started_at: datetime
     finished_at: datetime | None = None
@@ -59,15 +61,15 @@ class CallTimes:
 
 @dataclass
 class Exported:
-    """A conversation, up to now."""
+    """A conversation as it is now."""
 
     id: str
     agent: str = ""
-    """The one that it was started with. If it was handed on, `TurnFacts.agent` says to whom."""
+    """The agent that it was started with. If it was handed on, `TurnFacts.agent` says to which one."""
     model: str = ""
     status: str = "running"
-    """The outcome's; of one that has none yet its state, such as `awaiting_approval`, as a list says; or `failed`,
-    `terminated` and so on, as Temporal says."""
+    """The outcome's status. Without an outcome, the state that lists show, such as `awaiting_approval`; or Temporal's
+    own word, such as `failed` or `terminated`."""
     labels: dict[str, Any] = field(default_factory=dict)
     """Its `tenant` and `metadata`, if it was started with any."""
     started_at: datetime | None = None
@@ -75,7 +77,7 @@ class Exported:
     outcome: Outcome | None = None
     messages: tuple[Message, ...] = ()
     facts: dict[int, MessageFacts] = field(default_factory=dict)
-    """Of messages, by their positions."""
+    """About messages, by their positions."""
     turns: list[TurnFacts] = field(default_factory=list)
     calls: dict[str, CallTimes] = field(default_factory=dict)
 
@@ -91,7 +93,7 @@ class Exported:
 
 
 async def read_conversation(client: Client, conversation_id: str) -> Exported:
-    """All of a conversation. Raises NotFound, and Unreachable if Temporal does not answer."""
+    """Reads a whole conversation. Raises NotFound, and Unreachable if Temporal does not answer."""
     conversation = client.conversation(conversation_id)
     messages = await conversation.transcript()
     exported = Exported(conversation_id, messages=messages)
@@ -106,7 +108,7 @@ async def read_conversation(client: Client, conversation_id: str) -> Exported:
 
 
 async def _read_run(client: Client, conversation_id: str, run_id: str, reader: _Reader) -> None:
-    """Nothing of one that was deleted since it was listed."""
+    """Returns nothing if it was deleted since it was listed."""
     try:
         async for step in read_steps(client.temporal, conversation_id, run_id=run_id):
             reader.take(step)
@@ -116,7 +118,7 @@ async def _read_run(client: Client, conversation_id: str, run_id: str, reader: _
 
 
 async def _runs(client: Client, conversation_id: str) -> list[str]:
-    """The runs that the namespace still has, oldest first: those that went on as new, and those before a revival."""
+    """The runs that the namespace still has, oldest first: those that continued as new, and those before a revival."""
     written = conversation_id.replace("'", "''")
     listed = [run async for run in client.temporal.list_workflows(f"WorkflowId = '{written}'")]
     runs = [run.run_id for run in sorted(listed, key=lambda run: run.start_time)]
@@ -126,7 +128,7 @@ async def _runs(client: Client, conversation_id: str) -> list[str]:
 
 
 class _Reader:
-    """When things came about, beside what the conversation has come to."""
+    """The times of all that happened, beside the state of the conversation."""
 
     def __init__(self, exported: Exported) -> None:
         self._it = exported

@@ -1,4 +1,4 @@
-"""SQLite: a database that conversations are put into one after the other, to be asked in SQL."""
+"""SQLite: a database that holds exported conversations, for questions in SQL."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from everturn.private_files import OWNER_ONLY
 from everturn.records import Part, Thinking
 
 APPLICATION_ID = 0x45565254
-"""`EVRT`: what `file` and we know such a database by."""
+"""`EVRT`: the application id, by which `file` and everturn recognise such a database."""
 VERSION = 2
 
 SCHEMA = """
@@ -58,15 +58,17 @@ ADDED = {
         "usage ADD agent TEXT",
     ),
 }
-"""What a database of a version lacks. What is in it stays without, until it is exported again."""
+"""The columns that a database of an older version lacks. Rows that are in it have no value there until they are
+exported again."""
 
 Row = dict[str, Any]
 
 
 def write_sqlite(path: Path | str, conversations: Iterable[Exported]) -> None:
-    """Puts conversations into a database, which is made if it is lacking. One that is in it already is replaced.
+    """Puts conversations into a database, and makes the database if there is none. A conversation that is in it already
+    is replaced.
 
-    Raises InvalidFile for a file that is something else.
+    Raises InvalidFile if the file is something else.
     """
     with suppress(OSError):  # it is there, or can't be: SQLite says why
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, OWNER_ONLY))

@@ -52,7 +52,8 @@ def to_openai_responses(messages: Iterable[Message], *, model: str | Model = "op
 
 
 def to_anthropic(messages: Iterable[Message], *, model: str | Model = "anthropic:any") -> list[Json]:
-    """The Messages API's `messages`. All results of one reply are in one user's message, as it wants them."""
+    """The Messages API's `messages`. The results of one reply are in one user's message, because the API requires
+    it."""
     from everturn.providers import anthropic_messages
 
     return _write(anthropic_messages, "messages", messages, model)
@@ -76,7 +77,7 @@ def from_openai_responses(items: Iterable[Any], *, provider: str = "openai") -> 
 
 
 def from_anthropic(messages: Iterable[Any], *, provider: str = "anthropic") -> tuple[Message, ...]:
-    """Records of the Messages API's `messages`, or of replies. A user's results come before its words."""
+    """Records of the Messages API's `messages`, or of replies. A user's results come before the user's words."""
     return read_anthropic(messages, provider=provider)
 
 

@@ -1,4 +1,5 @@
-"""A transcript in whichever of the four formats it is, or as Messages: told apart by the fields that only one has."""
+"""Reads a transcript in any of the four formats, or in Messages. A format is recognised by fields that no other format
+has."""
 
 from __future__ import annotations
 
@@ -18,9 +19,10 @@ _CHAT_FIELDS = frozenset({"tool_calls", "tool_call_id", "function_call"})
 
 def read_any(given: Iterable[Any]) -> tuple[Message, ...]:
     """The messages in `given`: Messages and Replies, as records or as their JSON, or the messages, items or contents of
-    OpenAI Chat, Responses, Anthropic or Gemini, as dicts or as the SDKs' objects. A mixture of formats is refused.
+    OpenAI Chat, Responses, Anthropic or Gemini, as dicts or as the SDKs' objects.
 
-    Raises ValueError for what is none of them; `everturn.formats` has a reader for each, if this one can't tell.
+    Raises ValueError for a mixture of formats, and for anything else. If the format can't be recognised,
+    `everturn.formats` has a reader for each one.
     """
     items = list(given)
     if any(isinstance(item, Message | Reply) or _is_record(item) for item in items):
@@ -56,7 +58,7 @@ def _message(place: int, item: Any) -> Message:
 
 
 def _is_record(item: Any) -> bool:
-    """A Message, written as JSON: its parts say of what kind they are."""
+    """A Message, written as JSON. Its parts have a `kind`."""
     parts = item.get("parts") if isinstance(item, Mapping) else None
     return isinstance(parts, list | tuple) and any(isinstance(one, Mapping) and "kind" in one for one in parts)
 
@@ -67,7 +69,7 @@ def _blocks(item: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _says(item: Mapping[str, Any], field: str) -> bool:
-    """A message of Responses' `output`: none of the others has both a type and an id."""
+    """A message of Responses' `output`: no other format has both a type and an id."""
     return item.get("type") == "message" and field in item and not item.keys() & {"stop_reason", "model"}
 
 

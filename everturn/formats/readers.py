@@ -1,6 +1,7 @@
-"""Messages, items and contents of the four protocols, read into records.
+"""Reads the messages, items and contents of the four protocols into records.
 
-What a model said is read by its protocol's own decoder, as if it had just come; what a user or a tool said, here.
+The decoder of each protocol reads the model's messages, as if they had just arrived. Those of users and tools are read
+here.
 """
 
 from __future__ import annotations
@@ -148,7 +149,7 @@ def _phase(item: Json) -> Json:
 
 
 def _flush_items(found: list[Message], reply: list[Json], provider: str, custom: Sequence[Json]) -> None:
-    """Adds what one reply's items say, as one message."""
+    """Adds the items of one reply as one message."""
     from everturn.providers import openai_responses
     from everturn.providers.base import Request, assistant_message
 
@@ -174,7 +175,8 @@ def _said(role: str, parts: Sequence[Part], provider: str) -> Message:
 
 
 def _answering(found: Sequence[Message], wire_id: object, name: object = "") -> tuple[str, str]:
-    """Which call a result is for: its call_id and name. By the id on the wire, else the next open one of the name."""
+    """The call that a result belongs to: its call_id and name. Found by the id on the wire, else it is the next open
+    call with that name."""
     answered = results_in(found)
     calls = [call for message in reversed(found) for call in message.tool_calls]
     for call in calls:
@@ -196,7 +198,7 @@ def _add_result(
     extra: Json | None = None,
     provider: str = "",
 ) -> None:
-    """Adds a result: to the message with the others of the same reply, if there is one."""
+    """Adds a result to the message with the other results of the same reply, if there is one."""
     result = ToolResult(call_id=call[0], name=call[1], content=tuple(content), is_error=is_error, extra=extra or {})
     parts: list[Part] = [result]
     if not (extra or any(part.extra for part in content)):
@@ -208,7 +210,7 @@ def _add_result(
 
 
 def _result_parts(parts: Iterable[Part]) -> list[Part]:
-    """What a ToolResult can hold; what it can't becomes JSON text."""
+    """The parts that a ToolResult can hold. Anything else becomes JSON text."""
     return [Text(text=_json(part.data)) if isinstance(part, Opaque) else part for part in parts]
 
 
@@ -222,7 +224,7 @@ def _content(content: Any, read: Any) -> list[Part]:
 
 
 def _gemini_result(response: Json) -> tuple[list[Part], bool]:
-    """A functionResponse's content. What we write is under `output` or `error`; others choose other keys."""
+    """A functionResponse's content. We write it under `output` or `error`; other programs use other keys."""
     said = response.get("response")
     said = said if isinstance(said, dict) else {}
     key = next((name for name in ("output", "error", "result", "return_value") if said.keys() == {name}), None)
@@ -250,7 +252,8 @@ _SNAKE = {
 
 
 def _camel(content: Json) -> Json:
-    """A content with REST's names, where the SDK's dicts have Python's. What a tool said is left as it is."""
+    """A content with the field names of REST, where the SDK's dicts have Python's. What a tool returned stays as it
+    is."""
 
     def renamed(value: Any) -> Any:
         if isinstance(value, list):

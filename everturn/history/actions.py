@@ -27,17 +27,18 @@ ACTIONS: Final = {
     event_types.SIGNAL_EXTERNAL_WORKFLOW_EXECUTION_INITIATED: "signals",
     event_types.NEXUS_OPERATION_SCHEDULED: "nexus",
 }
-"""What is one action each."""
+"""Each of these is one action."""
 
 VERSIONS: Final = "TemporalChangeVersion"
-"""An upsert of this alone is free."""
+"""An upsert of this attribute alone is free."""
 
 
 def actions_of(events: Iterable[HistoryEvent]) -> Counter[str]:
-    """By kind, without heartbeats. Each try of an activity counts: one that no worker began has none."""
+    """Actions by kind, without heartbeats. Each try of an activity counts; an activity that no worker began has
+    none."""
     found: Counter[str] = Counter()
     marked: set[int] = set()
-    """Workflow tasks with a marker: all of one are one action."""
+    """Workflow tasks with markers. All the markers of one workflow task are one action."""
     for event in events:
         match event.event_type:
             case event_types.ACTIVITY_TASK_STARTED:
@@ -55,8 +56,8 @@ def actions_of(events: Iterable[HistoryEvent]) -> Counter[str]:
 
 
 def ordinary_heartbeats(events: Iterable[HistoryEvent]) -> int:
-    """How many the activities of a history had, by how long their last tries ran; without those that a streamed reply
-    or a tool's progress adds."""
+    """How many heartbeats the activities of a history had, calculated from how long their last tries ran. The
+    heartbeats that a streamed reply or a tool's progress adds are not counted."""
     timeouts: dict[int, timedelta] = {}
     started: dict[int, HistoryEvent] = {}
     count = 0
@@ -82,6 +83,6 @@ _ENDS: Final = {
 
 
 def _ended(event: HistoryEvent) -> int:
-    """The activity that ended with this event, by the event that scheduled it; 0 if none did."""
+    """The id of the event that scheduled the activity which ended with this event; 0 if no activity ended."""
     name = _ENDS.get(event.event_type)
     return getattr(event, name).scheduled_event_id if name else 0

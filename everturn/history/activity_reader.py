@@ -36,9 +36,9 @@ NEXUS_EVENTS = frozenset(number for name, number in EventType.items() if name.st
 class _Running:
     served: ActivityCall
     name: str
-    """Of the activity, or the service and the operation."""
+    """Of the activity; of a Nexus operation, its service and its name."""
     where: str
-    """Its task queue, or its endpoint."""
+    """The activity's task queue, or the operation's endpoint."""
     taken_within: float = 0.0
 
     @property
@@ -52,12 +52,12 @@ class ActivityReader:
         self._decoder = Decoder(converter)
         self._running: dict[int, _Running] = {}
         self._checks: dict[int, ToolRequest] = {}
-        """Calls that are looked at before they run."""
+        """Calls that are checked before they run."""
 
     async def scheduled(
         self, event_id: int, at: datetime, scheduled: ActivityTaskScheduledEventAttributes
     ) -> tuple[bool, Step | None]:
-        """Whether the activity is one of these, and the step that it is."""
+        """Whether the activity is one of these, and which step it is."""
         if scheduled.activity_type.name == names.CHECK_CALL:
             if request := await self._decoder.record(scheduled.input, ToolRequest):
                 self._checks[event_id] = request
@@ -113,7 +113,7 @@ class ActivityReader:
                 return ActivityEnded(event_id, at, served.tool, request, result)
 
     async def operation(self, event: HistoryEvent, at: datetime) -> Step | None:
-        """The step that an event of a Nexus operation is."""
+        """The step for an event of a Nexus operation."""
         match event.event_type:
             case event_types.NEXUS_OPERATION_SCHEDULED:
                 return self._operation_scheduled(event, at)
@@ -137,7 +137,7 @@ class ActivityReader:
         return None
 
     def not_begun(self, event_id: int, at: datetime, call_id: str, within: timedelta) -> Step | None:
-        """Nobody has begun a call's operation for so long: the conversation waits for somebody who does."""
+        """Nobody began a call's operation in time. The conversation waits until somebody does."""
         for running in self._running.values():
             if running.served.call_id == call_id:
                 cause, cure = activity_outputs.not_started(running.where, running.name, within)
@@ -170,11 +170,11 @@ class ActivityReader:
                 return ActivityEnded(event_id, at, served.tool, request, result)
 
     def forget(self, scheduled_id: int) -> None:
-        """It was cancelled, and the conversation has gone on without it."""
+        """It was cancelled, and the conversation went on without it."""
         self._running.pop(scheduled_id, None)
         self._checks.pop(scheduled_id, None)
 
 
 def _handed_back(failed: ToolRunFailed, *, told: bool) -> ToolRunFailed:
-    """No worker had it. `told`: the conversation was waiting for one already; now it stalls."""
+    """No worker took it. `told`: the conversation was already waiting for a worker, and stalls now."""
     return replace(failed, awaited=not told, stalled=told)

@@ -1,4 +1,4 @@
-"""How far a run's history was read, to read on from there some other time."""
+"""How far a run's history was read, so that a later read can go on from there."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Bookmark:
     last = 0
     """The event that was read last."""
     token: bytes | None = None
-    """Of the page with the next one; None: that is the first page."""
+    """The token of the page that holds the next event; None for the first page."""
 
     def go_past(self, event: HistoryEvent, pages: Any) -> None:
         # A long poll shows workflow tasks that are not in the history yet: their ids are used again.

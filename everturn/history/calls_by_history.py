@@ -1,4 +1,4 @@
-"""The calls of the reply at hand, by the steps of a history: which were begun, and which have a result."""
+"""The calls of the current reply, from a history's steps: which were begun, and which have a result."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from everturn.state import State
 
 
 class CallsByHistory:
-    """As the conversation itself has them: see workflows/tool_calls.py."""
+    """The same as in the conversation itself: see workflows/tool_calls.py."""
 
     def __init__(self, left: OpenReply | None = None) -> None:
-        """`left`: the reply that the run before this one left open."""
+        """`left`: the reply that the previous run left open."""
         left = left or OpenReply()
         self.planned: dict[str, tuple[ToolCall, PlannedCall]] = {
             call.call_id: (call, RefuseCall(call_id=call.call_id, text="")) for call in left.calls
@@ -26,20 +26,20 @@ class CallsByHistory:
         self.recorded = set(self._results)
         """Those whose results are in events of their own."""
         self.told: set[str] = set()
-        """Those whose results are made of what users' own activities gave."""
+        """Those whose results are made from what users' own activities returned."""
         self.running: set[str] = set()
-        """Those that were begun, and have not failed."""
+        """Those that were begun and have not failed."""
 
     def open(self, reply: ModelReply) -> None:
         self.planned = planned(reply.message.tool_calls, reply.plan)
         self._results, self.recorded, self.told = {}, set(), set()
 
     def forget(self) -> None:
-        """The model is asked: no call of before is open."""
+        """The model is asked: no earlier call is open any more."""
         self.planned, self._results = {}, {}
 
     def take(self, result: ToolResult) -> bool:
-        """False if it is no result of theirs, or comes a second time."""
+        """False if the result belongs to none of them, or comes a second time."""
         if result.call_id not in self.planned or result.call_id in self._results:
             return False
         self._results[result.call_id] = result
@@ -47,23 +47,23 @@ class CallsByHistory:
 
     @property
     def unsettled(self) -> list[tuple[ToolCall, PlannedCall]]:
-        """Those that have no result yet, with their plans."""
+        """Those without a result, with their plans."""
         return [one for call_id, one in self.planned.items() if call_id not in self._results]
 
     def begun(self, call_id: object) -> bool:
-        """Whether it is one of these, and runs, or has a result."""
+        """Whether it is one of these calls and runs or has a result."""
         return call_id in self.planned and (call_id in self._results or call_id in self.running)
 
     def settled(self, *, closing: bool, waiting: Collection[str]) -> bool:
-        """Whether nothing comes any more: all have results, but for those that a conversation which closes does not
-        begin any more. `waiting`: those that wait for a decision, or for its check."""
+        """Whether no more results will come: all calls have one, except those that a closing conversation no longer
+        begins. `waiting`: the calls that wait for a decision, or for the check of one."""
         return all(
             closing and _begins_late(plan) and call.call_id not in self.running and call.call_id not in waiting
             for call, plan in self.unsettled
         )
 
     def hand_in(self, state: State) -> None:
-        """Puts the results into the state. A call that has none was cut short."""
+        """Puts the results into the state. A call without a result was cut short."""
         if self.planned:
             results = (self._results.get(call_id) or unwritten(call) for call_id, (call, _) in self.planned.items())
             state.take_results(tuple(results), recorded=self.recorded, told=self.told)
@@ -71,5 +71,5 @@ class CallsByHistory:
 
 
 def _begins_late(plan: PlannedCall) -> bool:
-    """The history says when a call of this plan begins; of others, only what they came to."""
+    """Whether the history says when a call with this plan begins. Of other calls it has only the results."""
     return isinstance(plan, RunAgent) or (isinstance(plan, RunTool) and not plan.local)

@@ -18,7 +18,7 @@ from everturn.waiting import PendingCall
 
 
 class DecisionsByHistory:
-    """As the conversation itself has them: see workflows/approvals.py. The calls that wait are in the state."""
+    """The same as in the conversation itself: see workflows/approvals.py. The waiting calls are in the state."""
 
     def __init__(
         self,
@@ -28,19 +28,20 @@ class DecisionsByHistory:
         settle: Callable[[ToolResult], None],
         hand_over: Callable[[ToolCall, HandOver], None],
     ) -> None:
-        """`left`: the reply that the run before this one left open. `settle` takes the result of a call that does not
-        run, `hand_over` one that puts another agent in charge."""
+        """`left`: the reply that the previous run left open. `settle` takes the result of a call that does not run.
+        `hand_over` takes one that puts another agent in charge."""
         self._state = state
         self._settle = settle
         self._hand_over = hand_over
         self.asked = dict(state.pending)
-        """What people were asked last about the calls of the reply at hand."""
+        """What people were last asked about the calls of the current reply."""
         self.checked: dict[str, tuple[PendingCall, str]] = {}
-        """The calls whose decision, of that verdict, is checked by the agent's policy."""
+        """The calls with a decision that the agent's policy is checking, by verdict."""
         self.taken = {one.call_id for one in left.results if one.decision} if left else set[str]()
-        """The calls that somebody has decided on, in this run or in its open reply before."""
+        """The calls that somebody has decided on, in this run or before it in the open reply."""
         self._held: list[steps.CommandSent] = []
-        """Decisions on calls that are checked, by signal: they count if the one that is checked does not."""
+        """Decisions that came by signal while another decision on the same call was checked. They count if that one is
+        refused."""
         self._ruled: list[tuple[str, Rule]] = []
 
     def begin_reply(self) -> None:
@@ -53,7 +54,7 @@ class DecisionsByHistory:
         self._state.pending.clear()
 
     def take_ruled(self) -> list[tuple[str, Rule]]:
-        """The calls that the policy has decided on since this was asked last, and the rules that did."""
+        """The calls that the policy has decided on since the last time this was asked, with the rules that decided."""
         ruled, self._ruled = self._ruled, []
         return ruled
 
@@ -65,13 +66,13 @@ class DecisionsByHistory:
         self._follow_policy(pending)
 
     def is_known(self, call_id: object) -> bool:
-        """Whether somebody has decided on it."""
+        """Whether somebody has decided on the call."""
         return call_id == names.EVERY_CALL or call_id in self.taken
 
     # ------------------------------------------------------------ what people say
 
     def take(self, verdict: str, payload: dict[str, Any], *, time: float) -> bool:
-        """False if it can't be taken as things are."""
+        """False if the decision can't be taken now."""
         approving, call_id = verdict == names.APPROVE, payload.get("call_id", "")
         addressed = [one for one in self._state.pending.values() if one.addressed(call_id, approving=approving)]
         rules = waiting.remembered(verdict, payload, addressed, policy=self._state.policy, time=time)
@@ -84,14 +85,14 @@ class DecisionsByHistory:
         return bool(addressed)
 
     def hold(self, step: steps.Sent) -> bool:
-        """Whether it is a decision that comes while another one on its call is checked."""
+        """Whether the decision came while another decision on its call is checked."""
         if not isinstance(step, steps.CommandSent) or step.payload.get("call_id") not in self.checked:
             return False
         self._held.append(step)
         return True
 
     def change_policy(self, policy: Policy | None) -> bool:
-        """None: it can't be taken."""
+        """None if it can't be taken."""
         if policy is not None:
             self._state.policy = policy
             for pending in [*self._state.pending.values()]:
@@ -107,7 +108,7 @@ class DecisionsByHistory:
             self._settle(unwritten(pending.call))
 
     def close(self) -> None:
-        """Denies what waits."""
+        """Denies all waiting calls."""
         for pending in [*self._state.pending.values()]:
             self.decide(pending, "deny")
 
@@ -117,7 +118,7 @@ class DecisionsByHistory:
             self._hear(pending, rule.then)
 
     def _hear(self, pending: PendingCall, verdict: str) -> None:
-        """A decision, which may have to be checked first."""
+        """A decision, which may need a check first."""
         self.taken.add(pending.call.call_id)
         if pending.policy:
             self._state.pending.pop(pending.call.call_id)

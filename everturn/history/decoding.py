@@ -1,4 +1,5 @@
-"""Payloads of histories, read as what they should be: they may be another version's, or nobody's."""
+"""Reads payloads of histories as the records they should be. Another version may have written them, or another
+program."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ _PLAIN = (b"json/plain", b"json/protobuf", b"binary/null", b"binary/plain", b"bi
 """Encodings that need no codec."""
 
 UNREADABLE = (ApplicationError, ValueError, KeyError, RuntimeError, RecursionError)
-"""What decoding raises for payloads that are not ours to read: no JSON, no such encoding, no codec."""
+"""What decoding raises for a payload that we can't read: it is not JSON, its encoding is unknown, or its codec is
+missing."""
 
 
 class Decoder:
@@ -27,7 +29,7 @@ class Decoder:
         self._converter = converter
 
     async def record(self, payloads: Payloads, record: type[R]) -> R | None:
-        """The first payload as a record; None if it is not one: such input changed nothing when it came."""
+        """The first payload as a record; None if it is not one. Such input changed nothing when it arrived."""
         return (await self.readable(payloads, record))[0]
 
     async def readable(self, payloads: Payloads, kind: type[R]) -> tuple[R | None, str]:
@@ -43,7 +45,7 @@ class Decoder:
         return (values[0], "") if isinstance(values[0], kind) else (None, f"it is a {type(values[0]).__name__}")
 
     async def text(self, payloads: Payloads) -> str:
-        """A result that is a text; empty if it is none."""
+        """A result that is a text; empty if it is not a text."""
         return await self.record(payloads, str) or ""
 
     async def decode(self, payloads: Payloads, types: list[type] | None) -> list[Any]:
@@ -64,7 +66,8 @@ class Decoder:
 
 
 def _check_encoding(payloads: Payloads, error: Exception) -> None:
-    """Raises InvalidSetting for what was written by a data converter that this process lacks, or with another key."""
+    """Raises InvalidSetting if it was written with a data converter that this process does not have, or with another
+    key."""
     for payload in payloads.payloads:
         encoding = payload.metadata.get("encoding", b"")
         if key_id := key_id_of(payload):

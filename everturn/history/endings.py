@@ -1,4 +1,5 @@
-"""What is told of a conversation that is over, stalls, or has come to a final reply before it says so itself."""
+"""What clients are told about a conversation that is over, has stalled, or has its final reply but has not said so
+yet."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ def final_status(by_history: StateByHistory) -> Status:
 
 
 def final_reply(by_history: StateByHistory, step: steps.Step) -> str | None:
-    """The text of the final reply to all that was said, if this step is it, and before the conversation knows."""
+    """The text of the final reply to all messages so far, if this step brings it, before the conversation itself says
+    so."""
     match step:
         case steps.TurnCompleted(request=request, reply=reply) if reply.final and not request.summarise:
             return reply.message.text if by_history.answers_all(reply) else None
@@ -34,7 +36,7 @@ def final_reply(by_history: StateByHistory, step: steps.Step) -> str | None:
 
 
 def stalled(conversation_id: str, turn: int, stall: Stall) -> Stalled:
-    """The error for who waits for a reply that does not come before a person has helped."""
+    """The error for somebody who waits for a reply that can't come before a person helps."""
     return Stalled(
         f"Conversation {conversation_id!r} is stalled in turn {turn}: {stall.cause}",
         cure=f"{stall.cure or ''} Then: `everturn resume {conversation_id}`.".strip(),

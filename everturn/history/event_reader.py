@@ -1,4 +1,4 @@
-"""Makes the events of a conversation of the steps of its history."""
+"""Makes a conversation's events from the steps of its history."""
 
 from __future__ import annotations
 
@@ -52,22 +52,22 @@ class EventReader:
         if since and not found:
             raise ConversationError(f"{since!r} is not a cursor.", cure="Use the `cursor` of an event, unchanged.")
         self.run_id = found["run"] if found else ""
-        """Where to begin; empty for the first run of all."""
+        """The run to begin at; empty for the first run."""
         self._seen = (int(found["step"]), int(found["n"] or sys.maxsize)) if found else (0, 0)
         self._open: dict[str, int] = {}
-        """The calls whose results are not told yet, and their turns."""
+        """The calls whose results no event has told yet, with their turns."""
         self.by_history = StateByHistory()
-        """Of the steps that were read."""
+        """From the steps read so far."""
         self._agent = ""
-        """In charge as far as events have told."""
+        """The agent in charge, as far as events have told."""
         self._asked: dict[str, str] = {}
-        """What people are asked as far as events have told: why, by call_id."""
+        """What people are asked, as far as events have told: the reason, by call_id."""
         self._follows = self._seen[0] > 0
-        """It has read a run before the one at hand, or whoever comes back here has."""
+        """Whether an earlier run was read, here or by whoever resumes at a cursor."""
         self._message_ids: set[str] = set()
-        """Of what was said: the same message may be sent again, and is not taken again."""
+        """Ids of the messages. The same message may be sent again, and counts once."""
         self._alike = 0
-        """After a reset: so many events of the run stood in the one before, and are told."""
+        """After a reset: how many events of this run were already in the run before, and are told."""
 
     def read(self, step: steps.Step, *, run_id: str) -> list[Event]:
         """The events of a step, after `since`: none, one, or a reply and its calls."""
@@ -115,7 +115,7 @@ class EventReader:
         return [*untold, *_events(step, at)]
 
     def _handed_off(self, step: steps.Step, at: str) -> list[Event]:
-        """That another agent is in charge. Whose run it is when it starts, its turns say."""
+        """The event that another agent is in charge. At the start of a run, its turns say which agent that is."""
         state, before = self.by_history.state, self._agent
         self._agent = state.agent
         if isinstance(step, steps.RunStarted) or not before or state.agent == before:
@@ -123,22 +123,22 @@ class EventReader:
         return [HandedOff(turn=state.turn, agent=state.agent, by=before, at=at)]
 
     def _by_policy(self, at: str) -> list[Event]:
-        """What the conversation's policy has decided in people's place."""
+        """The calls that the conversation's policy has decided on, in place of a person."""
         return [
             Decided(call_id=call_id, verdict=rule.then, by=rule.by, note=rule.reason or None, by_policy=True, at=at)
             for call_id, rule in self.by_history.decisions.take_ruled()
         ]
 
     def _asks(self, at: str) -> list[Event]:
-        """What people are asked from now on: a decision that came before that would be refused."""
+        """What people are asked from now on. A decision that came earlier would be refused."""
         state = self.by_history.state
         new = [one for one in state.pending.values() if self._asked.get(one.call.call_id) != one.asked.in_words]
         self._asked = {one: pending.asked.in_words for one, pending in state.pending.items()}
         return [_ask(state.turn, one, at) for one in new]
 
     def _untold(self, step: steps.Step, at: str) -> list[ToolFinished]:
-        """Results that no activity brought: those of calls that were answered, denied, refused, expired or cut short.
-        They are found in what comes next: the next turn's delta, the next run's start, or the outcome."""
+        """Results without an activity: of calls that were answered, denied, refused, expired or cut short. They are
+        found in what comes next: the next turn's delta, the next run's start, or the outcome."""
         match step:
             case steps.ToolCompleted(result=result) | steps.ActivityEnded(result=result):
                 self._open.pop(result.call_id, None)

@@ -1,4 +1,4 @@
-"""The types of events, as plain numbers: EventType runs a function for each name, each time that it is read."""
+"""The types of events as plain numbers, because EventType calls a function each time that one of its names is read."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ WORKFLOW_TASK_STARTED: Final = EventType.EVENT_TYPE_WORKFLOW_TASK_STARTED
 
 
 def of(name: str) -> int:
-    """The type that is called so, as in `timer_fired`."""
+    """The type with this name, such as `timer_fired`."""
     return EventType.Value(f"EVENT_TYPE_{name.upper()}")
 
 
@@ -63,4 +63,4 @@ UNANSWERED = {
         "child_workflow_execution_terminated": "its conversation was terminated",
     }.items()
 }
-"""How an agent's conversation ends without an outcome: the event, the attribute that says which, and why."""
+"""How an agent's conversation ends without an outcome: the event, the attribute that names it, and the reason."""

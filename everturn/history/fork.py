@@ -1,4 +1,4 @@
-"""Forks: what had been said and counted by the end of one of a conversation's turns, from its history alone."""
+"""Forks: what a conversation had said and counted at the end of one of its turns, read from its history alone."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from everturn.sizes import MAX_PACKED_AT_START_BYTES
 from everturn.state import State
 
 IDLE_SECONDS = 7 * 24 * 3600.0
-"""How long a fork waits for its first message, if the conversation itself would not have waited for another."""
+"""How long a fork waits for its first message, if the conversation itself would not have waited for one."""
 
 
 @dataclass(frozen=True)
 class Changes:
-    """What is other in a fork than in the conversation that it shares its beginning with."""
+    """How a fork differs from the conversation whose beginning it shares."""
 
     message: str | tuple[Part, ...] | None = None
-    """What is said after the turn, as Start.message holds it."""
+    """What is said after the turn, in the form of Start.message."""
     provider: str = ""
     model: str | None = None
     results: Mapping[str, tuple[ResultPart, ...]] = field(default_factory=dict)
-    """Of calls of that turn, by their ids: what they gave, in the fork."""
+    """What calls of that turn returned in the fork, by call id."""
 
 
 async def start_of_fork(
@@ -48,9 +48,10 @@ async def start_of_fork(
     there: DataConverter | None = None,
     changes: Changes | None = None,
 ) -> Start:
-    """The input of a conversation that goes on after that turn; with a message, after turn 0: from the beginning.
-    Raises Refused if nothing can go on from there, and NotFound if its history is gone. `run_id` is of the latest run.
-    `there`: that of another namespace, where the history will not be: all of the transcript is brought along."""
+    """The input of a conversation that goes on after that turn. With a message and turn 0, it starts from the
+    beginning. `run_id` is the latest run's. `there`: the data converter of another namespace. The history won't be
+    there, so the whole transcript is brought along. Raises Refused if a conversation can't go on from that turn, and
+    NotFound if its history is gone."""
     changes = changes or Changes()
     if not isinstance(turn, int) or turn < 0 or (turn == 0 and changes.message is None):
         raise Refused(f"Conversation {conversation_id!r} has no turn {turn!r}.", cure="Turns count from 1.")
@@ -73,14 +74,14 @@ async def start_of_fork(
 
 
 class _ForkPoint:
-    """The fold up to the end of one turn: its reply and, if that has calls, their results."""
+    """The fold up to the end of one turn: its reply and, if the reply has calls, their results."""
 
     def __init__(self, turn: int) -> None:
         self.by_history = StateByHistory()
-        """As it was with the turn's reply. Its transcript goes on to the results."""
+        """The state at the turn's reply. Its transcript goes on to the results."""
         self._turn = turn
         self._summary = False
-        """The turn was no turn of the conversation: the model wrote a summary."""
+        """Whether the model wrote a summary in that turn. Such a turn does not count as one."""
         self._last = 0
         """The last turn that has a reply."""
 
@@ -107,7 +108,7 @@ class _ForkPoint:
                 self.transcript.take(step)
 
     def bring_along(self, step: Step) -> None:
-        """What comes after the turn says no more than where the messages of earlier runs are now."""
+        """Whether what follows the turn only says where the messages of earlier runs are now."""
         if isinstance(step, TranscriptKept):
             self.transcript.take(step)
 
@@ -121,7 +122,7 @@ class _ForkPoint:
 
     @property
     def reply(self) -> ModelReply | None:
-        """The turn's own."""
+        """The turn's own calls."""
         return self.by_history.reply if self.state.turn == self._turn else None
 
     @property
@@ -129,8 +130,8 @@ class _ForkPoint:
         return self.reply is not None and (not self.reply.plan or self.results() is not None)
 
     def results(self) -> int | None:
-        """The position of the message with the results of the reply's calls. It is written down with the next turn or
-        with the end; None until then. A summary may be between the reply and this."""
+        """The position of the message with the results of the reply's calls. It is written with the next turn or with
+        the end, and None until then. A summary may stand between the reply and this message."""
         transcript = self.transcript
         for index in range(max(0, self.state.position - transcript.base), len(transcript.messages)):
             if transcript.messages[index].role == "tool":
@@ -156,7 +157,7 @@ class _ForkPoint:
 
 
 async def _run_of(client: Client, latest: InRun, turn: int) -> InRun:
-    """The run in which the turn began: back from run to run, and to what was revived or forked."""
+    """The run in which the turn began. Goes back from run to run, and on to what was revived or forked."""
     run = latest
     while True:
         started = await _first_step(client, run)
@@ -183,7 +184,7 @@ async def _first_step(client: Client, run: InRun) -> RunStarted | None:
 
 
 async def _anew(client: Client, first: InRun, changes: Changes) -> Start:
-    """As the conversation began, with other words: it was given a transcript to begin with, or nothing."""
+    """The conversation's own start with another message: with the transcript that it was given, or with none."""
     started = await _first_step(client, first)
     if started is None or (started.start.carry and started.start.carry.origin):
         raise NotFound(

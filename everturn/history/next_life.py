@@ -1,4 +1,4 @@
-"""What a conversation begins with that goes on from where another stands, or from its own end."""
+"""The start of a conversation that goes on where another one stands, or after its own end."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from everturn.state import State
 
 
 def next_life(state: State, transcript: Sequence[Message], *, origin: InRun) -> CarryOver:
-    """What a conversation begins with that goes on from here: a fork, or the next life of one that is over.
+    """The start of what goes on from here: a fork, or the next life of a conversation that is over.
 
-    `transcript`: all of it, that of earlier runs too. `origin`: the run that it goes on from.
+    `transcript`: the whole transcript, including that of earlier runs. `origin`: the run that it goes on from.
     """
     length, digest, unseen = state.position, state.digest, tuple(transcript[state.position :])
     known = results_in(state.unseen)

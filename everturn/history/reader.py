@@ -69,7 +69,8 @@ COMMANDS: dict[str, type[Record]] = {
     names.SET_POLICY: SetPolicy,
     **dict.fromkeys((names.PAUSE, names.RESUME, names.CANCEL_TURN, names.CLOSE), Control),
 }
-"""What people decide and steer with. A signal of another name, or that is no such record, changes nothing."""
+"""What people decide and steer with. A signal with another name, or with a payload that is not such a record, changes
+nothing."""
 
 
 class HistoryReader:
@@ -90,17 +91,17 @@ class HistoryReader:
         self._extending: dict[int, ModelRequest] = {}
         self._attempts: dict[int, int] = {}
         self._admitted: dict[str, Request] = {}
-        """Updates that a reset applied again and the conversation has not accepted yet, by their ids."""
+        """Ids of the updates that a reset applied again and that the conversation has not accepted yet."""
         self._expiries: dict[int, str] = {}
         self._clock = 0.0
         """The conversation's, in its last workflow task."""
         self._turn = 0
         """The last one that has a reply."""
         self._agents: dict[str, int] = {}
-        """The agents' conversations that were begun, by their ids."""
+        """The agents' conversations that were begun, by id."""
 
     async def read(self, event: HistoryEvent) -> Step:
-        """The step that this event is."""
+        """The step for this event."""
         at = event.event_time.ToDatetime(tzinfo=UTC)
         return await self._step(event, at) or Step(event.event_id, at)
 
@@ -270,7 +271,7 @@ class HistoryReader:
         return await self._activities.failed(event_id, at, scheduled_id, failure)
 
     async def _local(self, event: HistoryEvent, at: datetime) -> Step | None:
-        """A tool that ran as a local activity: its one event is a marker."""
+        """A tool that ran as a local activity. Its only event is a marker."""
         marker = event.marker_recorded_event_attributes
         if marker.HasField("failure"):
             told = await read_cause(self._converter, marker.failure)
@@ -350,7 +351,7 @@ class HistoryReader:
 
 
 class Reading:
-    """Of one run: what its events were read as, and up to which one."""
+    """Of one run: what its events were read as, and up to which event."""
 
     def __init__(self, client: Client) -> None:
         self.reader, self.mark = HistoryReader(own(strict(client.data_converter))), Bookmark()
@@ -364,8 +365,8 @@ async def read_steps(
     follow: bool = False,
     reading: Reading | None = None,
 ) -> AsyncIterator[Step]:
-    """The steps of a run, one for each event, from the first on, or after what was `reading` up to now. With `follow`,
-    goes on as new ones come, until the run is over, and past restarts of the server, and if that moves the history."""
+    """The steps of a run, one for each event, from the first one on, or after what `reading` has read. With `follow`,
+    it goes on with new events until the run is over, through restarts of the server, even if they move the history."""
     reading = reading or Reading(client)
     closed, waits, resumes = False, follow, reading.mark.token is not None
     while True:
@@ -391,8 +392,7 @@ async def read_steps(
 
 
 async def first_step(client: Client, conversation_id: str, run_id: str | None = None) -> RunStarted | None:
-    """What a run was started with, the latest one without `run_id`; None if its history begins with something
-    else."""
+    """What a run was started with; without `run_id`, the latest run. None if its history begins with something else."""
     async for step in read_steps(client, conversation_id, run_id=run_id):
         return step if isinstance(step, RunStarted) else None
     return None

@@ -1,4 +1,4 @@
-"""Where a conversation goes on after an operator's reset: in another run, which begins as the one that was left."""
+"""Where a conversation goes on after an operator's reset: in another run, which begins like the one that was left."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ RESET = WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_RESET_WORKFLOW
 
 
 async def reset_of(client: Client, conversation_id: str, run_id: str) -> tuple[str, int]:
-    """The run that a reset of this one made, and how many events both have alike; ("", 0) if it was not reset."""
+    """The run that a reset of this one made, and how many events the two have in common; ("", 0) if it was not
+    reset."""
     left = await client.get_workflow_handle(conversation_id, run_id=run_id).describe()
     made = left.raw_description.workflow_extended_info.reset_run_id
     if not made:

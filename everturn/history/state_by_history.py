@@ -1,7 +1,7 @@
-"""The state of a conversation, by the steps of its history: see state.py.
+"""The state of a conversation, from the steps of its history: see state.py.
 
-A step counts once the conversation has taken it in; and in the order in which Temporal hands things to a workflow: what
-people sent first, then what its activities brought.
+A step counts when the conversation has taken it in. The order is that in which Temporal gives things to a workflow:
+first what people sent, then what its activities returned.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ _NO_START = Start.model_construct(agent="")
 
 
 class StateByHistory:
-    """Give it every step of a run, from the first on; then those of the run that continues it."""
+    """Give it every step of a run, from the first one on, and then those of the run that continues it."""
 
     def __init__(self, *, run_id: str = "") -> None:
         self.run_id = run_id
         self.state = State(_NO_START, run_began=0.0)
         self.transcript = Transcript()
         self.reply: ModelReply | None = None
-        """Of the turn at hand; None while it is awaited."""
+        """Of the current turn; None while the reply is awaited."""
         self.finished: steps.RunClosed | None = None
         self.calls = CallsByHistory()  # of that reply
         self._concludes = False  # a limit is used up: that reply is the last one, whatever was said meanwhile
         self.decisions = self._decisions()
         self._sent: list[steps.Sent] = []
-        """By signal, since the conversation was looked after last."""
+        """What came by signal since the conversation's last workflow task."""
         self._clock = 0.0
-        """The conversation's, likewise."""
+        """The same, of the conversation itself."""
         self._brought: list[steps.Step] = []  # by activities and timers, likewise
         self._cut_short = False  # the turn was cancelled, likewise
         self._cancelled = False  # the workflow was, and begins nothing more
@@ -76,7 +76,7 @@ class StateByHistory:
                 self._brought.append(step)
 
     def take_in(self) -> None:
-        """The conversation is looked after, with all that has come by then."""
+        """The conversation's workflow task is completed: it has taken in all that came before."""
         sent, brought, self._sent, self._brought = self._sent, self._brought, [], []
         left = [step for step in sent if not (self._take_sent(step) or self.decisions.hold(step))]
         early = [step for step in left if self._may_be_early(step)]
@@ -94,17 +94,17 @@ class StateByHistory:
 
     @property
     def outcome(self) -> Outcome | None:
-        """None while it goes on, and if it ended without one."""
+        """None while the conversation goes on, and if it ended without an outcome."""
         return self.finished.outcome if self.finished else None
 
     def answers_all(self, reply: ModelReply) -> bool:
-        """Whether a final reply that comes in now answers all that was said."""
+        """Whether a final reply that arrives now answers all messages."""
         state = self.state
         return not (self._sent or state.inbox or state.late or state.cancelled or reply.output_problem)
 
     @property
     def overlooks(self) -> bool:
-        """Whether something was said that the conversation has not taken in yet."""
+        """Whether there is a message that the conversation has not taken in yet."""
         return any(isinstance(step, steps.MessageSent) for step in self._sent)
 
     # ------------------------------------------------------------ one step after the other
@@ -207,7 +207,7 @@ class StateByHistory:
             self.state.stalls(failed.cause, failed.cure or None)
 
     def _take_result(self, result: ToolResult) -> None:
-        """The model will be told once all calls of the reply have theirs."""
+        """The model is told once all calls of the reply have their results."""
         self.state.pending.pop(result.call_id, None)
         if self.calls.take(result):
             self._close_if_settled()
@@ -247,7 +247,7 @@ class StateByHistory:
     # ------------------------------------------------------------ what people send
 
     def _take_sent(self, step: steps.Sent) -> bool:
-        """False if it can't be taken as things are."""
+        """False if it can't be taken now."""
         state = self.state
         if isinstance(step, steps.MessageSent):
             problem = state.message_problem(step.said, size_of(step.said))
@@ -285,7 +285,7 @@ class StateByHistory:
         return True
 
     def _may_be_early(self, step: steps.Sent) -> bool:
-        """Whether what can't be taken yet may be, after what the same workflow task brings."""
+        """Whether something that can't be taken now may be possible after the rest of the same workflow task."""
         if isinstance(step, steps.MessageSent):
             return True
         if step.name == names.RESUME:
@@ -303,7 +303,8 @@ class StateByHistory:
     # ------------------------------------------------------------ what follows by itself
 
     def _end_if_cancelled(self) -> None:
-        """The turn was cancelled: what came in together with that counts, a reply whose calls are cut short, too."""
+        """The turn was cancelled. What arrived together with that counts, and so does a reply whose calls are cut
+        short."""
         if self._cut_short:
             self._cut_short = False
             self._close_reply()

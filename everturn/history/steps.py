@@ -1,4 +1,4 @@
-"""What happens in a conversation, one step for each event of its history: what the readers of histories fold over."""
+"""What happens in a conversation, one step for each event of its history. All readers of histories fold over these."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from everturn.records import Outcome, ToolResult
 class Step:
     """One thing that happened: at event `id` of its run, at the server's time `at`.
 
-    A plain Step is an event that only Temporal cares for.
+    A plain Step is an event that only Temporal needs.
     """
 
     id: int
@@ -31,17 +31,17 @@ class RunStarted(Step):
 
 @dataclass(frozen=True, slots=True)
 class WorkflowTaskCompleted(Step):
-    """A worker has taken in all that came before, and done what followed from it: calls that wait can be decided."""
+    """A worker has taken in all that came before, and done what follows from it. Waiting calls can now be decided."""
 
     time: float = 0.0
-    """Of the conversation's clock when it did: seconds since 1970."""
+    """The conversation's clock at that moment: seconds since 1970."""
 
 
 @dataclass(frozen=True, slots=True)
 class MessageSent(Step):
     said: MessageIn
     accepted: bool = False
-    """It came as an update, which the conversation has taken. A signal may yet be passed over."""
+    """It came as an update, and the conversation has taken it. A signal may still be passed over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class TurnCompleted(Step):
     request: ModelRequest
     reply: ModelReply
     attempt: int = 1
-    """The one that the reply is of."""
+    """The turn that the reply belongs to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class TurnFailed(Step):
     fallback: str = ""
     """The model that goes on in its place."""
     passing: bool = False
-    """The conversation is not stalled: it goes on by itself, by showing the model less or waiting for a worker."""
+    """The conversation does not stall. It goes on by itself: it shows the model less, or waits for a worker."""
     awaited: bool = False
     """It waits for a worker that hosts its agent."""
 
@@ -94,23 +94,24 @@ class TranscriptKept(Step):
 
 @dataclass(frozen=True, slots=True)
 class PrefixExtended(Step):
-    """What no model had seen became a part of the prefix, since it was too large to be handed to the next run."""
+    """Messages that no model had seen became a part of the prefix, because they were too large to hand to the next
+    run."""
 
     request: ModelRequest
     digest: str = ""
-    """Of the prefix with it."""
+    """The digest of the prefix with them."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReminderFired(Step):
-    """A call that waits is about to expire."""
+    """A waiting call is about to expire."""
 
     call_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class Expired(Step):
-    """Nobody decided on a call for as long as it was to wait."""
+    """Nobody decided on a call in time."""
 
     call_id: str
 
@@ -132,17 +133,18 @@ class ToolCompleted(Step):
     outcome: Outcome | None = None
     """Of the agent that is the tool, if it is one."""
     local: bool = False
-    """It ran as a local activity: its one event is a marker, which the conversation itself has written."""
+    """It ran as a local activity. Its only event is a marker, which the conversation itself wrote."""
 
 
 @dataclass(frozen=True, slots=True)
 class ActivityEnded(Step):
-    """A user's own activity that ended: with an output, or with an error that the model is told of."""
+    """A user's own activity that ended: with an output, or with an error that the model is told."""
 
     tool: str
     request: ToolRequest
     result: ToolResult
-    """Made of what the event holds: the transcript's also has the word of the person who approved the call."""
+    """Made from what the event holds. The transcript's result also holds the note of the person who approved the
+    call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,16 +155,16 @@ class ToolRunFailed(Step):
     request: ToolRequest
     cause: str
     kind: str
-    """The error's type, such as InvalidEdit; empty for a time-out."""
+    """The type of the error, such as InvalidEdit; empty for a timeout."""
     cure: str = ""
     awaited: bool = False
-    """No worker had the tool yet: the conversation waits for one."""
+    """No worker has taken the tool yet. The conversation waits for one."""
     stalled: bool = False
-    """No worker had the tool for as long as patience lasts: the conversation waits for a person."""
+    """No worker took the tool within its patience. The conversation waits for a person."""
     left: dict[str, Any] | None = None
     """As in FailureCause."""
     again: bool = False
-    """It is tried again at once: a user's own activity that was lost with its worker."""
+    """It is tried again immediately: a user's own activity that was lost with its worker."""
     local: bool = False
     """As in ToolCompleted."""
 
@@ -173,7 +175,7 @@ class DecisionChecked(Step):
 
     check: DecisionCheck
     refusal: str
-    """Why they may not; empty if they may."""
+    """Why this person may not decide; empty if they may."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,11 +185,11 @@ class CancelRequested(Step):
 
 @dataclass(frozen=True, slots=True)
 class RunClosed(Step):
-    """The run is over: with an outcome, or without one and the reason why."""
+    """The run is over, with an outcome; or without one, and then with the reason."""
 
     outcome: Outcome | None
     why: str = ""
     next_run_id: str = ""
     """Set if it continued as a new run."""
     alike: int = 0
-    """An operator reset it: so many events of the next run are this one's, too."""
+    """An operator reset it. The next run begins with so many events of this one."""

@@ -1,4 +1,4 @@
-"""The end of a run's history, read from there: for who knows all that came before."""
+"""Reads the end of a run's history, for a reader that knows all that came before."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ of other calls, each has one to three. So a further page has as many as there ar
 async def last_results(
     client: Client, conversation_id: str, run_id: str, *, of: Collection[str], before: str
 ) -> dict[str, ToolResult] | None:
-    """The results of these calls, which are to be shown to the model by the activity whose id is `before`. None if they
-    can't be had so: then they are where the whole history is read."""
+    """The results of these calls, which the activity with the id `before` shows to the model. None if they can't be
+    found this way: then the whole history has to be read."""
     events: list[HistoryEvent] = []
     try:
         async for page in _backwards(client, conversation_id, run_id, further=len(of) + BESIDE_CALLS):
@@ -70,7 +70,7 @@ async def _backwards(
 async def _results(
     client: Client, events: Sequence[HistoryEvent], before: str, call_ids: Collection[str]
 ) -> dict[str, ToolResult]:
-    """As the reader of whole histories has them: what was scheduled earlier than these events is passed over."""
+    """The same as a reader of whole histories makes of them. What was scheduled before these events is passed over."""
     reader, transcript = Reading(client).reader, Transcript()
     for event in events:
         match await reader.read(event):

@@ -32,24 +32,24 @@ from everturn.streamed import SeenReply
 
 
 class Transcript:
-    """The fold: each turn puts its delta at its position, and its reply after it. A turn that is asked again thus takes
-    the place of the one before. Holds one run's messages; those of earlier runs are to be had by `read_transcript`."""
+    """The fold: each turn puts its delta at its position, and its reply after the delta. So a turn that is asked again
+    replaces the earlier one. Holds the messages of one run; `read_transcript` also has those of earlier runs."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
         self.base = 0
-        """So many messages came before this run's."""
+        """How many messages came before this run's."""
         self.earlier: Earlier | None = None
-        """Where those are."""
+        """Where those messages are."""
         self._seen = 0
-        """So many messages the model has seen, or said; counted through all runs."""
+        """How many messages the model has seen or said, counted through all runs."""
         self._results: dict[str, ToolResult] = {}
         self._open: tuple[ToolCall, ...] = ()
         """The calls of the last reply, until the message with their results follows it."""
         self._asked: ModelRequest | None = None
-        """Of the turn that runs."""
+        """The request of the turn that runs."""
         self._begun: set[str] = set()
-        """Those of them that may have taken effect."""
+        """The calls among them that may have taken effect."""
 
     def take(self, step: Step) -> None:
         match step:
@@ -94,7 +94,7 @@ class Transcript:
                 self._put(self._seen, _filled(step.outcome.tail, tuple(self.results(bare)), self._results))
 
     def _take_seen(self, request: ModelRequest, seen: SeenReply | None) -> None:
-        """What was seen of a reply that was cut short. If the reply came all the same, it takes the place of that."""
+        """Takes what people saw of a reply that was cut short. If the whole reply came after all, it replaces that."""
         if seen and seen.turn == request.turn:
             self._put(request.position + len(request.delta), [seen.as_message(request.agent if request.signed else "")])
 
@@ -103,7 +103,7 @@ class Transcript:
         self._open = ()
 
     def forget(self) -> None:
-        """Forgets the messages, as if they were an earlier run's. To be said when none of them is asked with again."""
+        """Forgets the messages, as if they were an earlier run's. Call it when nobody will ask for them again."""
         self.base += len(self.messages)
         self.messages, self._results = [], {}
 
@@ -134,8 +134,8 @@ def _filled(messages: Sequence[Message], named: Sequence[str], results: dict[str
 
 
 async def read_transcript(client: Client, conversation_id: str, transcript: Transcript) -> list[Message]:
-    """A run's messages after those of the runs before it. Raises NotFound if one of those is no longer there, and
-    ConversationError if what stands for them can't be read."""
+    """The messages of a run, after those of the runs before it. Raises NotFound if one of those runs is gone, and
+    ConversationError if the record of their messages can't be read."""
     return [*await read_earlier(client, conversation_id, transcript), *transcript.messages]
 
 
@@ -168,10 +168,10 @@ async def read_earlier(client: Client, conversation_id: str, transcript: Transcr
 
 
 def user_messages(messages: Sequence[Message]) -> int:
-    """How many of them people said."""
+    """How many of these messages people sent."""
     return sum(message.role == "user" and not message.author for message in messages)
 
 
 def unwritten(call: ToolCall) -> ToolResult:
-    """A result that is in no event yet: that of a call which did not run."""
+    """A result that no event holds yet: of a call that did not run."""
     return ToolResult(call_id=call.call_id, name=call.name, content=())

@@ -1,4 +1,5 @@
-"""For tests, demos and benchmarks without a key: a scripted model behind a real HTTP server; histories to replay."""
+"""For tests, demos and benchmarks without a key: a scripted model behind a real HTTP server, and replays of
+histories."""
 
 from __future__ import annotations
 

@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     from everturn.client.client import Client
 
 AT_ONCE = 4
-"""Histories that are fetched and replayed at the same time."""
+"""How many histories are fetched and replayed at the same time."""
 
 SOMEBODY = "somebody"
-"""Stands in recordings for the names of machines and processes."""
+"""Replaces the names of machines and processes in recordings."""
 
 
 class Diverged(EverturnError):
-    """A history that the code of today would not have made. A conversation like it would stand still after a deploy.
+    """Today's code would not have made this history. After a deploy, a conversation like it would stop.
 
-    `where`: at which of its events, in the SDK's words.
+    `where`: the event at which it differs, in the SDK's words.
     """
 
     def __init__(self, place: str, where: str) -> None:
@@ -45,7 +45,8 @@ class Diverged(EverturnError):
 
     @property
     def kind(self) -> str:
-        """The same for histories that diverge alike: `where`, without the numbers and ids of this one."""
+        """The same text for all histories that diverge in the same way: `where`, without the numbers and ids of this
+        one."""
         return re.sub(r"'[^']*'|\"[^\"]*\"|\d+", "…", self.where)
 
 
@@ -54,9 +55,9 @@ class Replayed:
     """A run of a conversation, replayed."""
 
     history: WorkflowHistory
-    """Without events if it was deleted meanwhile."""
+    """Without events if it was deleted in the meantime."""
     problem: EverturnError | None = None
-    """A Diverged, or why it can't be read."""
+    """A Diverged, or the reason why it can't be read."""
 
 
 async def record_history(client: Client, conversation_id: str, path: Path | str) -> tuple[Path, ...]:
@@ -88,8 +89,8 @@ async def replay_history(history: Path | str | WorkflowHistory, *, data_converte
 
 
 class Replays:
-    """Replays histories one after the other, with one replayer of the SDK's: making one takes as long as most replays
-    do. A replayer that found a divergence is not used again. `data_converter`: as for `replay_history`."""
+    """Replays histories one after the other with one of the SDK's replayers, because making one takes as long as most
+    replays. A replayer that found a divergence is not used again. `data_converter`: as for `replay_history`."""
 
     def __init__(self, *, data_converter: DataConverter | None = None) -> None:
         from everturn.storage.beside import own
@@ -149,7 +150,7 @@ class Replays:
 async def replay_all(
     client: Client, found: AsyncIterator[WorkflowExecution], *, at_once: int = AT_ONCE
 ) -> AsyncGenerator[Replayed]:
-    """Fetches and replays the runs, so many at the same time; each comes as soon as it is done."""
+    """Fetches and replays the runs, several at the same time. Each result comes as soon as it is there."""
     from temporalio.client import WorkflowHistory
     from temporalio.service import RPCError, RPCStatusCode
 

@@ -46,7 +46,7 @@ class Garbage:
 
 Content = str | Say | Call
 Whole = Content | Sequence[Content]
-"""A reply that the model really gives: a text, a call, or several of these together."""
+"""A reply that a model can really give: a text, a call, or several of these together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,8 @@ def say(text: str, *, thinking: str = "", usage: Mapping[str, Any] | None = None
 
 
 def call(tool: str, arguments: Mapping[str, Any] | str | None = None, *, id: str | None = None) -> Call:  # noqa: A002 - the wire's own word
-    """A tool call. A str as `arguments` goes out as it is, valid or not; without an id it gets one by its position."""
+    """A tool call. If `arguments` is a str, it is sent as it is, valid or not. A call without an id gets one from its
+    position."""
     return Call(tool, {} if arguments is None else arguments, id)
 
 
@@ -174,7 +175,7 @@ class Picker:
 
 
 def turn_of(messages: Messages) -> int:
-    """How many replies the conversation has had."""
+    """How many replies the conversation has so far."""
     return sum(message.get("role") == "assistant" for message in messages)
 
 
@@ -199,7 +200,7 @@ def _by_position(steps: Sequence[Reply]) -> list[list[Reply]]:
 
 
 def broken(message: str, *, code: str) -> Fail:
-    """The answer if the script itself is at fault."""
+    """The answer if the script itself has an error."""
     # Asking again can't help: the header keeps a test from waiting through its patience.
     return fail(500, f"scripted model: {message}", code=code, headers={"x-should-retry": "false"})
 

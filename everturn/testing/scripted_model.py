@@ -50,18 +50,18 @@ class ScriptedModel:
 
     @property
     def base_url(self) -> str:
-        """What goes into SCRIPTED_BASE_URL, or any provider's base URL."""
+        """The value for SCRIPTED_BASE_URL, or for the base URL of any provider."""
         host, port = self._address
         return f"http://{host}:{port}/v1"
 
     @property
     def requests(self) -> list[dict[str, Any]]:
-        """The bodies received so far, oldest first."""
+        """The request bodies received so far, oldest first."""
         with self._lock:
             return list(self._requests)
 
     def start(self) -> Self:
-        """Listens from here on; `base_url` has the real port."""
+        """Starts to listen. After that, `base_url` has the real port."""
         self._server = _Server(self._address, self)
         self._address = (self._address[0], self._server.server_address[1])
         self._thread = threading.Thread(
@@ -71,7 +71,7 @@ class ScriptedModel:
         return self
 
     def stop(self) -> None:
-        """Stops listening and breaks the connections, as a killed server would. Harmless when it is not running."""
+        """Stops listening and breaks the connections, as a killed server would. Does nothing if it is not running."""
         if self._server and self._thread:
             self._server.shutdown()
             self._server.server_close()
@@ -101,7 +101,7 @@ class ScriptedModel:
 
 
 class _Answer:
-    """Bytes for the socket, in as many writes as there are pieces; `breaks` closes the connection after them."""
+    """The bytes to send, one write for each piece. `breaks` closes the connection after them."""
 
     def __init__(
         self, pieces: Iterable[bytes], *, breaks: bool = False, pause: float = 0.0, until: threading.Event | None = None
@@ -111,7 +111,7 @@ class _Answer:
         self.breaks = breaks
         self.pause = pause
         self.until = until
-        """Waited for at an empty piece."""
+        """The event to wait for at an empty piece."""
 
 
 def _answer(reply: Reply, body: dict[str, Any], size: int) -> _Answer:
@@ -244,4 +244,4 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
 
     def log_message(self, *_: object) -> None:
-        """Says nothing: `requests` is the log."""
+        """Writes no log: `requests` is the log."""

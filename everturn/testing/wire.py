@@ -1,4 +1,4 @@
-"""A scripted reply as Chat Completions writes it: one JSON object, or the events of a stream."""
+"""Writes a scripted reply in the format of Chat Completions: one JSON object, or the events of a stream."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CHUNK_CHARS = 32
 
 
 def whole(reply: Whole, *, model: str, turn: int, prompt_bytes: int) -> bytes:
-    """The body of an answer that is not streamed."""
+    """The body of a reply that is not streamed."""
     says, calls = _split(reply)
     message: dict[str, Any] = {"role": "assistant", "content": "".join(said.text for said in says) or None}
     if thinking := "".join(said.thinking for said in says):
@@ -27,7 +27,8 @@ def whole(reply: Whole, *, model: str, turn: int, prompt_bytes: int) -> bytes:
 
 
 def events(reply: Whole, *, model: str, turn: int, prompt_bytes: int, usage: bool) -> Iterator[bytes]:
-    """The events of a stream, each with its empty line; `usage` adds the last one, as include_usage asks."""
+    """The events of a stream, each with its empty line. With `usage` there is a last one with the usage, as for
+    include_usage."""
     says, calls = _split(reply)
     head = _head(model, turn, "chat.completion.chunk")
 
