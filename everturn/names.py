@@ -20,6 +20,9 @@ SET_BUDGET: Final = "set_budget"
 COUNT_SPENDING: Final = "count_spending"
 """The update by which workers ask a tenant's budget, and tell it what was spent."""
 
+BUDGET_MOVES: Final = "budget_moves"
+"""In the details of a budget's termination: it goes on, on another task queue."""
+
 BUDGET: Final = "budget"
 """The query of a tenant's budget: what it is, and what was spent of it."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final
@@ -23,8 +23,10 @@ from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from everturn import names, temporal_errors
+from everturn.activities import budget_moves
 from everturn.activities.patience import retry_delay, spend
 from everturn.budgets import BudgetStart, Refusal, Spending, SpendingAnswer, SpendingBatch, Terms
+from everturn.errors import EverturnError
 from everturn.explaining import explain
 from everturn.logs import get_logger
 from everturn.payloads import ModelReply, ModelRequest
@@ -51,8 +53,6 @@ MOST_LEASES: Final = 10_000
 PATIENCE: Final = timedelta(minutes=30)
 """With a budget that does not answer, until the conversation stalls."""
 
-TASK_TIMEOUT: Final = timedelta(seconds=5)
-
 EVERYBODY: Final = "*"
 
 _log = get_logger("everturn.budget")
@@ -61,8 +61,11 @@ _log = get_logger("everturn.budget")
 class TenantBudgets(Interceptor):
     """Of one worker. `declared`: what its settings say, by tenant."""
 
-    def __init__(self, client: Client, *, task_queue: str, declared: Mapping[str, Terms]) -> None:
+    def __init__(
+        self, client: Client, *, task_queue: str, declared: Mapping[str, Terms], pollers: budget_moves.Pollers
+    ) -> None:
         self._client = client
+        self._pollers = pollers
         self._task_queue = task_queue
         self._declared = declared
         self._worker = uuid4().hex
@@ -76,7 +79,8 @@ class TenantBudgets(Interceptor):
         if found is None:
             encoded = self._client.data_converter.payload_codec is not None
             declared = self._declared.get(tenant) or self._declared.get(EVERYBODY)
-            workflow = _Budget(self._client, tenant, budget_id(tenant, encoded=encoded), self._task_queue, declared)
+            name = budget_id(tenant, encoded=encoded)
+            workflow = _Budget(self._client, tenant, name, self._task_queue, declared, self._pollers)
             found = _Tenant(workflow, worker=f"{self._worker}:{uuid4().hex[:6]}")
         self._tenants[tenant] = found  # as the last one
         if len(self._tenants) > MOST_TENANTS:
@@ -113,12 +117,21 @@ class _Budgeted(ActivityInboundInterceptor):
 class _Budget:
     """The workflow that keeps a tenant's budget."""
 
-    def __init__(self, client: Client, tenant: str, name: str, task_queue: str, declared: Terms | None) -> None:
+    def __init__(
+        self,
+        client: Client,
+        tenant: str,
+        name: str,
+        task_queue: str,
+        declared: Terms | None,
+        pollers: budget_moves.Pollers,
+    ) -> None:
         self._client = client
         self.tenant = tenant
         self._id = name
         self._task_queue = task_queue
         self.declared = declared
+        self._pollers = pollers
 
     async def count(self, batch: SpendingBatch) -> SpendingAnswer | None:
         """None if there is no such budget. Raises _NoAnswer."""
@@ -128,6 +141,9 @@ class _Budget:
             except RPCError as error:
                 if error.status is not RPCStatusCode.NOT_FOUND or temporal_errors.run_closed_first(error):
                     raise
+                over = temporal_errors.over(error)
+            if over and await budget_moves.go_on_here(self._client, self._id, self._task_queue):
+                return await self._count(batch)
             if self.declared is None:
                 return None
             await self._start(self.declared)
@@ -138,7 +154,9 @@ class _Budget:
         except WorkflowUpdateRPCTimeoutOrCancelledError as error:
             if isinstance(error.__cause__, asyncio.CancelledError):
                 raise error.__cause__ from None
-            raise _NoAnswer("no worker took the question in time") from error
+            where = self._client, self._id, self._task_queue
+            moved = await _explained(budget_moves.move_here(*where, pollers=self._pollers))
+            raise _NoAnswer("it moves here" if moved else "no worker took the question in time") from error
         except RPCError as error:
             raise _NoAnswer(error.message) from error
         except ValueError as error:  # codecs raise all kinds, and what comes may be another version's
@@ -159,7 +177,7 @@ class _Budget:
             BudgetStart(tenant=self.tenant, budget=terms, declared=True).model_dump(mode="json"),
             id=self._id,
             task_queue=self._task_queue,
-            task_timeout=TASK_TIMEOUT,
+            task_timeout=budget_moves.TASK_TIMEOUT,
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
             rpc_timeout=timedelta(seconds=ANSWER_SECONDS),
         )
@@ -167,6 +185,16 @@ class _Budget:
 
 class _NoAnswer(Exception):
     """Why, in words."""
+
+
+async def _explained(asked: Coroutine[Any, Any, bool]) -> bool:
+    """Raises _NoAnswer."""
+    try:
+        return await asked
+    except RPCError as error:
+        raise _NoAnswer(error.message) from error
+    except EverturnError as error:
+        raise _NoAnswer(str(error)) from error
 
 
 class _Tenant:
@@ -276,7 +304,7 @@ class _Tenant:
         delay = retry_delay(None, attempt=activity.info().attempt, longest=PATIENCE)
         return ApplicationError(
             f"The budget of tenant {tenant!r} does not answer: {why}.",
-            {"cure": f"A worker of its task queue has to run; `everturn budget {tenant} --remove` does without it."},
+            {"cure": f"It moves here if its workers are gone; `everturn budget {tenant} --remove` removes it."},
             type=names.BUDGET_SILENT,
             next_retry_delay=delay,
             non_retryable=not spend(delay, PATIENCE),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime, timedelta
 
 from temporalio.common import WorkflowIDConflictPolicy
@@ -12,6 +13,7 @@ from everturn.budgets import BudgetStart, BudgetStatus, SetBudget, Terms
 from everturn.client.connection import TASK_TIMEOUT, ClientConnection
 from everturn.client.pollers import polling
 from everturn.errors import InvalidSetting, Unreachable
+from everturn.history.budget_history import kept_budget
 from everturn.models import Budget
 from everturn.priorities import budget_id
 from everturn.sizes import MAX_NAME_CHARS
@@ -56,13 +58,17 @@ class BudgetingClient(ClientConnection):
                 raise self.unreachable(error) from error
 
     async def budget(self, tenant: str) -> BudgetStatus | None:
-        """The tenant's budget, and what is spent of it today; None if it has none. Raises Unreachable, also if no
-        worker answers."""
-        handle = self.temporal.get_workflow_handle(self._budget_id(tenant))
+        """The tenant's budget, and what is spent of it today; None if it has none. If no worker of its task queue runs,
+        its history says it. Raises Unreachable, also if a worker runs and none answers."""
+        name = self._budget_id(tenant)
+        handle = self.temporal.get_workflow_handle(name)
         seconds = temporal_errors.WORKER_TIMEOUT_SECONDS
         try:
-            if (await handle.describe()).close_time is not None:
-                return None  # it was taken away
+            described = await handle.describe()
+            if described.close_time is not None or not await polling(self.temporal, described.task_queue):
+                kept = await kept_budget(self.temporal, name, run_id=described.run_id)
+                is_over = kept is None or kept.removed or (described.close_time is not None and not kept.moves)
+                return None if kept is None or is_over else kept.ledger.status(time.time())
             answer = await handle.query(names.BUDGET, rpc_timeout=timedelta(seconds=seconds))
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:
@@ -70,7 +76,7 @@ class BudgetingClient(ClientConnection):
             if error.status in (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED):
                 raise Unreachable(
                     f"The budget of {tenant!r} does not answer within {seconds:g} s.",
-                    cure="A worker of its task queue has to run: `everturn worker`.",
+                    cure="Read the log of the workers of its task queue.",
                 ) from error
             raise self.unreachable(error) from error
         status = BudgetStatus.model_validate(answer)

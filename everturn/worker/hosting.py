@@ -39,6 +39,7 @@ from everturn.activities.tool_times import ToolTimes
 from everturn.activities.user_activities import ActivityThreads, is_users_own
 from everturn.agent import Agent
 from everturn.budgets import Terms
+from everturn.client.pollers import polling
 from everturn.heartbeat_profiles import QUICK, HeartbeatProfile, profile_for
 from everturn.live.lanes import lane_of
 from everturn.logs import get_logger
@@ -129,7 +130,7 @@ class Hosting(Interceptor):
         sinks = [*([TemporalMeter(meter)] if meter else []), *([traces.meter] if traces else [])]
         self._known_limits, self._restored_at = hosted.rate_limits, hosted.restored_at
         self._limit_metrics = LimitMetrics(meter) if meter else None
-        self._budgets = TenantBudgets(client, task_queue=task_queue, declared=hosted.budgets)
+        self._budgets = TenantBudgets(client, task_queue=task_queue, declared=hosted.budgets, pollers=polling)
         self._interceptors: Sequence[Interceptor] = (
             Attempts(),
             LostTries(),

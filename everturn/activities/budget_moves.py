@@ -1,0 +1,66 @@
+"""A tenant's budget whose task queue has no worker any more moves to the task queue of a worker that asks it.
+
+It is ended where it is, with a mark that it moves, and goes on from what its history came to: the history is final by
+then, so nothing that was counted is lost. Whoever is killed between the two leaves the mark, and the next worker that
+asks goes on with it. Decision 0050.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection
+from datetime import timedelta
+from typing import Any, Final
+
+from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.common import WorkflowIDConflictPolicy
+from temporalio.service import RPCError, RPCStatusCode
+
+from everturn import names
+from everturn.history.budget_history import kept_budget
+from everturn.logs import get_logger
+
+Pollers = Callable[[Client, str], Awaitable[Collection[Any]]]
+"""Who polls a task queue for workflow tasks."""
+
+TASK_TIMEOUT: Final = timedelta(seconds=5)
+
+_log = get_logger("everturn.budget")
+
+
+async def move_here(client: Client, budget_id: str, task_queue: str, *, pollers: Pollers) -> bool:
+    """Moves a budget that does not answer to this task queue, if no worker polls its own. Whether it moved; also if
+    another worker was quicker. Raises RPCError, InvalidSetting and Unreachable."""
+    described = await client.get_workflow_handle(budget_id).describe()
+    if described.status != WorkflowExecutionStatus.RUNNING:
+        return await go_on_here(client, budget_id, task_queue)
+    if described.task_queue == task_queue or await pollers(client, described.task_queue):
+        return False  # somebody there will answer, or is about to
+    if await kept_budget(client, budget_id, run_id=described.run_id) is None:
+        return False  # it could not go on
+    running = client.get_workflow_handle(budget_id, run_id=described.run_id)
+    try:
+        why = f"It moves to {task_queue}: no worker runs on {described.task_queue}."
+        await running.terminate(names.BUDGET_MOVES, reason=why)
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            raise
+    _log.info("budget.moved", budget=budget_id, old_task_queue=described.task_queue, task_queue=task_queue)
+    return await go_on_here(client, budget_id, task_queue)
+
+
+async def go_on_here(client: Client, budget_id: str, task_queue: str) -> bool:
+    """Has a budget that was ended to move go on here. False if it was not: it is over, or goes on already. Raises
+    RPCError and InvalidSetting."""
+    run_id = (await client.get_workflow_handle(budget_id).describe()).run_id
+    kept = await kept_budget(client, budget_id, run_id=run_id)
+    if kept is None or not kept.moves or kept.removed:
+        return False
+    await client.start_workflow(
+        names.TENANT_BUDGET,
+        kept.ledger.carried().model_dump(mode="json"),
+        id=budget_id,
+        task_queue=task_queue,
+        task_timeout=TASK_TIMEOUT,
+        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+    )
+    return True
