@@ -1,7 +1,8 @@
 """Logs: one form for every line, on stderr, without keys.
 
 `import everturn` configures nothing: our loggers write plain `logging` records, which a program that uses everturn as
-a library sees in its own form. Only the CLI and the worker process call `configure`.
+a library sees in its own form; a worker only leaves out a traceback that says the same once more. Only the CLI and the
+worker process call `configure`.
 
 Nothing heavy is imported at the top, so that workflow code can import this module inside Temporal's sandbox.
 """
@@ -61,7 +62,7 @@ def configure(*, format: LogFormat = "console", level: LogLevel = "info") -> Non
 
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter(format))
-    handler.addFilter(_is_news)
+    handler.addFilter(is_news)
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
@@ -139,7 +140,7 @@ class _Message:
         return " ".join([facts.pop("event"), *(f"{name}={value!r}" for name, value in facts.items())])
 
 
-def _is_news(record: logging.LogRecord) -> bool:
+def is_news(record: logging.LogRecord) -> bool:
     """False for Temporal's own warning, with its traceback, about an activity that failed as ours are meant to.
 
     A failing tool or model call is normal, and our code has a line for it. Any other exception is a bug, and shown.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -42,7 +43,7 @@ from everturn.budgets import Terms
 from everturn.client.pollers import polling
 from everturn.heartbeat_profiles import QUICK, HeartbeatProfile, profile_for
 from everturn.live.lanes import lane_of
-from everturn.logs import get_logger
+from everturn.logs import get_logger, is_news
 from everturn.models import RateLimit
 from everturn.namespace import Namespace
 from everturn.prices import unpriced
@@ -232,6 +233,7 @@ class Hosting(Interceptor):
             for agent in self._agents.values():
                 _warn_of_unknown_cost(agent)
             agents, beats = sorted(self._agents), self._profile.name
+            leave_out_model_tracebacks()
             _log.info("worker.started", agents=agents, task_queue=self._task_queue, heartbeats=beats)
             if self._restored_at:
                 at = self._restored_at.isoformat(timespec="seconds")
@@ -275,6 +277,18 @@ async def _with_its_loop(work: Work) -> None:
                 loop_ends = True
         raise
     await running
+
+
+def leave_out_model_tracebacks() -> None:
+    """Of a model turn that failed, our own line is enough, also in a program that never called `logs.configure`:
+    Temporal would add a traceback of fifty lines to "no key"."""
+    logging.getLogger("temporalio.activity").addFilter(_is_no_model_traceback)
+
+
+def _is_no_model_traceback(record: logging.LogRecord) -> bool:
+    about = getattr(record, "temporal_activity", None)
+    of_a_turn = isinstance(about, dict) and about.get("activity_type") == names.CALL_MODEL
+    return not of_a_turn or is_news(record)
 
 
 def _warn_of_unknown_cost(agent: Agent) -> None:

@@ -216,6 +216,36 @@ def test_temporals_traceback_is_kept_for_bugs_only(error: str, shown: bool) -> N
     assert "activity_id" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("activity", "error", "shown"),
+    [
+        ("call_model", "ApplicationError('no key')", False),
+        ("call_model", "KeyError('a bug')", True),
+        ("a_users_own", "ApplicationError('theirs')", True),
+    ],
+)
+def test_a_program_that_configures_nothing_is_spared_the_traceback_of_a_model_turn(
+    activity: str, error: str, shown: bool
+) -> None:
+    done = run(f"""
+        from temporalio.exceptions import ApplicationError
+        from everturn.worker.hosting import leave_out_model_tracebacks
+        leave_out_model_tracebacks()
+        try:
+            raise {error}
+        except Exception:
+            logging.getLogger('temporalio.activity').warning(
+                "Completing activity as failed",
+                exc_info=True,
+                extra={{
+                    '__temporal_error_identifier': 'ActivityFailure',
+                    'temporal_activity': {{'activity_type': '{activity}'}},
+                }},
+            )
+    """)
+    assert ("Traceback" in done.stderr) is shown
+
+
 HOSTILE = "\x1b]0;owned\x07\x9b31m\u202egnp.exe\u200b\u2028\ud800\x7f\U000e0041"
 
 SAYS_HOSTILE_THINGS = f"""
