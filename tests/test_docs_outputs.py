@@ -191,4 +191,5 @@ def test_the_page_on_troubleshooting_shows_what_is_said_without_a_server(alone: 
 def alone(tmp_path: Path) -> Shell:
     folder = tmp_path / "folder"
     folder.mkdir()
-    return Shell(folder, {"PATH": os.environ["PATH"], "HOME": str(folder)})
+    kept = {name: value for name, value in os.environ.items() if name == "PATH" or name.startswith(("LANG", "LC_"))}
+    return Shell(folder, {**kept, "HOME": str(folder)})

@@ -6,12 +6,12 @@ import json
 import os
 import re
 import subprocess
-import sys
 import textwrap
 
 import pytest
 
 from everturn.printable import printable
+from tests.support import prepared
 
 # CONTRACT.md's list.
 KEYS = [
@@ -33,13 +33,7 @@ KEYS = [
 
 def run(program: str, **environment: str) -> subprocess.CompletedProcess[str]:
     header = "import logging\nfrom everturn import logs\nlog = logs.get_logger('everturn.test')\n"
-    return subprocess.run(
-        [sys.executable, "-c", header + textwrap.dedent(program)],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, **environment},
-    )
+    return prepared.run("-c", header + textwrap.dedent(program), check=True, env={**os.environ, **environment})
 
 
 def lines(program: str, **environment: str) -> list[dict[str, object]]:

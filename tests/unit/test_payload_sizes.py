@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 from unittest.mock import patch
 
@@ -195,6 +196,7 @@ PLACE = TraceContext.of("a" * 32, "b" * 16, sampled=True, tracestate='"' * 512)
 LINKS = (PLACE.model_copy(update={"tracestate": ""}),) * MAX_LINKS
 
 
+@cache
 def traced() -> Trace:
     return asyncio.run(_traced())
 

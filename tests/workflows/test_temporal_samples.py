@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import pytest
 
 from everturn.devserver import DevServer
 from everturn.testing import ScriptedModel, call, say
+from tests.support.prepared import run
 from tests.support.provider_server import ProviderServer, in_order, message_item, response
 
 FOLDER = Path(__file__).parents[2] / "examples" / "temporal_samples"
@@ -117,19 +117,17 @@ async def _said(
 ) -> str:
     """What the sample printed."""
     environment = {
+        **{name: value for name, value in os.environ.items() if name.startswith(("LANG", "LC_"))},
         "PATH": os.environ["PATH"],
         "HOME": os.environ.get("HOME", ""),
         "TEMPORAL_ADDRESS": server.address,
         "EVERTURN_TASK_QUEUE": queue or f"sample-{uuid4().hex[:8]}",
         **told,
     }
-    program = await asyncio.create_subprocess_exec(
-        sys.executable, str(FOLDER / f"{name}.py"), given,
-        env=environment, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    said, errors = await program.communicate(typed.encode())
-    assert program.returncode == 0, errors.decode()
-    return said.decode()
+    program = str(FOLDER / f"{name}.py")
+    done = await asyncio.to_thread(run, program, given, says=typed, timeout=200, env=environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def test_the_table_of_lengths_is_true_and_no_sample_is_longer_than_theirs() -> None:
