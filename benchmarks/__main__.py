@@ -27,6 +27,7 @@ from benchmarks.measures import (
     slow_turns,
     startup,
     throughput,
+    watchers,
 )
 from benchmarks.rig import ROOT, rig
 from everturn.devserver import find_binary
@@ -45,8 +46,9 @@ MEASURES = {
     "resume": resume,
     "replay": replay,
     "reading": reading,
+    "watchers": watchers,
 }
-WITHOUT_PICTURE = ("actions", "slow_turns", "imports", "replay")
+WITHOUT_PICTURE = ("actions", "slow_turns", "imports", "replay", "watchers")
 LIMITS = "limits"
 """Of everturn alone, and by itself: 7 minutes."""
 INBOX = "inbox"

@@ -20,12 +20,15 @@ from statistics import median, quantiles
 from typing import Any
 from uuid import uuid4
 
+from pydantic import SecretStr
 from temporalio.contrib.workflow_streams import WorkflowStreamClient
 
 from benchmarks import peers, work
 from benchmarks.contestants import EVERTURN, OPENAI_AGENTS, PYDANTIC_AI, Contestant, everturn_client
 from benchmarks.measures import Column, Measured, Plan
 from benchmarks.rig import RESULTS, Rig, spawn, stop
+from everturn.live.lanes import lane_of
+from everturn.settings import Settings
 
 WARM_UPS = 1
 BUDGET_SECONDS = 90.0
@@ -92,10 +95,12 @@ QUICK = replace(EVERTURN, name="everturn_quick", what="everturn with EVERTURN_ST
 REDIS = replace(
     EVERTURN, name="everturn_redis", what="everturn with EVERTURN_LIVE=redis://…, a redis-server on the same machine."
 )
+HTTP = replace(EVERTURN, name="everturn_http", what="everturn with EVERTURN_LIVE=http: straight from the worker.")
 FOLLOWS: dict[Contestant, Follow] = {
     EVERTURN: _everturn,
     QUICK: _everturn,
     REDIS: _everturn,
+    HTTP: _everturn,
     STREAMS: _streams(str),
     replace(PYDANTIC_AI, name="pydantic_ai_streamed", workflow="PydanticAiStreamed"): _streams(_of_parts),
     replace(OPENAI_AGENTS, name="openai_agents_streamed", workflow="OpenaiAgentsStreamed"): _streams(_of_responses),
@@ -115,7 +120,8 @@ async def measure(rig: Rig, plan: Plan) -> Measured:
         live: dict[str, str] = {}
         if REDIS in follows:
             live = {"EVERTURN_LIVE": stack.enter_context(redis_server())}
-            _hear(rig, live["EVERTURN_LIVE"])
+            hear(rig, REDIS, live["EVERTURN_LIVE"])
+        hear(rig, HTTP, "http")
         workers = [
             await stack.enter_async_context(ticking.worker(one, warm=False, **(live if one is REDIS else {})))
             for one in follows
@@ -138,7 +144,7 @@ async def measure(rig: Rig, plan: Plan) -> Measured:
     ]
     rounds = len(samples[EVERTURN.name])
     title = f"Events: a streamed conversation of one call and {EXPECTED_WORDS} words ({rounds} rounds)"
-    notes = [f"**{one.name}**: {one.what}" for one in (QUICK, REDIS, STREAMS)]
+    notes = [f"**{one.name}**: {one.what}" for one in (QUICK, REDIS, HTTP, STREAMS)]
     notes += ["The peers stream as their documentation sets it up, and flush each 100 ms. everturn beats each 200 ms."]
     return Measured(title, columns, {name: _row(own) for name, own in samples.items()}, notes)
 
@@ -167,12 +173,11 @@ def redis_server() -> Iterator[str]:
         stop(process)
 
 
-def _hear(rig: Rig, url: str) -> None:
-    """Has the client of that row listen there, too."""
-    from everturn.live.redis_lane import RedisLane
-
-    client = everturn_client(rig.client, REDIS.name)
-    client.live = RedisLane(url, client.temporal.data_converter)
+def hear(rig: Rig, contestant: Contestant, live: str) -> None:
+    """Has the client of that row follow there, too. `live`: as EVERTURN_LIVE."""
+    client = everturn_client(rig.client, contestant.name)
+    settings = Settings(live=SecretStr(live))
+    client._environment.__dict__["live"] = lane_of(settings, client.temporal.data_converter)
 
 
 async def _one(rig: Rig, contestant: Contestant, follow: Follow) -> Sample:

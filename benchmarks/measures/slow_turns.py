@@ -31,6 +31,8 @@ class Row:
     contestant: Contestant
     heartbeats: str = ""
     stream: bool = False
+    live: str = ""
+    """As EVERTURN_LIVE."""
 
 
 ROWS = (
@@ -38,14 +40,15 @@ ROWS = (
     Row(replace(EVERTURN, name="everturn_streamed"), "quick", stream=True),
     Row(replace(EVERTURN, name="everturn_thrifty"), "thrifty"),
     Row(replace(EVERTURN, name="everturn_thrifty_streamed"), "thrifty", stream=True),
+    Row(replace(EVERTURN, name="everturn_thrifty_http"), "thrifty", stream=True, live="http"),
     Row(PYDANTIC_AI),
     Row(OPENAI_AGENTS),
 )
 
 NOTES = (
     f"A conversation of {TURNS} turns of {SECONDS:.0f} s, with one tool call each but the last, as the server's "
-    "metric `action` counts it. **streamed**: with `stream=True`; **thrifty**: with EVERTURN_HEARTBEATS=thrifty, as "
-    "workers of Temporal Cloud have it by themselves.",
+    "metric `action` counts it. **streamed**: with `stream=True`; **http**: with it, and with EVERTURN_LIVE=http; "
+    "**thrifty**: with EVERTURN_HEARTBEATS=thrifty, as workers of Temporal Cloud have it by themselves.",
 )
 
 
@@ -66,6 +69,7 @@ async def measure(_: Rig, plan: Plan) -> Measured:
 async def _count(row: Row) -> dict[str, float]:
     hosted = EVERTURN if row.heartbeats else row.contestant
     more = {"EVERTURN_HEARTBEATS": row.heartbeats} if row.heartbeats else {}
+    more |= {"EVERTURN_LIVE": row.live} if row.live else {}
     async with rig(model_takes=SECONDS) as own, own.worker(hosted, warm=False, **more):
         before = await actions(own)
         handle = await _started(own, row)

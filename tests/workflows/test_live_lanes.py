@@ -17,7 +17,7 @@ from redis import Redis
 from everturn import Client, events
 from everturn.devserver import DevServer
 from everturn.streamed import Streamed, whole
-from everturn.testing import ScriptedModel, slow
+from everturn.testing import ScriptedModel, cut, slow
 from tests.support.agents import agent_on, hosting
 from tests.support.live_text import STORY, text_until
 from tests.support.redis_server import RedisServer, needs_redis
@@ -149,6 +149,29 @@ async def test_after_a_kill_the_text_starts_over_and_cursors_hold(
     finally:
         second.set()
     assert kinds.count("turn_retried") == 1
+
+
+async def test_a_turn_that_the_same_worker_asks_again_starts_over_for_all(
+    client: Client, scripted: Scripted, live: str, go_on: threading.Event
+) -> None:
+    second = threading.Event()
+    try:
+        agent = agent_on(
+            scripted([cut("Lost words. " * 40, after=11, until=go_on), slow(STORY, after=9, until=second)])
+        )
+        async with hosting(client, agent, heartbeats="thrifty"), asyncio.timeout(60):
+            conversation = await client.start(agent, "Go.", stream=True)
+            told, kinds = conversation.events(), list[str]()
+            assert (await text_until(told, bool)).startswith("Lost")
+            go_on.set()
+            seen = await text_until(told, lambda text: text.startswith("word"), kinds)
+            late = await text_until(conversation.events(), lambda text: text.startswith("word"))
+            assert STORY.startswith(late)
+            second.set()
+            assert seen + await text_until(told, lambda _: False, kinds) == STORY
+            assert kinds.count("turn_retried") == 1
+    finally:
+        second.set()
 
 
 async def test_what_people_saw_of_a_reply_stays_when_they_stop_it(
