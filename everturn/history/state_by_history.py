@@ -115,6 +115,8 @@ class StateByHistory:
         self.calls, self.decisions, self._cancelled = CallsByHistory(left), self._decisions(left), False
         self._concludes = bool(left.limit)
         self.reply = None
+        self._awaits_worker = 0
+        """The turn that nobody could be asked: a worker that comes is given the same request."""
 
     def _decisions(self, left: OpenReply | None = None) -> DecisionsByHistory:
         return DecisionsByHistory(self.state, left, settle=self._take_result, hand_over=self._hand_over)
@@ -124,7 +126,9 @@ class StateByHistory:
         if not state.answering:
             state.begin_answer()
         delta = self.transcript.messages[request.position - self.transcript.base :]  # which it has put there
-        state.model = request.model or ""
+        if request.turn != self._awaits_worker:  # it is the same request, and `resume` may have chosen for the next one
+            state.model = request.model or ""
+        self._awaits_worker = 0
         state.begin_turn(messages=max(0, user_messages(delta) - user_messages(state.unseen)))
         state.turn, state.position, state.digest, state.stall = request.turn, request.position, request.digest, None
         state.in_charge.agent, state.view = request.agent, request.view
@@ -196,6 +200,7 @@ class StateByHistory:
                 self._take_result(unwritten(call))
 
     def _take_failure(self, failed: steps.TurnFailed) -> None:
+        self._awaits_worker = failed.request.turn if failed.awaited else 0
         if failed.awaited or failed.passing or self._cut_short:
             return
         if self.state.closing:

@@ -202,7 +202,10 @@ class Checks:
         await asyncio.sleep(5.0)
         # Of this life: whoever watched an earlier one has seen its end.
         lasting = [one for one in self.watched.pop(conversation.id, []) if not _is_live(one)]
-        ended = bool(lasting) and (lasting[-1].cursor == whole[-1].cursor or (self._came_back and _is_done(lasting)))
+        before = bool(lasting) and self._life_of(lasting[-1]) != self._life_of(whole[-1])
+        ended = bool(lasting) and (
+            lasting[-1].cursor == whole[-1].cursor or ((before or self._came_back) and _is_done(lasting))
+        )
         if lasting and not ended and not self.server.retention:
             self.server.wrong(f"{conversation.id}: it is over, and who watched is told nothing after {_kinds(lasting)}")
         if self.server.index:
@@ -215,6 +218,10 @@ class Checks:
             self.server.wrong(f"{conversation.id}: it is over, and its status is {status.state}")
         if not transcript:
             self.server.wrong(f"{conversation.id}: its transcript is empty")
+
+    def _life_of(self, event: Event) -> str:
+        """The first run of it: a message may revive what has just ended."""
+        return self.server.runs[event.cursor.partition("/")[0]].first_run_id
 
     async def _listed(self, conversation: Conversation, chance: random.Random) -> None:
         """What the index says once it has heard of all."""

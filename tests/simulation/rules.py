@@ -134,7 +134,7 @@ _OWN = {
 }
 
 
-_LATER = r"is no longer available|^There is no tool|do not fit|^No worker|Field required|is not a parameter|count"
+_LATER = r"is no longer available|^There is no tool|do not fit|No worker on|Field required|is not a parameter|count"
 """What is said after a deploy."""
 
 

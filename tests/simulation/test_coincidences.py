@@ -59,6 +59,22 @@ def test_what_worlds_of_handoffs_found_stays_mended(seed: int) -> None:
     assert run(seed).broken == []
 
 
+@pytest.mark.parametrize(
+    "seed",
+    [
+        pytest.param(
+            100_615, id="a-model-is-chosen-while-a-turn-waits-for-a-worker"
+        ),  # by the history, it was forgotten
+        pytest.param(
+            100_343, id="a-message-revives-what-somebody-has-just-watched-to-its-end"
+        ),  # the simulation's rule
+        pytest.param(100_059, id="nobody-hosts-the-agent-of-a-call"),  # the simulation's rule
+    ],
+)
+def test_what_worlds_by_name_found_stays_mended(seed: int) -> None:
+    assert run(seed).broken == []
+
+
 def test_results_are_told_as_those_of_their_turn_through_a_summary_and_a_new_run() -> None:
     assert run(162).broken == []
 
