@@ -10,6 +10,7 @@ from temporalio.converter import DataConverter
 from temporalio.exceptions import ApplicationError, FailureError, TimeoutError  # noqa: A004 - Temporal's
 
 from everturn import names
+from everturn.streamed import SeenReply, beaten_out
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,9 @@ class FailureCause:
     """Said by a tool that ran as a local activity, whose event does not say whose it is."""
     left: dict[str, Any] | None = None
     """What a tool that asks a person leaves, to go on with."""
+    said: SeenReply | None = None
+    """What a cancelled model turn had said when its worker was lost: by its last heartbeat, which is in Temporal's own
+    error, and in that of a worker which noticed first."""
 
     @property
     def not_hosted(self) -> bool:
@@ -50,14 +54,20 @@ def cause_of(error: BaseException) -> FailureCause:
         error = error.__cause__
     if isinstance(error, TimeoutError):
         kind = error.type.name.lower().replace("_", " ") if error.type else "unknown"
-        return FailureCause(cause=f"its worker was lost or took too long ({kind} timeout)")
+        said = beaten_out(error.last_heartbeat_details)
+        return FailureCause(cause=f"its worker was lost or took too long ({kind} timeout)", said=said)
     if not isinstance(error, ApplicationError):
         return FailureCause(cause=str(error))
     details = error.details[0] if error.details and isinstance(error.details[0], dict) else {}
-    words = {name: str(details.get(name) or "") for name in ("cure", "fallback", "call_id", "tool")}
+    words: dict[str, Any] = {name: str(details.get(name) or "") for name in ("cure", "fallback", "call_id", "tool")}
     left = details.get("left") if isinstance(details.get("left"), dict) else None
     return FailureCause(
-        kind=error.type or "", cause=error.message, too_long=bool(details.get("too_long")), left=left, **words
+        kind=error.type or "",
+        cause=error.message,
+        too_long=bool(details.get("too_long")),
+        left=left,
+        said=beaten_out((None, details.get("said"))),
+        **words,
     )
 
 

@@ -6,6 +6,7 @@ with the conversation: a model turn is sent a position, a digest and the delta s
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, JsonValue, field_serializer, field_validator
@@ -17,7 +18,15 @@ from everturn.plans import PlannedCall, WaitReason
 from everturn.policy import MAX_RULES, Rule
 from everturn.prompts import RecordedPrompt
 from everturn.records import Decision, HookAction, Message, Part, Record, Stop, ToolCall, Usage
-from everturn.sizes import MAX_ID_BYTES, MAX_INPUT_PARTS, MAX_NAME_CHARS, flat
+from everturn.sizes import (
+    MAX_ID_BYTES,
+    MAX_INBOX_BYTES,
+    MAX_INPUT_BYTES,
+    MAX_INPUT_PARTS,
+    MAX_NAME_CHARS,
+    fits,
+    flat,
+)
 from everturn.streamed import LiveAt, SeenReply
 from everturn.tracing import Trace, TraceContext, or_none
 
@@ -199,6 +208,15 @@ class MessageIn(Record):
         said = Message.user(self.text if self.text is not None else self.parts)
         return said.model_copy(update={"provider": self.provider})
 
+    def problem(self, size: int, *, after: Sequence[Message] | None) -> str | None:
+        """Why a message of `size` bytes of JSON can't be accepted; None if it can. `after`: what came before it since
+        the conversation began to close; None if it is open."""
+        if size > MAX_INPUT_BYTES:
+            return f"The message has {size:,} bytes of JSON; the limit is {MAX_INPUT_BYTES:,}. Send a link instead."
+        if after is not None and not fits([*after, self.as_message()], MAX_INBOX_BYTES):
+            return "The conversation is closing, and too many messages came since then."
+        return None if self.text or self.parts else "A message needs text or parts."
+
 
 class Control(Record):
     """`pause`, `resume`, `cancel_turn` and `close`."""
@@ -299,7 +317,7 @@ class ModelReply(Record):
     @property
     def final(self) -> bool:
         """Nothing is left to be done for it: it has no calls, and its model did not just pause."""
-        return not self.plan and self.stop != "paused"
+        return not (self.plan or self.stop == "paused" or self.message.cut_short)
 
     @property
     def ends_answer(self) -> bool:

@@ -1,8 +1,7 @@
 """The state of a conversation, as one value.
 
 The workflow holds it and moves it on while things happen; state_by_history.py moves one on by the steps of a history.
-Both do it by the same methods, so that what a message, a reply or a decision changes is said once. Pure: it is told
-the time.
+Both do it by the same methods, so that what a message, a reply or a decision changes is said once. Pure.
 """
 
 from __future__ import annotations
@@ -20,15 +19,8 @@ from everturn.payloads import Control, MessageIn, ModelReply, Start, StateName
 from everturn.policy import Policy
 from everturn.prompts import KnownPrompts
 from everturn.records import Message, ToolResult, Usage, cost_with, results_in
-from everturn.sizes import (
-    MAX_INBOX_BYTES,
-    MAX_INPUT_BYTES,
-    MAX_LAST_TEXT_BYTES,
-    MAX_NAME_CHARS,
-    fits,
-    known_id,
-)
-from everturn.streamed import SeenReply
+from everturn.sizes import MAX_LAST_TEXT_BYTES, MAX_NAME_CHARS, known_id
+from everturn.streamed import SeenReply, longer
 from everturn.waiting import PendingCall
 
 MAX_REPAIRS = 2
@@ -141,11 +133,7 @@ class State:
 
     def message_problem(self, said: MessageIn, size: int) -> str | None:
         """Why a message of `size` bytes of JSON can't be accepted; None if it can."""
-        if size > MAX_INPUT_BYTES:
-            return f"The message has {size:,} bytes of JSON; the limit is {MAX_INPUT_BYTES:,}. Send a link instead."
-        if self.closing and not fits([*self.inbox, *self.late, said.as_message()], MAX_INBOX_BYTES):
-            return "The conversation is closing, and too many messages came since then."
-        return None if said.text or said.parts else "A message needs text or parts."
+        return said.problem(size, after=[*self.inbox, *self.late] if self.closing else None)
 
     def receive(self, message: Message, message_id: str | None = None) -> bool:
         """Puts a message into the inbox; False if one with this id came before. While the conversation closes, the
@@ -183,14 +171,26 @@ class State:
             self.turn, self.reply_awaited, self._first_model = self.turn + 1, True, self.model
 
     def take_reply(self, reply: ModelReply) -> None:
+        """A cancelled turn brings the text so far, or only what the provider has counted: neither ends its answer."""
+        self._count(reply)
+        if reply.message.cut_short:
+            self._seen = self._seen and self._seen.model_copy(update={"usage": Usage(), "cost_usd": 0.0})
+            if not reply.message.parts:
+                return
         self._extend_prefix([*self.unseen, reply.message], digest=reply.digest)
         self.unseen, self.recorded, self._told, self._handed = [], frozenset(), frozenset(), frozenset()
-        self.reply_awaited, self.final, self._called_in = False, reply.final, self.turn
+        self.reply_awaited = False
+        if reply.message.cut_short:
+            return
+        self.final, self._called_in = reply.final, self.turn
         self.last_text = reply.message.text
         self.output, self.output_problem = reply.output, reply.output_problem
         self.summary_due = reply.summary_due
         self.tool_calls += len(reply.message.tool_calls)
-        self._count(reply)
+
+    def take_seen(self, seen: SeenReply | None) -> None:
+        """What a cancelled turn had said, by whoever cancelled it or by its last heartbeat."""
+        self._seen = longer(self._seen, seen) if seen and seen.turn == self.turn else self._seen
 
     def take_summary(self, reply: ModelReply) -> None:
         """It comes after what the model has seen, and before what it has not."""
@@ -297,7 +297,7 @@ class State:
 
     def cancel(self, control: Control) -> None:
         """The code that runs the turn ends the answer."""
-        self._seen = control.seen if control.seen and control.seen.turn == self.turn else None
+        self.take_seen(control.seen)
         by, reason = shortened_reason(control.by), shortened_reason(control.reason or "")
         self.cancelled = f"the turn was cancelled{by and f' by {by}'}{reason and f' ({reason})'}"
         self.paused, self.stall = False, None

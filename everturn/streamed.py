@@ -4,7 +4,8 @@ and what is left of it if the turn is cancelled."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Literal, Self
+from contextlib import suppress
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -102,7 +103,7 @@ class AtLimit(Record):
 
 
 class SeenReply(Record):
-    """What people saw of a reply when they cancelled its turn."""
+    """What was said of a reply when its turn was cancelled."""
 
     turn: int
     """Of another turn than the one that is cancelled, it counts for nothing."""
@@ -118,7 +119,33 @@ class SeenReply(Record):
             raise ValueError(f"the part of a reply that was seen has at most {MAX_SEEN_CHARS:,} characters")
         return self
 
+    @classmethod
+    def of(cls, streamed: Streamed | None) -> Self | None:
+        """None if no text was said yet."""
+        if streamed is None or not streamed.turn:
+            return None
+        kinds = ("text", "thinking")
+        text, thinking = ("".join(said for kind, said in streamed.pieces if kind == one) for one in kinds)
+        if not text.strip():
+            return None
+        if streamed.at:
+            text = f"[Cut: what came before these {len(text):,} characters is left out.]\n{text}"
+        usage, cost_usd = streamed.usage, streamed.cost_usd
+        return cls(turn=streamed.turn, text=text, thinking=thinking, usage=usage, cost_usd=cost_usd)
+
     def as_message(self, author: str) -> Message:
         """As it stays in the transcript, and goes to the model with the next turn. `author`: as in Message."""
         thoughts = (Thinking(text=self.thinking),) if self.thinking else ()
         return Message(role="assistant", parts=(*thoughts, Text(text=self.text)), author=author, cut_short=True)
+
+
+def beaten_out(details: Sequence[Any]) -> SeenReply | None:
+    """What the heartbeat details of a turn have of its text; None if nothing, or nothing that can be read."""
+    with suppress(ValueError):
+        return SeenReply.of(Streamed.model_validate(details[1])) if len(details) > 1 else None
+    return None
+
+
+def longer(one: SeenReply | None, other: SeenReply | None) -> SeenReply | None:
+    """Of two accounts of the same reply the one that says more; the first if both say as much."""
+    return other if other and (one is None or len(other.text) > len(one.text)) else one

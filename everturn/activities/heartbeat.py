@@ -26,6 +26,7 @@ from everturn.activities.journal import RPC_TIMEOUT, Journal, task_of
 from everturn.activities.lost_tries import left
 from everturn.heartbeat_profiles import QUICK, HeartbeatProfile
 from everturn.logs import get_logger
+from everturn.streamed import Streamed
 from everturn.tools.results import iterator_in
 
 INTERVAL_SECONDS = QUICK.interval_seconds
@@ -42,6 +43,13 @@ LONGEST_STAND_IN_SECONDS = 600.0
 
 LATE_START_SECONDS = 2.0
 
+HURRIED_SECONDS = 0.3
+"""After the conversation has cancelled something here: by then the server knows of it."""
+
+HANDED_OVER_SECONDS = 5.0
+"""Its conversation waits for what a cancelled model turn hands over. Code that does not end when it is cancelled is
+given up after so long: without beats, the server says in its place that it is over."""
+
 _log = get_logger("everturn.worker")
 
 
@@ -57,6 +65,8 @@ class Heartbeat:
     """What the activity last said of itself; each beat carries it."""
     speak: Callable[[], Any] | None = None
     """Says what stands for `progress` when a beat is due. May be called from any thread."""
+    said: Callable[[], Streamed | None] | None = None
+    """All that a model turn has said so far, as far as it is kept."""
     interval: float = field(default_factory=lambda: INTERVAL_SECONDS)
     """Seconds between two beats."""
     waits: Any = None
@@ -67,6 +77,10 @@ class Heartbeat:
     by_loop: float = field(default_factory=time.monotonic)
     """The last one that the loop has sent itself."""
     cancelled: bool = False
+    hands_over: bool = False
+    """It is waited for when it is cancelled."""
+    cancelled_at: float | None = None
+    """When it was seen to be cancelled, in `time.monotonic()`; only if it is waited for then."""
     timer: asyncio.Handle | None = None
     due: float = 0.0
     """When it goes off, in `time.monotonic()`."""
@@ -82,7 +96,7 @@ class Heartbeat:
         """Beats as often as a quick worker from now on, if it is not over. To be called on the loop."""
         self.interval = min(self.interval, INTERVAL_SECONDS)
         if self.timer:
-            self._beat_in(self.interval)
+            self._beat_in(min(self.interval, HURRIED_SECONDS))
 
     def report(self, progress: Any) -> None:
         """Sets what the next beat carries, as it is now. May be called from any thread.
@@ -107,7 +121,17 @@ class Heartbeat:
         self.due = time.monotonic() + seconds
         self.timer = self.loop.call_later(seconds, self._beat_on, context=self.context)
 
+    @property
+    def given_up(self) -> bool:
+        """It has not ended though it was cancelled, and is waited for."""
+        return self.cancelled_at is not None and time.monotonic() - self.cancelled_at > HANDED_OVER_SECONDS
+
     def _beat_on(self) -> None:
+        if self.hands_over and self.cancelled_at is None and is_unwanted():
+            self.cancelled_at = time.monotonic()
+        if self.given_up:
+            self.stop()
+            return
         activity.heartbeat(*self.details)
         self.last = self.by_loop = time.monotonic()
         self._beat_in(self.interval)
@@ -120,6 +144,12 @@ class Heartbeat:
         if progress is None:
             return () if left is None else (left,)
         return (left, progress)
+
+
+def is_unwanted() -> bool:
+    """The conversation has cancelled the activity that runs here. One whose worker shuts down goes on elsewhere."""
+    why = activity.cancellation_details()
+    return why is not None and why.cancel_requested
 
 
 _here: ContextVar[Heartbeat | None] = ContextVar("here", default=None)
@@ -218,7 +248,9 @@ class Heartbeats:
     def _watch(self) -> None:
         while not self._stopped.wait(INTERVAL_SECONDS / 2):
             now, running = time.monotonic(), list(self._running)
-            silent = [beat for beat in running if beat.last < now - beat.interval - INTERVAL_SECONDS / 2]
+            silent = [
+                beat for beat in running if beat.last < now - beat.interval - INTERVAL_SECONDS / 2 and not beat.given_up
+            ]
             if not silent:
                 continue
             blocked = round(now - max(beat.by_loop for beat in running), 1)
@@ -237,4 +269,8 @@ class Heartbeats:
     async def _beat_for(self, beat: Heartbeat) -> None:
         beat.last = time.monotonic()
         handle = self._client.get_async_activity_handle(task_token=beat.task_token)
-        await handle.heartbeat(*beat.details, rpc_timeout=RPC_TIMEOUT)
+        try:
+            await handle.heartbeat(*beat.details, rpc_timeout=RPC_TIMEOUT)
+        except AsyncActivityCancelledError:
+            if beat.hands_over and beat.cancelled_at is None:
+                beat.cancelled_at = time.monotonic()

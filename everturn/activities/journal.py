@@ -27,6 +27,7 @@ from typing import Any, Final, Self
 
 from pydantic_core import from_json, to_json
 from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.enums.v1 import PendingActivityState
 from temporalio.api.workflowservice.v1 import ResetStickyTaskQueueRequest
 from temporalio.client import AsyncActivityCancelledError, Client
 from temporalio.exceptions import ApplicationError
@@ -45,6 +46,8 @@ MAX_READ_BYTES: Final = 8 * MAX_BYTES
 """A longer file is not a journal."""
 
 MAX_HEADER_BYTES: Final = 8 * 1024
+
+CANCEL_REQUESTED = PendingActivityState.PENDING_ACTIVITY_STATE_CANCEL_REQUESTED
 
 STALE_SECONDS = 24 * 3600.0
 """Temporal has long noticed what a worker lost that has been dead for a day: its journal is only litter by then."""
@@ -345,17 +348,36 @@ def _is_base64(token: str) -> bool:
 
 
 async def _hand_back(client: Client, task: Task, some: asyncio.Semaphore) -> None:
-    lost = ApplicationError(
-        "its worker was lost while it ran", type=names.WORKER_LOST, next_retry_delay=timedelta(milliseconds=1)
-    )
     handle = client.get_async_activity_handle(task_token=b64decode(task["token"]))
     try:
         async with some:
             await release(client, task["conversation"], task["run"])
+            said = await _last_words(client, task)
+            lost = ApplicationError(
+                "its worker was lost while it ran",
+                *said,
+                type=names.WORKER_LOST,
+                next_retry_delay=timedelta(milliseconds=1),
+            )
             await handle.fail(lost, rpc_timeout=RPC_TIMEOUT)
     except (RPCError, AsyncActivityCancelledError) as error:
         # Temporal noticed before us, or the conversation is over.
         _log.debug("worker.not_handed_back", activity=task["activity"], error=str(error))
+
+
+async def _last_words(client: Client, task: Task) -> list[dict[str, Any]]:
+    """What a cancelled model turn had said: its conversation waits for that, and with its end, Temporal forgets its
+    heartbeats. Raises RPCError."""
+    if task["activity"] != names.CALL_MODEL:
+        return []
+    handle = client.get_workflow_handle(task["conversation"], run_id=task["run"])
+    described = await handle.describe(rpc_timeout=RPC_TIMEOUT)
+    for one in described.raw_description.pending_activities:
+        if one.activity_type.name == names.CALL_MODEL and one.state == CANCEL_REQUESTED:
+            with suppress(Exception):  # codecs raise all kinds
+                details = await client.data_converter.decode(one.heartbeat_details.payloads)
+                return [{"said": details[1]}] if len(details) > 1 else []
+    return []
 
 
 async def release(client: Client, conversation: str, run: str) -> None:

@@ -17,6 +17,7 @@ from temporalio.exceptions import ApplicationError
 from everturn import names
 from everturn.activities import activity_errors, compaction, hook_runs, lost_tries
 from everturn.activities.contexts import Contexts, Spent
+from everturn.activities.cut_replies import handed_over
 from everturn.activities.handoffs import SaidBefore, signed, takes_over
 from everturn.activities.heartbeat import Heartbeat, Heartbeats
 from everturn.activities.hook_runs import HookRuns, Stops
@@ -28,7 +29,7 @@ from everturn.activities.mcp_toolsets import Toolsets
 from everturn.activities.planning import MAX_PLANNED_CALLS, plan_calls
 from everturn.activities.prefixes import Prefixes, digest_of
 from everturn.activities.provider_limits import within_limit
-from everturn.activities.question import instructions_of, question_of
+from everturn.activities.question import fallback_after, instructions_of, question_of
 from everturn.activities.reply_output import output_of
 from everturn.activities.streaming import ReplyStream, Streaming
 from everturn.activities.takeover import take_over
@@ -94,22 +95,27 @@ class ModelTurns:
 
     @activity.defn(name=names.CALL_MODEL)
     async def call_model(self, request: ModelRequest) -> ModelReply:
-        started = time.monotonic()
         agent = await agent_of(self._agents, request, heartbeats=self._heartbeats)
         with self._heartbeats.beating() as beat:
-            await take_over()
-            spent = Spent.of_this_turn()
-            agent = await for_turn(self._toolsets, agent)
-            met = not self._prefixes.knows(request.digest)
-            request, prefix, delta = await self._messages(request)
-            agent, prompt = await self._decided(agent, request, (*prefix, *delta))
-            if request.summarise:
-                return await self._summary(agent, request, prefix, spent)
-            hooks, messages = HookRuns(agent, partial(self._contexts.of_turn, request)), (*prefix, *delta)
-            stream = self._reply_stream(beat, agent, request)
-            reply = await self._ask(agent, request, messages, hooks, reply_stream=stream)
-            reply, plan, output, problem = await self._follow_up(agent, request, reply, hooks, messages)
-            reply = signed(reply, request)
+            beat.hands_over, spent = True, Spent.of_this_turn()
+            try:
+                return await self._turn(agent, request, beat, spent)
+            except asyncio.CancelledError:
+                return handed_over(request, beat, spent, self._prefixes)
+
+    async def _turn(self, agent: Agent, request: ModelRequest, beat: Heartbeat, spent: Spent) -> ModelReply:
+        started = time.monotonic()
+        await take_over()
+        agent = await for_turn(self._toolsets, agent)
+        met = not self._prefixes.knows(request.digest)
+        request, prefix, delta = await self._messages(request)
+        agent, prompt = await self._decided(agent, request, (*prefix, *delta))
+        if request.summarise:
+            return await self._summary(agent, request, prefix, spent)
+        hooks, messages = HookRuns(agent, partial(self._contexts.of_turn, request)), (*prefix, *delta)
+        reply = await self._ask(agent, request, messages, hooks, reply_stream=self._reply_stream(beat, agent, request))
+        reply, plan, output, problem = await self._follow_up(agent, request, reply, hooks, messages)
+        reply = signed(reply, request)
         spent.add(reply.usage, _cost(agent, request, reply.usage))
         digest = self._prefixes.remember(request.digest, prefix, (*delta, reply.message))
         self._prefixes.forget_results(activity.info().workflow_run_id or "", request.named)
@@ -272,7 +278,7 @@ class ModelTurns:
         kept: KeptResponse,
     ) -> Reply:
         """What the model replies to the question, which is made of the `messages`."""
-        limit, fallback = agent.patience.turn_timeout, _fallback(agent, question.model)
+        limit, fallback = agent.patience.turn_timeout, fallback_after(agent, question.model)
         try:
             with reply_stream or nullcontext() as told:
                 asked = partial(self._once, question, told, kept, agent.patience)
@@ -383,12 +389,6 @@ def _model(agent: Agent, request: ModelRequest) -> Model:
 
 def _cost(agent: Agent, request: ModelRequest, usage: Usage) -> float | None:
     return cost_usd(_model(agent, request), usage)
-
-
-def _fallback(agent: Agent, failed: Model) -> str | None:
-    """The name of the next model in line; None after the last one, and for a model that is not in line."""
-    line = [agent.model.name, *(model.name for model in agent.fallback_models)]
-    return next(iter(line[line.index(failed.name) + 1 :]), None) if failed.name in line else None
 
 
 def _line(reply: Reply) -> dict[str, object]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
@@ -65,7 +65,7 @@ class ReplyStream:
         self._whole_at = 0.0
         # A beat may come from a thread, in the place of a loop that is blocked.
         self._lock = threading.Lock()
-        beat.speak = self.streamed
+        beat.speak, beat.said = self.streamed, self.said
 
     def take(self, delta: Delta) -> None:
         self._new.append((delta.kind, delta.text))
@@ -99,6 +99,15 @@ class ReplyStream:
             whole = time.monotonic() - self._whole_at >= 0.9 * INTERVAL_SECONDS
             self._whole_at = time.monotonic() if whole else self._whole_at
             at, pieces = (self._at, self._pieces) if whole else last_chars(self._pieces, self._recent_chars, self._at)
+            return self._streamed(at, pieces)
+
+    def said(self) -> Streamed:
+        """All of it, or as much of its end as a beat can hold; without pieces if that is nothing."""
+        with self._lock:
+            self._gather()
+            return self._streamed(self._at, self._pieces)
+
+    def _streamed(self, at: int, pieces: Sequence[Piece]) -> Streamed:
         every = self._beat.interval if (pace := self._pace) is None else pace
         usage = self._usage()
         return Streamed(

@@ -20,7 +20,7 @@ from everturn.client.delivery import deliver
 from everturn.client.forks import Forks
 from everturn.client.limits import with_limit
 from everturn.client.messages import MessageLike, check_room, decision_options, message_payload
-from everturn.client.seen_reply import seen_reply
+from everturn.client.seen_reply import cut_short, seen_reply
 from everturn.client.silence import Silence, logged
 from everturn.client.streaming import LiveActivities, interleaved
 from everturn.client.tools import call_tool, run_tools
@@ -278,10 +278,11 @@ class Conversation(Forks):
         await self._update(names.RESUME, {"model": model and check_provider(Model(model)).name})
 
     async def cancel_turn(self, reason: str | None = None) -> None:
-        """Stops the model call and the running tools. The conversation waits for its next message; what people saw
-        of the reply is kept."""
+        """Stops the model call and the running tools. The conversation waits for its next message; what was said of
+        the reply is kept. Returns once the model call has ended: within seconds, even if its worker is gone."""
         seen = await seen_reply(self._temporal, self.id, self._client.live)
-        await self._update(names.CANCEL_TURN, {"reason": reason, "seen": seen})
+        await self._update(names.CANCEL_TURN, {"reason": reason, "seen": seen} if seen else {"reason": reason})
+        await cut_short(self._temporal, self.id)
 
     async def close(self, reason: str | None = None) -> None:
         """Ends the conversation: the current reply is finished, and waiting calls are denied. A message that arrives

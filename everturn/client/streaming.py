@@ -156,7 +156,7 @@ class LiveActivities:
             case steps.TurnCompleted(reply=reply) if self._turn:
                 said = _rest(self._turn, reply.message, step.attempt)
                 self._turn = None
-            case steps.TurnFailed():
+            case steps.TurnFailed() | steps.TurnCancelled():
                 self._turn = None
             case steps.ToolScheduled():
                 self._tools[step.activity_id] = _LiveTool(step)

@@ -9,12 +9,25 @@ from temporalio.api.common.v1 import Payloads
 from temporalio.converter import DataConverter
 from temporalio.exceptions import ApplicationError
 
+from everturn import names
+from everturn.decisions import Answer, Approve, Deny, SetPolicy
 from everturn.errors import InvalidSetting
 from everturn.explaining import why_unreadable
-from everturn.payloads import MessageIn
+from everturn.payloads import Control, MessageIn
+from everturn.records import Record
 from everturn.storage.encryption import key_id_of, lacking_key
 
 R = TypeVar("R")
+
+COMMANDS: dict[str, type[Record]] = {
+    names.APPROVE: Approve,
+    names.DENY: Deny,
+    names.ANSWER: Answer,
+    names.SET_POLICY: SetPolicy,
+    **dict.fromkeys((names.PAUSE, names.RESUME, names.CANCEL_TURN, names.CLOSE), Control),
+}
+"""What people decide and steer with. A signal with another name, or with a payload that is not such a record, changes
+nothing."""
 
 _PLAIN = (b"json/plain", b"json/protobuf", b"binary/null", b"binary/plain", b"binary/protobuf")
 """Encodings that need no codec."""

@@ -175,6 +175,8 @@ def _events(step: steps.Step, at: str) -> list[Event]:
                 *_acts(request.turn, reply.hooks, at),
                 Compacted(turn=request.turn, summary=reply.message.text, at=at),
             ]
+        case steps.TurnCompleted(reply=ModelReply(message=Message(cut_short=True, parts=()))):
+            return []
         case steps.TurnCompleted(request=request, reply=reply):
             trimmed: list[Event] = [Compacted(turn=request.turn, at=at)] if reply.view else []
             return _reply(request, reply, at) + trimmed

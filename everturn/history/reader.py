@@ -21,12 +21,11 @@ from temporalio.service import RPCError
 from everturn import names, waiting
 from everturn.carryover import Packed
 from everturn.causes import read_cause
-from everturn.decisions import Answer, Approve, Deny, SetPolicy
 from everturn.errors import InvalidSetting
 from everturn.history import event_types
 from everturn.history.activity_reader import NEXUS_EVENTS, ActivityReader
 from everturn.history.bookmark import Bookmark
-from everturn.history.decoding import UNREADABLE, Decoder
+from everturn.history.decoding import COMMANDS, UNREADABLE, Decoder
 from everturn.history.steps import (
     CancelRequested,
     CommandSent,
@@ -42,35 +41,18 @@ from everturn.history.steps import (
     ToolRunFailed,
     ToolScheduled,
     TranscriptKept,
+    TurnCancelled,
     TurnCompleted,
     TurnFailed,
     TurnScheduled,
     WorkflowTaskCompleted,
 )
 from everturn.outcomes import result_of
-from everturn.payloads import (
-    Control,
-    DecisionCheck,
-    MessageIn,
-    ModelReply,
-    ModelRequest,
-    Start,
-    ToolRequest,
-)
-from everturn.records import Outcome, Record, ToolResult
+from everturn.payloads import DecisionCheck, MessageIn, ModelReply, ModelRequest, Start, ToolRequest
+from everturn.records import Outcome, ToolResult
 from everturn.storage.beside import own
 from everturn.storage.unreadable import strict
 from everturn.temporal_errors import RECONNECT_SECONDS, history_moved, passes
-
-COMMANDS: dict[str, type[Record]] = {
-    names.APPROVE: Approve,
-    names.DENY: Deny,
-    names.ANSWER: Answer,
-    names.SET_POLICY: SetPolicy,
-    **dict.fromkeys((names.PAUSE, names.RESUME, names.CANCEL_TURN, names.CLOSE), Control),
-}
-"""What people decide and steer with. A signal with another name, or with a payload that is not such a record, changes
-nothing."""
 
 
 class HistoryReader:
@@ -80,6 +62,8 @@ class HistoryReader:
         self._converter = converter
         self._decoder = Decoder(converter)
         self._turns: dict[int, ModelRequest] = {}
+        self._cancelled: set[int] = set()
+        """Those of them that the conversation has cancelled."""
         self._tools: dict[int, tuple[str, ToolRequest]] = {}
         self._activities = ActivityReader(converter)
         self._checks: dict[int, DecisionCheck] = {}
@@ -152,8 +136,17 @@ class HistoryReader:
             case event_types.START_CHILD_WORKFLOW_EXECUTION_INITIATED:
                 return await self._agent_asked(event, at)
             case event_types.ACTIVITY_TASK_CANCEL_REQUESTED:
-                # The conversation has gone on without it, and what it may still bring is none of its transcript.
-                self._forget(event.activity_task_cancel_requested_event_attributes.scheduled_event_id)
+                # The conversation has gone on without it, and what it may still bring is none of its transcript. For a
+                # model turn it waits: that hands over what it has said.
+                scheduled_id = event.activity_task_cancel_requested_event_attributes.scheduled_event_id
+                if scheduled_id in self._turns:
+                    self._cancelled.add(scheduled_id)
+                else:
+                    self._forget(scheduled_id)
+            case event_types.ACTIVITY_TASK_CANCELED:
+                ended = event.activity_task_canceled_event_attributes.scheduled_event_id
+                turn = self._turns.pop(ended, None)
+                return TurnCancelled(event.event_id, at, turn) if turn else None
             case event_types.REQUEST_CANCEL_EXTERNAL_WORKFLOW_EXECUTION_INITIATED:
                 cancelled = event.request_cancel_external_workflow_execution_initiated_event_attributes
                 self._forget(self._agents.get(cancelled.workflow_execution.workflow_id, 0))
@@ -229,6 +222,8 @@ class HistoryReader:
             reply, why = await self._decoder.readable(completed.result, ModelReply)
             attempt = self._attempts.pop(completed.scheduled_event_id, 1)
             if reply is None:
+                if completed.scheduled_event_id in self._cancelled:
+                    return TurnCancelled(event.event_id, at, turn)
                 why = f"The reply of turn {turn.turn} can't be read: {why}"
                 return TurnFailed(event.event_id, at, turn, why, waiting.READ_AGAIN)
             self._turn = turn.turn
@@ -255,6 +250,8 @@ class HistoryReader:
     async def _failed(self, event_id: int, at: datetime, scheduled_id: int, failure: Failure) -> Step | None:
         told = await read_cause(self._converter, failure)
         if turn := self._turns.pop(scheduled_id, None):
+            if scheduled_id in self._cancelled:
+                return TurnCancelled(event_id, at, turn, told.said)
             awaited = told.not_hosted and turn.hand_back_for is None
             passing = awaited or (told.too_long and not turn.summarise)
             return TurnFailed(event_id, at, turn, told.cause, told.cure, told.fallback, passing, awaited)

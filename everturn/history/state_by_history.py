@@ -41,7 +41,8 @@ class StateByHistory:
         self._clock = 0.0
         """The same, of the conversation itself."""
         self._brought: list[steps.Step] = []  # by activities and timers, likewise
-        self._cut_short = False  # the turn was cancelled, likewise
+        self._cut_short = False  # the turn was cancelled, and has not ended yet
+        self._runs = False  # the model's part of the turn
         self._cancelled = False  # the workflow was, and begins nothing more
         self._is_new = False  # the reply at hand came in with the last workflow task
         self._stalled_now: Stall | None = None  # by what the last workflow task brought, after its updates
@@ -111,6 +112,7 @@ class StateByHistory:
 
     def _begin(self, start: Start, run_began: float) -> None:
         self.state, self.finished = State(start, run_began=run_began), None
+        self._cut_short = self._runs = False
         left = (start.carry.open if start.carry else None) or OpenReply()
         self.calls, self.decisions, self._cancelled = CallsByHistory(left), self._decisions(left), False
         self._concludes = bool(left.limit)
@@ -122,7 +124,7 @@ class StateByHistory:
         return DecisionsByHistory(self.state, left, settle=self._take_result, hand_over=self._hand_over)
 
     def _ask(self, request: ModelRequest) -> None:
-        state = self.state
+        state, self._runs = self.state, True
         if not state.answering:
             state.begin_answer()
         delta = self.transcript.messages[request.position - self.transcript.base :]  # which it has put there
@@ -142,6 +144,8 @@ class StateByHistory:
             self.decisions.checked.clear()
 
     def _take_brought(self, step: steps.Step) -> None:
+        if isinstance(step, steps.TurnCompleted | steps.TurnFailed | steps.TurnCancelled):
+            self._runs = False
         if isinstance(step, steps.ToolRunFailed):
             self.calls.running.discard(step.request.call_id)
         match step:
@@ -149,6 +153,8 @@ class StateByHistory:
                 self._take_reply(request, reply)
             case steps.TurnFailed():
                 self._take_failure(step)
+            case steps.TurnCancelled(said=said):
+                self.state.take_seen(said)
             case steps.PrefixExtended(digest=digest):
                 self.state.take_in_unseen(digest)
             case steps.TranscriptKept(messages=messages):
@@ -309,8 +315,8 @@ class StateByHistory:
 
     def _end_if_cancelled(self) -> None:
         """The turn was cancelled. What arrived together with that counts, and so does a reply whose calls are cut
-        short."""
-        if self._cut_short:
+        short. A model that still speaks is waited for."""
+        if self._cut_short and not self._runs:
             self._cut_short = False
             self._close_reply()
             self.state.end_answer()

@@ -9,6 +9,7 @@ from typing import Any
 from everturn.carryover import Packed
 from everturn.payloads import DecisionCheck, MessageIn, ModelReply, ModelRequest, Start, ToolRequest
 from everturn.records import Outcome, ToolResult
+from everturn.streamed import SeenReply
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,15 @@ class TurnFailed(Step):
     """The conversation does not stall. It goes on by itself: it shows the model less, or waits for a worker."""
     awaited: bool = False
     """It waits for a worker that hosts its agent."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnCancelled(Step):
+    """A turn that the conversation has cancelled ended without a reply."""
+
+    request: ModelRequest
+    said: SeenReply | None = None
+    """What it had said when its worker was lost."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,13 +22,15 @@ from everturn.history.steps import (
     ToolCompleted,
     ToolScheduled,
     TranscriptKept,
+    TurnCancelled,
     TurnCompleted,
+    TurnFailed,
     TurnScheduled,
 )
 from everturn.packing import unpack
 from everturn.payloads import Control, ModelRequest
 from everturn.records import Message, ToolCall, ToolResult, results_in
-from everturn.streamed import SeenReply
+from everturn.streamed import SeenReply, longer
 
 
 class Transcript:
@@ -47,7 +49,11 @@ class Transcript:
         self._open: tuple[ToolCall, ...] = ()
         """The calls of the last reply, until the message with their results follows it."""
         self._asked: ModelRequest | None = None
-        """The request of the turn that runs."""
+        """The request of the turn that runs, or that failed."""
+        self._cut: SeenReply | None = None
+        """What is known of its reply, since somebody cancelled it."""
+        self._runs = False
+        """That turn runs."""
         self._begun: set[str] = set()
         """The calls among them that may have taken effect."""
 
@@ -68,13 +74,20 @@ class Transcript:
                 self._results[step.result.call_id] = step.result
             case TurnScheduled():
                 self._put(step.request.position, filled(step.request, self._results))
-                self._asked = None if step.request.summarise else step.request
-            case CommandSent(name=names.CANCEL_TURN) if self._asked:
-                self._take_seen(self._asked, Control.model_validate(step.payload).seen)
+                self._asked, self._cut, self._runs = None if step.request.summarise else step.request, None, True
+            case TurnFailed():
+                self._runs = False
+            case TurnCancelled():
+                self._take_seen(step.said)
                 self._asked = None
+            case CommandSent(name=names.CANCEL_TURN):
+                self._take_seen(Control.model_validate(step.payload).seen)
+                self._asked = self._asked if self._runs else None
             case PrefixExtended():
                 self._put(step.request.position, filled(step.request, self._results))
                 self._seen = self.base + len(self.messages)
+            case TurnCompleted() if step.reply.message.cut_short and not step.reply.message.parts:
+                self._asked = None  # it has only counted
             case TurnCompleted() if step.reply.message.parts or not step.request.summarise:
                 still_open = self._open if step.request.summarise else step.reply.message.tool_calls
                 self._put(step.request.position + len(step.request.delta), [step.reply.message])
@@ -93,10 +106,12 @@ class Transcript:
                 # All that the model has not seen: some may be here already, by the run's start or by a turn cut short.
                 self._put(self._seen, _filled(step.outcome.tail, tuple(self.results(bare)), self._results))
 
-    def _take_seen(self, request: ModelRequest, seen: SeenReply | None) -> None:
-        """Takes what people saw of a reply that was cut short. If the whole reply came after all, it replaces that."""
-        if seen and seen.turn == request.turn:
-            self._put(request.position + len(request.delta), [seen.as_message(request.agent if request.signed else "")])
+    def _take_seen(self, seen: SeenReply | None) -> None:
+        """Takes what was seen of a reply that was cut short. If more of it comes after all, that replaces it."""
+        request = self._asked
+        if request and seen and seen.turn == request.turn:
+            self._cut = cut = longer(self._cut, seen) or seen
+            self._put(request.position + len(request.delta), [cut.as_message(request.agent if request.signed else "")])
 
     def _put(self, position: int, messages: list[Message]) -> None:
         self.messages[position - self.base :] = messages

@@ -187,8 +187,10 @@ class Hosting(Interceptor):
 
     def workflow_interceptor_class(
         self,
-        input: WorkflowInterceptorClassInput,  # noqa: A002, ARG002 - temporalio's name
+        input: WorkflowInterceptorClassInput,  # noqa: A002 - temporalio's name
     ) -> type[WorkflowInboundInterceptor] | None:
+        # A model turn that its conversation cancels need not wait for its next beat, if it runs here.
+        input.unsafe_extern_functions[names.CANCELLING] = self._heartbeats.cancelling
         return HideTenants if self._client.data_converter.payload_codec else None
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002

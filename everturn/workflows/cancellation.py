@@ -8,12 +8,14 @@ signal or an update before the results, the cancellation of the workflow beside 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
+
+from everturn import names
 
 R = TypeVar("R")
 
@@ -33,6 +35,29 @@ async def or_cancelled(handle: asyncio.Task[R]) -> R:
         if handle.cancelled() or handle.exception():
             raise
         return handle.result()
+
+
+async def turn_over(turn: asyncio.Task[Any], *, lost: Callable[[BaseException], None]) -> None:
+    """Returns once a model turn has a result. Raises what it raises; and CancelledError if it was cancelled.
+
+    A cancelled turn hands over what it has said, or its worker is silent and Temporal says so: its end is waited for,
+    whatever else is cancelled meanwhile. Only the cancellation of the whole workflow waits for nothing. `lost` is told
+    the error of a cancelled one without a result."""
+    try:
+        await asyncio.shield(turn)
+    except asyncio.CancelledError:
+        await what_came_together()
+        if not turn.done():
+            turn.cancel()
+            if hurry := workflow.extern_functions().get(names.CANCELLING):  # in a replay, it only costs a heartbeat
+                hurry(workflow.info().run_id)
+        while not turn.done() and workflow.cancellation_reason() is None:
+            await _whatever_comes(workflow.wait([turn]))
+        if not turn.done() or turn.cancelled():
+            raise
+        if error := turn.exception():
+            lost(error)
+            raise
 
 
 async def together(*parts: Coroutine[Any, Any, None]) -> None:

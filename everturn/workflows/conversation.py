@@ -16,6 +16,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_
 
 from everturn import names
 from everturn.carryover import CarryOver, OpenReply
+from everturn.causes import cause_of
 from everturn.cutting import short_status
 from everturn.payloads import ModelReply, Start, Status, TranscriptPage
 from everturn.plans import PlannedCall
@@ -27,7 +28,7 @@ from everturn.workflows import continue_as_new, handlers, sent_messages, start_i
 from everturn.workflows.activity_results import ActivityResults, Unreadable
 from everturn.workflows.approvals import PendingApprovals
 from everturn.workflows.awaited_worker import AwaitedWorker, handed_back_for
-from everturn.workflows.cancellation import stop_if_cancelled
+from everturn.workflows.cancellation import stop_if_cancelled, turn_over
 from everturn.workflows.chain import Chain
 from everturn.workflows.commands import Commands
 from everturn.workflows.recent_messages import HeldMessages, RecentMessages
@@ -176,6 +177,7 @@ class ConversationWorkflow:
         if reply:
             self._state.take_summary(reply)
             self._tracing.take(reply, ends=False)
+            stop_if_cancelled()
 
     async def _model_turn(self, *, conclude: str | None) -> ModelReply | None:
         """The conversation's next reply; None if a person closed the conversation instead."""
@@ -206,6 +208,7 @@ class ConversationWorkflow:
             try:
                 return await self._call_model(conclude, summarise=summarise)
             except Unreadable as error:
+                stop_if_cancelled()
                 if state.closing:
                     state.abandoned = True
                     return None
@@ -244,6 +247,7 @@ class ConversationWorkflow:
                 event_groups=[turn_group(state.turn)],
                 **model_options(),
             )
+            await turn_over(handle, lost=lambda error: state.take_seen(cause_of(error).said))
             return await self._results.result(handle, ModelReply, f"The reply of turn {state.turn}")
 
         return await self._awaited_worker.find(names.CALL_MODEL, start)

@@ -44,6 +44,8 @@ def model_options() -> dict[str, Any]:
         "start_to_close_timeout": LONGEST_TURN,
         "heartbeat_timeout": HEARTBEAT_TIMEOUT,
         "retry_policy": _RETRY,
+        # What it has said by then, it hands over. A worker that is gone is silent for a heartbeat timeout, at the most.
+        "cancellation_type": workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
     }
 
 

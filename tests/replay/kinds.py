@@ -550,6 +550,28 @@ async def turn_cut_short(client: Client, folder: Path) -> str:
 
 
 @kind
+async def turn_cut_short_by_signal(client: Client, folder: Path) -> str:
+    """As the Web UI sends it, twice: its turn hands over what it has said."""
+    held = threading.Event()
+    story = "Once upon a time, a workflow lived by its history. " * 9
+    with ScriptedModel([slow(story, after=6, until=held), "Shorter."], order="arrival") as model:
+        agent = Agent("clerk", model=Model("scripted:demo", base_url=model.base_url))
+        async with hosting(client, agent):
+            conversation = await client.start(agent, "A story", keep_open=KEEP_OPEN, stream=True)
+            async for event in conversation.events():
+                if isinstance(event, TextDelta):
+                    break
+            handle = client.temporal.get_workflow_handle(conversation.id)
+            await handle.signal("cancel_turn")
+            await handle.signal("cancel_turn", {"reason": "enough"})
+            await conversation.send("Shorter, please")
+            await conversation.reply()
+            held.set()
+            await conversation.close()
+            return await whole(conversation)
+
+
+@kind
 async def in_the_background(client: Client, folder: Path) -> str:
     """The worker that began the response ends in its middle, and the next one picks it up."""
     held = threading.Event()

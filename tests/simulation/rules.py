@@ -21,7 +21,9 @@ from everturn.activities.question import with_notes
 from everturn.events import Event
 from everturn.history import steps
 from everturn.models import Limits
+from everturn.payloads import Control
 from everturn.records import Message, Outcome, ToolCall, ToolResult, Usage
+from everturn.streamed import SeenReply, longer
 from tests.simulation import newer_tools
 from tests.simulation.cast import AGENTS, APPROVED, HANDING, HELPER, LOCAL, ONCE, instructions_of
 from tests.simulation.ledger import Effect
@@ -356,7 +358,8 @@ def needs_approval(call: ToolCall, agent: str) -> bool:
 def outcomes_add_up(one: Evidence) -> Iterator[str]:
     """The tokens, turns and calls of the outcome are those of the history."""
     usage, calls, turns = Usage(), 0, 0
-    replied, text = 0, ""
+    replied, text, runs = 0, "", False
+    cut: SeenReply | None = None
     for run, taken in one.runs:
         turns = replied  # the run before may have begun one that nobody asked for again
         if not run.started.continued_execution_run_id and (start := _start_of(taken)) and start.start.carry:
@@ -370,16 +373,23 @@ def outcomes_add_up(one: Evidence) -> Iterator[str]:
             match step:
                 case steps.TurnCompleted(request=request, reply=reply):
                     usage += reply.usage
-                    replied = request.turn
-                    if not request.summarise:
+                    replied, runs = request.turn, False
+                    if not request.summarise and not reply.message.cut_short:
                         calls += len(reply.message.tool_calls)
                         text = reply.message.text
                 case steps.TurnScheduled(request=request):
-                    turns = max(turns, request.turn)
+                    turns, cut, runs = max(turns, request.turn), None, True
+                case steps.TurnFailed():
+                    runs = False
                 case steps.CommandSent(name=names.CANCEL_TURN, payload=payload) if turns > replied:
-                    seen = payload.get("seen") or {}
-                    usage += Usage(**seen.get("usage", {})) if seen.get("turn") == turns else Usage()
-                    replied = turns  # and none that is asked again
+                    cut = longer(cut, Control.model_validate(payload).seen)
+                    if not runs:
+                        usage += cut.usage if cut and cut.turn == turns else Usage()
+                        replied = turns  # and none that is asked again
+                case steps.TurnCancelled(said=said):
+                    cut = longer(cut, said)
+                    usage += cut.usage if cut and cut.turn == turns else Usage()
+                    replied, runs = turns, False
                 case steps.ToolCompleted(outcome=Outcome() as outcome):
                     usage += outcome.usage
                 case steps.RunClosed(outcome=Outcome() as outcome) if outcome:

@@ -19,7 +19,7 @@ from temporalio.api.failure.v1 import (
 )
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.bridge.proto.workflow_activation import WorkflowActivationJob
-from temporalio.bridge.proto.workflow_commands import WorkflowCommand
+from temporalio.bridge.proto.workflow_commands import ActivityCancellationType, WorkflowCommand
 
 from tests.simulation.history import attributes, kind
 from tests.simulation.sequences import is_command
@@ -85,6 +85,7 @@ class Commands:
         """The event that began an activity, by its seq."""
         self._children: dict[int, Any] = {}
         self._started_children: dict[int, str] = {}
+        self._asked_to_end: set[int] = set()
         self._timers: set[int] = set()
         self._patches: list[str] = []
         self._markers: dict[int, tuple[Any, Any]] = {}
@@ -167,7 +168,12 @@ class Commands:
         if asked is None:
             return
         if not self._unsent("activity_task_scheduled", asked.activity_id):
-            self.outgoing.append(Command("activity_task_cancel_requested", str(self._began[seq]), lang))
+            if seq not in self._asked_to_end:
+                self._asked_to_end.add(seq)
+                self.outgoing.append(Command("activity_task_cancel_requested", str(self._began[seq]), lang))
+            if asked.cancellation_type == ActivityCancellationType.WAIT_CANCELLATION_COMPLETED:
+                self._activities[seq] = asked  # whatever it ends with is waited for
+                return
         failure = self.wrapped(seq, asked, CANCELLED)
         failure.message = "Activity cancelled"
         self._jobs.append(resolved(seq, "cancelled", failure))

@@ -197,11 +197,11 @@ class SimulatedService(ServiceClient):
     def _pending(self, activity: Activity, info: Any) -> None:
         info.activity_id, info.activity_type.name = activity.asked.activity_id, activity.name
         info.attempt = activity.attempt
-        info.state = (
-            PendingActivityState.PENDING_ACTIVITY_STATE_STARTED
-            if activity.worker
-            else PendingActivityState.PENDING_ACTIVITY_STATE_SCHEDULED
-        )
+        info.state = PendingActivityState.PENDING_ACTIVITY_STATE_SCHEDULED
+        if activity.worker:
+            info.state = PendingActivityState.PENDING_ACTIVITY_STATE_STARTED
+        if activity.cancel_requested:
+            info.state = PendingActivityState.PENDING_ACTIVITY_STATE_CANCEL_REQUESTED
         if activity.details.payloads:
             info.heartbeat_details.CopyFrom(activity.details)
             info.last_heartbeat_time.CopyFrom(_stamp(activity.beaten_at))

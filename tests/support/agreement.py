@@ -176,7 +176,7 @@ class _Told:
                     self.turn, self.asked = turn, {}
                 case Switched(name="cancel_turn" | "close"):  # which denies whatever waits
                     self.asked = {}
-                case Replied(message=message):
+                case Replied(message=message) if not message.cut_short:
                     self.last_text = message.text
                 case Done():
                     self.done, self.asked = True, {}

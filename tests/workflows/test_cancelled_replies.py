@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from everturn import Agent, Client, Message, Model, Text
+from everturn import Agent, Client, Conversation, Message, Model, Text, tool
 from everturn.activities.question import CUT_SHORT
 from everturn.cli.render import transcript_lines
 from everturn.client.seen_reply import seen_reply
@@ -22,22 +24,26 @@ from everturn.devserver import DevServer
 from everturn.exporting import read_conversation, to_jsonl, to_markdown
 from everturn.records import Thinking
 from everturn.streamed import SeenReply
-from everturn.testing import ScriptedModel, say, slow
+from everturn.testing import ScriptedModel, call, say, slow
 from tests.support.agents import agent_on, hosting
-from tests.support.half_told import HALF, half_told, until_told
+from tests.support.bounds import Bounds
+from tests.support.half_told import HALF, STORY, half_told, until_told
 from tests.support.provider_server import Asked, ProviderServer
-from tests.support.waiting import eventually
+from tests.support.waiting import WAIT_SECONDS, eventually, reaches
 
 Scripted = Callable[..., ScriptedModel]
 CUT = Message(role="assistant", parts=(Text(text=HALF),), cut_short=True)
 ROOT = Path(__file__).parents[2]
 
 WORKER = """
-import asyncio, sys
+import asyncio, os, signal, sys
 from everturn import Client, Worker
+from everturn.activities import model_turns
 from tests.workflows.test_cancelled_replies import agent_at
 
 async def main():
+    if sys.argv[4:]:
+        model_turns.handed_over = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
     client = await Client.connect(sys.argv[1], task_queue=sys.argv[2])
     await Worker(client, agents=[agent_at(sys.argv[3])]).run()
 
@@ -47,6 +53,35 @@ asyncio.run(main())
 
 def agent_at(address: str) -> Agent:
     return Agent("clerk", model=Model("scripted:demo", base_url=address))
+
+
+@asynccontextmanager
+async def killed_in_its_middle(
+    server: DevServer, client: Client, model: str, *, in_the_end: bool = False
+) -> AsyncIterator[Conversation]:
+    """A conversation whose worker was killed once its first reply was half told; or when that was cancelled by a bare
+    signal, and the worker was about to hand over what it had said."""
+    command = [
+        sys.executable,
+        "-c",
+        WORKER,
+        server.address,
+        client.task_queue,
+        model,
+        *(["dies"] if in_the_end else []),
+    ]
+    with subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}) as doomed:
+        try:
+            agent, keep_open = agent_at(model), timedelta(minutes=1)
+            conversation = await client.start(agent, "Tell me a story", keep_open=keep_open, stream=True)
+            await until_told(conversation.events(), HALF)
+            if in_the_end:
+                await client.temporal.get_workflow_handle(conversation.id).signal("cancel_turn")
+                assert await asyncio.to_thread(doomed.wait, 60) == -signal.SIGKILL
+        finally:
+            doomed.kill()
+        await asyncio.to_thread(doomed.wait, 60)
+    yield conversation
 
 
 @pytest.fixture
@@ -120,7 +155,115 @@ async def test_what_the_provider_has_counted_by_then_is_counted(
             await conversation.close()
             outcome = await conversation.outcome()
     assert status.usage.input_tokens == by_history.usage.input_tokens == outcome.usage.input_tokens == 11
-    assert by_history.unseen[-1].text == "Once"
+    assert (await conversation.transcript())[-1].text == "Once"
+
+
+async def test_a_bare_signal_keeps_what_was_said(
+    client: Client, scripted: Scripted, cached_conversations: int, go_on: threading.Event
+) -> None:
+    """As the Web UI and `temporal workflow signal` send it: nobody says what was seen."""
+    model = scripted([half_told(go_on), "As you like."], order="arrival")
+    agent = agent_on(model)
+    async with hosting(client, agent, cached_conversations=cached_conversations):
+        conversation = await client.start(agent, "Tell me a story", keep_open=timedelta(minutes=1), stream=True)
+        events = conversation.events()
+        await until_told(events, HALF)
+        handle = client.temporal.get_workflow_handle(conversation.id)
+        await handle.signal("cancel_turn")
+        await handle.signal("cancel_turn", {"reason": "now"})
+        await conversation.send("Shorter")
+        told = [await anext(events) for _ in range(5)]
+        assert await conversation.reply() == "As you like."
+        transcript = await conversation.transcript()
+        await conversation.close()
+        outcome = await conversation.outcome()
+        await events.aclose()
+    assert transcript[1] == CUT
+    assert [message.text for message in transcript] == ["Tell me a story", HALF, "Shorter", "As you like."]
+    assert (outcome.text, outcome.turns) == ("As you like.", 2)
+    assert [event.message for event in told if event.kind == "replied"] == [CUT]
+    assert not any(event.final for event in told if event.kind == "replied")
+    said = [(one["role"], one["content"]) for one in model.requests[1]["messages"]]
+    assert said == [("user", "Tell me a story"), ("assistant", HALF + CUT_SHORT), ("user", "Shorter")]
+
+
+async def test_a_bare_signal_keeps_what_a_killed_worker_said(
+    server: DevServer, client: Client, scripted: Scripted, cached_conversations: int, go_on: threading.Event
+) -> None:
+    """It is killed when it would hand over. Its heartbeats stay with the server, which says what they had once it
+    counts the worker as lost."""
+    model = scripted([half_told(go_on), "As you like."], order="arrival")
+    agent = agent_at(model.base_url)
+    async with killed_in_its_middle(server, client, model.base_url, in_the_end=True) as conversation:
+        await conversation.send("Shorter")
+        async with hosting(client, agent, cached_conversations=cached_conversations):
+            assert await conversation.reply() == "As you like."
+            assert [one.text for one in await conversation.transcript()][1:3] == [HALF, "Shorter"]
+            await conversation.close()
+            await conversation.outcome()
+    assert len(model.requests) == 2, "the turn was not asked again"
+
+
+async def test_a_cancelled_workflow_waits_for_nothing_that_a_killed_worker_said(
+    server: DevServer, client: Client, scripted: Scripted, go_on: threading.Event
+) -> None:
+    model = scripted([half_told(go_on)])
+    async with killed_in_its_middle(server, client, model.base_url) as conversation:
+        handle = client.temporal.get_workflow_handle(conversation.id)
+        await handle.signal("cancel_turn")
+        await handle.cancel()
+        async with hosting(client, agent_at(model.base_url)):
+            assert (await conversation.outcome()).reason == "the workflow was cancelled"
+    history = await handle.fetch_history()
+    assert not any(event.HasField("activity_task_timed_out_event_attributes") for event in history.events)
+
+
+async def test_the_calls_of_a_reply_that_was_cut_short_do_not_run(
+    client: Client, scripted: Scripted, go_on: threading.Event
+) -> None:
+    ran: list[int] = []
+
+    @tool
+    def refund(cents: int) -> str:
+        ran.append(cents)
+        return "done"
+
+    reply = slow([say(STORY), call("refund", {"cents": 5})], after=11, until=go_on)
+    model = scripted([reply, "As you like."], order="arrival")
+    agent = agent_on(model, tools=[refund])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Tell me a story", keep_open=timedelta(minutes=1), stream=True)
+        await until_told(conversation.events(), HALF)
+        await client.temporal.get_workflow_handle(conversation.id).signal("cancel_turn")
+        await conversation.send("Shorter")
+        assert await conversation.reply() == "As you like."
+        transcript = await conversation.transcript()
+        await conversation.close()
+        await conversation.outcome()
+    assert (transcript[1], ran) == (CUT, [])
+
+
+async def test_code_that_does_not_end_when_it_is_cancelled_is_given_up(
+    client: Client, scripted: Scripted, bounds: Bounds
+) -> None:
+    begun, never = asyncio.Event(), asyncio.Event()
+
+    async def deaf(_: Any) -> str:
+        begun.set()
+        while not never.is_set():
+            with suppress(asyncio.CancelledError):
+                await never.wait()
+        return "Be kind."
+
+    agent = agent_on(scripted(["As you like."]), instructions=deaf)
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Hello", keep_open=timedelta(minutes=1))
+        await asyncio.wait_for(begun.wait(), WAIT_SECONDS)
+        await client.temporal.get_workflow_handle(conversation.id).signal("cancel_turn")
+        await reaches(conversation, "idle")
+        never.set()
+        await conversation.close()
+        assert (await conversation.outcome()).turns == 1
 
 
 async def test_a_reply_that_came_all_the_same_is_not_doubled(client: Client, scripted: Scripted) -> None:
@@ -161,16 +304,11 @@ async def test_what_a_killed_worker_said_is_kept_when_its_turn_is_cancelled(
     """The try after it has said nothing yet: what people saw is that of the one before."""
     silent = slow("Never seen.", after=1, until=go_on)
     model = scripted([half_told(go_on), silent, "As you like."], order="arrival")
-    command = [sys.executable, "-c", WORKER, server.address, client.task_queue, model.base_url]
     agent = agent_at(model.base_url)
-    with subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}) as doomed:
-        try:
-            conversation = await client.start(agent, "Tell me a story", keep_open=timedelta(minutes=1), stream=True)
-            await until_told(conversation.events(), HALF)
-        finally:
-            doomed.kill()
-        await asyncio.to_thread(doomed.wait, 60)
-    async with hosting(client, agent, cached_conversations=cached_conversations):
+    async with (
+        killed_in_its_middle(server, client, model.base_url) as conversation,
+        hosting(client, agent, cached_conversations=cached_conversations),
+    ):
         await eventually(lambda: len(model.requests) == 2)
         await conversation.cancel_turn()
         assert (await conversation.transcript())[1:] == (CUT,)

@@ -1,0 +1,48 @@
+"""What a model turn hands over when its conversation cancels it: the text so far, as its reply, marked as cut short."""
+
+from __future__ import annotations
+
+import asyncio
+
+from temporalio import activity
+
+from everturn.activities.contexts import Spent
+from everturn.activities.heartbeat import Heartbeat, is_unwanted
+from everturn.activities.prefixes import Prefixes, chained
+from everturn.history.transcript import filled
+from everturn.logs import get_logger
+from everturn.payloads import ModelReply, ModelRequest
+from everturn.records import Message
+from everturn.streamed import SeenReply, beaten_out
+
+_log = get_logger("everturn.turn")
+
+
+def handed_over(request: ModelRequest, beat: Heartbeat, spent: Spent, prefixes: Prefixes) -> ModelReply:
+    """To be called for a turn that was cancelled. Raises CancelledError if nobody waits for it, or if nothing was said
+    or counted. The calls that a part of a reply may hold are left out."""
+    if request.summarise or not is_unwanted():
+        raise asyncio.CancelledError
+    streamed = beat.said() if beat.said else None
+    # People still see what the try before this one said, until this one says something.
+    seen = SeenReply.of(streamed) or beaten_out(activity.info().heartbeat_details)
+    if seen and seen.turn != request.turn:
+        seen = None
+    if counted := seen or streamed:
+        spent.add(counted.usage, counted.cost_usd)
+    if not seen and not spent.usage.total_tokens:
+        raise asyncio.CancelledError
+    cut = Message(role="assistant", parts=(), cut_short=True)
+    if seen:
+        cut = seen.as_message(request.agent if request.signed else "")
+    _log.info("turn.cut_short", characters=len(cut.text), output_tokens=spent.usage.output_tokens)
+    return ModelReply(message=cut, digest=_digest(request, cut, prefixes), usage=spent.usage, cost_usd=spent.cost_usd)
+
+
+def _digest(request: ModelRequest, cut: Message, prefixes: Prefixes) -> str:
+    """Of the transcript with it; empty if that is not known. It is not remembered: a worker that meets the conversation
+    has more to say of itself, and does so with the next turn's reply."""
+    results = prefixes.find_results(activity.info().workflow_run_id or "", request.named)
+    if results is None or not cut.parts or (request.position and not request.digest):
+        return ""
+    return chained(request.digest, (*filled(request, results), cut))[0]
