@@ -170,8 +170,13 @@ async def test_everything_else_works_with_it(
     assert any(said.edit in getattr(event, "cause", "") or said.edit in getattr(event, "why", "") for event in events)
     described = await client.temporal.get_workflow_handle(conversation.id).describe()
     assert await described.static_summary() != ""
-    listed = {one.id: one async for one in client.conversations(agent=said.agent)}
-    assert listed[conversation.id].status == "done"
+
+    async def listed() -> bool:
+        return (conversation.id, "done") in [
+            (one.id, one.status) async for one in client.conversations(agent=said.agent)
+        ]
+
+    await eventually(listed, what="the index says that it is done")
     (file,) = await record_history(client, conversation.id, tmp_path / "recorded.json")
     assert said.message not in file.read_text()
     assert await replay_history(file, data_converter=client.temporal.data_converter) > 3
