@@ -19,6 +19,7 @@ import sys
 import threading
 from collections import Counter
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 COUNT = "count\n"
@@ -98,9 +99,10 @@ async def _counted(running: Any, contestant: Any, arguments: argparse.Namespace)
     address = running.client.service_client.config.target_host
     command = [contestant.python, str(Path(__file__)), "--serve", contestant.name, address]
     clean = {key: value for key, value in os.environ.items() if not key.startswith(("TEMPORAL_", "EVERTURN_"))}
+    empty = TemporaryDirectory(prefix="everturn-calls-")  # of journals that workers left, which this one would read
     process = await asyncio.create_subprocess_exec(
         *command,
-        env={**clean, "SCRIPTED_BASE_URL": running.base_url, "PYTHONPATH": str(ROOT)},
+        env={**clean, "SCRIPTED_BASE_URL": running.base_url, "PYTHONPATH": str(ROOT), "TMPDIR": empty.name},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -122,6 +124,7 @@ async def _counted(running: Any, contestant: Any, arguments: argparse.Namespace)
     finally:
         process.kill()
         await process.wait()
+        empty.cleanup()
     turns = arguments.conversations * arguments.turns
     return Counter({name: (count - seen[0][name]) / turns for name, count in seen[1].items()})
 
