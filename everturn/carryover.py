@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from hashlib import blake2b
 from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue, field_validator
+from pydantic_core import to_json
 
 from everturn.errors import InvalidSetting
 from everturn.models import Limits
@@ -41,6 +43,11 @@ class WorkerFacts(Record):
         except InvalidSetting as error:
             raise ValueError(error.message) from None
         return limits
+
+
+def mark_of(limits: Mapping[str, JsonValue]) -> str:
+    """Tells limits from others, in eight characters; empty for the defaults."""
+    return blake2b(to_json(dict(sorted(limits.items()))), digest_size=4).hexdigest() if limits else ""
 
 
 class Packed(Record):

@@ -276,6 +276,8 @@ class ModelRequest(Labelled):
     live_at: LiveAt | None = None
     """Where its text can be had over HTTP, if the worker that scheduled it runs it, too; what it says itself goes
     before that (Streamed.live_at)."""
+    limits_mark: str = ""
+    """Of the agent's limits that the conversation knows: a worker whose agent has others says them."""
 
 
 class ModelReply(Record):

@@ -36,7 +36,7 @@ from everturn.activities.takeover import take_over
 from everturn.activities.tool_times import ToolTimes
 from everturn.activities.turn_agent import decided
 from everturn.agent import Agent
-from everturn.carryover import View, WorkerFacts
+from everturn.carryover import View, WorkerFacts, mark_of
 from everturn.errors import (
     FAULTS,
     ConfigError,
@@ -196,12 +196,13 @@ class ModelTurns:
         return self._prefixes.remember(request.digest, prefix, delta)
 
     async def _facts(self, agent: Agent, request: ModelRequest, *, met: bool) -> WorkerFacts | None:
-        """For a conversation that this worker meets, for one that was not told all of them yet, and for one that is to
-        stay with a version."""
+        """For a conversation that this worker meets, that was not told all of them yet, that is to stay with a version,
+        or whose agent has other limits now. Once it was handed on, its limits are those of its first agent."""
         version = agent.full_name if "@" in agent.full_name else ""
-        met = met or bool(version and version != request.agent)
+        limits = agent.limits.model_dump(mode="json", exclude_defaults=True)
+        others = mark_of(limits) != request.limits_mark and not request.signed
         conversation = activity.info().workflow_id or ""
-        if not met and conversation not in self._half_told:
+        if not (met or others or (version and version != request.agent) or conversation in self._half_told):
             return None
         indexed, retention = await self._namespace.indexed(), await self._namespace.retention()
         self._half_told.pop(conversation, None)
@@ -209,7 +210,6 @@ class ModelTurns:
             self._half_told[conversation] = None
             while len(self._half_told) > MAX_HALF_TOLD:
                 self._half_told.pop(next(iter(self._half_told)))
-        limits = agent.limits.model_dump(mode="json", exclude_defaults=True)
         return WorkerFacts(agent=version, model=agent.model.name, limits=limits, indexed=indexed, retention=retention)
 
     def _reply_stream(self, beat: Heartbeat, agent: Agent, request: ModelRequest) -> ReplyStream | None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from pydantic import JsonValue
 
+from everturn.carryover import mark_of
 from everturn.cutting import cut, shortened, without_content
 from everturn.payloads import ModelRequest
 from everturn.records import Message, results_in
@@ -35,6 +36,7 @@ def request(state: State, *, conclude: str | None, summarise: bool) -> ModelRequ
         view=state.view,
         summarise=summarise,
         calls_left=state.calls_left(),
+        limits_mark=mark_of(state.facts.limits) if state.facts else "",
         **state.start.labels,
         **state.prompts.asked,
     )

@@ -243,6 +243,7 @@ def request(delta: Sequence[Message], named: Sequence[str]) -> ModelRequest:
         calls_left=10**18,
         prompts=("0" * 16,) * KNOWN,
         prompt_room=MAX_PROMPTS_BYTES,
+        limits_mark="0" * 8,
         **LABELS,
         hand_back_for=1e18,
         trace=traced(),

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from everturn import Agent, AgentStore, Client, Conversation, Limits, Worker, tool
 from everturn.errors import InvalidAgent
+from everturn.history.reader import read_steps
+from everturn.history.state_by_history import StateByHistory
+from everturn.history.steps import TurnCompleted
+from everturn.payloads import ModelReply
 from everturn.testing import ScriptedModel, call
 from everturn.worker.deploy_check import conflicts
 from tests.support.agents import agent_on, hosting
@@ -151,10 +158,77 @@ async def test_without_a_version_a_running_conversation_sees_the_new_agent_from_
         assert reply.startswith("New. ")
         assert "town" in reply
         assert len(new_model.requests) == 1
-        # The limits stay as they were when it began.
-        assert (await said(conversation, "More")).endswith("More")
-        assert (await conversation.status()).state == "idle"
-        await ended(conversation)
+        await conversation.send("More")  # the limits of the new agent hold from its first turn's end on
+        outcome = await conversation.outcome()
+        assert (outcome.status, outcome.turns) == ("limit_reached", 4)
+
+
+OLD_LIMITS = Limits()
+NEW_LIMITS = Limits(
+    max_turns=7,
+    max_tool_calls=8,
+    max_parallel_calls=2,
+    max_total_tokens=9_000_000,
+    max_cost_usd=9.5,
+    max_duration=timedelta(hours=9),
+    max_handoffs=1,
+    conclude=False,
+    max_result_chars=2_000,
+)
+
+
+async def has_limits(client: Client, conversation: Conversation, limits: Limits) -> None:
+    """Once the workflow task after the reply is done."""
+
+    async def knows() -> bool:
+        found = StateByHistory()
+        async for step in read_steps(client.temporal, conversation.id):
+            found.take(step)
+        return found.state.limits == limits
+
+    await eventually(knows)
+
+
+async def test_each_changed_limit_reaches_a_running_conversation_with_its_next_turn(
+    client: Client, scripted: Scripted
+) -> None:
+    assert NEW_LIMITS.model_fields_set == set(Limits.model_fields)  # of those that there are, none is left out
+    model = scripted(lambda messages: "Hello.")
+    old, new = agent_on(model, limits=OLD_LIMITS), agent_on(model, limits=NEW_LIMITS)
+    async with hosting(client, old):
+        conversation = await client.start(old, "Hi", keep_open=timedelta(minutes=5))
+        own = await client.start(old, "Hi", keep_open=timedelta(minutes=5), limits=Limits(max_turns=50))
+        for one in (conversation, own):
+            assert await one.reply() == "Hello."
+        await has_limits(client, conversation, OLD_LIMITS)
+    for agent in (new, old, new):  # whatever is deployed, and back again
+        async with hosting(client, agent):
+            for one in (conversation, own):
+                assert await said(one, "Hi") == "Hello."
+            await has_limits(client, conversation, agent.limits)
+            # What somebody set at its start stays.
+            await has_limits(client, own, agent.limits.model_copy(update={"max_turns": 50}))
+    async with hosting(client, new):
+        for one in (conversation, own):
+            before = len(await replies(client, one))
+            assert await said(one, "Hi") == "Hello."
+            [*_, last] = await replies(client, one)
+            assert (len(await replies(client, one)), last.facts) == (before + 1, None)  # nothing new, so nothing said
+            await ended(one)
+
+
+async def replies(client: Client, conversation: Conversation) -> list[ModelReply]:
+    return [
+        step.reply async for step in read_steps(client.temporal, conversation.id) if isinstance(step, TurnCompleted)
+    ]
+
+
+def test_the_page_says_of_each_setting_when_it_reaches_a_running_conversation() -> None:
+    page = Path("docs/howto/pin-versions.md").read_text()
+    said_there = set(re.findall(r"`(\w+)`", page.split("## Setting by setting")[1].split("\n## ")[0]))
+    assert set(Limits.model_fields) <= said_there
+    options = set(inspect.signature(Agent).parameters) - {"name", "version", "limits"}
+    assert options - said_there == set()
 
 
 async def _waits(conversation: Conversation) -> bool:
