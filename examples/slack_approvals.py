@@ -61,7 +61,8 @@ async def ask_for(conversation, slack, asked):
 
 async def ask(slack, conversation_id, call):
     # The arguments travel with the button: a decision holds for what the person saw, and for nothing else.
-    value = json.dumps({"id": conversation_id, "call_id": call.call_id, "arguments": call.arguments})
+    value = {"id": conversation_id, "call_id": call.call_id, "since": call.since, "arguments": call.arguments}
+    value = json.dumps(value)
     again = call.reason == "outcome_unknown"  # it may have run already
     shown = json.dumps(call.arguments, indent=2).replace("`", "\\u0060")  # a ` would end the block
     text = f"*{plain(call.why)}* in `{plain(conversation_id)}`\n```{plain(shown)}```"
@@ -119,7 +120,9 @@ async def decide(state, clicked):
     person = f"slack:{clicked['user']['id']}"
     conversation = Client(state.client.temporal, by=person).conversation(asked["id"])
     try:
-        if action["action_id"] == "approve":
+        if await is_asked_again(conversation, asked):
+            done = "It is asked again since, in a newer message."  # its first run may have come to nothing, or not
+        elif action["action_id"] == "approve":
             await conversation.approve(asked["call_id"], expected=asked["arguments"])
             done = f"Approved by {person}."
         else:
@@ -130,6 +133,11 @@ async def decide(state, clicked):
     for question in [one for one in state.asked if one[:2] == (asked["id"], asked["call_id"])]:
         del state.asked[question]
     await state.slack.post(clicked["response_url"], json={"replace_original": True, "text": done})
+
+
+async def is_asked_again(conversation, asked):
+    waiting = (await conversation.status()).waiting
+    return any(call.call_id == asked["call_id"] and call.since != asked["since"] for call in waiting)
 
 
 @asynccontextmanager

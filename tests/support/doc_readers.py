@@ -118,6 +118,9 @@ async def approve_from_slack(page: Page) -> None:
             assert (await slack.post("/slack", content=b"x" * 1_100_000)).status_code == 413
             for hostile in ({"x-slack-request-timestamp": "soon"}, {"x-slack-signature": "v0=\xe9"}, {}):
                 assert (await slack.post("/slack", content="payload=", headers=_raw(hostile))).status_code == 401
+            before = {**approve, "value": json.dumps({**json.loads(approve["value"]), "since": "2026-01-01T00:00:00Z"})}
+            assert await press(before) == 200
+            assert "asked again" in (await answered.get())["text"]
             assert await press(approve) == 200
             assert (await answered.get())["text"] == "Approved by slack:U0ANN."
             assert await press(deny) == 200
@@ -228,6 +231,7 @@ async def use_fastapi(page: Page) -> None:
     ):
         chat = f"/chats/api-{time.time_ns()}"
         assert (await browser.get(chat)).status_code == 404
+        assert (await browser.get(f"{chat}/events")).text.startswith("event: trouble\ndata: ")
         said = {"text": "Order 81 arrived broken.", "message_id": "m1"}
         for _ in range(2):  # the second is the same message
             assert (await browser.post(chat, json=said)).status_code == 202
