@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 from pydantic import JsonValue
+from temporalio.api.history.v1 import HistoryEvent
 from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import temporal_errors
@@ -120,11 +121,24 @@ async def _read_run(client: Client, conversation_id: str, run_id: str, reader: _
 async def _runs(client: Client, conversation_id: str) -> list[str]:
     """The runs that the namespace still has, oldest first: those that continued as new, and those before a revival."""
     written = conversation_id.replace("'", "''")
-    listed = [run async for run in client.temporal.list_workflows(f"WorkflowId = '{written}'")]
-    runs = [run.run_id for run in sorted(listed, key=lambda run: run.start_time)]
-    latest = (await client.temporal.get_workflow_handle(conversation_id).describe()).run_id
-    # The list runs a moment behind.
-    return runs if latest in runs else [*runs, latest]
+    began = {run.run_id: run.start_time async for run in client.temporal.list_workflows(f"WorkflowId = '{written}'")}
+    # The list runs a moment behind: each run names the one that it continues.
+    run_id = (await client.temporal.get_workflow_handle(conversation_id).describe()).run_id
+    while run_id and run_id not in began and (first := await _first_event(client, conversation_id, run_id)):
+        began[run_id] = first.event_time.ToDatetime(tzinfo=UTC)
+        run_id = first.workflow_execution_started_event_attributes.continued_execution_run_id
+    return sorted(began, key=began.__getitem__)
+
+
+async def _first_event(client: Client, conversation_id: str, run_id: str) -> HistoryEvent | None:
+    """None if the run's history was deleted."""
+    handle = client.temporal.get_workflow_handle(conversation_id, run_id=run_id)
+    try:
+        return await anext(handle.fetch_history_events(page_size=1), None)
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            raise
+        return None
 
 
 class _Reader:

@@ -124,8 +124,8 @@ async def test_conversations_with_the_same_conflict_are_one_finding(
         ids = {one.id for one in begun}
 
         async def all_found() -> bool:
-            (group,) = grouped([one async for one in conflicts(client, [Agent("clerk", model="scripted:new")])])
-            return {*group.conversations} == ids
+            groups = grouped([one async for one in conflicts(client, [Agent("clerk", model="scripted:new")])])
+            return [{*group.conversations} for group in groups] == [ids]
 
         await eventually(all_found)
         done = shell.run("doctor", "--against", "new.py:clerk", "--json")

@@ -6,6 +6,7 @@ import json
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,13 @@ async def refunded(client: Client, scripted: Scripted, conversation_id: str) -> 
         await conversation.outcome()
         await client.send(agent, "Really?", id=conversation.id)
         await conversation.outcome()
+
+    async def both_listed() -> bool:
+        written = conversation_id.replace("'", "''")
+        query = f"WorkflowId = '{written}'"
+        return len([one async for one in client.temporal.list_workflows(query)]) == 2
+
+    await eventually(both_listed, what="the index knows both of its lives")
     return conversation
 
 
@@ -145,8 +153,21 @@ async def test_it_is_whole_over_many_runs_while_it_still_runs(
         write_sqlite(tmp_path / "pages.db", [exported])
         await conversation.close()
         await conversation.outcome()
+        behind = await Client.connect(client.temporal.service_client.config.target_host, interceptors=[Behind()])
+        assert (await read_conversation(behind, conversation.id)).turns == exported.turns
     (length,) = asked(tmp_path / "pages.db", "SELECT length(text) FROM tool_results WHERE text LIKE 'page 11%'")
     assert length == (3009,)
+
+
+class Behind(Interceptor):
+    """A server whose index knows of nothing yet."""
+
+    def intercept_client(self, next: OutboundInterceptor) -> OutboundInterceptor:  # noqa: A002
+        class Empty(OutboundInterceptor):
+            def list_workflows(self, input: Any) -> Any:  # noqa: A002
+                return super().list_workflows(replace(input, query="WorkflowId = 'nobody'"))
+
+        return Empty(next)
 
 
 class Leaving(Interceptor):
