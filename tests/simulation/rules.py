@@ -74,7 +74,11 @@ class Evidence:
     @property
     def lasting(self) -> Iterator[tuple[Run, steps.Step]]:
         """All steps but those that a reset has undone."""
-        undone = {run.base[0]: run.base[1] for run, _ in self.runs if run.base}
+        undone: dict[str, int] = {}
+        for run, _ in reversed(self.runs):
+            if run.base:  # and if this one was reset to what it shares with that one, that is undone there, too
+                known = (undone.get(one, run.base[1]) for one in (run.id, run.base[0]))
+                undone[run.base[0]] = min(run.base[1], *known)
         for run, taken in self.runs:
             yield from ((run, step) for step in taken if step.id <= undone.get(run.id, step.id))
 

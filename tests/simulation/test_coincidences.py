@@ -68,6 +68,7 @@ def test_what_worlds_of_handoffs_found_stays_mended(seed: int) -> None:
         pytest.param(
             100_343, id="a-message-revives-what-somebody-has-just-watched-to-its-end"
         ),  # the simulation's rule
+        pytest.param(200_863, id="a-reset-goes-back-to-before-the-reset-before-it"),  # the simulation's rule
         pytest.param(100_059, id="nobody-hosts-the-agent-of-a-call"),  # the simulation's rule
     ],
 )
