@@ -11,6 +11,8 @@ from pydantic import Field, model_validator
 
 from everturn.records import Message, Record, Text, Thinking, Usage
 
+MAX_EVERY_SECONDS = 60.0
+
 MAX_SEEN_CHARS = 40_000
 """More than a heartbeat holds of a reply, with a notice."""
 
@@ -35,7 +37,7 @@ class Streamed(Record):
     """0 if its worker is of a version that does not say."""
     attempt: int = 1
     """The details of an earlier attempt stay until this one has something to say."""
-    every: float = Field(ge=0, le=60)
+    every: float = Field(ge=0, le=MAX_EVERY_SECONDS)
     """Seconds until it may say more."""
     at: int = 0
     """So many characters, of text and thinking together, came before `pieces`."""

@@ -21,7 +21,7 @@ from everturn.live.lane import Lane
 from everturn.payloads import ModelRequest
 from everturn.providers import Delta
 from everturn.records import Usage
-from everturn.streamed import LiveAt, Piece, Streamed, last_chars
+from everturn.streamed import MAX_EVERY_SECONDS, LiveAt, Piece, Streamed, last_chars
 
 RECENT_CHARS = 4_000
 """What a quick beat holds: many times what comes between two of them."""
@@ -108,7 +108,7 @@ class ReplyStream:
             return self._streamed(self._at, self._pieces)
 
     def _streamed(self, at: int, pieces: Sequence[Piece]) -> Streamed:
-        every = self._beat.interval if (pace := self._pace) is None else pace
+        every = min(self._beat.interval if (pace := self._pace) is None else pace, MAX_EVERY_SECONDS)
         usage = self._usage()
         return Streamed(
             turn=self._turn,
