@@ -204,9 +204,6 @@ TOO_LARGE: Final = "everturn_too_large"
 WORKERS_LOST: Final = "everturn_workers_lost"
 """In a result's `extra`: its call was given up after so many workers were lost with it."""
 
-CANCELLING: Final = "everturn_cancelling"
-"""What a worker lets its conversations say to it, and no event holds: something of this run is cancelled."""
-
 FORKED_FROM: Final = "forked_from"
 """In a fork's memo: the id of the conversation that it shares its beginning with."""
 

@@ -59,6 +59,7 @@ from everturn.worker.limit_watch import LimitMetrics, watch_limits
 from everturn.worker.live_addresses import announcing
 from everturn.worker.metrics import Metrics, meter_of
 from everturn.worker.trace_activities import TraceActivities
+from everturn.workflows.cancellation import CANCELLING
 
 Work = Callable[[], Coroutine[Any, Any, None]]
 
@@ -190,7 +191,7 @@ class Hosting(Interceptor):
         input: WorkflowInterceptorClassInput,  # noqa: A002 - temporalio's name
     ) -> type[WorkflowInboundInterceptor] | None:
         # A model turn that its conversation cancels need not wait for its next beat, if it runs here.
-        input.unsafe_extern_functions[names.CANCELLING] = self._heartbeats.cancelling
+        input.unsafe_extern_functions[CANCELLING] = self._heartbeats.cancelling
         return HideTenants if self._client.data_converter.payload_codec else None
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002

@@ -10,14 +10,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
-from everturn import names
-
 R = TypeVar("R")
+
+CANCELLING: Final = "everturn_cancelling"
+"""The function by which a run says to its worker, and to no history, that it cancels something here."""
 
 SETTLING_STEPS = 10
 """Turns of the event loop, and some more, in which a result that is there reaches its handle."""
@@ -49,7 +50,7 @@ async def turn_over(turn: asyncio.Task[Any], *, lost: Callable[[BaseException], 
         await what_came_together()
         if not turn.done():
             turn.cancel()
-            if hurry := workflow.extern_functions().get(names.CANCELLING):  # in a replay, it only costs a heartbeat
+            if hurry := workflow.extern_functions().get(CANCELLING):  # in a replay, it only costs a heartbeat
                 hurry(workflow.info().run_id)
         while not turn.done() and workflow.cancellation_reason() is None:
             await _whatever_comes(workflow.wait([turn]))
