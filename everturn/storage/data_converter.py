@@ -73,7 +73,8 @@ class StoredPayloads(CompositePayloadConverter):
     """For clients and workers with external storage, which takes what is too large."""
 
     def __init__(self) -> None:
-        self.converters = _CONVERTERS
+        super().__init__()
+        self.converters = _CONVERTERS  # one mapping for all, not one for each activation
 
     def from_payloads(self, payloads: Sequence[Payload], type_hints: list[type] | None = None) -> list[Any]:
         if type_hints:
